@@ -1,0 +1,51 @@
+# Every target works without a terminal. `PYTHON=python3.12 make run` names another interpreter.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := gateway accounts routing interns manage.py .ci
+MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# A fixed day makes the locks reproducible and leaves a new release seven days to be found bad.
+LOCK_DAY ?= $(shell date -u -d '7 days ago' +%F 2>/dev/null || date -u -v-7d +%F)
+LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-nightly bench lint lock installed installed-dev
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
+		do printf '  %-14s %s\n' "$$name" "$$text"; done
+
+installed:
+	@$(PYTHON) -I gateway/run/install.py requirements.lock
+
+installed-dev:
+	@$(PYTHON) -I gateway/run/install.py requirements-dev.lock
+
+run: installed ## Start everything in the foreground: web, worker, beat, simulated providers, Valkey
+	@exec $(BIN)/python -m gateway.run --parent-pid $$PPID
+
+test: installed-dev ## Run the tests: on PostgreSQL with Valkey, then those marked `both` on SQLite alone
+	@status=0; \
+	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "not nightly" || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(PYTEST) -m "both and not nightly" || status=$$?; \
+	exit $$status
+
+test-nightly: installed-dev ## Run the long variants
+	@GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m nightly
+
+bench: installed-dev ## Measure the request path and print a table
+	@$(BIN)/python -m tests.load.bench
+
+lint: installed-dev ## Check style, types, import contracts, migrations, settings and locks
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(MYPY) $(SOURCES)
+	@$(MYPY) --allow-untyped-defs --allow-incomplete-defs tests
+	@$(BIN)/lint-imports
+	@$(BIN)/python .ci/check_django.py
+	@$(BIN)/python .ci/check_locks.py
+
+lock: installed-dev ## Renew both locks from pyproject.toml
+	@$(LOCK) --upgrade -o requirements.lock
+	@$(LOCK) --upgrade --group dev -c requirements.lock -o requirements-dev.lock

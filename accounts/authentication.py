@@ -1,0 +1,86 @@
+"""From the Authorization header to a `Caller`. Only what could be a key of ours is looked up."""
+
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+from django.http import HttpRequest
+
+from accounts.caller import Caller, read_caller
+from accounts.keycache import KeyCache
+from accounts.keystring import hash_of, looks_real
+from gateway.db import Lane, run
+from gateway.http.errors import (
+    MissingCredential,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
+
+_CREATOR_LEFT = (
+    "This API key's creator is no longer a member of the organization. "
+    "Ask an organization admin to reassign the key to an active member."
+)
+_keys = KeyCache(
+    lambda key_hash: run(Lane.READ, lambda: read_caller(key_hash)),
+    age_max_s=settings.API_KEY_CACHE_SECONDS,
+)
+
+
+def required_caller(request: HttpRequest) -> Caller:
+    """Whoever holds the key in the request.
+
+    Raises `MissingCredential` or `Unauthenticated` (401), `PermissionDenied` (403, the creator
+    left), `Unavailable` (503, the database does not answer: never a 401 for a good key).
+    """
+    return _caller_of(_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
+
+
+def optional_caller(request: HttpRequest) -> Caller | None:
+    """Like `required_caller`, but no credential at all is fine. A wrong one is not."""
+    if "HTTP_AUTHORIZATION" not in request.META:
+        return None
+    return required_caller(request)
+
+
+def inference_caller(request: HttpRequest) -> Caller:
+    """A caller that may spend: raises `Unauthenticated` for a management key."""
+    caller = required_caller(request)
+    if caller.management:
+        raise Unauthenticated("Management keys cannot be used for inference")
+    return caller
+
+
+def management_caller(request: HttpRequest) -> Caller:
+    """A caller that may manage: raises `PermissionDenied` for an inference key."""
+    caller = required_caller(request)
+    if not caller.management:
+        raise PermissionDenied("Only management keys can perform this operation")
+    return caller
+
+
+def forget_keys() -> None:
+    """Drop what this process remembers of keys."""
+    _keys.forget()
+
+
+def _bearer(header: str) -> str:
+    scheme, _, key = header.partition(" ")
+    key = key.strip()
+    if scheme.lower() != "bearer" or not key:
+        raise MissingCredential
+    return key
+
+
+def _caller_of(key: str) -> Caller:
+    if not looks_real(key, settings.API_KEY_PREFIX):
+        raise Unauthenticated
+    try:
+        caller = _keys.find(hash_of(key))
+    except (DatabaseError, InterfaceError, TimeoutError) as error:
+        raise Unavailable from error
+    if caller is None or not caller.usable(datetime.now(UTC)):
+        raise Unauthenticated
+    if caller.creator_left:
+        raise PermissionDenied(_CREATOR_LEFT)
+    return caller

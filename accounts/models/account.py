@@ -1,0 +1,116 @@
+"""Accounts, the people in them and their workspaces."""
+
+import secrets
+import string
+import uuid
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import F, Q
+
+_BASE62 = string.digits + string.ascii_letters
+_USER_ID_LENGTH = 27
+
+
+def new_user_id() -> str:
+    """An opaque public user id, `user_<27 base62>`."""
+    return "user_" + "".join(secrets.choice(_BASE62) for _ in range(_USER_ID_LENGTH))
+
+
+class User(AbstractUser):
+    """A person: operator of the admin, member of accounts, creator of keys."""
+
+    public_id = models.CharField(max_length=32, unique=True, default=new_user_id, editable=False)
+
+    def __str__(self) -> str:
+        return self.username
+
+
+class Account(models.Model):
+    """One payer. Money is whole nano-dollars: $1.00 is 1_000_000_000.
+
+    The balance is `total_credits_nano - total_usage_nano`; `held_nano` of it is reserved by
+    requests in flight. Only the ledger writer and the credits service change these three.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    total_credits_nano = models.BigIntegerField(default=0, editable=False)
+    total_usage_nano = models.BigIntegerField(default=0, editable=False)
+    held_nano = models.BigIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                name="accounts_account_held_not_negative", condition=Q(held_nano__gte=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def balance_nano(self) -> int:
+        return self.total_credits_nano - self.total_usage_nano
+
+
+class Membership(models.Model):
+    """A person's role in an account."""
+
+    class Role(models.TextChoices):
+        ADMIN = "org:admin", "Admin"
+        MEMBER = "org:member", "Member"
+
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.PROTECT, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role.choices, default=Role.MEMBER)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_membership_once_per_account", fields=["account", "user"]
+            ),
+            models.CheckConstraint(
+                name="accounts_membership_role_known",
+                condition=Q(role__in=["org:admin", "org:member"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.account}"
+
+
+class Workspace(models.Model):
+    """Where keys live. Every account has exactly one default workspace."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
+    name = models.CharField(max_length=100)
+    slug = models.CharField(max_length=50)
+    description = models.CharField(max_length=500, blank=True, default="")
+    is_default = models.BooleanField(default=False)
+    default_text_model = models.CharField(max_length=200, blank=True, default="")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="accounts_workspace_slug_once_per_account", fields=["account", "slug"]
+            ),
+            models.UniqueConstraint(
+                name="accounts_workspace_one_default",
+                fields=["account"],
+                condition=Q(is_default=True),
+            ),
+        ]
+        ordering = [F("created_at").desc()]
+
+    def __str__(self) -> str:
+        return f"{self.account}/{self.slug}"
+
+
+def default_workspace_id(account_id: uuid.UUID) -> uuid.UUID:
+    """The default workspace's id: UUID v5 of the account id."""
+    return uuid.uuid5(account_id, "default")

@@ -1,0 +1,12 @@
+"""Paths of the app, below /api/."""
+
+from django.urls import URLPattern, path
+
+from accounts.views.credits import CreditsViewSet
+from accounts.views.key import KeyViewSet
+
+urlpatterns: list[URLPattern] = [
+    path("v1/key", KeyViewSet.as_view({"get": "retrieve"})),
+    path("v1/credits", CreditsViewSet.as_view({"get": "retrieve"})),
+    path("v1/credits/coinbase", CreditsViewSet.as_view({"post": "coinbase"})),
+]

@@ -1,0 +1,35 @@
+"""GET /credits: what the account bought and what it used."""
+
+import uuid
+
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import management_caller
+from accounts.models import Account
+from gateway.db import Lane, run
+from gateway.http.errors import GatewayError, Gone
+from gateway.http.jsonio import usd
+from gateway.http.responses import json_response
+from gateway.http.viewset import LeanViewSet
+
+
+class CreditsViewSet(LeanViewSet):
+    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        caller = management_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        bought_nano, used_nano = run(Lane.READ, lambda: _totals(caller.account_id))
+        data = {"total_credits": usd(bought_nano), "total_usage": usd(used_nano)}
+        return json_response({"data": data})
+
+    def coinbase(self, request: HttpRequest) -> HttpResponseBase:
+        raise Gone("The crypto charge API is gone. Use the web purchase flow.")
+
+    def database_gone(self) -> GatewayError:
+        return GatewayError()
+
+
+def _totals(account_id: uuid.UUID) -> tuple[int, int]:
+    row = Account.objects.values_list("total_credits_nano", "total_usage_nano").get(pk=account_id)
+    return row[0], row[1]

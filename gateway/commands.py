@@ -1,0 +1,69 @@
+"""The manners of every management command: one JSON object or human lines, and honest exit codes.
+
+Exit 0 is done, 1 refused or mismatch, 2 usage. With `--json` stdout carries exactly one JSON
+object; everything else goes to stderr.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+
+from gateway.http.jsonio import dumps
+
+
+class Refused(CommandError):
+    """The command will not do it; the text says why and what to do next. Exit status 1."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, returncode=1)
+
+
+class JsonCommand(BaseCommand):
+    """Base of the commands scripts drive: `run` answers a dict and an exit status.
+
+    Arguments are declared in `add_arguments` as ever; `--json` is there by itself. `lines` says the
+    same answer to a person.
+    """
+
+    # Checks would import every view of the project; `manage.py check` runs them.
+    requires_system_checks = []
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+        return parser
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        """Do the work; return what to print and the exit status. Raises `Refused`."""
+        raise NotImplementedError
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        """The answer for a person, line by line."""
+        return (f"{key}: {_shown(value)}" for key, value in result.items())
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            result, status = self.run(**options)
+        except (Refused, DatabaseError) as refusal:
+            if options["json"]:
+                self._print_json({"error": str(refusal).strip()})
+            if isinstance(refusal, Refused):
+                raise
+            raise Refused(f"The database said: {refusal}") from refusal
+        if options["json"]:
+            self._print_json(result)
+        else:
+            for line in self.lines(result):
+                self.stdout.write(line)
+        if status:
+            sys.exit(status)
+
+    def _print_json(self, value: dict[str, Any]) -> None:
+        self.stdout.write(dumps(value).decode())
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else dumps(value).decode()

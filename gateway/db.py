@@ -1,0 +1,59 @@
+"""Where queries run, so that none of them holds the event loop or a connection for long.
+
+In a gevent web process SQLite would block every stream of its worker (it waits inside C, where no
+greenlet switch happens), so its work goes to native threads: one lane each for hot-path reads and
+for operators' pages, and the ledger writer has its own. PostgreSQL waits cooperatively; there the
+connection goes back to the pool as soon as the work is done. Elsewhere work runs in place.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar
+
+from django.db import connection
+from gevent import monkey
+
+T = TypeVar("T")
+
+
+class Lane(Enum):
+    """Who waits for whom: work of one lane queues up behind its own kind only."""
+
+    READ = "read"
+    OPERATOR = "operator"
+    LEDGER = "ledger"
+
+
+def under_gevent() -> bool:
+    """Whether this process runs on gevent's event loop."""
+    return bool(monkey.is_module_patched("socket"))
+
+
+@cache
+def _threads(lane: Lane) -> Any:
+    from gevent.threadpool import ThreadPool
+
+    return ThreadPool(2 if lane is Lane.OPERATOR else 1)
+
+
+def run(lane: Lane, work: Callable[[], T]) -> T:
+    """Run `work` (queries, no upstream waits) in its lane and return what it returns."""
+    if not under_gevent():
+        return work()
+    if connection.vendor == "sqlite":
+        result: T = _threads(lane).apply(work)
+        return result
+    try:
+        return work()
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+
+
+def native(lane: Lane, work: Callable[[], T]) -> T:
+    """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
+    if under_gevent() and connection.vendor == "sqlite":
+        result: T = _threads(lane).apply(work)
+        return result
+    return work()

@@ -1,0 +1,46 @@
+"""gunicorn's settings for web processes."""
+
+from gevent import monkey
+
+# Before any other import: without it every request fails under --preload.
+monkey.patch_all()
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+
+from gateway import settings
+
+if TYPE_CHECKING:
+    from gunicorn.arbiter import Arbiter
+
+    from gateway.worker import GatewayWorker
+
+wsgi_app = "gateway.wsgi:application"
+worker_class = "gateway.worker.GatewayWorker"
+workers = settings.WEB_CONCURRENCY
+worker_connections = 4 * settings.ROUTER_MAX_CONCURRENCY
+bind = os.environ.get("GATEWAY_BIND", f"{settings.HOST}:{settings.PORT}").split(",")
+keepalive = 75
+timeout = 120
+graceful_timeout = 8
+limit_request_line = 4094
+limit_request_fields = 100
+limit_request_field_size = 8190
+control_socket_disable = True
+worker_tmp_dir = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108, PTH112 - Heartbeats must not touch a disk; gunicorn makes the file private.
+accesslog = None
+errorlog = "-"
+loglevel = "warning"
+
+
+def post_worker_init(worker: "GatewayWorker") -> None:
+    """The application is loaded and forked: begin what runs beside requests."""
+    import_module("routing.process").start()
+
+
+def worker_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
+    """Every request is done: let nothing queued be lost."""
+    import_module("routing.process").stop()

@@ -1,0 +1,134 @@
+"""GET /healthz and GET /readyz.
+
+Apps add what they know with `register_check` when they are ready; a check that decides turns the
+answer into 503 when it is not ok.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_safe
+from gevent import Timeout
+
+from gateway.db import Lane, run, under_gevent
+from gateway.http.responses import json_response
+
+log = logging.getLogger("gateway")
+Report = dict[str, Any]
+
+CHECK_S = 2.0
+WORKER_KEY = "gateway:worker"
+# Three missed heartbeats of Celery's two seconds, and a little.
+WORKER_KEY_S = 8
+
+
+@dataclass(frozen=True)
+class Check:
+    """`look` returns a JSON object with `ok`: true, false, or null where nobody can tell."""
+
+    decides: bool
+    look: Callable[[], Report]
+
+
+_checks: dict[str, Check] = {}
+
+
+def register_check(name: str, decides: bool, check: Callable[[], Report]) -> None:
+    """Add a check to `/readyz`, or replace the one of that name.
+
+    It is called in a web process for every `/readyz`, has 2 s, and should do as little I/O as it
+    can. What it raises counts as `{"ok": false}`.
+    """
+    _checks[name] = Check(decides, check)
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """The process answers. No I/O."""
+    return json_response({"status": "ok"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Whether requests can be served: 200 or 503, with every check's report."""
+    reports = {name: _report(check) for name, check in _checks.items()}
+    ready = all(reports[name]["ok"] for name, check in _checks.items() if check.decides)
+    body = {"status": "ok" if ready else "unready", "checks": reports}
+    return json_response(body, status=200 if ready else 503)
+
+
+def _report(check: Check) -> Report:
+    limit = Timeout(CHECK_S) if under_gevent() else nullcontext()
+    try:
+        with limit:
+            return check.look()
+    except Timeout:
+        return {"ok": False, "error": "timeout"}
+    except Exception as error:
+        # A probe answers whatever broke: it is the one that tells.
+        log.warning("A readiness check failed", exc_info=error)
+        return {"ok": False, "error": type(error).__name__}
+
+
+def _database() -> Report:
+    try:
+        run(Lane.READ, _ask_database)
+    except DatabaseError as error:
+        return {"ok": False, "error": type(error).__name__}
+    return {"ok": True, "vendor": connection.vendor}
+
+
+def _ask_database() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+
+
+@cache
+def _hint_store() -> "redis.Redis":
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=settings.REDIS_TIMEOUT,
+        socket_connect_timeout=settings.REDIS_TIMEOUT,
+    )
+
+
+def _hints() -> Report:
+    if not settings.REDIS_URL:
+        return {"ok": True, "configured": False}
+    try:
+        _hint_store().ping()
+    except redis.RedisError as error:
+        return {"ok": False, "configured": True, "error": type(error).__name__}
+    return {"ok": True, "configured": True}
+
+
+def _worker() -> Report:
+    if not settings.REDIS_URL:
+        return {"ok": None}
+    try:
+        return {"ok": bool(_hint_store().exists(WORKER_KEY))}
+    except redis.RedisError:
+        return {"ok": None}
+
+
+def worker_lives() -> None:
+    """Note that a worker is at work; without a hint store there is nowhere to note it."""
+    if not settings.REDIS_URL:
+        return
+    try:
+        _hint_store().set(WORKER_KEY, 1, ex=WORKER_KEY_S)
+    except redis.RedisError:
+        log.debug("The worker's sign of life was not written")
+
+
+register_check("database", True, _database)
+register_check("hints", False, _hints)
+register_check("worker", False, _worker)

@@ -1,0 +1,97 @@
+"""What a caller can meet, by name, and the one JSON body all of it is told in."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from gateway.http.validation import Issue, message_of
+
+
+class GatewayError(Exception):
+    """Something the caller can act on. Anything else is a bug and becomes a 500.
+
+    `metadata` becomes `error.metadata` beside `error_type`; `headers` go on the response.
+    """
+
+    status: int = 500
+    error_type: str = "server"
+    message: ClassVar[str] = "Internal Server Error"
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        metadata: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self.text = message or self.message
+        super().__init__(self.text)
+        self.metadata = metadata or {}
+        self.headers = headers or {}
+
+    def body(self) -> dict[str, Any]:
+        """The `error` object: code, message and metadata with the error type."""
+        metadata = {"error_type": self.error_type, **self.metadata}
+        return {"code": self.status, "message": self.text, "metadata": metadata}
+
+
+class InvalidRequest(GatewayError):
+    status, error_type, message = 400, "invalid_request", "Invalid request parameters"
+
+
+class MalformedJson(InvalidRequest):
+    message = "Invalid JSON in request body"
+
+
+class SchemaInvalid(InvalidRequest):
+    """One or more fields break the schema; the body lists up to five of them."""
+
+    def __init__(self, issues: Sequence[Issue], *, error_type: str = "invalid_request") -> None:
+        listed = [{"path": issue.path, "message": issue.message} for issue in issues[:5]]
+        metadata = {"error_type": error_type, "issues": listed}
+        super().__init__(message_of(list(issues)), metadata=metadata)
+
+
+class Unauthenticated(GatewayError):
+    status, error_type, message = 401, "authentication", "Invalid API key"
+
+
+class MissingCredential(Unauthenticated):
+    message = "Missing Authentication header"
+
+
+class PaymentRequired(GatewayError):
+    status, error_type = 402, "payment_required"
+    message = "Insufficient credits"
+
+
+class PermissionDenied(GatewayError):
+    status, error_type, message = 403, "permission_denied", "Forbidden"
+
+
+class NotFound(GatewayError):
+    status, error_type, message = 404, "not_found", "Resource not found"
+
+
+class UnknownPath(NotFound):
+    message = "Not Found"
+
+
+class MethodNotAllowed(GatewayError):
+    status, error_type, message = 405, "invalid_request", "Method Not Allowed"
+
+
+class Gone(GatewayError):
+    status, error_type, message = 410, "invalid_request", "Gone"
+
+
+class PayloadTooLarge(GatewayError):
+    status, error_type, message = 413, "payload_too_large", "Request payload too large"
+
+
+class Unavailable(GatewayError):
+    """The gateway itself cannot serve: database gone, or full. Nothing was sent upstream."""
+
+    status, error_type, message = 503, "provider_overloaded", "Service temporarily unavailable"
+
+    def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
+        super().__init__(message, headers={"Retry-After": str(retry_after_s)})

@@ -1,0 +1,78 @@
+"""Django's page middleware, for pages only: the API pays for none of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.auth.middleware import AuthenticationMiddleware
+from django.contrib.messages.middleware import MessageMiddleware
+from django.contrib.sessions.middleware import SessionMiddleware
+from django.http import HttpRequest, HttpResponseBase
+from django.middleware.clickjacking import XFrameOptionsMiddleware
+from django.middleware.csrf import CsrfViewMiddleware
+from django.middleware.security import SecurityMiddleware
+from django.utils.deprecation import MiddlewareMixin
+from whitenoise.middleware import WhiteNoiseMiddleware
+
+from gateway.db import Lane, run
+from gateway.http.middleware import is_page
+
+Next = Callable[[HttpRequest], HttpResponseBase]
+
+
+class _PagesOnly(MiddlewareMixin):
+    """Goes past the middleware it is mixed into for every path that is no page."""
+
+    def __call__(self, request: HttpRequest) -> Any:
+        return super().__call__(request) if is_page(request) else self.get_response(request)
+
+
+class Security(_PagesOnly, SecurityMiddleware):
+    """Security headers and the redirect to HTTPS."""
+
+
+class Sessions(_PagesOnly, SessionMiddleware):
+    """The operator's session."""
+
+
+class Csrf(_PagesOnly, CsrfViewMiddleware):
+    """Forms carry a token."""
+
+
+class Authentication(_PagesOnly, AuthenticationMiddleware):
+    """The operator behind the session."""
+
+
+class Messages(_PagesOnly, MessageMiddleware):
+    """What an action has to say on the next page."""
+
+
+class FrameOptions(_PagesOnly, XFrameOptionsMiddleware):
+    """No page of ours inside somebody's frame."""
+
+
+class OperatorThread:
+    """Runs a whole page where its queries cannot hold the event loop (see `gateway.db`)."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if is_page(request):
+            return run(Lane.OPERATOR, lambda: self.get_response(request))
+        return self.get_response(request)
+
+
+class StaticFiles:
+    """Serves /static/; the files are listed at the first request for one, not at start."""
+
+    def __init__(self, get_response: Next) -> None:
+        self.get_response = get_response
+        self._files: WhiteNoiseMiddleware | None = None
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if not request.path_info.startswith("/static/"):
+            return self.get_response(request)
+        if self._files is None:
+            self._files = WhiteNoiseMiddleware(self.get_response)
+        response: HttpResponseBase = self._files(request)
+        return response

@@ -1,0 +1,224 @@
+"""The wording of a schema failure: pydantic's errors in, `path: text` pairs out.
+
+Knows no app and raises no HTTP error; whoever refuses the request builds the body from the issues.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+ISSUES_MAX: Final = 5
+# Pydantic can only list all failures or none, at about 4 us each; past this they are counted.
+FAILURES_LISTED_MAX: Final = 5_000
+SEGMENT_CHARS_MAX: Final = 64
+
+HIDDEN: Final = "\0"
+"""Location segments beginning with this name a branch of a union, not a place in the body.
+
+A NUL never reaches the schema from outside: the JSON door refuses it.
+"""
+
+
+class Undefined:
+    """Stands for a required field that is absent, so that its own schema words the failure."""
+
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED: Final = Undefined()
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One failure: dotted path into the body (empty for the root) and what is wrong there."""
+
+    path: str
+    message: str
+
+
+def issues_of(error: ValidationError) -> list[Issue]:
+    """The first five failures in field order, worded as the API promises.
+
+    A body with thousands of failures gets one issue at the root that counts them.
+    """
+    count = error.error_count()
+    if count > FAILURES_LISTED_MAX:
+        return [Issue("", f"Invalid request parameters ({count} failures)")]
+    details = error.errors(include_url=False)
+    return [_issue(detail) for detail in details[:ISSUES_MAX]]
+
+
+def message_of(issues: Iterable[Issue]) -> str:
+    """`path: text` of at most five issues, joined with `; `; the body root has no prefix."""
+    shown = list(issues)[:ISSUES_MAX]
+    return "; ".join(f"{i.path}: {i.message}" if i.path else i.message for i in shown)
+
+
+def received(value: object) -> str:
+    """The JSON type of a value, by the name the failure texts use."""
+    if value is UNDEFINED:
+        return "undefined"
+    if value is None:
+        return "null"
+    return _JSON_TYPES.get(type(value), type(value).__name__)
+
+
+def dotted(location: Iterable[int | str]) -> str:
+    """`("messages", 0, "role")` as `messages.0.role`, without union branches.
+
+    A segment can be a key the caller invented, so a very long one is cut.
+    """
+    return ".".join(shortened(str(part)) for part in location if not _hidden(part))
+
+
+def shortened(text: str) -> str:
+    """A caller's own words, cut to what a message can carry."""
+    return text if len(text) <= SEGMENT_CHARS_MAX else text[:SEGMENT_CHARS_MAX] + "…"
+
+
+def options_text(options: Iterable[str]) -> str:
+    return "Invalid option: expected one of " + "|".join(f'"{option}"' for option in options)
+
+
+_Text = Callable[[dict[str, Any], object], str]
+
+_JSON_TYPES: Final[dict[type, str]] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+}
+
+# Which JSON type pydantic wanted, by the type of its error.
+_EXPECTED: Final = {
+    "string_type": "string",
+    "string_sub_type": "string",
+    "string_unicode": "string",
+    "int_parsing": "number",
+    "int_parsing_size": "number",
+    "float_type": "number",
+    "float_parsing": "number",
+    "finite_number": "number",
+    "bool_type": "boolean",
+    "bool_parsing": "boolean",
+    "list_type": "array",
+    "tuple_type": "array",
+    "set_type": "array",
+    "frozen_set_type": "array",
+    "iterable_type": "array",
+    "dict_type": "object",
+    "mapping_type": "object",
+    "model_type": "object",
+    "model_attributes_type": "object",
+    "dataclass_type": "object",
+    "none_required": "null",
+    "uuid_type": "string",
+    "url_type": "string",
+    "datetime_type": "string",
+}
+
+_FORMATS: Final = {"uuid": "Invalid UUID", "url": "Invalid URL", "datetime": "Invalid ISO datetime"}
+
+_CONTAINERS: Final = {"Dictionary": ("object", "keys")}
+
+
+def _issue(detail: ErrorDetails) -> Issue:
+    location = detail["loc"]
+    kind = detail["type"]
+    if kind == "extra_forbidden":
+        return Issue(dotted(location[:-1]), f'Unrecognized key: "{shortened(str(location[-1]))}"')
+    if kind == "unknown_discriminator" and isinstance(detail["input"], dict):
+        context = detail["ctx"]
+        return Issue(dotted((*location, context["discriminator"])), context["text"])
+    return Issue(dotted(location), _text(detail))
+
+
+def _text(detail: ErrorDetails) -> str:
+    kind = detail["type"]
+    if kind in _EXPECTED:
+        return _wrong_type(_EXPECTED[kind], detail["input"])
+    if kind in _TEXTS:
+        return _TEXTS[kind](detail.get("ctx", {}), detail["input"])
+    return _FORMATS.get(kind.partition("_")[0]) or _own_words(detail)
+
+
+def _own_words(detail: ErrorDetails) -> str:
+    """The sentence of a validator that raised ValueError, without pydantic's prefix."""
+    return detail["msg"].removeprefix("Value error, ")
+
+
+def _wrong_type(expected: str, value: object) -> str:
+    return f"Invalid input: expected {expected}, received {received(value)}"
+
+
+def _not_an_integer(context: dict[str, Any], value: object) -> str:
+    return _wrong_type("int" if isinstance(value, float) else "number", value)
+
+
+def _bound(side: str, sign: str, key: str) -> _Text:
+    def text(context: dict[str, Any], value: object) -> str:
+        return f"{side}: expected number to be {sign}{_number(context[key])}"
+
+    return text
+
+
+def _size(side: str, sign: str, key: str) -> _Text:
+    def text(context: dict[str, Any], value: object) -> str:
+        name, unit = _CONTAINERS.get(context.get("field_type", ""), ("array", "items"))
+        return f"{side}: expected {name} to have {sign}{context[key]} {unit}"
+
+    return text
+
+
+def _length(side: str, sign: str, key: str) -> _Text:
+    def text(context: dict[str, Any], value: object) -> str:
+        return f"{side}: expected string to have {sign}{context[key]} characters"
+
+    return text
+
+
+def _literal(context: dict[str, Any], value: object) -> str:
+    # Pydantic lists the options as Python reprs: 'a', 'b' or 'c'.
+    options = re.findall(r"'([^']*)'", context["expected"])
+    if len(options) == 1:
+        return f'Invalid input: expected "{options[0]}"'
+    return options_text(options)
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+_TEXTS: Final[dict[str, _Text]] = {
+    "int_type": _not_an_integer,
+    "int_from_float": _not_an_integer,
+    "missing": lambda context, value: "Invalid input: received undefined",
+    "literal_error": _literal,
+    "enum": _literal,
+    "greater_than": _bound("Too small", ">", "gt"),
+    "greater_than_equal": _bound("Too small", ">=", "ge"),
+    "less_than": _bound("Too big", "<", "lt"),
+    "less_than_equal": _bound("Too big", "<=", "le"),
+    "string_too_short": _length("Too small", ">=", "min_length"),
+    "string_too_long": _length("Too big", "<=", "max_length"),
+    "too_short": _size("Too small", ">=", "min_length"),
+    "too_long": _size("Too big", "<=", "max_length"),
+    "string_pattern_mismatch": lambda context, value: (
+        f"Invalid string: must match pattern /{context['pattern']}/"
+    ),
+    "unknown_discriminator": lambda context, value: _wrong_type("object", value),
+    "wrong_kind": lambda context, value: _wrong_type(context["expected"], value),
+}
+
+
+def _hidden(part: int | str) -> bool:
+    # "[key]" is how pydantic says that the key, not the value, of a mapping failed.
+    return isinstance(part, str) and (part.startswith(HIDDEN) or part == "[key]")

@@ -1,0 +1,1 @@
+"""`make run`: the supervisor and the processes it keeps alive."""

@@ -1,0 +1,139 @@
+"""One supervised process: started, watched, restarted with back-off, stopped."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+PROJECT = Path(__file__).resolve().parents[2]
+BACK_OFF_FIRST_S = 0.5
+BACK_OFF_MAX_S = 8.0
+DEATHS_MAX = 5
+DEATHS_WINDOW_S = 60.0
+_PR_SET_PDEATHSIG = 1
+
+
+class Restarts:
+    """When a child that died may come back. Times are seconds of any steady clock."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[float] = deque()
+
+    def after_death(self, now: float) -> float | None:
+        """The back-off in seconds, or None once it died five times within a minute."""
+        self._deaths.append(now)
+        while self._deaths[0] <= now - DEATHS_WINDOW_S:
+            self._deaths.popleft()
+        if len(self._deaths) >= DEATHS_MAX:
+            return None
+        return float(min(BACK_OFF_MAX_S, BACK_OFF_FIRST_S * 2 ** (len(self._deaths) - 1)))
+
+
+def bound_to_parent(death_signal: int) -> Callable[[], None]:
+    """For `preexec_fn`: the child gets `death_signal` when the supervisor's main thread ends.
+
+    Only Linux has this; elsewhere a SIGKILL of the supervisor leaves children behind.
+    """
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+    def bind() -> None:
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, death_signal)
+        # The supervisor may have died before the line above.
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return bind
+
+
+@dataclass(eq=False)
+class Child:
+    """`command` is asked anew at each start. `environment` is the child's whole environment.
+
+    `death_signal` reaches it when the supervisor is killed, `stop_signal` when it is to end. Its
+    stdout goes to our stderr, to a pipe (`pipes`) or nowhere (`quiet`).
+    """
+
+    name: str
+    command: Callable[[], Sequence[object]]
+    environment: dict[str, str]
+    death_signal: int = signal.SIGTERM
+    stop_signal: int = signal.SIGTERM
+    pass_fds: tuple[int, ...] = ()
+    pipes: bool = False
+    quiet: bool = False
+    restarts: Restarts = field(default_factory=Restarts)
+    restart_at: float | None = None
+    _process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process in a group of its own, so that the terminal's Ctrl-C passes it by."""
+        self.restart_at = None
+        self._process = subprocess.Popen(  # noqa: S603 - Commands are built from our own parts.
+            [str(word) for word in self.command()],
+            stdin=subprocess.PIPE if self.pipes else subprocess.DEVNULL,
+            stdout=self._stdout(),
+            env=self.environment,
+            cwd=PROJECT,
+            pass_fds=self.pass_fds,
+            start_new_session=True,
+            preexec_fn=bound_to_parent(self.death_signal),
+        )
+
+    def _stdout(self) -> int | IO[str]:
+        if self.quiet:
+            return subprocess.DEVNULL
+        return subprocess.PIPE if self.pipes else sys.stderr
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    @property
+    def stdin(self) -> IO[Any]:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    @property
+    def stdout(self) -> IO[Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def death(self) -> int | None:
+        """The exit status, once, when the process has ended since the last look."""
+        if self._process is None or self._process.poll() is None:
+            return None
+        status = self._process.returncode
+        # Its own children, such as gunicorn's workers, would otherwise find out by themselves.
+        self._signal_group(signal.SIGTERM)
+        self._process = None
+        return status
+
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ask_to_stop(self) -> None:
+        self.restart_at = None
+        if self._process is not None and self.runs():
+            self._process.send_signal(self.stop_signal)
+
+    def end(self) -> None:
+        """SIGKILL to whatever is left of its group, and wait for it."""
+        if self._process is not None:
+            self._signal_group(signal.SIGKILL)
+            self._process.wait()
+
+    def _signal_group(self, number: int) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)

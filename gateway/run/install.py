@@ -1,0 +1,91 @@
+"""Makes `.venv` hold exactly what a lock file names. Plain Python: nothing is installed yet.
+
+Usage: install.py LOCK. A stamp keyed on the lock's content and the interpreter lets later starts
+skip everything.
+"""
+
+import fcntl
+import hashlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+PROJECT = Path(__file__).resolve().parents[2]
+VENV = PROJECT / ".venv"
+OLDEST = (3, 11)
+_LINES_PER_REPORT = 15
+
+
+def say(message: str) -> None:
+    sys.stderr.write(f"{message}\n")
+    sys.stderr.flush()
+
+
+def stamp_text(lock: Path) -> str:
+    """What the stamp must say for `lock` to be installed as it is."""
+    return f"{hashlib.sha256(lock.read_bytes()).hexdigest()} {sys.version_info[:2]}\n"
+
+
+def is_installed(stamp: Path, wanted: str) -> bool:
+    return (VENV / "bin" / "python").exists() and stamp.exists() and stamp.read_text() == wanted
+
+
+def run_pip(lock: Path) -> int:
+    """Install, telling how far it is; pip's own words only when it fails."""
+    total = len(re.findall(r"^[A-Za-z0-9]", lock.read_text(), re.MULTILINE))
+    say(f"Installing up to {total} packages into .venv (first start only) ...")
+    python = str(VENV / "bin" / "python")
+    command = [python, "-m", "pip", "install", "--require-hashes", "-r", str(lock)]
+    options = ["--no-input", "--progress-bar", "off", "--disable-pip-version-check"]
+    pip = subprocess.Popen(  # noqa: S603 - Our own interpreter and our own lock.
+        [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert pip.stdout
+    output = _follow(pip.stdout, total)
+    if pip.wait():
+        say("".join(output[-15:]).rstrip())
+    return pip.returncode
+
+
+def _follow(lines: IO[str], total: int) -> list[str]:
+    output, seen = [], 0
+    for line in lines:
+        output.append(line)
+        if line.startswith(("Collecting ", "Requirement already satisfied: ")):
+            seen += 1
+            if seen % _LINES_PER_REPORT == 0:
+                say(f"  {seen} of {total}")
+        elif line.startswith("Installing collected packages"):
+            say("  unpacking")
+    return output
+
+
+def install(lock: Path) -> int:
+    """Bring `.venv` to the lock; 0 when it is there."""
+    stamp, wanted = VENV / f".installed-{lock.name}", stamp_text(lock)
+    if is_installed(stamp, wanted):
+        return 0
+    VENV.mkdir(exist_ok=True)
+    with (VENV / ".install-lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if is_installed(stamp, wanted):
+            return 0
+        if not (VENV / "bin" / "pip").exists():
+            made = subprocess.run([sys.executable, "-m", "venv", VENV], check=False)  # noqa: S603
+            if made.returncode:
+                say("Python's venv module could not make .venv; install it (python3-venv)")
+                return 2
+        if run_pip(lock):
+            say(f"Installing {lock.name} failed")
+            return 1
+        stamp.write_text(wanted)
+    return 0
+
+
+if __name__ == "__main__":
+    if sys.version_info < OLDEST:
+        say("Python 3.11 or newer is needed; name one with PYTHON=python3.12 make ...")
+        sys.exit(2)
+    sys.exit(install(PROJECT / sys.argv[1]))

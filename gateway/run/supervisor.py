@@ -1,0 +1,166 @@
+"""Starts the processes of a run, keeps them alive and takes them down together."""
+
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.run import family, ready
+from gateway.run.child import DEATHS_MAX, Child
+from gateway.run.console import say, show
+from gateway.run.plan import ODD_SETTING, Plan
+from gateway.run.preparation import Preparation
+from gateway.run.providers import with_key_in
+from gateway.run.signals import Parent, Signals
+from gateway.run.simulated import Simulated
+
+TICK_S = 0.5
+STARTING_TICK_S = 0.05
+# Together below the ten seconds a stop may take. gunicorn needs its graceful_timeout of 8.
+SERVING_GRACE_S = 8.5
+STORES_GRACE_S = 0.7
+
+
+class RunFailed(Exception):
+    """The run cannot go on; the text says why, unless a child has said it already."""
+
+    def __init__(self, reason: str = "", *, status: int = 1) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Supervisor:
+    """One run, from the first process to the last. `listener` is the web processes' socket."""
+
+    def __init__(self, plan: Plan, listener: socket.socket, parent: Parent) -> None:
+        self._plan = plan
+        self._parent = parent
+        self._simulated = Simulated(plan.run / "simulator.json", plan.simulator_port)
+        self._preparation = Preparation(plan)
+        self._web = family.web(plan, listener.fileno())
+        self._stores = [family.valkey(plan)] if plan.valkey_binary else []
+        if plan.simulator:
+            self._stores.append(family.simulator(plan, self._simulated))
+        self._serving = [self._web, family.worker(plan), family.beat(plan)]
+        self._started: list[Child] = []
+        self._errands: list[Child] = []
+        self._is_ready = False
+
+    def run(self) -> int:
+        """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
+        status = 0
+        ready.ready_file(self._plan).unlink(missing_ok=True)  # A killed run leaves its own.
+        with Signals() as signals:
+            try:
+                self._start(self._stores)
+                self._preparation.start()
+                while not (signals.stops or self._parent.left()):
+                    self._tick(signals)
+            except RunFailed as failure:
+                status = failure.status
+                if str(failure):
+                    say(str(failure))
+            finally:
+                self._stop(signals)
+        return status
+
+    def _start(self, children: Sequence[Child]) -> None:
+        for child in children:
+            if child not in self._started:
+                child.start()
+                self._started.append(child)
+
+    def _tick(self, signals: Signals) -> None:
+        pace_s = TICK_S if self._is_ready else STARTING_TICK_S
+        signals.wait(pace_s, self._preparation.readers())
+        if signals.stops:
+            return
+        self._follow_preparation()
+        self._look_after_children()
+        if self._preparation.demo is not None and not self._is_ready:
+            self._become_ready(self._preparation.demo)
+        self._run_errands()
+
+    def _follow_preparation(self) -> None:
+        preparation = self._preparation
+        preparation.listen()
+        if self._simulated.url or not self._plan.simulator:
+            preparation.send_simulator_url(self._simulated.url)
+        if preparation.demo is not None:
+            self._start(self._serving)
+        elif preparation.status == ODD_SETTING:
+            raise RunFailed(status=ODD_SETTING)
+        elif preparation.status is not None:
+            raise RunFailed(f"preparing the stores failed ({_told(preparation.status)})")
+        elif preparation.waiting_for and self._web not in self._started:
+            say(f"waiting for the database: {preparation.waiting_for}")
+            self._start([self._web])
+
+    def _look_after_children(self) -> None:
+        now = time.monotonic()
+        for child in self._started:
+            status = child.death()
+            if status is not None:
+                self._bury(child, status, now)
+            elif child.restart_at is not None and child.restart_at <= now:
+                child.start()
+
+    def _bury(self, child: Child, status: int, now: float) -> None:
+        delay_s = child.restarts.after_death(now)
+        if delay_s is None:
+            raise RunFailed(f"{child.name} died {DEATHS_MAX} times within a minute; giving up")
+        say(f"{child.name} died ({_told(status)}); restarting in {delay_s:g} s")
+        child.restart_at = now + delay_s
+
+    def _become_ready(self, demo: dict[str, Any]) -> None:
+        if not (self._web.runs() and ready.is_ready(self._plan.root_url)):
+            return
+        self._is_ready = True
+        facts = ready.facts(self._plan, demo, self._simulated.url)
+        ready.announce(self._plan, facts)
+        show(ready.banner(facts))
+        names = with_key_in(os.environ)
+        self._errands = [family.add_provider(self._plan, name) for name in names]
+
+    def _run_errands(self) -> None:
+        """One after the other; what they have to say is on stderr."""
+        if not (self._errands and self._is_ready):
+            return
+        errand = self._errands[0]
+        if errand.pid is None:
+            errand.start()
+        elif (status := errand.death()) is not None:
+            self._errands.pop(0)
+            if status:
+                say(f"{errand.name} failed ({_told(status)})")
+
+    def _stop(self, signals: Signals) -> None:
+        ready.ready_file(self._plan).unlink(missing_ok=True)
+        signals.stops = 0
+        serving = [c for c in self._started if c not in self._stores]
+        _end([self._preparation.child, *self._errands[:1], *serving], SERVING_GRACE_S, signals)
+        _end([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
+        if self._plan.valkey_socket.parent != self._plan.run:
+            shutil.rmtree(self._plan.valkey_socket.parent, ignore_errors=True)
+
+
+def _end(children: Sequence[Child], grace_s: float, signals: Signals) -> None:
+    """Ask them to stop; kill what is left past the grace, or at a further stop signal."""
+    deadline = time.monotonic() + grace_s
+    for child in children:
+        child.ask_to_stop()
+    while any(child.runs() for child in children):
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or signals.stops:
+            break
+        signals.wait(min(left_s, TICK_S))
+    for child in children:
+        child.end()
+
+
+def _told(status: int) -> str:
+    """An exit status in words."""
+    return signal.Signals(-status).name if status < 0 else f"exit {status}"

@@ -1,0 +1,216 @@
+"""Settings. Everything an operator may change comes from the environment, typed and checked.
+
+Durations are in seconds, sizes in bytes. The table in README.md lists them all.
+"""
+
+from decimal import Decimal
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from gateway import env
+from gateway.databases import database, redis_url
+from gateway.home import PROJECT, home, secret
+
+try:
+    GATEWAY_VERSION = version("routing-gateway")
+except PackageNotFoundError:
+    GATEWAY_VERSION = "0.1.0"
+
+PRODUCTION = env.choice("GATEWAY_ENV", "development", ("development", "production")) == "production"
+DEBUG = False
+GATEWAY_HOME = home()
+
+# --- Secrets --------------------------------------------------------------------------------------
+SECRET_KEY = secret("SECRET_KEY", production=PRODUCTION, bytes_of_entropy=48)
+VAULT_MASTER_KEY = secret("VAULT_MASTER_KEY", production=PRODUCTION)
+ROUTER_USER_HASH_SECRET = secret("ROUTER_USER_HASH_SECRET", production=PRODUCTION)
+if PRODUCTION and len(SECRET_KEY) < 50:
+    raise env.SettingError("SECRET_KEY", "needs at least 50 characters in production")
+
+# --- Where it listens -----------------------------------------------------------------------------
+HOST = env.text("HOST", "127.0.0.1")
+PORT = env.integer("PORT", 8000, maximum=65535)
+WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", 1, minimum=1, maximum=256)
+PUBLIC_URL = env.text("PUBLIC_URL").rstrip("/")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "*")
+if PRODUCTION and not ALLOWED_HOSTS:
+    raise env.SettingError("ALLOWED_HOSTS", "required in production: the admin's host names")
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+
+# --- Stores ---------------------------------------------------------------------------------------
+DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 8, minimum=1, maximum=1000)
+DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 2)
+DATABASES = {"default": database(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+REDIS_URL = redis_url()
+REDIS_TIMEOUT = env.seconds("REDIS_TIMEOUT", 0.1)
+
+# --- Applications and pages -----------------------------------------------------------------------
+INSTALLED_APPS = [
+    "gateway.apps.GatewayConfig",
+    "interns.apps.InternsConfig",
+    "routing.apps.RoutingConfig",
+    "accounts.apps.AccountsConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+AUTH_USER_MODEL = "accounts.User"
+ROOT_URLCONF = "gateway.urls"
+WSGI_APPLICATION = "gateway.wsgi.application"
+APPEND_SLASH = False
+# Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.pages).
+MIDDLEWARE = [
+    "gateway.http.middleware.ApiDoor",
+    "gateway.http.pages.OperatorThread",
+    "gateway.http.pages.Security",
+    "gateway.http.pages.StaticFiles",
+    "gateway.http.pages.Sessions",
+    "gateway.http.pages.Csrf",
+    "gateway.http.pages.Authentication",
+    "gateway.http.pages.Messages",
+    "gateway.http.pages.FrameOptions",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+STATIC_URL = "/static/"
+STATIC_ROOT = str(GATEWAY_HOME / "static")
+WHITENOISE_USE_FINDERS = True
+LANGUAGE_CODE = "en-us"
+TIME_ZONE = "UTC"
+USE_TZ = True
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SECURE = PRODUCTION
+CSRF_COOKIE_SECURE = PRODUCTION
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_HSTS_SECONDS = 31_536_000 if PRODUCTION else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = PRODUCTION
+SECURE_HSTS_PRELOAD = PRODUCTION
+# Pages only: the API never redirects, because a redirect would drop a POST body.
+SECURE_SSL_REDIRECT = PRODUCTION
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
+X_FRAME_OPTIONS = "DENY"
+
+REST_FRAMEWORK: dict[str, Any] = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS: dict[str, Any] = {
+    "TITLE": "Routing Gateway API",
+    "DESCRIPTION": "One HTTP/JSON gateway in front of many model providers.",
+    "VERSION": "1.0.0",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/(v1|alpha)",
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "APPEND_COMPONENTS": {
+        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+    },
+    "SECURITY": [{"bearer": []}],
+}
+
+# --- Keys and money -------------------------------------------------------------------------------
+API_KEY_PREFIX = env.text("API_KEY_PREFIX", "sk-rt-v1-")
+API_KEY_CACHE_SECONDS = env.decimal("API_KEY_CACHE_SECONDS", 0.8, minimum=0, maximum=1)
+BILLING_ENFORCED = env.boolean("BILLING_ENFORCED", True)
+BYOK_FEE_RATE = Decimal(str(env.decimal("BYOK_FEE_RATE", 0, maximum=1)))
+HOLD_LEASE_SECONDS = env.seconds("HOLD_LEASE_SECONDS", 900)
+HOLD_SWEEP_SECONDS = env.seconds("HOLD_SWEEP_SECONDS", 60)
+LEDGER_TIMEOUT = env.seconds("LEDGER_TIMEOUT", 10)
+LEDGER_QUEUE_MAX = env.integer("LEDGER_QUEUE_MAX", 10_000, minimum=1)
+PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
+MANAGEMENT_MAX_BODY_BYTES = env.integer("MANAGEMENT_MAX_BODY_BYTES", 1_048_576, minimum=1024)
+
+# --- Inference ------------------------------------------------------------------------------------
+ROUTER_REGION = env.text("ROUTER_REGION", "local")
+ROUTER_MAX_BODY_BYTES = env.integer("ROUTER_MAX_BODY_BYTES", 33_554_432, minimum=1024)
+ROUTER_MAX_ANSWER_BYTES = env.integer("ROUTER_MAX_ANSWER_BYTES", 67_108_864, minimum=1024)
+ROUTER_MAX_EVENT_BYTES = env.integer("ROUTER_MAX_EVENT_BYTES", 16_777_216, minimum=1024)
+ROUTER_STREAM_COMMIT_SECONDS = env.seconds("ROUTER_STREAM_COMMIT_SECONDS", 10)
+ROUTER_KEEPALIVE_SECONDS = env.seconds("ROUTER_KEEPALIVE_SECONDS", 10)
+ROUTER_CONNECT_TIMEOUT = env.seconds("ROUTER_CONNECT_TIMEOUT", 10)
+ROUTER_FIRST_BYTE_TIMEOUT = env.seconds("ROUTER_FIRST_BYTE_TIMEOUT", 120)
+ROUTER_IDLE_TIMEOUT = env.seconds("ROUTER_IDLE_TIMEOUT", 60)
+ROUTER_TOTAL_TIMEOUT = env.seconds("ROUTER_TOTAL_TIMEOUT", 600)
+ROUTER_STALLED_READER_SECONDS = env.seconds("ROUTER_STALLED_READER_SECONDS", 30)
+ROUTER_OUTAGE_WINDOW_SECONDS = env.seconds("ROUTER_OUTAGE_WINDOW_SECONDS", 30)
+ROUTER_MAX_ATTEMPTS = env.integer("ROUTER_MAX_ATTEMPTS", 10, minimum=1, maximum=100)
+ROUTER_MAX_MODELS = env.integer("ROUTER_MAX_MODELS", 3, minimum=1, maximum=100)
+ROUTER_RETRY_BUDGET = env.decimal("ROUTER_RETRY_BUDGET", 0.2, maximum=100)
+ROUTER_RETRY_FLOOR = env.integer("ROUTER_RETRY_FLOOR", 100)
+ROUTER_ESTIMATE_OUTPUT_CAP = env.optional_integer("ROUTER_ESTIMATE_OUTPUT_CAP", minimum=1)
+ROUTER_EXPOSE_RAW_ERRORS = env.boolean("ROUTER_EXPOSE_RAW_ERRORS", True)
+ROUTER_UPSTREAM_PROXY = env.text("ROUTER_UPSTREAM_PROXY")
+ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
+ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
+CATALOGUE_POLL_SECONDS = env.seconds("CATALOGUE_POLL_SECONDS", 0.5)
+
+# --- Background work ------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
+    # kombu's own defaults leave the tasks of a killed worker lost to sight for 100 s.
+    "unacked_restore_interval": 2,
+    "unacked_restore_throttle": 1,
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+}
+if not CELERY_BROKER_URL:
+    _queue = GATEWAY_HOME / "queue"
+    CELERY_BROKER_URL = "filesystem://"
+    CELERY_BROKER_TRANSPORT_OPTIONS = {
+        "data_folder_in": str(_queue),
+        "data_folder_out": str(_queue),
+        "control_folder": str(_queue / "control"),
+    }
+CELERY_TASK_ALWAYS_EAGER = False
+LEDGER_AUDIT_SECONDS = env.seconds("LEDGER_AUDIT_SECONDS", 900)
+CELERY_BEAT_SCHEDULE: dict[str, Any] = {
+    "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
+    # A second chance: the web processes' ledger writers sweep by themselves.
+    "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},
+}
+
+# --- Logs -----------------------------------------------------------------------------------------
+LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    "loggers": {"django.request": {"level": "ERROR"}, "django.security": {"level": "ERROR"}},
+}
+
+__all__ = [name for name in dir() if name.isupper()] + ["PROJECT"]

@@ -1,0 +1,134 @@
+"""Adding a real provider with what it serves. Asked twice, it changes nothing the second time."""
+
+import time
+from dataclasses import dataclass, field
+
+from django.db import transaction
+
+from gateway.sealing import UnsealError
+from routing.catalogue.discovery import FoundModel, ProviderError, discover
+from routing.catalogue.known_providers import KnownProvider, configured_from_environment
+from routing.catalogue.models import Endpoint, Model, Provider
+from routing.catalogue.pricebook import BookEntry, book_entry
+from routing.catalogue.version import current_version
+
+
+@dataclass
+class Added:
+    """Model ids by what became of them."""
+
+    version: int = 0
+    enabled: list[str] = field(default_factory=list)
+    unpriced: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+
+def add_provider(
+    provider: KnownProvider, key: str | None, *, pricing: dict[str, str] | None = None
+) -> Added:
+    """Ask the provider for its models, then store it with them.
+
+    Models the price book knows are enabled; `pricing` prices the others, and without it they are
+    stored disabled. Rows that exist keep what an operator made of them. Raises `ProviderError`
+    before anything is stored.
+    """
+    found = discover(provider, key)
+    if not found:
+        raise ProviderError(f"{provider.name} lists no models")
+    books = {
+        model.id: book_entry(provider.slug, model.upstream_model) for model in found if model.chats
+    }
+    with transaction.atomic():
+        row = _provider_row(provider, key)
+        added = Added(skipped=[model.id for model in found if not model.chats])
+        for model in found:
+            if model.chats:
+                _add_model(added, row, model, books[model.id], pricing)
+        added.version = current_version()
+    return added
+
+
+def add_configured() -> list[str]:
+    """Add every well-known provider whose key is in the environment; one line about each."""
+    return [_one_line(provider) for provider in configured_from_environment()]
+
+
+def _one_line(provider: KnownProvider) -> str:
+    try:
+        added = add_provider(provider, provider.key())
+    except ProviderError as error:
+        return f"{provider.name} not added: {error}"
+    ready = len(added.enabled) + len(added.kept)
+    return f"{provider.name}: {ready} models ready, {len(added.unpriced)} without a price"
+
+
+def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
+    base_url = provider.base_url.rstrip("/")
+    row = Provider.objects.filter(slug=provider.slug).first()
+    if row is None:
+        row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
+    elif (row.base_url, _stored(row)) == (base_url, key):
+        return row
+    row.base_url = base_url
+    row.set_credential(key)
+    row.save()
+    return row
+
+
+def _stored(row: Provider) -> str | None:
+    try:
+        return row.credential()
+    except UnsealError:
+        return None
+
+
+def _add_model(
+    added: Added,
+    provider: Provider,
+    found: FoundModel,
+    book: BookEntry | None,
+    fallback: dict[str, str] | None,
+) -> None:
+    pricing = (book.pricing if book else None) or fallback
+    model = Model.objects.filter(slug=found.id).first()
+    endpoint = model.endpoints.filter(tag=provider.slug).first() if model else None
+    if endpoint and endpoint.pricing is not None:
+        added.kept.append(found.id)
+        return
+    if model is None:
+        model = _new_model(found, book, visible=pricing is not None)
+    elif pricing is not None and not model.endpoints.filter(pricing__isnull=False).exists():
+        # It was hidden for want of a price, and now has one.
+        model.visible = True
+        model.save(update_fields=["visible"])
+    if endpoint is None:
+        endpoint = _new_endpoint(model, provider, found)
+    if endpoint.pk is None or pricing is not None:
+        endpoint.pricing = pricing
+        endpoint.save()
+    (added.unpriced if pricing is None else added.enabled).append(found.id)
+
+
+def _new_model(found: FoundModel, book: BookEntry | None, *, visible: bool) -> Model:
+    return Model.objects.create(
+        slug=found.id,
+        canonical_slug=found.id,
+        name=found.name or (book.name if book else None) or found.id,
+        created=found.created or int(time.time()),
+        context_length=found.context_length or (book.context_length if book else None),
+        input_modalities=found.input_modalities,
+        output_modalities=["text"],
+        visible=visible,
+    )
+
+
+def _new_endpoint(model: Model, provider: Provider, found: FoundModel) -> Endpoint:
+    return Endpoint(
+        model=model,
+        provider=provider,
+        tag=provider.slug,
+        upstream_model=found.upstream_model,
+        context_length=found.context_length,
+        supported_parameters=found.supported_parameters,
+    )

@@ -1,0 +1,146 @@
+"""Rows in, snapshot out. Pure, so that it can run in a native thread beside the event loop."""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias, TypeVar
+
+import orjson
+
+from gateway.sealing import UnsealError
+from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.catalogue.models import open_credential
+from routing.catalogue.prices import PriceError, Prices
+from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
+from routing.catalogue.vocabulary import STATUS_DISABLED
+
+_T = TypeVar("_T")
+_Priced: TypeAlias = tuple[Prices | None, Mapping[str, Any] | None]
+_FLAGS: Final = ("collects_data", "zdr", "moderated", "supports_cancellation")
+
+
+def assemble(rows: Rows) -> Snapshot:
+    """The snapshot of what was read. What cannot be used has no effect and is in `problems`."""
+    return _Assembly(rows).snapshot()
+
+
+class _Assembly:
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.providers: dict[int, ProviderEntry] = {}
+        self.flags: dict[int, dict[str, bool]] = {}
+        self.problems: list[str] = []
+        # Many endpoints share prices and parameters; one object of each is enough.
+        self._prices: dict[bytes, _Priced] = {}
+        self._sets: dict[tuple[str, ...], frozenset[str]] = {}
+        self._words: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def snapshot(self) -> Snapshot:
+        for row in self.rows.providers:
+            self._provider(dict(zip(PROVIDER_FIELDS, row, strict=True)))
+        endpoints: dict[int, list[dict[str, Any]]] = {}
+        for row in self.rows.endpoints:
+            fields = dict(zip(ENDPOINT_FIELDS, row, strict=True))
+            endpoints.setdefault(fields["model_id"], []).append(fields)
+        models = [
+            self._model(dict(zip(MODEL_FIELDS, row, strict=True)), endpoints)
+            for row in self.rows.models
+        ]
+        return Snapshot(
+            version=self.rows.version,
+            models=MappingProxyType({model.id: model for model in models}),
+            aliases=MappingProxyType(dict(self.rows.aliases)),
+            providers=MappingProxyType({entry.slug: entry for entry in self.providers.values()}),
+            listing=tuple(
+                sorted(filter(_listed, models), key=lambda model: (-model.created, model.id))
+            ),
+            endpoint_count=len(self.rows.endpoints),
+            problems=tuple(self.problems),
+        )
+
+    def _provider(self, fields: dict[str, Any]) -> None:
+        self.flags[fields["pk"]] = {flag: fields.pop(flag) for flag in _FLAGS}
+        sealed = fields.pop("credential_sealed")
+        try:
+            fields["credential"] = sealed and open_credential(sealed, slug=fields["slug"])
+        except UnsealError as error:
+            # A call without the credential it needs would only burn the caller's time.
+            fields |= {"credential": None, "status": min(fields["status"], STATUS_DISABLED)}
+            self.problems.append(f"provider {fields['slug']} is off: its credential {error}")
+        fields["datacenters"] = self._optional(fields["datacenters"])
+        self.providers[fields["pk"]] = ProviderEntry(**fields)
+
+    def _model(
+        self, fields: dict[str, Any], endpoints: dict[int, list[dict[str, Any]]]
+    ) -> ModelEntry:
+        fields["id"] = fields.pop("slug")
+        for key in ("input_modalities", "output_modalities", "categories"):
+            fields[key] = self._tuple(fields[key])
+        fields["supported_voices"] = self._optional(fields["supported_voices"])
+        entries = tuple(self._endpoint(own, fields) for own in endpoints.get(fields["pk"], ()))
+        if fields["context_length"] is None:
+            known = [entry.context_length for entry in entries if entry.context_length]
+            fields["context_length"] = max(known, default=None)
+        return ModelEntry(**fields, endpoints=entries)
+
+    def _endpoint(self, own: dict[str, Any], model: dict[str, Any]) -> EndpointEntry:
+        provider_pk = own.pop("provider_id")
+        provider = self.providers[provider_pk]
+        for flag, inherited in self.flags[provider_pk].items():
+            if own[flag] is None:
+                own[flag] = inherited
+        for key in ("input_modalities", "output_modalities"):
+            own[key] = model[key] if own[key] is None else self._tuple(own[key])
+        if own["context_length"] is None:
+            own["context_length"] = model["context_length"]
+        own["model_id"] = model["id"]
+        own["status"] = min(own["status"], provider.status)
+        own["supported_parameters"] = self._set(own["supported_parameters"])
+        prices, pricing = self._priced(own.pop("pricing"), own)
+        return EndpointEntry(
+            **own,
+            canonical_slug=model["canonical_slug"],
+            model_name=model["name"],
+            provider=provider,
+            prices=prices,
+            pricing=pricing,
+        )
+
+    def _priced(self, pricing: Any, endpoint: dict[str, Any]) -> _Priced:
+        if pricing is None:
+            return None, None
+        key = orjson.dumps(pricing)
+        if key not in self._prices:
+            try:
+                prices = Prices.parse(pricing)
+                self._prices[key] = prices, MappingProxyType(prices.published())
+            except PriceError as error:
+                place = f"{endpoint['model_id']} at {endpoint['tag']}"
+                self.problems.append(f"{place} has no price: {error}")
+                return None, None
+        return self._prices[key]
+
+    def _tuple(self, words: Sequence[str]) -> tuple[str, ...]:
+        return _interned(tuple(words), self._words, tuple)
+
+    def _optional(self, words: Sequence[str] | None) -> tuple[str, ...] | None:
+        return None if words is None else self._tuple(words)
+
+    def _set(self, words: Sequence[str]) -> frozenset[str]:
+        return _interned(tuple(words), self._sets, frozenset)
+
+
+def _interned(
+    words: tuple[str, ...],
+    known: dict[tuple[str, ...], _T],
+    make: Callable[[tuple[str, ...]], _T],
+) -> _T:
+    if words not in known:
+        known[words] = make(words)
+    return known[words]
+
+
+def _listed(model: ModelEntry) -> bool:
+    return model.visible and any(
+        endpoint.prices is not None and endpoint.status > STATUS_DISABLED
+        for endpoint in model.endpoints
+    )

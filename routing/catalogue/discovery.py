@@ -1,0 +1,195 @@
+"""Asking a provider which models it serves: `GET {base_url}/models`, read without trust."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import requests
+from django.conf import settings
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import loads
+from routing.catalogue.known_providers import KnownProvider
+from routing.catalogue.vocabulary import INPUT_MODALITIES, PARAMETERS
+
+CONNECT_S: Final = 5
+READ_S: Final = 20
+TOTAL_S: Final = 60
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_WORDS_SHOWN: Final = 200
+_ID_CHARS_MAX: Final = 200
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:-]+")
+_KEY: Final = re.compile(r"[!-~]+")
+_CONTEXT_KEYS: Final = (
+    *("context_length", "context_window", "max_context_length", "max_model_len"),
+    "max_input_tokens",
+)
+_OTHER_TYPES: Final = frozenset(
+    {"embedding", "image", "video", "audio", "moderation", "rerank", "transcribe"}
+)
+# What nearly every server of this wire format takes. An operator who knows more edits the endpoint.
+_USUAL: Final = (
+    *("temperature", "top_p", "frequency_penalty", "presence_penalty"),
+    *("max_tokens", "seed", "response_format", "structured_outputs", "stop"),
+    *("tools", "tool_choice"),
+)
+_OPENAI_EXTRA: Final = ("max_completion_tokens", "logprobs", "top_logprobs", "parallel_tool_calls")
+# OpenAI's reasoning models refuse sampling parameters and the old spelling of the token limit.
+_OPENAI_REASONING: Final = re.compile(r"(o\d|gpt-[5-9])")
+_REASONING: Final = (
+    *("max_completion_tokens", "seed", "response_format", "structured_outputs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+)
+
+
+class ProviderError(Exception):
+    """The provider did not answer the way a provider does; the text says how, without the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model as a provider lists it; `id` is ours (`author/slug`), `upstream_model` theirs."""
+
+    id: str
+    upstream_model: str
+    name: str | None
+    created: int | None
+    context_length: int | None
+    input_modalities: list[str]
+    supported_parameters: list[str]
+    chats: bool
+
+
+def discover(provider: KnownProvider, key: str | None) -> list[FoundModel]:
+    """The models a provider lists, first of each id. Raises `ProviderError`."""
+    if key and not _KEY.fullmatch(key):
+        # requests would quote the whole header in its complaint.
+        raise ProviderError(f"the key of {provider.name} has characters no key has")
+    answer = _answer(provider, key)
+    entries = answer.get("data") if isinstance(answer, dict) else answer
+    if not isinstance(entries, list):
+        raise ProviderError(f"{provider.name} answered without a list of models")
+    found: dict[str, FoundModel] = {}
+    for entry in entries:
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and entry["id"]:
+            model = _model(provider, entry)
+            found.setdefault(model.id, model)
+    return list(found.values())
+
+
+def _answer(provider: KnownProvider, key: str | None) -> Any:
+    url = f"{provider.base_url.rstrip('/')}/models"
+    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    try:
+        with requests.Session() as session:
+            # Proxies and .netrc of the environment are none of a provider's business.
+            session.trust_env = False
+            session.proxies = _proxies()
+            response = session.get(
+                url,
+                headers=headers,
+                timeout=(CONNECT_S, READ_S),
+                allow_redirects=False,
+                stream=True,
+            )
+            with response:
+                _refuse_status(provider, response)
+                return loads(_body(provider, response))
+    except MalformedJson as error:
+        raise ProviderError(f"{provider.name} answered without JSON at {url}") from error
+    except (requests.RequestException, ValueError) as error:
+        # requests puts the URL and the cause into its texts, never the headers.
+        raise ProviderError(f"{provider.name} does not answer at {url}: {error}") from error
+
+
+def _proxies() -> dict[str, str]:
+    proxy = settings.ROUTER_UPSTREAM_PROXY
+    return {"http": proxy, "https": proxy} if proxy else {}
+
+
+def _refuse_status(provider: KnownProvider, response: requests.Response) -> None:
+    if response.status_code in (401, 403):
+        raise ProviderError(f"{provider.name} refuses the key (status {response.status_code})")
+    if response.status_code != 200:
+        words = _body(provider, response)[:_WORDS_SHOWN].decode(errors="replace").strip()
+        raise ProviderError(f"{provider.name} answered {response.status_code}: {words}")
+
+
+def _body(provider: KnownProvider, response: requests.Response) -> bytes:
+    deadline = time.monotonic() + TOTAL_S
+    body = bytearray()
+    for chunk in response.iter_content(65_536):
+        body += chunk
+        if len(body) > ANSWER_BYTES_MAX:
+            raise ProviderError(f"{provider.name} sent more than {ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise ProviderError(f"{provider.name} took longer than {TOTAL_S} s")
+    return bytes(body)
+
+
+def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
+    name = entry.get("name") or entry.get("display_name")
+    created = entry.get("created")
+    return FoundModel(
+        id=_our_id(provider.slug, entry["id"]),
+        upstream_model=entry["id"][:_ID_CHARS_MAX],
+        name=name[:_ID_CHARS_MAX] if isinstance(name, str) else None,
+        created=created if type(created) is int and 0 < created < 2**40 else None,
+        context_length=_context_length(entry),
+        input_modalities=_input_modalities(provider, entry),
+        supported_parameters=_parameters(provider, entry),
+        chats=_chats(entry),
+    )
+
+
+def _our_id(provider_slug: str, upstream: str) -> str:
+    """`author/slug`: theirs if it has that form, else the last part behind the provider's slug."""
+    parts = [_NOT_IN_IDS.sub("-", part).strip("-._:") for part in upstream.split("/")]
+    parts = [part for part in parts if part] or ["model"]
+    author = parts[0] if len(parts) == 2 else provider_slug
+    return f"{author.replace(':', '-')}/{parts[-1]}"[:_ID_CHARS_MAX]
+
+
+def _context_length(entry: dict[str, Any]) -> int | None:
+    for key in _CONTEXT_KEYS:
+        value = entry.get(key)
+        if type(value) is int and 0 < value < 2**53:
+            return value
+    return None
+
+
+def _mapping(entry: dict[str, Any], key: str) -> Mapping[str, Any]:
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _input_modalities(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
+    listed = _mapping(entry, "architecture").get("input_modalities")
+    if isinstance(listed, list) and "text" in listed:
+        return [modality for modality in INPUT_MODALITIES if modality in listed]
+    sees = entry.get("supports_image_input") or _mapping(entry, "capabilities").get("vision")
+    # OpenAI says nothing about it, and nearly all of its chat models see.
+    return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
+
+
+def _parameters(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
+    listed = entry.get("supported_parameters")
+    if isinstance(listed, list) and listed:
+        return [parameter for parameter in PARAMETERS if parameter in listed]
+    if provider.slug != "openai":
+        return list(_USUAL)
+    reasons = _OPENAI_REASONING.match(entry["id"])
+    return list(_REASONING if reasons else _USUAL + _OPENAI_EXTRA)
+
+
+def _chats(entry: dict[str, Any]) -> bool:
+    """False when the provider itself says that the model does something else."""
+    outputs = _mapping(entry, "architecture").get("output_modalities", ["text"])
+    return (
+        entry.get("type") not in _OTHER_TYPES
+        and _mapping(entry, "capabilities").get("completion_chat") is not False
+        and entry.get("supports_chat") is not False
+        and (not isinstance(outputs, list) or "text" in outputs)
+    )

@@ -1,0 +1,142 @@
+"""The offline price book: what well-known providers charge, from the `genai-prices` package.
+
+The package is imported at first use, because it is slow to import and only commands need it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from routing.catalogue.prices import PriceError, Prices, plain
+
+if TYPE_CHECKING:
+    from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, TimeOfDateConstraint
+
+_MILLION: Final = Decimal(1_000_000)
+_THOUSAND: Final = Decimal(1_000)
+# The book's key -> ours, and how many of our units its price buys.
+_KEYS: Final = {
+    "input_mtok": ("prompt", _MILLION),
+    "output_mtok": ("completion", _MILLION),
+    "cache_read_mtok": ("input_cache_read", _MILLION),
+    "cache_write_mtok": ("input_cache_write", _MILLION),
+    "cache_write_1h_mtok": ("input_cache_write_1h", _MILLION),
+    "output_reasoning_mtok": ("internal_reasoning", _MILLION),
+    "input_image_mtok": ("image_token", _MILLION),
+    "output_image_mtok": ("image_output", _MILLION),
+    "input_audio_mtok": ("audio", _MILLION),
+    "output_audio_mtok": ("audio_output", _MILLION),
+    "cache_audio_read_mtok": ("input_audio_cache", _MILLION),
+    "requests_kcount": ("request", _THOUSAND),
+    "web_searches_kcount": ("web_search", _THOUSAND),
+}
+# Searches in files kept at the provider; no request through the gateway can make one.
+_NEVER_CHARGED: Final = frozenset({"storage_searches_kcount"})
+
+
+@dataclass(frozen=True)
+class BookEntry:
+    """What the book knows of a model; `pricing` is None where it cannot be billed by our slots."""
+
+    name: str | None
+    context_length: int | None
+    pricing: dict[str, Any] | None
+
+
+def book_prices(provider_slug: str, model: str) -> dict[str, Any] | None:
+    """Today's pricing object of a provider's model, or None when the book has no usable one."""
+    entry = book_entry(provider_slug, model)
+    return entry.pricing if entry else None
+
+
+def book_entry(provider_slug: str, model: str) -> BookEntry | None:
+    """The book's entry for `model` as the provider itself names it."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, found = get_snapshot().find_provider_model(model, None, provider_slug, None)
+    except LookupError:
+        return None
+    return BookEntry(found.name, found.context_window, _pricing(found, datetime.now(UTC)))
+
+
+def _pricing(model: "ModelInfo", now: datetime) -> dict[str, Any] | None:
+    """The pricing object, or None when a price has no slot of ours: half a bill is no bill."""
+    base, by_time = _in_force(model, now)
+    try:
+        pricing = _base(base)
+        overrides = list(_tiers(base))
+        for conditional in by_time:
+            overrides += _by_time_of_day(conditional, pricing)
+        if overrides:
+            pricing["overrides"] = overrides
+        return Prices.parse(pricing).published()
+    except (PriceError, KeyError):
+        return None
+
+
+def _in_force(model: "ModelInfo", now: datetime) -> "tuple[ModelPrice, list[ConditionalPrice]]":
+    """The newest price list that has begun, and those after it that depend on the time of day."""
+    from genai_prices.types import ModelPrice, TimeOfDateConstraint
+
+    if isinstance(model.prices, ModelPrice):
+        return model.prices, []
+    base, by_time = model.prices[0].prices, []
+    for conditional in model.prices[1:]:
+        if isinstance(conditional.constraint, TimeOfDateConstraint):
+            by_time.append(conditional)
+        elif conditional.constraint is None or conditional.constraint.active(now):
+            base, by_time = conditional.prices, []
+    return base, by_time
+
+
+def _listed(prices: "ModelPrice") -> Iterator[tuple[str, Any, Decimal]]:
+    """Our key, the book's price and the divisor. Raises `KeyError` for a price without a slot."""
+    for book_key, price in vars(prices).items():
+        if price is not None and book_key not in _NEVER_CHARGED:
+            key, units = _KEYS[book_key]
+            yield key, price, units
+
+
+def _base(prices: "ModelPrice") -> dict[str, Any]:
+    return {
+        key: plain(getattr(price, "base", price) / units) for key, price, units in _listed(prices)
+    }
+
+
+def _tiers(prices: "ModelPrice") -> Iterator[dict[str, Any]]:
+    """One override for each threshold and key, lowest threshold first so that the highest wins."""
+    steps = [
+        (tier.start, key, plain(tier.price / units))
+        for key, price, units in _listed(prices)
+        for tier in getattr(price, "tiers", ())
+    ]
+    for start in sorted({start for start, _, _ in steps}):
+        replaced = {key: price for at, key, price in steps if at == start}
+        yield {"min_prompt_tokens": start, **replaced}
+
+
+def _by_time_of_day(
+    conditional: "ConditionalPrice", base: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    window = _window(conditional.constraint)
+    listed = _base(conditional.prices)
+    # The book replaces its whole list. A cache price it leaves out there is the prompt price again.
+    absent = {key: listed["prompt"] for key in base if "cache" in key and key not in listed}
+    yield {**window, **absent, **listed}
+    for tier in _tiers(conditional.prices):
+        yield {**window, **tier}
+
+
+def _window(constraint: "TimeOfDateConstraint | Any") -> dict[str, str]:
+    times = {"utc_start": constraint.start_time, "utc_end": constraint.end_time}
+    return {key: _utc(time) for key, time in times.items()}
+
+
+def _utc(time: Any) -> str:
+    moment = datetime.combine(datetime(2000, 1, 2, tzinfo=UTC), time)
+    if time.tzinfo is None:
+        return str(time.strftime("%H%M"))
+    return moment.astimezone(UTC).strftime("%H%M")

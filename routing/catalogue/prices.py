@@ -1,0 +1,217 @@
+"""What one token or unit costs: the published pricing object, parsed once, exact ever after."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from functools import cached_property
+from typing import Any, Final
+
+PRICE_MAX: Final = Decimal(10_000)
+_DIGITS_MAX: Final = 40
+_MINUTES_PER_DAY: Final = 24 * 60
+_CONDITIONS: Final = frozenset({"min_prompt_tokens", "utc_start", "utc_end"})
+
+
+class PriceError(ValueError):
+    """The pricing object cannot be billed by. `field` is the dotted place of the fault."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}" if field else problem)
+        self.field = field
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class PriceOverride:
+    """Prices that replace others while all conditions hold; times are minutes of the UTC day."""
+
+    prices: Mapping[str, Decimal]
+    min_prompt_tokens: int | None = None
+    utc_start: int = 0
+    utc_end: int = _MINUTES_PER_DAY
+
+    def holds(self, prompt_tokens: int, minute: int) -> bool:
+        if self.min_prompt_tokens is not None and prompt_tokens <= self.min_prompt_tokens:
+            return False
+        if self.utc_start < self.utc_end:
+            return self.utc_start <= minute < self.utc_end
+        return minute >= self.utc_start or minute < self.utc_end
+
+    def published(self) -> dict[str, Any]:
+        conditions: dict[str, Any] = {}
+        if self.min_prompt_tokens is not None:
+            conditions["min_prompt_tokens"] = self.min_prompt_tokens
+        if (self.utc_start, self.utc_end) != (0, _MINUTES_PER_DAY):
+            conditions |= {"utc_start": _hhmm(self.utc_start), "utc_end": _hhmm(self.utc_end)}
+        return conditions | {key: plain(price) for key, price in self.prices.items()}
+
+
+@dataclass(frozen=True)
+class Prices:
+    """USD per token (`prompt`, `completion`, …) or per unit (`request`, `image`, `web_search`).
+
+    None is a price the endpoint does not publish. `discount` is a share from 0 to 1.
+    """
+
+    prompt: Decimal
+    completion: Decimal
+    request: Decimal | None = None
+    image: Decimal | None = None
+    image_token: Decimal | None = None
+    image_output: Decimal | None = None
+    audio: Decimal | None = None
+    audio_output: Decimal | None = None
+    input_audio_cache: Decimal | None = None
+    web_search: Decimal | None = None
+    internal_reasoning: Decimal | None = None
+    input_cache_read: Decimal | None = None
+    input_cache_write: Decimal | None = None
+    input_cache_write_1h: Decimal | None = None
+    discount: Decimal = Decimal(0)
+    overrides: tuple[PriceOverride, ...] = ()
+
+    @classmethod
+    def parse(cls, pricing: object) -> "Prices":
+        """Read a pricing object. Raises `PriceError` naming the field."""
+        if not isinstance(pricing, Mapping):
+            raise PriceError("", "expected an object of prices")
+        _refuse_unknown(pricing, "", {*PRICE_KEYS, "discount", "overrides"})
+        for key in ("prompt", "completion"):
+            if pricing.get(key) is None:
+                raise PriceError(key, "a price is required (0 when it is free)")
+        return cls(
+            **_prices(pricing, ""),
+            discount=_discount(pricing.get("discount")),
+            overrides=_overrides(pricing.get("overrides")),
+        )
+
+    @cached_property
+    def is_free(self) -> bool:
+        """Whether nothing can ever be charged at these prices."""
+        overridden = (price for entry in self.overrides for price in entry.prices.values())
+        own = (getattr(self, key) or 0 for key in PRICE_KEYS)
+        return self.discount == 1 or not (any(own) or any(overridden))
+
+    def effective(self, prompt_tokens: int, at: datetime) -> "Prices":
+        """The prices of one request: overrides whose conditions all hold, later ones winning."""
+        if not self.overrides:
+            return self
+        moment = at.astimezone(UTC)
+        minute = moment.hour * 60 + moment.minute
+        changes: dict[str, Any] = {}
+        for entry in self.overrides:
+            if entry.holds(prompt_tokens, minute):
+                changes.update(entry.prices)
+        return replace(self, **changes, overrides=())
+
+    def published(self) -> dict[str, Any]:
+        """The pricing object: plain decimal strings, absent where there is no price."""
+        given = ((key, getattr(self, key)) for key in PRICE_KEYS)
+        pricing: dict[str, Any] = {key: plain(price) for key, price in given if price is not None}
+        if self.discount:
+            pricing["discount"] = float(self.discount)
+        if self.overrides:
+            pricing["overrides"] = [entry.published() for entry in self.overrides]
+        return pricing
+
+
+PRICE_KEYS: Final = tuple(
+    field.name for field in fields(Prices) if field.name not in ("discount", "overrides")
+)
+
+
+def plain(amount: Decimal) -> str:
+    """A decimal without exponent and without trailing zeros: `1.0E-7` as `0.0000001`."""
+    text = format(amount, "f")
+    return text.rstrip("0").rstrip(".") or "0" if "." in text else text
+
+
+def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> None:
+    for key in given:
+        if key not in known:
+            raise PriceError(f"{prefix}{key}", "unknown price")
+
+
+def _prices(given: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """The price keys of `given`, read; a null is as good as absent."""
+    return {
+        key: _price(given[key], f"{prefix}{key}")
+        for key in PRICE_KEYS
+        if given.get(key) is not None
+    }
+
+
+def _price(value: object, field: str) -> Decimal:
+    if isinstance(value, float):
+        raise PriceError(field, f"write the price as a string, not as the float {value!r}")
+    amount = _decimal(value, field)
+    if not 0 <= amount <= PRICE_MAX:
+        raise PriceError(field, f"expected 0 to {PRICE_MAX} USD, got {value}")
+    return amount
+
+
+def _decimal(value: object, field: str) -> Decimal:
+    text = str(value).strip()
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise PriceError(field, f"expected a decimal string, got {value!r}")
+    try:
+        amount = Decimal(text)
+    except InvalidOperation:
+        raise PriceError(field, f"expected a decimal string, got {value!r}") from None
+    # The exponent is looked at first: "1e999999999" written out would fill the memory.
+    absurd = not amount.is_finite() or abs(amount.adjusted()) > _DIGITS_MAX
+    if absurd or len(format(amount, "f")) > _DIGITS_MAX:
+        raise PriceError(field, f"expected a plain amount, got {text[:_DIGITS_MAX]!r}")
+    return abs(amount) if amount == 0 else amount
+
+
+def _discount(value: object) -> Decimal:
+    if value is None:
+        return Decimal(0)
+    share = _decimal(value, "discount")
+    if not 0 <= share <= 1:
+        raise PriceError("discount", f"expected a share from 0 to 1, got {value}")
+    return share
+
+
+def _overrides(value: object) -> tuple[PriceOverride, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        raise PriceError("overrides", "expected a list")
+    return tuple(_override(entry, f"overrides[{at}]") for at, entry in enumerate(value))
+
+
+def _override(entry: object, place: str) -> PriceOverride:
+    if not isinstance(entry, Mapping):
+        raise PriceError(place, "expected an object")
+    _refuse_unknown(entry, f"{place}.", {*PRICE_KEYS, *_CONDITIONS})
+    prices = _prices(entry, f"{place}.")
+    if not prices:
+        raise PriceError(place, "names no price")
+    start = _minutes(entry.get("utc_start", "0000"), f"{place}.utc_start")
+    end = _minutes(entry.get("utc_end", "2400"), f"{place}.utc_end")
+    if start == end:
+        raise PriceError(f"{place}.utc_end", "is the same as utc_start")
+    return PriceOverride(prices, _threshold(entry.get("min_prompt_tokens"), place), start, end)
+
+
+def _threshold(value: object, place: str) -> int | None:
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
+        return value
+    raise PriceError(f"{place}.min_prompt_tokens", f"expected a whole number, got {value!r}")
+
+
+def _minutes(value: object, field: str) -> int:
+    # A bare 0130 in YAML is an octal number, so only text is taken.
+    if not isinstance(value, str) or len(value) != 4 or not value.isascii() or not value.isdigit():
+        raise PriceError(field, f'expected "HHMM" as a string, got {value!r}')
+    minutes = int(value[:2]) * 60 + int(value[2:])
+    if int(value[2:]) > 59 or minutes > _MINUTES_PER_DAY:
+        raise PriceError(field, f"no time of day: {value!r}")
+    return minutes
+
+
+def _hhmm(minutes: int) -> str:
+    return f"{minutes // 60:02d}{minutes % 60:02d}"

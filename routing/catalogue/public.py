@@ -1,0 +1,157 @@
+"""Catalogue objects as the API shows them. Pure: entries in, JSON objects out."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.catalogue.vocabulary import PARAMETERS, STATUS_REMOVED
+
+
+def published(model: ModelEntry) -> list[EndpointEntry]:
+    """The endpoints the API shows: priced and not removed."""
+    return [
+        endpoint
+        for endpoint in model.endpoints
+        if endpoint.prices is not None and endpoint.status > STATUS_REMOVED
+    ]
+
+
+def top(model: ModelEntry) -> EndpointEntry | None:
+    """The endpoint that stands for a model: the cheapest of those that could serve it best."""
+    return min(published(model), key=_rank, default=None)
+
+
+def _rank(endpoint: EndpointEntry) -> tuple[bool, bool, Decimal, str]:
+    assert endpoint.prices is not None
+    price = endpoint.prices.prompt + endpoint.prices.completion
+    return (not endpoint.routable, endpoint.tier != "default", price, endpoint.tag)
+
+
+def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
+    """What at least one of them supports, in the order of the vocabulary."""
+    supported = frozenset[str]().union(*(entry.supported_parameters for entry in endpoints))
+    return [parameter for parameter in PARAMETERS if parameter in supported]
+
+
+@lru_cache(maxsize=1)
+def listed_objects(snapshot: Snapshot) -> Mapping[str, dict[str, Any]]:
+    """The Model objects of the listing by id, made once for a snapshot."""
+    return {model.id: model_object(model) for model in snapshot.listing}
+
+
+def model_object(model: ModelEntry) -> dict[str, Any]:
+    """The Model object, of a model with a published endpoint."""
+    best = top(model)
+    assert best is not None
+    shown = {
+        "id": model.id,
+        "canonical_slug": model.canonical_slug,
+        "name": model.name,
+        "created": model.created,
+        "description": model.description,
+        "context_length": model.context_length,
+        "architecture": architecture(model),
+        "pricing": dict(best.pricing or {}),
+        "top_provider": {
+            "context_length": best.context_length,
+            "max_completion_tokens": best.max_completion_tokens,
+            "is_moderated": best.moderated,
+        },
+        "per_request_limits": model.per_request_limits,
+        "supported_parameters": parameters(published(model)),
+        "default_parameters": model.default_parameters,
+        "supported_voices": _listed(model.supported_voices),
+        "links": {"details": f"/api/v1/models/{model.id}/endpoints"},
+        "hugging_face_id": model.hugging_face_id,
+        "knowledge_cutoff": model.knowledge_cutoff,
+        "expiration_date": model.expiration_date,
+    }
+    return shown if model.reasoning is None else {**shown, "reasoning": _reasoning(model.reasoning)}
+
+
+def _reasoning(reasoning: Mapping[str, Any]) -> dict[str, Any]:
+    """The optional keys appear where they are known; null efforts mean all of them."""
+    return {"supported_efforts": None, **reasoning}
+
+
+def architecture(model: ModelEntry) -> dict[str, Any]:
+    ways_in, ways_out = model.input_modalities, model.output_modalities
+    return {
+        "modality": f"{'+'.join(ways_in)}->{'+'.join(ways_out)}" if ways_in and ways_out else None,
+        "input_modalities": list(ways_in),
+        "output_modalities": list(ways_out),
+        "tokenizer": model.tokenizer or "Other",
+        "instruct_type": model.instruct_type,
+    }
+
+
+def endpoint_object(endpoint: EndpointEntry) -> dict[str, Any]:
+    """The Endpoint object; statistics are null until there are some to show."""
+    return {
+        "name": f"{endpoint.provider.name} | {endpoint.model_id}",
+        "model_id": endpoint.model_id,
+        "model_name": endpoint.model_name,
+        "provider_name": endpoint.provider.name,
+        "tag": endpoint.tag,
+        "quantization": endpoint.quantization,
+        "context_length": endpoint.context_length,
+        "max_completion_tokens": endpoint.max_completion_tokens,
+        "max_prompt_tokens": endpoint.max_prompt_tokens,
+        "pricing": dict(endpoint.pricing or {}),
+        "supported_parameters": parameters([endpoint]),
+        "supports_implicit_caching": endpoint.supports_implicit_caching,
+        "status": endpoint.status,
+        "uptime_last_5m": None,
+        "uptime_last_30m": None,
+        "uptime_last_1d": None,
+        "latency_last_30m": None,
+        "throughput_last_30m": None,
+    }
+
+
+def endpoints_object(model: ModelEntry) -> dict[str, Any]:
+    """The model with its endpoints, as `/models/{author}/{slug}/endpoints` shows it."""
+    return {
+        "id": model.id,
+        "name": model.name,
+        "created": model.created,
+        "description": model.description,
+        "architecture": architecture(model),
+        "endpoints": [endpoint_object(endpoint) for endpoint in published(model)],
+    }
+
+
+def zdr_objects(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Every published zero-data-retention endpoint of the listed models."""
+    return [
+        endpoint_object(endpoint)
+        for model in snapshot.listing
+        for endpoint in published(model)
+        if endpoint.zdr
+    ]
+
+
+def provider_object(provider: ProviderEntry) -> dict[str, Any]:
+    return {
+        "name": provider.name,
+        "slug": provider.slug,
+        "privacy_policy_url": provider.privacy_policy_url,
+        "terms_of_service_url": provider.terms_of_service_url,
+        "status_page_url": provider.status_page_url,
+        "headquarters": provider.headquarters,
+        "datacenters": _listed(provider.datacenters),
+    }
+
+
+def provider_objects(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The providers that have not been removed, by name."""
+    shown = (entry for entry in snapshot.providers.values() if entry.status > STATUS_REMOVED)
+    return [
+        provider_object(entry) for entry in sorted(shown, key=lambda entry: entry.name.casefold())
+    ]
+
+
+def _listed(words: tuple[str, ...] | None) -> list[str] | None:
+    return None if words is None else list(words)

@@ -1,0 +1,170 @@
+"""The catalogue a process serves: loaded at first use, replaced whole when the version moved."""
+
+import atexit
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import gevent
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+from django.utils import timezone
+
+from gateway.db import Lane, run, under_gevent
+from gateway.http.errors import Unavailable
+from routing.catalogue.assembly import assemble
+from routing.catalogue.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.catalogue.reading import read_rows
+from routing.catalogue.version import CatalogueServing, current_version
+
+__all__ = [
+    "EMPTY",
+    "Catalogue",
+    "EndpointEntry",
+    "ModelEntry",
+    "ProviderEntry",
+    "Snapshot",
+    "build",
+    "catalogue",
+    "serving",
+]
+
+log = logging.getLogger("routing.catalogue")
+_T = TypeVar("_T")
+REPORT_S: Final = 5.0
+# A process that was killed leaves its row behind; after this many seconds nobody waits for it.
+STALE_S: Final = 30.0
+
+
+def build() -> Snapshot:
+    """Read and assemble the catalogue as it is now. Raises `DatabaseError`."""
+    # Not the lane of the hot path's reads: a big catalogue would hold them up.
+    rows = run(Lane.OPERATOR, read_rows)
+    return _beside_the_loop(lambda: assemble(rows))
+
+
+def _beside_the_loop(work: Callable[[], _T]) -> _T:
+    """Pure computing in a native thread where there is an event loop to keep turning."""
+    if not under_gevent():
+        return work()
+    result: _T = gevent.get_hub().threadpool.apply(work)
+    return result
+
+
+def serving() -> dict[str, int]:
+    """The version each live process serves, by its name."""
+    alive = timezone.now() - timedelta(seconds=STALE_S)
+    rows = CatalogueServing.objects.filter(seen_at__gte=alive)
+    return dict(rows.values_list("process", "version"))
+
+
+class Catalogue:
+    """The process's one view of the catalogue."""
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self._loading = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._process = ""
+        self._reported: tuple[int, float] | None = None
+        self._failing = False
+
+    def current(self) -> Snapshot:
+        """The snapshot to serve a request from.
+
+        Raises `Unavailable` while none could be loaded yet because the database does not answer.
+        """
+        if self._snapshot is None:
+            try:
+                self._load_first()
+            except (DatabaseError, InterfaceError) as error:
+                log.warning("catalogue not loaded: %s", error)
+                raise Unavailable from error
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def _load_first(self) -> None:
+        with self._loading:
+            if self._snapshot is None:
+                self._serve(build())
+
+    def _serve(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        for problem in snapshot.problems:
+            log.error("catalogue %s: %s", snapshot.version, problem)
+
+    def refresh_if_changed(self) -> bool:
+        """Load the catalogue anew if its version moved. Raises `DatabaseError`."""
+        version = run(Lane.READ, current_version)
+        if self._snapshot is not None and version == self._snapshot.version:
+            return False
+        with self._loading:
+            self._serve(build())
+        return True
+
+    def forget(self) -> None:
+        """Drop the snapshot, so that the next use reads the database (tests roll versions back)."""
+        self._snapshot = None
+
+    def start_polling(self) -> None:
+        """Follow changes in the background and report the version served; call after a fork."""
+        if self._thread is not None:
+            return
+        self._process = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._poll, name="catalogue", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop_polling)
+
+    def stop_polling(self) -> None:
+        """Stop following and take back the report."""
+        if self._thread is None:
+            return
+        self._stopping.set()
+        self._thread.join(timeout=1)
+        self._thread = None
+        atexit.unregister(self.stop_polling)
+        try:
+            run(Lane.OPERATOR, CatalogueServing.objects.filter(process=self._process).delete)
+        except (DatabaseError, InterfaceError) as error:
+            log.info("catalogue report stays behind: %s", error)
+
+    def _poll(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.refresh_if_changed()
+                self._report()
+                self._failing = False
+            except Exception as error:  # noqa: BLE001 - The poller must outlive whatever a bad row or a lost database does to it.
+                self._complain(error)
+            self._stopping.wait(settings.CATALOGUE_POLL_SECONDS)
+        connection.close()
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each time of trouble; the old snapshot stays."""
+        if not self._failing:
+            known = isinstance(error, DatabaseError | InterfaceError)
+            log.error("catalogue not refreshed: %s", error, exc_info=None if known else error)
+        self._failing = True
+        connection.close_if_unusable_or_obsolete()
+
+    def _report(self) -> None:
+        assert self._snapshot is not None
+        version = self._snapshot.version
+        now = time.monotonic()
+        if self._reported and self._reported[0] == version and now - self._reported[1] < REPORT_S:
+            return
+        row: dict[str, Any] = {"version": version, "seen_at": timezone.now()}
+        reports = CatalogueServing.objects
+        run(Lane.OPERATOR, lambda: reports.update_or_create(process=self._process, defaults=row))
+        self._reported = (version, now)
+
+
+catalogue = Catalogue()

@@ -1,0 +1,240 @@
+"""The form of a catalogue file, checked strictly and before anything is written."""
+
+import re
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from routing.catalogue.prices import PriceError, Prices
+from routing.catalogue.vocabulary import (
+    CATEGORIES,
+    DEFAULT_PARAMETERS,
+    EFFORTS,
+    INPUT_MODALITIES,
+    OUTPUT_MODALITIES,
+    PARAMETERS,
+    QUANTIZATIONS,
+    REGIONS,
+    STATUSES,
+    TIERS,
+    WIRE_KINDS,
+)
+
+_HTTP = re.compile(r"https?://[^\s/]+")
+
+
+def _one_of(words: tuple[Any, ...]) -> AfterValidator:
+    def check(value: Any) -> Any:
+        if value not in words:
+            raise ValueError(f"expected one of {', '.join(map(str, words))}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
+
+
+def _without_repeats(words: list[str]) -> list[str]:
+    return list(dict.fromkeys(words))
+
+
+def _http_url(value: str) -> str:
+    if not _HTTP.match(value):
+        raise ValueError("expected a URL that begins with http:// or https://")
+    return value
+
+
+def _without_slash(value: str) -> str:
+    return value.rstrip("/")
+
+
+def _unix_seconds(value: object) -> object:
+    """A date or moment of YAML as Unix seconds."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time(), UTC)
+    if isinstance(value, datetime):
+        return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp())
+    return value
+
+
+def _iso_day(value: object) -> object:
+    return value.isoformat() if type(value) is date else value
+
+
+def _words(words: tuple[str, ...]) -> Any:
+    return Annotated[list[Annotated[str, _one_of(words)]], AfterValidator(_without_repeats)]
+
+
+_Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=64)]
+ModelId = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._:-]*$", max_length=200
+    ),
+]
+Alias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=200)]
+Tag = Annotated[
+    str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*(/[a-z0-9._-]+)?$", max_length=128)
+]
+Url = Annotated[_Line, AfterValidator(_http_url)]
+ParameterName = Annotated[str, _one_of(DEFAULT_PARAMETERS)]
+Country = Annotated[str, StringConstraints(pattern=r"^[A-Z]{2}$")]
+Day = Annotated[str, BeforeValidator(_iso_day), StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Seconds = Annotated[float, Field(gt=0, le=604_800)]
+Count = Annotated[int, Field(ge=1, le=2**53)]
+Status = Annotated[int, _one_of(STATUSES)]
+Inputs: TypeAlias = _words(INPUT_MODALITIES)  # type: ignore[valid-type]  # Built from the vocabulary.
+Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Likewise.
+Categories: TypeAlias = _words(CATEGORIES)  # type: ignore[valid-type]  # Likewise.
+Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Likewise.
+
+
+def _pricing(value: object) -> object:
+    """A pricing object in its published form; `auto` and null stay."""
+    return value if value in (None, "auto") else Prices.parse(value).published()
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class ProviderSpec(_Spec):
+    slug: Slug
+    name: Annotated[_Line, Field(max_length=100)]
+    kind: Annotated[str, _one_of(WIRE_KINDS)] = "openai"
+    base_url: Annotated[Url, AfterValidator(_without_slash)]
+    credential: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
+    collects_data: bool = True
+    zdr: bool = False
+    supports_cancellation: bool = False
+    moderated: bool = False
+    privacy_policy_url: Url | None = None
+    terms_of_service_url: Url | None = None
+    status_page_url: Url | None = None
+    headquarters: Country | None = None
+    datacenters: list[Country] | None = None
+    connect_s: Seconds | None = None
+    first_byte_s: Seconds | None = None
+    idle_s: Seconds | None = None
+    total_s: Seconds | None = None
+    status: Status = 0
+
+
+class EndpointSpec(_Spec):
+    provider: Slug
+    tag: Tag = ""
+    upstream_model: _Line
+    status: Status = 0
+    pricing: Annotated[dict[str, Any] | Literal["auto"] | None, BeforeValidator(_pricing)] = None
+    quantization: Annotated[str, _one_of(QUANTIZATIONS)] | None = None
+    context_length: Count | None = None
+    max_completion_tokens: Count | None = None
+    max_prompt_tokens: Count | None = None
+    supported_parameters: Parameters = []
+    supports_implicit_caching: bool = False
+    input_modalities: Inputs | None = None
+    output_modalities: Outputs | None = None
+    tier: Annotated[str, _one_of(TIERS)] = "default"
+    region: Annotated[str, _one_of(REGIONS)] = "global"
+    collects_data: bool | None = None
+    zdr: bool | None = None
+    supports_cancellation: bool | None = None
+    moderated: bool | None = None
+    decisions_max_questions: Count | None = None
+    decisions_max_options: Count | None = None
+    decisions_max_levels: Count | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_in(cls, given: Any) -> Any:
+        """The tag is the provider's slug, its suffix names the tier, unless the file says so."""
+        if not isinstance(given, dict) or not isinstance(given.get("provider"), str):
+            return given
+        tag = given.get("tag") or given["provider"]
+        suffix = tag.rpartition("/")[2] if isinstance(tag, str) else ""
+        tier = suffix if suffix in ("flex", "priority") else "default"
+        return {"tier": tier, **given, "tag": tag}
+
+    @model_validator(mode="after")
+    def _tag_names_provider(self) -> "EndpointSpec":
+        if self.tag.partition("/")[0] != self.provider:
+            raise ValueError(f"the tag must be {self.provider} or {self.provider}/variant")
+        return self
+
+
+class ReasoningSpec(_Spec):
+    mandatory: bool
+    default_enabled: bool | None = None
+    default_effort: Annotated[str, _one_of(EFFORTS)] | None = None
+    supported_efforts: list[Annotated[str, _one_of(EFFORTS)]] | None = None
+    supports_max_tokens: bool | None = None
+
+
+class LimitsSpec(_Spec):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class ModelSpec(_Spec):
+    id: ModelId
+    canonical_slug: ModelId = ""
+    name: _Line
+    description: Annotated[str, Field(max_length=20_000)] = ""
+    created: Annotated[int, BeforeValidator(_unix_seconds), Field(ge=0, le=2**40)] | None = None
+    aliases: list[Alias] = []
+    family: ModelId | None = None
+    visible: bool = True
+    decisions: bool | None = None
+    distillable: bool = False
+    context_length: Count | None = None
+    input_modalities: Inputs = ["text"]
+    output_modalities: Outputs = ["text"]
+    categories: Categories = []
+    tokenizer: Annotated[_Line, Field(max_length=64)] | None = None
+    instruct_type: Annotated[_Line, Field(max_length=64)] | None = None
+    hugging_face_id: _Line | None = None
+    knowledge_cutoff: Day | None = None
+    expiration_date: Day | None = None
+    default_parameters: dict[ParameterName, float | None] | None = None
+    per_request_limits: LimitsSpec | None = None
+    reasoning: ReasoningSpec | None = None
+    supported_voices: list[_Line] | None = None
+    endpoints: list[EndpointSpec] = []
+
+
+class CatalogueSpec(_Spec):
+    providers: list[ProviderSpec] = []
+    models: list[ModelSpec] = []
+
+
+def read(document: object) -> tuple[CatalogueSpec | None, list[str]]:
+    """The file's data as a spec, or what is wrong with it, each with its place."""
+    try:
+        return CatalogueSpec.model_validate({} if document is None else document), []
+    except ValidationError as error:
+        return None, [_told(detail) for detail in error.errors(include_url=False)]
+
+
+def _told(detail: Any) -> str:
+    place = _place(detail["loc"])
+    cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, PriceError):
+        place = f"{place}.{cause.field}" if cause.field else place
+        return f"{place}: {cause.problem}"
+    text = "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"]
+    return f"{place or 'the file'}: {text.removeprefix('Value error, ')}"
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """`("models", 3, "pricing", "[key]")` as `models[3].pricing`."""
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in location]
+    return "".join(part for part in parts if part != ".[key]").lstrip(".")

@@ -1,0 +1,39 @@
+"""The words the catalogue is written in: closed lists of the API, in its order."""
+
+from typing import Final
+
+WIRE_KINDS: Final = ("openai", "anthropic", "responses", "decisions")
+TIERS: Final = ("default", "flex", "priority")
+REGIONS: Final = ("global", "europe", "us")
+
+STATUS_DISABLED: Final = -5
+STATUS_REMOVED: Final = -10
+STATUS_ROUTABLE_MIN: Final = -2
+STATUSES: Final = (0, -1, -2, -3, STATUS_DISABLED, STATUS_REMOVED)
+
+QUANTIZATIONS: Final = (
+    *("int4", "int8", "fp4", "mxfp4", "nvfp4", "fp6", "fp8", "mxfp8"),
+    *("fp16", "bf16", "fp32", "unknown"),
+)
+INPUT_MODALITIES: Final = ("text", "image", "file", "audio", "video")
+OUTPUT_MODALITIES: Final = (
+    *("text", "image", "embeddings", "audio", "video", "rerank", "decisions"),
+    *("speech", "transcription"),
+)
+PARAMETERS: Final = (
+    *("temperature", "top_p", "top_k", "min_p", "top_a"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty"),
+    *("max_tokens", "max_completion_tokens", "logit_bias", "logprobs", "top_logprobs"),
+    *("prediction", "seed", "response_format", "structured_outputs", "stop"),
+    *("tools", "tool_choice", "parallel_tool_calls"),
+    *("include_reasoning", "reasoning", "reasoning_effort", "web_search_options", "verbosity"),
+)
+DEFAULT_PARAMETERS: Final = (
+    *("temperature", "top_p", "top_k"),
+    *("frequency_penalty", "presence_penalty", "repetition_penalty"),
+)
+EFFORTS: Final = ("max", "xhigh", "high", "medium", "low", "minimal", "none")
+CATEGORIES: Final = (
+    *("programming", "roleplay", "marketing", "marketing/seo", "technology", "science"),
+    *("translation", "legal", "finance", "health", "trivia", "academia"),
+)

@@ -1,0 +1,1 @@
+"""One codec per caller format, and the schemas they share."""

@@ -1,0 +1,110 @@
+"""The streaming chat answer (inference reference 3): one JSON object per `data:` line.
+
+The constant part of a chunk is serialised once per stream; per upstream event only the delta is.
+"""
+
+from typing import Any
+
+from gateway.http.jsonio import dumps
+from routing.formats.chat.answer import Served
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": ROUTER PROCESSING\n\n"
+_ROLE = b'{"role":"assistant","content":""}'
+_OPEN_END = b',"finish_reason":null,"native_finish_reason":null'
+_LONGEST_SHOWN_PAYLOAD = 256
+
+
+class ChatChunks:
+    """Writes the chunks of one stream."""
+
+    __slots__ = ("_close", "_open", "_served")
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._open = self._head() + b',"choices":[{"index":0,"delta":'
+        self._close = b"}]}\n\n"
+
+    def fingerprint(self, value: str) -> None:
+        """Say the backend's fingerprint from now on."""
+        self._close = b'}],"system_fingerprint":' + dumps(value) + b"}\n\n"
+
+    def first(self) -> bytes:
+        return self._open + _ROLE + _OPEN_END + self._close
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        said = b',"logprobs":' + dumps(logprobs) if logprobs is not None else b""
+        return self._open + dumps(delta) + _OPEN_END + said + self._close
+
+    def terminal(self, finish_reason: str, native_finish: str | None) -> bytes:
+        return self._open + _ROLE + _finish(finish_reason, native_finish) + self._close
+
+    def usage(
+        self,
+        finish_reason: str,
+        native_finish: str | None,
+        *,
+        usage: dict[str, Any],
+        service_tier: str | None,
+        router_metadata: dict[str, Any] | None,
+    ) -> bytes:
+        """The last chunk: the finish again, with usage and tier."""
+        beside: dict[str, Any] = {"usage": usage, "service_tier": service_tier}
+        if router_metadata is not None:
+            beside["router_metadata"] = router_metadata
+        ending = _finish(finish_reason, native_finish) + self._close[: -len(b"}\n\n")]
+        return self._open + _ROLE + ending + b"," + dumps(beside)[1:] + b"\n\n"
+
+    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+        """The error chunk, after which nothing follows."""
+        value: dict[str, Any] = {
+            "error": error,
+            "choices": [
+                {
+                    "index": 0,
+                    "delta": {"content": ""},
+                    "finish_reason": "error",
+                    "native_finish_reason": None,
+                }
+            ],
+        }
+        if router_metadata is not None:
+            value["router_metadata"] = router_metadata
+        return self._head() + b"," + dumps(value)[1:] + b"\n\n"
+
+    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+        """The body an endpoint is sent, long base64 payloads left out."""
+        value = {"choices": [], "debug": {"echo_upstream_body": without_payloads(upstream_body)}}
+        return self._head() + b"," + dumps(value)[1:] + b"\n\n"
+
+    def _head(self) -> bytes:
+        served = self._served
+        head = {
+            "id": served.generation_id,
+            "object": "chat.completion.chunk",
+            "created": served.created,
+            "model": served.model,
+            "provider": served.provider,
+        }
+        return b"data: " + dumps(head)[:-1]
+
+
+def _finish(finish_reason: str, native_finish: str | None) -> bytes:
+    return (
+        b',"finish_reason":'
+        + dumps(finish_reason)
+        + b',"native_finish_reason":'
+        + dumps(native_finish)
+    )
+
+
+def without_payloads(value: Any, key: str = "") -> Any:
+    """The same JSON with base64 payloads over 256 characters replaced by their length."""
+    if isinstance(value, dict):
+        return {name: without_payloads(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [without_payloads(item, key) for item in value]
+    is_payload = key in ("data", "file_data") or (isinstance(value, str) and value[:5] == "data:")
+    if isinstance(value, str) and is_payload and len(value) > _LONGEST_SHOWN_PAYLOAD:
+        return f"[redacted {len(value)} chars]"
+    return value

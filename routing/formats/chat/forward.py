@@ -1,0 +1,215 @@
+"""The body an OpenAI-style upstream receives: an allow-list over the caller's own JSON.
+
+What the endpoint lists as supported is sent, normalised; everything else is dropped. The gateway
+invents nothing: a parameter the caller left out is absent upstream.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from routing.formats.chat.forward_messages import forwarded_messages
+from routing.formats.chat.request import ChatRequest, canonical_tier
+from routing.formats.reasoning import Reasoning, effort_for_budget
+
+# Never sent, even when an endpoint lists them: they address the gateway, or are written by it.
+GATEWAY_FIELDS: Final = frozenset(
+    {
+        "messages",
+        "model",
+        "models",
+        "route",
+        "provider",
+        "preset",
+        "plugins",
+        "transforms",
+        "stream",
+        "stream_options",
+        "usage",
+        "prompt",
+        "n",
+        "max_tool_calls",
+        "stop_server_tools_when",
+        "structured_outputs",
+        "debug",
+        "metadata",
+        "session_id",
+        "trace",
+        "user",
+    }
+)
+# Sent by the rules below rather than one by one.
+_GROUPED: Final = frozenset(
+    {
+        "max_tokens",
+        "max_completion_tokens",
+        "top_logprobs",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "reasoning",
+        "reasoning_effort",
+        "include_reasoning",
+    }
+)
+_NOT_COPIED: Final = GATEWAY_FIELDS | _GROUPED
+
+
+def forwarded_body(
+    request: ChatRequest,
+    *,
+    upstream_model: str,
+    supported: frozenset[str],
+    user_hash: str | None,
+    stream_usage: bool,
+    max_tokens_cap: int | None,
+) -> dict[str, Any]:
+    """The JSON object to send. The request's own body is neither changed nor copied deeply."""
+    body = request.body
+    sent: dict[str, Any] = {
+        "model": upstream_model,
+        "messages": forwarded_messages(body["messages"], supported=supported),
+    }
+    for name, given in body.items():
+        if name in supported and name not in _NOT_COPIED:
+            value = _normalised(name, given)
+            if value is not None:
+                sent[name] = value
+    if request.max_output_tokens is not None:
+        _put_output_cap(sent, request, supported, max_tokens_cap)
+    if sent.get("logprobs") is True and body.get("top_logprobs") is not None:
+        _put_top_logprobs(sent, body["top_logprobs"], supported)
+    if request.tools_given and "tools" in supported:
+        _put_tools(sent, body, supported)
+    if request.reasoning is not None:
+        _put_reasoning(sent, request, request.reasoning, supported)
+    if user_hash is not None and "user" in supported:
+        sent["user"] = user_hash
+    if request.stream:
+        sent["stream"] = True
+        if stream_usage:
+            sent["stream_options"] = {"include_usage": True}
+    return sent
+
+
+def _normalised(name: str, value: Any) -> Any:
+    if value is None:
+        return None
+    change = _NORMALISERS.get(name)
+    return change(value) if change else value
+
+
+def _response_format(value: dict[str, Any]) -> dict[str, Any]:
+    kind = value["type"]
+    sent: dict[str, Any] = {"type": kind}
+    if kind == "json_schema":
+        sent["json_schema"] = _only(value["json_schema"], _JSON_SCHEMA_KEYS)
+    elif kind == "grammar":
+        sent["grammar"] = value["grammar"]
+    return sent
+
+
+def _only(value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+    return {key: value[key] for key in keys if value.get(key) is not None}
+
+
+def _stop(value: str | list[str]) -> str | list[str] | None:
+    # An empty list asks for nothing, and some upstreams refuse it.
+    return None if value == [] else value
+
+
+_JSON_SCHEMA_KEYS: Final = ("name", "description", "schema", "strict")
+_FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
+_NORMALISERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "top_k": int,
+    "seed": int,
+    "stop": _stop,
+    "response_format": _response_format,
+    "service_tier": canonical_tier,
+}
+
+
+def _put_output_cap(
+    sent: dict[str, Any], request: ChatRequest, supported: frozenset[str], cap: int | None
+) -> None:
+    """One spelling only: the caller's where the endpoint takes it, else the one it takes."""
+    wanted = request.max_output_tokens or 0
+    newer = request.body.get("max_completion_tokens") is not None
+    first, second = "max_tokens", "max_completion_tokens"
+    if newer:
+        first, second = second, first
+    name = first if first in supported else second if second in supported else "max_tokens"
+    sent[name] = wanted if cap is None else min(wanted, cap)
+
+
+def _put_top_logprobs(sent: dict[str, Any], count: float, supported: frozenset[str]) -> None:
+    if "top_logprobs" in supported:
+        sent["top_logprobs"] = int(count)
+
+
+def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
+    tools = [
+        _function_tool(tool, supported) for tool in body["tools"] if tool["type"] == "function"
+    ]
+    if not tools:
+        return
+    sent["tools"] = tools
+    choice = _tool_choice(body.get("tool_choice"))
+    if choice is not None and "tool_choice" in supported:
+        sent["tool_choice"] = choice
+    parallel = body.get("parallel_tool_calls")
+    if parallel is not None and "parallel_tool_calls" in supported:
+        sent["parallel_tool_calls"] = parallel
+
+
+def _function_tool(tool: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
+    sent = {"type": "function", "function": _only(tool["function"], _FUNCTION_KEYS)}
+    if "cache_control" in tool and "cache_control" in supported:
+        sent["cache_control"] = tool["cache_control"]
+    return sent
+
+
+def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    """A choice that names a server tool is the gateway's own and not for the upstream."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice["type"] != "function":
+        return None
+    return {"type": "function", "function": {"name": choice["function"]["name"]}}
+
+
+def _put_reasoning(
+    sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning, supported: frozenset[str]
+) -> None:
+    """One spelling of the effort, the caller's first; `include_reasoning` where it is taken."""
+    effort_first = "reasoning" not in request.body
+    if "reasoning_effort" in supported and (effort_first or "reasoning" not in supported):
+        _put_effort(sent, request, reasoning)
+    elif "reasoning" in supported:
+        _put_reasoning_object(sent, request, reasoning)
+    if "include_reasoning" in supported and "reasoning" not in sent:
+        _put_include(sent, request, reasoning)
+
+
+def _put_effort(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
+    effort = reasoning.effort
+    if effort is None and reasoning.max_tokens is not None:
+        effort = effort_for_budget(reasoning.max_tokens, request.max_output_tokens)
+    if effort is not None:
+        sent["reasoning_effort"] = effort
+
+
+def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
+    given = request.body.get("reasoning", {})
+    value = _only(given, ("effort", "summary", "enabled"))
+    if "effort" not in value and request.body.get("reasoning_effort") is not None:
+        value["effort"] = reasoning.effort
+    if reasoning.max_tokens is not None:
+        value["max_tokens"] = reasoning.max_tokens
+    if reasoning.exclude:
+        value["exclude"] = True
+    sent["reasoning"] = value
+
+
+def _put_include(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
+    if reasoning.exclude or request.body.get("include_reasoning") is not None:
+        sent["include_reasoning"] = not reasoning.exclude

@@ -1,0 +1,94 @@
+"""Messages and deltas as callers get them: the upstream's own, with our names for fields."""
+
+from collections.abc import Callable
+from typing import Any
+
+# What a caller reads as content, as against a bare role or an empty string.
+_CONTENT_FIELDS = (
+    "content",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "tool_calls",
+    "refusal",
+    "audio",
+    "images",
+    "annotations",
+)
+_MESSAGE_OPTIONAL = ("reasoning_details", "tool_calls", "images", "audio", "annotations")
+
+
+def has_content(delta: dict[str, Any]) -> bool:
+    """Whether the delta carries anything a caller would miss."""
+    return any(delta.get(name) for name in _CONTENT_FIELDS)
+
+
+def clean_delta(
+    delta: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
+) -> dict[str, Any]:
+    """A streamed delta with `reasoning_content` renamed, reasoning left out where the caller asked
+    for that, and an id on tool calls that came without one."""
+    if len(delta) == 1 and "content" in delta:
+        return delta
+    clean = {name: value for name, value in delta.items() if value is not None}
+    _settle_reasoning(clean, exclude_reasoning)
+    if clean.get("tool_calls"):
+        clean["tool_calls"] = [_call(call, new_call_id) for call in clean["tool_calls"]]
+    return clean
+
+
+def clean_message(
+    message: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
+) -> dict[str, Any]:
+    """A whole assistant message; `content`, `refusal` and `reasoning` are always there."""
+    kept = dict(message)
+    _settle_reasoning(kept, exclude_reasoning)
+    calls = kept.get("tool_calls")
+    clean = {
+        "role": "assistant",
+        "content": kept.get("content") or (None if calls else kept.get("content")),
+        "refusal": kept.get("refusal"),
+        "reasoning": kept.get("reasoning"),
+    }
+    clean |= {name: kept[name] for name in _MESSAGE_OPTIONAL if kept.get(name)}
+    if calls:
+        clean["tool_calls"] = [_whole_call(call, new_call_id) for call in calls]
+    return clean
+
+
+def text_chars(delta: dict[str, Any]) -> int:
+    """Characters of produced text in a delta or message, for the token estimator."""
+    total = 0
+    for name in ("content", "reasoning", "reasoning_content", "refusal"):
+        value = delta.get(name)
+        if isinstance(value, str):
+            total += len(value)
+    for call in delta.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            total += len(function.get("name") or "") + len(function.get("arguments") or "")
+    return total
+
+
+def _settle_reasoning(message: dict[str, Any], exclude: bool) -> None:
+    renamed = message.pop("reasoning_content", None)
+    if renamed is not None and message.get("reasoning") is None:
+        message["reasoning"] = renamed
+    if exclude:
+        message.pop("reasoning", None)
+        message.pop("reasoning_details", None)
+
+
+def _call(call: Any, new_call_id: Callable[[], str]) -> Any:
+    """The first delta of a call names its function: it carries `id` and `type` as well."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not function.get("name"):
+        return call
+    return {**call, "id": call.get("id") or new_call_id(), "type": "function"}
+
+
+def _whole_call(call: Any, new_call_id: Callable[[], str]) -> Any:
+    named = _call(call, new_call_id)
+    if isinstance(named, dict):
+        named = {name: value for name, value in named.items() if name != "index"}
+    return named

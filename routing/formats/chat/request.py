@@ -1,0 +1,210 @@
+"""A chat-completions body, checked and read into what the pipeline asks about."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from pydantic import ValidationError
+
+from gateway.http.jsonio import dumps
+from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
+from routing.formats.chat.facts import PromptFacts, read_messages
+from routing.formats.chat.rules import cross_field_issues
+from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_body
+from routing.formats.plugins import effective_plugins, plugins_without_backend
+from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
+from routing.formats.reasoning import Reasoning, resolve_reasoning
+from routing.formats.server_tools import canonical_tool
+
+# The words a catalogue may list as an endpoint's supported parameters (inference reference 10.3).
+PARAMETER_VOCABULARY: Final = frozenset(
+    {
+        "temperature",
+        "top_p",
+        "top_k",
+        "min_p",
+        "top_a",
+        "frequency_penalty",
+        "presence_penalty",
+        "repetition_penalty",
+        "max_tokens",
+        "max_completion_tokens",
+        "logit_bias",
+        "logprobs",
+        "top_logprobs",
+        "prediction",
+        "seed",
+        "response_format",
+        "structured_outputs",
+        "stop",
+        "tools",
+        "tool_choice",
+        "parallel_tool_calls",
+        "include_reasoning",
+        "reasoning",
+        "reasoning_effort",
+        "web_search_options",
+        "verbosity",
+    }
+)
+TEXT_ONLY: Final = frozenset({"text"})
+
+ErrorType = Literal["invalid_request", "invalid_prompt"]
+
+
+class ChatInvalid(Exception):
+    """The body breaks the schema; `error_type` is the vocabulary word for the 400."""
+
+    def __init__(self, issues: list[Issue], error_type: ErrorType = "invalid_request") -> None:
+        super().__init__(message_of(issues))
+        self.issues = issues
+        self.error_type = error_type
+
+
+@dataclass(slots=True)
+class ChatRequest:
+    """One checked request. `body` is the caller's JSON, untouched; the rest is read from it.
+
+    `text_bytes` is the UTF-8 size of everything that becomes prompt text (messages, tools,
+    response_format); `prompt_text_chars` counts the same in characters.
+    """
+
+    body: dict[str, Any]
+    model: str | None
+    models: list[str]
+    candidates: list[str]
+    stream: bool
+    max_output_tokens: int | None
+    session_id: str | None
+    user: str | None
+    trace: dict[str, Any] | None
+    metadata: dict[str, str] | None
+    provider: ProviderPreferences | None
+    preset: str | None
+    plugins: list[dict[str, Any]]
+    server_tools: list[str]
+    tools_given: bool
+    input_modalities: frozenset[str]
+    output_modalities: frozenset[str]
+    reasoning: Reasoning | None
+    service_tier: str | None
+    response_format_type: str | None
+    echo_upstream_body: bool
+    supplied_parameters: frozenset[str]
+    text_bytes: int
+    message_count: int
+    media_parts: int
+    image_parts: int
+    prompt_text_chars: int
+
+
+def parse_chat(body: dict[str, Any], *, session_header: str | None) -> ChatRequest:
+    """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
+    checked = _check(body, session_header)
+    facts = read_messages(body["messages"])
+    if facts.orphans:
+        raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
+    return _request(body, checked, facts, session_header)
+
+
+def unavailable_backends(request: ChatRequest) -> list[str]:
+    """The server tools and switched-on plugins of a request that nothing here can run."""
+    return request.server_tools + plugins_without_backend(request.plugins)
+
+
+def _check(body: dict[str, Any], session_header: str | None) -> ChatBody:
+    try:
+        checked = check_body(body)
+    except ValidationError as error:
+        issues = issues_of(error) + _prompt_issues(body) + _header_issues(session_header)
+        raise ChatInvalid(issues) from None
+    issues = cross_field_issues(body) + _header_issues(session_header)
+    if issues:
+        raise ChatInvalid(issues)
+    return checked
+
+
+def _prompt_issues(body: dict[str, Any]) -> list[Issue]:
+    if body.get("prompt") is None or "messages" in body:
+        return []
+    return [Issue("prompt", "Invalid input: text completion is not offered, send messages")]
+
+
+def _header_issues(session_header: str | None) -> list[Issue]:
+    if not session_header or len(session_header) <= SESSION_ID_CHARS_MAX:
+        return []
+    text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"
+    return [Issue("x-session-id", text)]
+
+
+def _orphan_issue(index: int) -> Issue:
+    text = "Invalid input: matches no tool call of an earlier assistant message"
+    return Issue(f"messages.{index}.tool_call_id", text)
+
+
+def _request(
+    body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
+) -> ChatRequest:
+    model = body.get("model")
+    models = body.get("models", [])
+    tools = body.get("tools", [])
+    stream = body.get("stream", False)
+    response_format = body.get("response_format")
+    json_bytes = len(dumps(tools)) if tools else 0
+    if response_format:
+        json_bytes += len(dumps(response_format))
+    return ChatRequest(
+        body=body,
+        model=model,
+        models=models,
+        candidates=list(dict.fromkeys([model, *models] if model is not None else models)),
+        stream=stream,
+        max_output_tokens=checked.get("max_completion_tokens") or checked.get("max_tokens"),
+        session_id=body.get("session_id") or session_header or None,
+        user=body.get("user") or None,
+        trace=body.get("trace"),
+        metadata=body.get("metadata"),
+        provider=resolve_provider(checked.get("provider"), route=body.get("route")),
+        preset=body.get("preset") or None,
+        plugins=_plugins(body),
+        server_tools=_server_tools(tools),
+        tools_given=bool(tools),
+        input_modalities=frozenset(facts.modalities),
+        output_modalities=frozenset(body.get("modalities") or TEXT_ONLY),
+        reasoning=resolve_reasoning(
+            checked.get("reasoning"),
+            effort=checked.get("reasoning_effort"),
+            include=checked.get("include_reasoning"),
+        ),
+        service_tier=canonical_tier(body.get("service_tier")),
+        response_format_type=response_format["type"] if response_format else None,
+        echo_upstream_body=stream and body.get("debug", {}).get("echo_upstream_body", False),
+        supplied_parameters=_supplied(body),
+        text_bytes=facts.text_bytes + json_bytes,
+        message_count=len(body["messages"]),
+        media_parts=facts.media_parts,
+        image_parts=facts.image_parts,
+        prompt_text_chars=facts.text_chars + json_bytes,
+    )
+
+
+def canonical_tier(tier: str | None) -> str | None:
+    """`fast` is the older spelling of `priority`."""
+    return "priority" if tier == "fast" else tier
+
+
+def _plugins(body: dict[str, Any]) -> list[dict[str, Any]]:
+    plugins, transforms = body.get("plugins"), body.get("transforms")
+    if plugins is None and transforms is None:
+        return []
+    return effective_plugins(plugins, transforms)
+
+
+def _server_tools(tools: list[dict[str, Any]]) -> list[str]:
+    named = (canonical_tool(tool["type"]) for tool in tools if tool["type"] != "function")
+    return list(dict.fromkeys(named))
+
+
+def _supplied(body: dict[str, Any]) -> frozenset[str]:
+    """Null, `[]` and `{}` ask for nothing, so they count as absent."""
+    names = PARAMETER_VOCABULARY.intersection(body)
+    return frozenset([name for name in names if body[name] not in (None, [], {})])

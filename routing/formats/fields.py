@@ -1,0 +1,211 @@
+"""Building blocks of the request schemas: JSON's own rules said in pydantic.
+
+The schemas are TypedDicts, checked strictly by `checker`. They judge a body and are never dumped
+again, so they name only what has a rule; keys they do not name are ignored unless the schema
+forbids them.
+"""
+
+from collections.abc import Callable
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from typing_extensions import is_typeddict
+
+from gateway.http.validation import HIDDEN, UNDEFINED, options_text
+
+T = TypeVar("T")
+
+
+def checker(schema: type[T]) -> Callable[[Any], T]:
+    """A strict check of parsed JSON against a TypedDict. Raises `pydantic.ValidationError`."""
+    adapter = TypeAdapter(schema)
+    check = adapter.validator.validate_python
+
+    def checked(value: Any) -> T:
+        result: T = check(value, strict=True)
+        return result
+
+    return checked
+
+
+class _Required:
+    """A required key whose absence is worded by its own schema ("expected array")."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.with_default_schema(
+            handler(source), default=UNDEFINED, validate_default=True
+        )
+
+
+REQUIRED: Final = _Required()
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one number type, so 5.0 is the integer 5; 5.5 goes on and is refused."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+WHOLE: Final = BeforeValidator(_whole)
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+
+Integer = Annotated[int, WHOLE]
+Count = Annotated[int, Field(ge=1), WHOLE]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
+NonEmpty = Annotated[str, Field(min_length=1)]
+SchemaName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
+
+_WEB_SCHEMES = ("http://", "https://")
+# The longest scheme looked for; a data URL can be megabytes long.
+_SCHEME_CHARS = 8
+
+
+def _web_or_data(url: str) -> str:
+    if not url[:_SCHEME_CHARS].lower().startswith((*_WEB_SCHEMES, "data:")):
+        raise PydanticCustomError("url", "Invalid URL")
+    return url
+
+
+def _not_a_url(data: str) -> str:
+    if data[:_SCHEME_CHARS].lower().startswith((*_WEB_SCHEMES, "data:")):
+        raise PydanticCustomError("base64", "Invalid base64: a URL is not accepted here")
+    return data
+
+
+WebOrDataUrl = Annotated[str, AfterValidator(_web_or_data)]
+Base64 = Annotated[str, AfterValidator(_not_a_url)]
+
+
+class Tagged:
+    """A union of TypedDicts told apart by a literal field (`role`, `type`, `id`).
+
+    Unlike pydantic's own discriminator it leaves no trace in the path of an issue, and an unknown
+    or absent value is reported at the field itself; with `opaque` it passes as any object.
+    """
+
+    def __init__(self, key: str, *, opaque: bool = False) -> None:
+        self.key = key
+        self.opaque = opaque
+        self._known: set[str] = set()
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        choices: dict[Any, CoreSchema] = {}
+        for member in _members(source):
+            schema = handler.generate_schema(member)
+            choices.update({HIDDEN + tag: schema for tag in self._tags(member)})
+        if self.opaque:
+            self._known = set(choices)
+            choices[HIDDEN] = core_schema.dict_schema()
+        return core_schema.tagged_union_schema(
+            choices,
+            self._pick,
+            custom_error_type="unknown_discriminator",
+            custom_error_message="Unknown discriminator",
+            custom_error_context={
+                "discriminator": self.key,
+                "text": options_text(tag.removeprefix(HIDDEN) for tag in choices),
+            },
+        )
+
+    def _tags(self, member: Any) -> tuple[str, ...]:
+        tags: tuple[str, ...] = get_args(get_type_hints(_bare(member))[self.key])
+        return tags
+
+    def _pick(self, value: Any) -> str | None:
+        if type(value) is not dict:
+            return None
+        tag = value.get(self.key)
+        choice = HIDDEN + tag if type(tag) is str else None
+        return HIDDEN if self.opaque and choice not in self._known else choice
+
+
+class ByKind:
+    """A union told apart by JSON type: string, number, array or object."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        choices: dict[Any, CoreSchema] = {
+            HIDDEN + _kind(member): handler.generate_schema(member) for member in _members(source)
+        }
+        expected = " or ".join(kind.removeprefix(HIDDEN) for kind in choices)
+        return core_schema.tagged_union_schema(
+            choices,
+            _kind_of_value,
+            custom_error_type="wrong_kind",
+            custom_error_message="Wrong JSON type",
+            custom_error_context={"expected": expected},
+        )
+
+
+ONE_KIND: Final = ByKind()
+
+_KINDS: Final[dict[Any, str]] = {
+    str: "string",
+    int: "number",
+    float: "number",
+    list: "array",
+    dict: "object",
+}
+_HIDDEN_KINDS: Final = {kind: HIDDEN + name for kind, name in _KINDS.items()}
+
+
+def _kind_of_value(value: Any) -> str | None:
+    return _HIDDEN_KINDS.get(type(value))
+
+
+def _kind(member: Any) -> str:
+    bare = _bare(member)
+    if is_typeddict(bare) or any(isinstance(mark, Tagged) for mark in _marks(member)):
+        return "object"
+    if get_origin(bare) is Literal:
+        return "string"
+    return _KINDS[get_origin(bare) or bare]
+
+
+def _members(source: Any) -> tuple[Any, ...]:
+    return get_args(source) or (source,)
+
+
+def _bare(member: Any) -> Any:
+    return get_args(member)[0] if get_origin(member) is Annotated else member
+
+
+def _marks(member: Any) -> tuple[Any, ...]:
+    return get_args(member)[1:] if get_origin(member) is Annotated else ()
+
+
+class RequestJsonSchema(GenerateJsonSchema):
+    """Describes the schemas for OpenAPI: a `REQUIRED` key is required and has no default."""
+
+    def field_is_required(
+        self,
+        field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
+        total: bool,
+    ) -> bool:
+        return field["schema"].get("default") is UNDEFINED or super().field_is_required(
+            field, total
+        )
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        if schema.get("default") is UNDEFINED:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)

@@ -1,0 +1,164 @@
+"""Plugins (inference reference 1.9): what each takes, which are in force, which can run here."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from routing.formats.fields import REQUIRED, WHOLE, Amount, Count, Tagged
+from routing.formats.server_tools import (
+    AnalysisModels,
+    LeafTools,
+    SearchEngine,
+    SearchMode,
+    UserLocation,
+)
+
+PATTERN_CHARS_TOTAL_MAX: Final = 65_536
+
+# Plugins whose work is done by code that is not part of this gateway yet. Router plugins only act
+# on their own virtual model and moderation without a hook does nothing, so both are no obstacle.
+NEED_A_BACKEND: Final = frozenset(
+    {"web", "web-fetch", "fusion", "response-healing", "context-compression", "file-parser"}
+)
+
+
+def _total_length(patterns: list[str]) -> list[str]:
+    if sum(map(len, patterns)) > PATTERN_CHARS_TOTAL_MAX:
+        raise ValueError(
+            f"Too big: expected patterns to have <={PATTERN_CHARS_TOTAL_MAX} characters in total"
+        )
+    return patterns
+
+
+ModelPatterns = Annotated[
+    list[Annotated[str, Field(max_length=1024)]],
+    Field(max_length=1024),
+    AfterValidator(_total_length),
+]
+CostTier = Literal["low", "medium", "high", "xhigh", "max"]
+
+
+class _Plugin(TypedDict, total=False):
+    enabled: bool
+
+
+class AutoRouter(_Plugin, total=False):
+    id: Annotated[Literal["auto-router", "auto-beta-router"], REQUIRED]
+    allowed_models: ModelPatterns
+    excluded_models: ModelPatterns
+    cost_tier: CostTier
+    cost_quality_tradeoff: Annotated[int, Field(ge=0, le=10), WHOLE]
+    pin_model: bool
+
+
+class ParetoRouter(_Plugin, total=False):
+    id: Annotated[Literal["pareto-router"], REQUIRED]
+    min_coding_score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    max_price: Amount
+    price_source: Literal["prompt", "weighted_avg"]
+
+
+class Moderation(TypedDict, total=False):
+    id: Annotated[Literal["moderation"], REQUIRED]
+
+
+class Web(_Plugin, total=False):
+    id: Annotated[Literal["web"], REQUIRED]
+    engine: SearchEngine
+    mode: SearchMode
+    max_results: Count
+    max_uses: Count
+    search_prompt: str
+    include_domains: list[str]
+    exclude_domains: list[str]
+    user_location: UserLocation | None
+
+
+class WebFetchPlugin(_Plugin, total=False):
+    id: Annotated[Literal["web-fetch"], REQUIRED]
+    max_uses: Count
+    max_content_tokens: Count
+    allowed_domains: list[str]
+    blocked_domains: list[str]
+
+
+class PdfSettings(TypedDict, total=False):
+    engine: Literal["mistral-ocr", "native", "cloudflare-ai", "pdf-text"]
+
+
+class FileParser(_Plugin, total=False):
+    id: Annotated[Literal["file-parser"], REQUIRED]
+    pdf: PdfSettings
+
+
+class ResponseHealing(_Plugin, total=False):
+    id: Annotated[Literal["response-healing"], REQUIRED]
+
+
+class ContextCompression(_Plugin, total=False):
+    id: Annotated[Literal["context-compression"], REQUIRED]
+    engine: Literal["middle-out"]
+
+
+class FusionPlugin(_Plugin, total=False):
+    id: Annotated[Literal["fusion"], REQUIRED]
+    analysis_models: AnalysisModels
+    model: str
+    max_tool_calls: Annotated[int, Field(ge=1, le=16), WHOLE]
+    preset: Literal["general-high", "general-budget", "general-fast"]
+    tools: LeafTools
+
+
+class JevRouter(_Plugin, total=False):
+    id: Annotated[Literal["jev-router"], REQUIRED]
+    models: ModelPatterns
+    allowed_models: ModelPatterns
+    excluded_models: ModelPatterns
+
+
+class SwitchyardRouter(_Plugin, total=False):
+    id: Annotated[Literal["switchyard-router"], REQUIRED]
+    algorithm: Literal["capability", "stage", "auto", "random", "composite", "passthrough"]
+
+
+Plugin = Annotated[
+    AutoRouter
+    | ParetoRouter
+    | Moderation
+    | Web
+    | WebFetchPlugin
+    | FileParser
+    | ResponseHealing
+    | ContextCompression
+    | FusionPlugin
+    | JevRouter
+    | SwitchyardRouter,
+    Tagged("id"),
+]
+
+
+def effective_plugins(
+    plugins: Iterable[dict[str, Any]] | None, transforms: list[str] | None
+) -> list[dict[str, Any]]:
+    """The plugins in force: the last entry of each id, `transforms` read as context compression.
+
+    Switched-off entries stay, because they turn an account default off.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    if transforms is not None:
+        enabled = "middle-out" in transforms
+        chosen["context-compression"] = {"id": "context-compression", "enabled": enabled}
+    for plugin in plugins or ():
+        chosen[plugin["id"]] = plugin
+    return list(chosen.values())
+
+
+def plugins_without_backend(plugins: Iterable[dict[str, Any]]) -> list[str]:
+    """Ids of the switched-on plugins whose work nothing here does."""
+    return [
+        plugin["id"]
+        for plugin in plugins
+        if plugin["id"] in NEED_A_BACKEND and plugin.get("enabled", True)
+    ]

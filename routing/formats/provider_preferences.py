@@ -1,0 +1,150 @@
+"""The `provider` object (inference reference 7.1), shared by every caller format."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from routing.formats.fields import ONE_KIND, Amount, Positive
+
+Sort = Literal["price", "throughput", "latency", "exacto"]
+Partition = Literal["model", "none"]
+Quantization = Literal[
+    "int4",
+    "int8",
+    "fp4",
+    "mxfp4",
+    "nvfp4",
+    "fp6",
+    "fp8",
+    "mxfp8",
+    "fp16",
+    "bf16",
+    "fp32",
+    "unknown",
+]
+DecimalText = Annotated[str, Field(pattern=r"^([0-9]+\.?[0-9]*|\.[0-9]+)$")]
+PriceCap = Annotated[DecimalText | Amount, ONE_KIND]
+
+CLOSED = ConfigDict(extra="forbid")
+
+
+@with_config(CLOSED)
+class MaxPriceField(TypedDict, total=False):
+    prompt: PriceCap
+    completion: PriceCap
+    request: PriceCap
+    image: PriceCap
+    audio: PriceCap
+
+
+@with_config(CLOSED)
+class PercentilesField(TypedDict, total=False):
+    p50: Positive | None
+    p75: Positive | None
+    p90: Positive | None
+    p99: Positive | None
+
+
+@with_config(CLOSED)
+class SortField(TypedDict, total=False):
+    by: Sort | None
+    partition: Partition | None
+
+
+Cutoff = Annotated[Positive | PercentilesField, ONE_KIND]
+
+
+@with_config(CLOSED)
+class ProviderField(TypedDict, total=False):
+    allow_fallbacks: bool | None
+    data_collection: Literal["allow", "deny"] | None
+    enforce_distillable_text: bool | None
+    ignore: list[str] | None
+    only: list[str] | None
+    order: list[str] | None
+    max_price: MaxPriceField
+    preferred_max_latency: Cutoff | None
+    preferred_min_throughput: Cutoff | None
+    quantizations: list[Quantization] | None
+    require_parameters: bool | None
+    sort: Annotated[Sort | SortField, ONE_KIND] | None
+    zdr: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPreferences:
+    """Routing wishes of one request. Empty or None means that nothing was said.
+
+    `max_price` is in USD per million tokens (prompt, completion) or per unit (request, image,
+    audio). Cutoffs map a percentile ("p50") to seconds or to tokens per second.
+    """
+
+    allow_fallbacks: bool = True
+    data_collection: Literal["allow", "deny"] | None = None
+    enforce_distillable_text: bool = False
+    ignore: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    max_price_usd: Mapping[str, Decimal] = field(default_factory=dict)
+    max_latency_s: Mapping[str, float] = field(default_factory=dict)
+    min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
+    quantizations: tuple[str, ...] = ()
+    require_parameters: bool = False
+    sort: Sort | None = None
+    partition: Partition | None = None
+    zdr: bool = False
+
+
+def resolve_provider(
+    checked: ProviderField | None, *, route: str | None = None
+) -> ProviderPreferences | None:
+    """Preferences from the checked field and the deprecated `route`; None when neither was given.
+
+    `route` only fills a partition that the object leaves open.
+    """
+    partition = _ROUTE_PARTITIONS.get(route or "")
+    if checked is None:
+        return ProviderPreferences(partition=partition) if partition else None
+    by, own_partition = _sort(checked.get("sort"))
+    return ProviderPreferences(
+        allow_fallbacks=checked.get("allow_fallbacks") is not False,
+        data_collection=checked.get("data_collection"),
+        enforce_distillable_text=bool(checked.get("enforce_distillable_text")),
+        ignore=tuple(checked.get("ignore") or ()),
+        only=tuple(checked.get("only") or ()),
+        order=tuple(checked.get("order") or ()),
+        max_price_usd=_prices(checked.get("max_price")),
+        max_latency_s=_cutoffs(checked.get("preferred_max_latency")),
+        min_throughput_tps=_cutoffs(checked.get("preferred_min_throughput")),
+        quantizations=tuple(checked.get("quantizations") or ()),
+        require_parameters=bool(checked.get("require_parameters")),
+        sort=by,
+        partition=own_partition or partition,
+        zdr=bool(checked.get("zdr")),
+    )
+
+
+_ROUTE_PARTITIONS: dict[str, Partition] = {"fallback": "model", "sort": "none"}
+
+
+def _sort(value: Sort | SortField | None) -> tuple[Sort | None, Partition | None]:
+    if isinstance(value, dict):
+        return value.get("by"), value.get("partition")
+    return value, None
+
+
+def _prices(caps: MaxPriceField | None) -> dict[str, Decimal]:
+    # A JSON number means what it reads as, so 0.1 is the decimal 0.1 and not the nearest double.
+    items: Mapping[str, Any] = caps or {}
+    return {name: Decimal(str(value)) for name, value in items.items()}
+
+
+def _cutoffs(value: float | PercentilesField | None) -> dict[str, float]:
+    if value is None:
+        return {}
+    items: Mapping[str, Any] = value if isinstance(value, dict) else {"p50": value}
+    return {name: cutoff for name, cutoff in items.items() if cutoff is not None}

@@ -1,0 +1,91 @@
+"""Reasoning settings (inference reference 1.5): the request fields and what they add up to."""
+
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from routing.formats.fields import WHOLE
+
+Effort = Literal["max", "xhigh", "high", "medium", "low", "minimal", "none"]
+ReasoningBudget = Annotated[int, Field(ge=0), WHOLE]
+
+
+class ReasoningField(TypedDict, total=False):
+    effort: Effort | None
+    summary: Literal["auto", "concise", "detailed"] | None
+    max_tokens: ReasoningBudget | None
+    exclude: bool
+    enabled: bool | None
+
+
+class ToolReasoningField(TypedDict, total=False):
+    """The shorter form that server tools take."""
+
+    effort: Effort | None
+    max_tokens: ReasoningBudget | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """What `reasoning`, `reasoning_effort` and `include_reasoning` ask for together.
+
+    `effort` already counts `enabled`: true alone is "medium", false is "none". A given
+    `max_tokens` budget wins over the effort wherever budgets are supported.
+    """
+
+    effort: Effort | None = None
+    max_tokens: int | None = None
+    exclude: bool = False
+    enabled: bool | None = None
+    summary: str | None = None
+
+
+# Share of the output cap that an effort may spend on reasoning.
+BUDGET_RATIOS: Final[dict[Effort, float]] = {
+    "xhigh": 0.95,
+    "max": 0.95,
+    "high": 0.8,
+    "medium": 0.5,
+    "low": 0.2,
+    "minimal": 0.1,
+    "none": 0.0,
+}
+
+
+def resolve_reasoning(
+    field: ReasoningField | None, *, effort: Effort | None, include: bool | None
+) -> Reasoning | None:
+    """Fold the object and its two shorthands into one. None when the caller gave none of them."""
+    if field is None and effort is None and include is None:
+        return None
+    given: ReasoningField = field or {}
+    enabled = given.get("enabled")
+    budget = given.get("max_tokens")
+    return Reasoning(
+        effort=_effort(given.get("effort") or effort, enabled, budget),
+        max_tokens=budget,
+        exclude=given.get("exclude", include is False),
+        enabled=enabled,
+        summary=given.get("summary"),
+    )
+
+
+def _effort(named: Effort | None, enabled: bool | None, budget: int | None) -> Effort | None:
+    if enabled is False:
+        return "none"
+    if enabled and named is None and budget is None:
+        return "medium"
+    return named
+
+
+def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
+    """The effort nearest to a token budget, for upstreams that know no budgets."""
+    if budget <= 0:
+        return "none"
+    if not output_tokens_max:
+        return "medium"
+    share = budget / output_tokens_max
+    levels = [level for level in BUDGET_RATIOS if level != "none"]
+    return min(levels, key=lambda level: abs(BUDGET_RATIOS[level] - share))

@@ -1,0 +1,269 @@
+"""Server tools (inference reference 1.6): what each takes, and the names they go by.
+
+Keys a tool does not name are ignored, as everywhere inside tools.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, StringConstraints
+from typing_extensions import TypedDict
+
+from routing.formats.fields import (
+    ONE_KIND,
+    REQUIRED,
+    WHOLE,
+    Count,
+    Number,
+    Tagged,
+    Temperature,
+)
+from routing.formats.reasoning import ToolReasoningField
+
+SHORTHANDS: Final = frozenset(
+    {
+        "web_search",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+        "web_search_2025_08_26",
+    }
+)
+WEB_SEARCH: Final = "router:web_search"
+ADVISOR: Final = "router:advisor"
+SUBAGENT: Final = "router:subagent"
+
+ImageSetting = Annotated[str | Number | list[Any], ONE_KIND]
+AnalysisModels = Annotated[list[str], Field(min_length=1, max_length=8)]
+
+
+def canonical_tool(kind: str) -> str:
+    """The server tool's own name; the shorthand spellings all mean web search."""
+    return WEB_SEARCH if kind in SHORTHANDS else kind
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        # ValueError: not a relative path. OSError: a directory of zones, or a name too long.
+        raise ValueError("Invalid time zone: expected an IANA name") from None
+    return name
+
+
+class DatetimeParameters(TypedDict, total=False):
+    timezone: Annotated[str, AfterValidator(_known_zone)]
+
+
+class SearchModelsParameters(TypedDict, total=False):
+    max_results: Annotated[int, Field(ge=1, le=20), WHOLE]
+
+
+class UserLocation(TypedDict, total=False):
+    type: Literal["approximate"]
+    city: str | None
+    region: str | None
+    country: str | None
+    timezone: str | None
+
+
+SearchEngine = Literal["auto", "native", "exa", "parallel", "firecrawl", "perplexity"]
+SearchMode = Literal[
+    "instant",
+    "fast",
+    "auto",
+    "deep-lite",
+    "deep",
+    "deep-reasoning",
+    "turbo",
+    "basic",
+    "advanced",
+]
+ContextSize = Literal["low", "medium", "high"]
+
+
+class WebSearchParameters(TypedDict, total=False):
+    engine: SearchEngine
+    mode: SearchMode
+    max_results: Annotated[int, Field(ge=1, le=25), WHOLE]
+    max_total_results: Count
+    max_uses: Count
+    max_characters: Annotated[int, Field(ge=1, le=100_000), WHOLE]
+    search_context_size: ContextSize
+    user_location: UserLocation | None
+    allowed_domains: list[str]
+    excluded_domains: list[str]
+
+
+def _refuse_both_lists(settings: Mapping[str, Any]) -> None:
+    if settings.get("allowed_domains") and settings.get("excluded_domains"):
+        raise ValueError("Invalid input: allowed_domains and excluded_domains exclude each other")
+
+
+def _one_domain_list(settings: WebSearchParameters) -> WebSearchParameters:
+    _refuse_both_lists(settings)
+    return settings
+
+
+class WebFetchParameters(TypedDict, total=False):
+    engine: Literal["auto", "native", "router", "exa", "parallel", "firecrawl"]
+    max_uses: Count
+    max_content_tokens: Count
+    allowed_domains: list[str]
+    blocked_domains: list[str]
+
+
+class ContainerAuto(TypedDict, total=False):
+    type: Annotated[Literal["container_auto"], REQUIRED]
+
+
+class ContainerReference(TypedDict, total=False):
+    type: Annotated[Literal["container_reference"], REQUIRED]
+    container_id: Annotated[str, Field(min_length=1, max_length=20), REQUIRED]
+
+
+class BashParameters(TypedDict, total=False):
+    engine: Literal["auto", "native", "router"]
+    environment: Annotated[ContainerAuto | ContainerReference, Tagged("type")]
+    sleep_after_seconds: Annotated[int, Field(ge=0, le=2_592_000), WHOLE]
+
+
+class Datetime(TypedDict, total=False):
+    type: Annotated[Literal["router:datetime"], REQUIRED]
+    parameters: DatetimeParameters
+
+
+class SearchModels(TypedDict, total=False):
+    type: Annotated[Literal["router:experimental__search_models"], REQUIRED]
+    parameters: SearchModelsParameters
+
+
+class Files(TypedDict, total=False):
+    type: Annotated[Literal["router:files"], REQUIRED]
+    parameters: dict[str, Any]
+
+
+class ImageGeneration(TypedDict, total=False):
+    type: Annotated[Literal["router:image_generation"], REQUIRED]
+    parameters: dict[str, ImageSetting]
+
+
+class WebFetch(TypedDict, total=False):
+    type: Annotated[Literal["router:web_fetch"], REQUIRED]
+    parameters: WebFetchParameters
+
+
+class WebSearch(TypedDict, total=False):
+    type: Annotated[Literal["router:web_search"], REQUIRED]
+    parameters: Annotated[WebSearchParameters, AfterValidator(_one_domain_list)]
+
+
+class _WebSearchShorthand(WebSearchParameters, total=False):
+    """The settings sit beside `type`, in `parameters`, or in both."""
+
+    type: Annotated[
+        Literal[
+            "web_search",
+            "web_search_preview",
+            "web_search_preview_2025_03_11",
+            "web_search_2025_08_26",
+        ],
+        REQUIRED,
+    ]
+    parameters: WebSearchParameters
+
+
+def _one_domain_list_in_all(tool: _WebSearchShorthand) -> _WebSearchShorthand:
+    _refuse_both_lists({**tool, **tool.get("parameters", {})})
+    return tool
+
+
+WebSearchShorthand = Annotated[_WebSearchShorthand, AfterValidator(_one_domain_list_in_all)]
+
+
+class Bash(TypedDict, total=False):
+    type: Annotated[Literal["router:bash"], REQUIRED]
+    parameters: BashParameters
+
+
+# What a tool that runs a model of its own may hand to that model.
+LeafTool = Annotated[
+    Datetime
+    | SearchModels
+    | Files
+    | ImageGeneration
+    | WebFetch
+    | WebSearch
+    | WebSearchShorthand
+    | Bash,
+    Tagged("type"),
+]
+LeafTools = Annotated[list[LeafTool], Field(max_length=8)]
+
+ToolAgentName = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=64, pattern=r"^[a-zA-Z0-9 _-]+$"
+    ),
+]
+
+
+class _AgentParameters(TypedDict, total=False):
+    """What the three tools that run a model of their own have in common."""
+
+    model: str
+    max_completion_tokens: Count
+    reasoning: ToolReasoningField
+    temperature: Temperature
+
+
+class AdvisorParameters(_AgentParameters, total=False):
+    name: ToolAgentName
+    instructions: str
+    forward_transcript: bool
+    stream: bool
+    max_tool_calls: Annotated[int, Field(ge=0, le=25), WHOLE]
+
+
+class FusionParameters(_AgentParameters, total=False):
+    analysis_models: AnalysisModels
+    max_tool_calls: Annotated[int, Field(ge=1, le=16), WHOLE]
+    tools: LeafTools
+    cache_control: dict[str, Any]
+
+
+class Advisor(TypedDict, total=False):
+    type: Annotated[Literal["router:advisor"], REQUIRED]
+    parameters: AdvisorParameters
+
+
+class Fusion(TypedDict, total=False):
+    type: Annotated[Literal["router:fusion"], REQUIRED]
+    parameters: FusionParameters
+
+
+SubagentTool = Annotated[
+    Advisor
+    | Bash
+    | Datetime
+    | Files
+    | Fusion
+    | ImageGeneration
+    | SearchModels
+    | WebFetch
+    | WebSearch
+    | WebSearchShorthand,
+    Tagged("type"),
+]
+
+
+class SubagentParameters(_AgentParameters, total=False):
+    name: ToolAgentName
+    instructions: str
+    max_tool_calls: Annotated[int, Field(ge=1, le=25), WHOLE]
+    tools: list[SubagentTool]
+
+
+class Subagent(TypedDict, total=False):
+    type: Annotated[Literal["router:subagent"], REQUIRED]
+    parameters: SubagentParameters

@@ -1,0 +1,125 @@
+"""Add a real provider and the models it serves."""
+
+import argparse
+import getpass
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from decimal import Decimal
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from gateway.commands import JsonCommand, Refused
+from routing.catalogue.adding import add_provider
+from routing.catalogue.discovery import ProviderError
+from routing.catalogue.known_providers import KNOWN, KnownProvider
+from routing.catalogue.prices import PriceError, Prices
+from routing.catalogue.spec import Slug, Url
+
+_HELP = f"""
+Add a provider: read its key, ask it for its models, price and enable them.
+
+Well-known: {", ".join(KNOWN)}.
+Any other server of the same wire format (vLLM, llama.cpp, Ollama, a hosted one) needs --base-url:
+
+  manage.py add_provider openai
+  manage.py add_provider local --base-url http://127.0.0.1:11434/v1 --no-input --price 0/0
+
+The key comes from the provider's usual environment variable (OPENAI_API_KEY, …), from --key-env, or
+from a prompt that does not show it; it is stored encrypted. Prices come from the offline price
+book. A model without a price is stored disabled, because it could not be billed: give it one in the
+admin, in a catalogue file, or for all such models here with --price. Run again, the command adds
+what is new and changes nothing else. When the provider refuses the key, nothing is stored.
+"""
+
+
+class Command(JsonCommand):
+    help = _HELP
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> Any:
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("provider", type=_slug, help="a well-known name, or one of your own")
+        parser.add_argument("--base-url", type=_url, help="what stands before /chat/completions")
+        parser.add_argument("--name", help="display name of a provider that is not well-known")
+        parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key")
+        parser.add_argument("--no-input", action="store_true", help="never prompt for the key")
+        parser.add_argument(
+            "--price",
+            type=_price,
+            metavar="PROMPT/COMPLETION",
+            help="USD per million tokens of models the price book does not know; 0/0 is free",
+        )
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        provider = _provider(options)
+        key = _key(provider, no_input=options["no_input"], key_env=options["key_env"])
+        try:
+            added = add_provider(provider, key, pricing=options["price"])
+        except ProviderError as error:
+            raise Refused(f"{error}; nothing was stored") from error
+        return {"provider": provider.slug, **asdict(added)}, 0
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        yield from (f"enabled {name}" for name in result["enabled"])
+        yield from (f"no price, not enabled: {name}" for name in result["unpriced"])
+        yield from (f"not a chat model: {name}" for name in result["skipped"])
+        yield (
+            f"{result['provider']}: {len(result['enabled'])} enabled, "
+            f"{len(result['unpriced'])} without a price, {len(result['kept'])} as before"
+        )
+
+
+def _provider(options: dict[str, Any]) -> KnownProvider:
+    slug, base_url = options["provider"], options["base_url"]
+    known = KNOWN.get(slug)
+    if known is None and base_url is None:
+        raise Refused(f"{slug} is not well-known: give its --base-url (known: {', '.join(KNOWN)})")
+    return KnownProvider(
+        slug=slug,
+        name=options["name"] or (known.name if known else slug),
+        base_url=base_url or (known.base_url if known else ""),
+        key_env=options["key_env"] or (known.key_env if known else ""),
+    )
+
+
+def _key(provider: KnownProvider, *, no_input: bool, key_env: str | None) -> str | None:
+    """The key, or None for a server of one's own that wants none."""
+    key = provider.key() if provider.key_env else None
+    if key is None and key_env:
+        raise Refused(f"the environment variable {key_env} is not set")
+    if key is None and not no_input and sys.stdin.isatty():
+        key = getpass.getpass(f"API key of {provider.name} (not shown): ").strip() or None
+    if key is None and provider.slug in KNOWN:
+        raise Refused(f"{provider.name} needs a key: set {KNOWN[provider.slug].key_env}")
+    return key
+
+
+def _slug(text: str) -> str:
+    return _checked(Slug, text, "expected a slug such as my-server")
+
+
+def _url(text: str) -> str:
+    return _checked(Url, text, "expected a URL that begins with http:// or https://").rstrip("/")
+
+
+def _checked(kind: Any, text: str, problem: str) -> str:
+    try:
+        value: str = TypeAdapter(kind).validate_python(text)
+    except ValidationError:
+        raise argparse.ArgumentTypeError(problem) from None
+    return value
+
+
+def _price(text: str) -> dict[str, str]:
+    prompt, _, completion = text.partition("/")
+    try:
+        million = Prices.parse({"prompt": prompt, "completion": completion})
+    except PriceError as error:
+        raise argparse.ArgumentTypeError(f"expected PROMPT/COMPLETION: {error}") from None
+    each = {key: getattr(million, key) / Decimal(1_000_000) for key in ("prompt", "completion")}
+    return {key: f"{amount:f}" for key, amount in each.items()}

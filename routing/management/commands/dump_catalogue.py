@@ -1,0 +1,21 @@
+"""Print the catalogue as a file."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.commands import JsonCommand
+from routing.catalogue.document import dump
+from routing.catalogue.dumping import dump_catalogue
+
+
+class Command(JsonCommand):
+    help = (
+        "Print the catalogue as YAML (JSON with --json) that load_catalogue reads back unchanged. "
+        "Credentials are left out; loading keeps the stored ones of providers that exist."
+    )
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        return dump_catalogue(), 0
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        yield dump(result)

@@ -1,0 +1,104 @@
+"""What an answer costs: decimals all the way, rounded once, half-even, to whole nano-USD.
+
+cost = sum over kinds of tokens x price, plus request, image and search units, times (1 - discount);
+cached, written, audio, reasoning and image tokens are each counted once, at their own price where
+there is one and at the plain prompt or completion price where there is none.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+
+from routing.catalogue.prices import Prices
+from routing.metering.usage import Usage
+
+NANO_PER_USD = Decimal(1_000_000_000)
+_ZERO = Decimal(0)
+# Wide enough that no product of a 64-bit count and a price is ever rounded before the end.
+EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """What is counted by the piece: requests, input images, web searches."""
+
+    requests: int = 1
+    images: int = 0
+    web_searches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Whole nano-USD. The two parts are rounded on their own and are for display only."""
+
+    total_nano: int
+    prompt_nano: int
+    completion_nano: int
+
+
+FREE = Cost(0, 0, 0)
+
+
+def cost_of(usage: Usage, prices: Prices, units: Units = Units()) -> Cost:
+    """The price of one answer under pinned prices."""
+    with localcontext(EXACT):
+        prompt = _prompt_usd(usage, prices)
+        completion = _completion_usd(usage, prices)
+        pieces = (
+            (prices.request or _ZERO) * units.requests
+            + (prices.image or _ZERO) * units.images
+            + (prices.web_search or _ZERO) * units.web_searches
+        )
+        factor = NANO_PER_USD * (1 - prices.discount)
+        return Cost(
+            total_nano=_whole((prompt + completion + pieces) * factor),
+            prompt_nano=_whole(prompt * factor),
+            completion_nano=_whole(completion * factor),
+        )
+
+
+def _prompt_usd(usage: Usage, prices: Prices) -> Decimal:
+    plain = usage.prompt_tokens
+    total = _ZERO
+    for count, price in (
+        (usage.cached_tokens, prices.input_cache_read),
+        (usage.cache_write_tokens, prices.input_cache_write),
+        (usage.prompt_audio_tokens, prices.audio),
+    ):
+        if count and price is not None:
+            plain -= count
+            total += price * count
+    return total + prices.prompt * plain
+
+
+def _completion_usd(usage: Usage, prices: Prices) -> Decimal:
+    plain = usage.completion_tokens
+    total = _ZERO
+    for count, price in (
+        (usage.reasoning_tokens, prices.internal_reasoning),
+        (usage.completion_audio_tokens, prices.audio_output),
+        (usage.completion_image_tokens, prices.image_output),
+    ):
+        if count and price is not None:
+            plain -= count
+            total += price * count
+    return total + prices.completion * plain
+
+
+def _whole(nano: Decimal) -> int:
+    return int(nano.to_integral_value(ROUND_HALF_EVEN))
+
+
+def highest(prices: Prices) -> tuple[Decimal, Decimal]:
+    """The dearest price a prompt token and a completion token can have, overrides included."""
+    return _dearest(prices, _PROMPT_KINDS), _dearest(prices, _COMPLETION_KINDS)
+
+
+def _dearest(prices: Prices, kinds: tuple[str, ...]) -> Decimal:
+    own = [getattr(prices, kind) for kind in kinds]
+    overridden = [entry.prices.get(kind) for entry in prices.overrides for kind in kinds]
+    dearest: Decimal = max(price for price in own + overridden if price is not None)
+    return dearest
+
+
+_PROMPT_KINDS = ("prompt", "input_cache_read", "input_cache_write", "audio")
+_COMPLETION_KINDS = ("completion", "internal_reasoning", "audio_output", "image_output")

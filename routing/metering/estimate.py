@@ -1,0 +1,77 @@
+"""The most a request may cost at one endpoint: what is held before it is sent.
+
+Prompt tokens are bounded from above, one per UTF-8 byte of text plus an allowance for each message
+and media part (a token never covers less than a byte); the answer by what was asked for, else by
+the endpoint's own maximum.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal, localcontext
+
+from routing.catalogue.prices import Prices
+from routing.metering.cost import EXACT, NANO_PER_USD, highest
+
+# Role, separators and name of a message; chat templates use 3 to 10 tokens.
+TOKENS_PER_MESSAGE = 16
+# A high-detail 2048 x 2048 image costs 765 to 2,900 tokens at the vendors that publish a formula.
+TOKENS_PER_MEDIA_PART = 3_000
+# Where neither the request nor the endpoint names a maximum or a context length.
+OUTPUT_TOKENS_DEFAULT = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The size of a request, as the format that parsed it counted it."""
+
+    text_bytes: int
+    messages: int
+    media_parts: int
+    images: int
+    output_tokens_asked: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What an endpoint can take in and give out, in tokens; None where it does not say."""
+
+    context_length: int | None
+    max_completion_tokens: int | None
+
+
+def prompt_tokens_bound(demand: Demand, room: Room) -> int:
+    bound = (
+        demand.text_bytes
+        + demand.messages * TOKENS_PER_MESSAGE
+        + demand.media_parts * TOKENS_PER_MEDIA_PART
+    )
+    return min(bound, room.context_length) if room.context_length else bound
+
+
+def output_tokens_bound(demand: Demand, room: Room, *, output_cap: int | None) -> int:
+    """The requested maximum, lowered to the endpoint's; its maximum when none was requested."""
+    limits = [limit for limit in (room.max_completion_tokens, room.context_length) if limit]
+    endpoint_max = min(limits) if limits else OUTPUT_TOKENS_DEFAULT
+    if demand.output_tokens_asked is not None:
+        return (
+            min(demand.output_tokens_asked, endpoint_max) if limits else demand.output_tokens_asked
+        )
+    return min(endpoint_max, output_cap) if output_cap else endpoint_max
+
+
+def estimate_nano(
+    demand: Demand, room: Room, prices: Prices, *, output_cap: int | None = None
+) -> int:
+    """Whole nano-USD, rounded up; zero only for a free endpoint."""
+    if prices.is_free:
+        return 0
+    prompt_price, completion_price = highest(prices)
+    with localcontext(EXACT):
+        usd = (
+            prompt_price * prompt_tokens_bound(demand, room)
+            + completion_price * output_tokens_bound(demand, room, output_cap=output_cap)
+            + (prices.request or Decimal(0))
+            + (prices.image or Decimal(0)) * demand.images
+        )
+        nano = (usd * (1 - prices.discount) * NANO_PER_USD).to_integral_value(ROUND_CEILING)
+    # A bound past any balance; more would not fit a 64-bit column.
+    return min(max(1, int(nano)), 2**62)

@@ -1,0 +1,226 @@
+"""Placing and raising holds: each is a guarded update, and the row count is the verdict.
+
+Every function runs inside the writer's transaction. Rows are locked accounts first, in primary-key
+order, then that account's counters: a counter is only ever touched by whoever holds its account's
+row, so two processes cannot wait for each other.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from accounts.windows import LIMITED_WINDOW
+from routing.metering.counters import CounterIds, Ids
+from routing.metering.orders import HoldOrder, Payer, Refusal, TopUpOrder
+from routing.metering.session import Session
+
+_HOLD_COLUMNS = (
+    "generation_id",
+    "account_id",
+    "api_key_id",
+    "workspace_id",
+    "amount_nano",
+    "counter_ids",
+    "model",
+    "created_at",
+    "lease_expires_at",
+)
+
+
+def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool = False) -> None:
+    """Lock several accounts in primary-key order. One alone is locked by its first update, unless
+    something must be read before that."""
+    ids = sorted({payer.account_id for payer in payers})
+    if (even_one or len(ids) > 1) and not session.is_sqlite:
+        condition, parameters = session.among("id", ids)
+        session.execute(
+            f"SELECT id FROM accounts_account WHERE {condition} ORDER BY id FOR NO KEY UPDATE",  # noqa: S608 - A condition of placeholders.
+            parameters,
+        )
+
+
+def place(
+    session: Session, counters: CounterIds, orders: Sequence[HoldOrder], *, enforced: bool
+) -> dict[str, Refusal | None]:
+    """Place holds; the answer names each generation's refusal, None where it was placed.
+
+    All of an account's holds are tried as one; when they do not fit together, one by one in order
+    of arrival. `enforced` is whether the account's balance bounds them (key limits always do).
+    """
+    placed = _already_placed(session, orders)
+    verdicts: dict[str, Refusal | None] = {order.generation_id: None for order in orders}
+    accepted: list[tuple[HoldOrder, Ids]] = []
+    fresh = [order for order in orders if order.generation_id not in placed]
+    fresh.sort(key=lambda order: order.payer.account_id)
+    for _, group in groupby(fresh, key=lambda order: order.payer.account_id):
+        _place_for_account(session, counters, list(group), enforced, verdicts, accepted)
+    session.insert(
+        "accounts_hold", _HOLD_COLUMNS, (_hold_row(session, order, ids) for order, ids in accepted)
+    )
+    return verdicts
+
+
+def raise_hold(
+    session: Session, counters: CounterIds, order: TopUpOrder, *, enforced: bool
+) -> Refusal | bool:
+    """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended)."""
+    refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
+    if refusal is not None:
+        return refusal
+    moved = session.execute(
+        "UPDATE accounts_hold SET amount_nano = amount_nano + %s WHERE generation_id = %s",
+        (order.amount_nano, order.generation_id),
+    ).rowcount
+    if not moved:
+        give_back(session, order.payer, counters.of(session, order.payer), order.amount_nano)
+    return bool(moved)
+
+
+def give_back(session: Session, payer: Payer, ids: Ids, amount_nano: int) -> None:
+    """Undo a reservation on the account and its counters."""
+    session.execute(
+        "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s",
+        (amount_nano, session.uuid(payer.account_id)),
+    )
+    _add_held(session, ids, -amount_nano)
+
+
+def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
+    """Holds that an earlier commit of unknown outcome did place after all."""
+    replayed = [order.generation_id for order in orders if order.replayed]
+    if not replayed:
+        return set()
+    condition, parameters = session.among("generation_id", replayed)
+    found = session.execute(
+        f"SELECT generation_id FROM accounts_hold WHERE {condition}",  # noqa: S608 - A condition of placeholders.
+        parameters,
+    )
+    return {row[0] for row in found.fetchall()}
+
+
+def _place_for_account(
+    session: Session,
+    counters: CounterIds,
+    orders: list[HoldOrder],
+    enforced: bool,
+    verdicts: dict[str, Refusal | None],
+    accepted: list[tuple[HoldOrder, Ids]],
+) -> None:
+    if len(orders) > 1 and _place_together(session, counters, orders, enforced):
+        accepted += [(order, counters.of(session, order.payer)) for order in orders]
+        return
+    for order in orders:
+        refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
+        verdicts[order.generation_id] = refusal
+        if refusal is None:
+            accepted.append((order, counters.of(session, order.payer)))
+
+
+def _place_together(
+    session: Session, counters: CounterIds, orders: list[HoldOrder], enforced: bool
+) -> bool:
+    if any(order.amount_nano == 0 for order in orders):
+        return False  # A free call asks another question of the balance.
+    total_nano = sum(order.amount_nano for order in orders)
+    if not _reserve_account(session, orders[0].payer, total_nano, enforced):
+        return False
+    by_counters: dict[Ids, int] = {}
+    for order in orders:
+        ids = counters.of(session, order.payer)
+        by_counters[ids] = by_counters.get(ids, 0) + order.amount_nano
+    done: list[tuple[Ids, int]] = []
+    for ids, amount_nano in sorted(by_counters.items()):
+        if not _reserve_counters(session, ids, amount_nano):
+            for undo_ids, undo_nano in done:
+                _add_held(session, undo_ids, -undo_nano)
+            _add_account_held(session, orders[0].payer, -total_nano)
+            return False
+        done.append((ids, amount_nano))
+    return True
+
+
+def _reserve(
+    session: Session, counters: CounterIds, payer: Payer, amount_nano: int, enforced: bool
+) -> Refusal | None:
+    if not _reserve_account(session, payer, amount_nano, enforced):
+        return _refusal(session, counters, payer, amount_nano)
+    ids = counters.of(session, payer)
+    if not _reserve_counters(session, ids, amount_nano):
+        _add_account_held(session, payer, -amount_nano)
+        return _refusal(session, counters, payer, amount_nano)
+    return None
+
+
+def _reserve_account(session: Session, payer: Payer, amount_nano: int, enforced: bool) -> bool:
+    account = session.uuid(payer.account_id)
+    sql = "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s"
+    if not enforced:
+        return bool(session.execute(sql, (amount_nano, account)).rowcount)
+    # A free call needs no money, only that none is owed.
+    held = "held_nano" if amount_nano else "0"
+    guard = f" AND total_credits_nano - total_usage_nano - {held} >= %s"
+    return bool(session.execute(sql + guard, (amount_nano, account, amount_nano)).rowcount)
+
+
+def _add_account_held(session: Session, payer: Payer, amount_nano: int) -> None:
+    session.execute(
+        "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s",
+        (amount_nano, session.uuid(payer.account_id)),
+    )
+
+
+def _reserve_counters(session: Session, ids: Ids, amount_nano: int) -> bool:
+    """All counters or none: the guard looks at all of them in the one statement that moves them."""
+    mine, parameters = session.among("id", ids)
+    if amount_nano == 0:
+        return True
+    sql = (
+        f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}"  # noqa: S608 - A condition of placeholders.
+        f" AND NOT EXISTS (SELECT 1 FROM accounts_spendcounter AS full_one WHERE full_one.{mine}"
+        " AND full_one.limit_nano IS NOT NULL"
+        " AND full_one.spent_nano + full_one.held_nano + %s > full_one.limit_nano)"
+    )
+    moved = session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano]).rowcount
+    return bool(moved == len(ids))
+
+
+def _add_held(session: Session, ids: Ids, amount_nano: int) -> None:
+    mine, parameters = session.among("id", ids)
+    session.execute(
+        f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}",  # noqa: S608 - A condition of placeholders.
+        [amount_nano, *parameters],
+    )
+
+
+def _refusal(session: Session, counters: CounterIds, payer: Payer, amount_nano: int) -> Refusal:
+    balance_nano, held_nano = session.execute(
+        "SELECT total_credits_nano - total_usage_nano, held_nano FROM accounts_account"
+        " WHERE id = %s",
+        (session.uuid(payer.account_id),),
+    ).fetchone()
+    limit_nano, reset = session.execute(
+        "SELECT limit_nano, limit_reset FROM accounts_apikey WHERE id = %s", (payer.key_id,)
+    ).fetchone()
+    spent_nano, key_held_nano = counters.read(session, payer, LIMITED_WINDOW[reset])
+    return Refusal(
+        asked_nano=amount_nano,
+        balance_nano=balance_nano,
+        held_nano=held_nano,
+        key_left_nano=None if limit_nano is None else limit_nano - spent_nano,
+        key_held_nano=key_held_nano,
+        key_reset=reset,
+    )
+
+
+def _hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
+    payer = order.payer
+    return (
+        order.generation_id,
+        session.uuid(payer.account_id),
+        payer.key_id,
+        session.uuid(payer.workspace_id),
+        order.amount_nano,
+        ",".join(map(str, ids)),
+        order.model,
+        session.time(order.created_at),
+        session.time(order.lease_expires_at),
+    )

@@ -1,0 +1,77 @@
+"""What requests ask of the ledger writer, and what it answers."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Who pays and which counters a request counts against, pinned at admission."""
+
+    account_id: uuid.UUID
+    workspace_id: uuid.UUID
+    key_id: int
+    windows: tuple[tuple[str, date], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOrder:
+    """Reserve `amount_nano` for a request; zero for a free model, which still needs a balance."""
+
+    generation_id: str
+    payer: Payer
+    amount_nano: int
+    model: str
+    created_at: datetime
+    lease_expires_at: datetime
+    # An earlier commit of it may have succeeded; look before placing it again.
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopUpOrder:
+    """Raise an open hold by `amount_nano`, for a fallback to a dearer endpoint."""
+
+    generation_id: str
+    payer: Payer
+    amount_nano: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseOrder:
+    """Give an open hold back without a record: the request never reached an upstream."""
+
+    generation_id: str
+    payer: Payer
+
+
+@dataclass(frozen=True, slots=True)
+class SettleOrder:
+    """Charge a finished request and write its record. `record` maps Generation columns to values
+    (without id, account, workspace and key); `charge_nano` is in it under that name."""
+
+    generation_id: str
+    payer: Payer
+    charge_nano: int
+    settled_at: datetime
+    record: dict[str, Any]
+
+
+Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a hold did not fit, in nano-USD as seen when it was refused.
+
+    `key_left_nano` is None when the key has no limit.
+    """
+
+    asked_nano: int
+    balance_nano: int
+    held_nano: int
+    key_left_nano: int | None
+    key_held_nano: int
+    key_reset: str | None

@@ -1,0 +1,46 @@
+"""Usage as the caller reads it (inference reference 2.5). Money is exact in text."""
+
+from typing import Any
+
+from gateway.http.jsonio import usd
+from routing.metering.cost import Cost
+from routing.metering.usage import Usage
+
+
+def usage_report(usage: Usage, *, charged_nano: int, cost: Cost) -> dict[str, Any]:
+    """The `usage` object; `cost` in it is what the account was charged, no more and no less."""
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+        "prompt_tokens_details": _prompt_details(usage),
+        "completion_tokens_details": _completion_details(usage),
+        "cost": usd(charged_nano),
+        "cost_details": {
+            "upstream_inference_cost": None,
+            "upstream_inference_prompt_cost": usd(cost.prompt_nano),
+            "upstream_inference_completions_cost": usd(cost.completion_nano),
+        },
+        "is_byok": False,
+    }
+
+
+def _prompt_details(usage: Usage) -> dict[str, int]:
+    details = {
+        "cached_tokens": usage.cached_tokens,
+        "audio_tokens": usage.prompt_audio_tokens,
+        "video_tokens": usage.video_tokens,
+    }
+    if usage.cache_write_tokens:
+        details["cache_write_tokens"] = usage.cache_write_tokens
+    return details
+
+
+def _completion_details(usage: Usage) -> dict[str, int | None]:
+    return {
+        "reasoning_tokens": usage.reasoning_tokens,
+        "audio_tokens": usage.completion_audio_tokens,
+        "image_tokens": usage.completion_image_tokens,
+        "accepted_prediction_tokens": usage.accepted_prediction_tokens,
+        "rejected_prediction_tokens": usage.rejected_prediction_tokens,
+    }

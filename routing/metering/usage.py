@@ -1,0 +1,88 @@
+"""Token usage of one answer, as counted by the serving model, or by the estimator."""
+
+from dataclasses import dataclass
+from typing import Any
+
+CHARS_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one answer. The prompt count includes cached, written and audio tokens; the
+    completion count includes reasoning and audio tokens. `estimated` marks the estimator's work.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    prompt_audio_tokens: int = 0
+    video_tokens: int = 0
+    reasoning_tokens: int = 0
+    completion_audio_tokens: int = 0
+    completion_image_tokens: int = 0
+    accepted_prediction_tokens: int | None = None
+    rejected_prediction_tokens: int | None = None
+    estimated: bool = False
+
+
+def estimated_tokens(text_chars: int) -> int:
+    """4 characters per token, at least 1 for a text that is not empty."""
+    return max(1, text_chars // CHARS_PER_TOKEN) if text_chars else 0
+
+
+def believable(reported: Any, *, context_length: int | None) -> Usage | None:
+    """The usage an upstream reported, or None when there is none or it cannot be true.
+
+    Believable counts are whole numbers from 0 to the endpoint's context length. Details that do not
+    fit inside their count are dropped: nothing is charged on a lie.
+    """
+    if not isinstance(reported, dict):
+        return None
+    prompt = _count(reported.get("prompt_tokens"), context_length)
+    completion = _count(reported.get("completion_tokens"), context_length)
+    if prompt is None or completion is None:
+        return None
+    of_prompt = _details(reported.get("prompt_tokens_details"), prompt)
+    of_completion = _details(reported.get("completion_tokens_details"), completion)
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=of_prompt.get("cached_tokens", 0),
+        cache_write_tokens=of_prompt.get("cache_write_tokens", 0),
+        prompt_audio_tokens=of_prompt.get("audio_tokens", 0),
+        video_tokens=of_prompt.get("video_tokens", 0),
+        reasoning_tokens=of_completion.get("reasoning_tokens", 0),
+        completion_audio_tokens=of_completion.get("audio_tokens", 0),
+        completion_image_tokens=of_completion.get("image_tokens", 0),
+        accepted_prediction_tokens=of_completion.get("accepted_prediction_tokens"),
+        rejected_prediction_tokens=of_completion.get("rejected_prediction_tokens"),
+    )
+
+
+def _count(value: Any, maximum: int | None) -> int | None:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        return None
+    return None if maximum is not None and value > maximum else value
+
+
+def _details(value: Any, total: int) -> dict[str, int]:
+    """The counts that are whole and, taken together, fit inside `total`; else none of them."""
+    if not isinstance(value, dict):
+        return {}
+    counts = {name: _count(item, total) for name, item in value.items() if item is not None}
+    kept = {name: count for name, count in counts.items() if count is not None}
+    disjoint = sum(kept.get(name, 0) for name in _DISJOINT)
+    return kept if disjoint <= total else {}
+
+
+# Kinds priced on their own, which must not overlap; prediction counts are only reported.
+_DISJOINT = (
+    "cached_tokens",
+    "cache_write_tokens",
+    "audio_tokens",
+    "reasoning_tokens",
+    "image_tokens",
+)

@@ -1,0 +1,147 @@
+"""Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+
+from gateway.http.errors import GatewayError
+from routing.catalogue.entries import EndpointEntry
+from routing.metering.estimate import Room, estimate_nano, output_tokens_bound
+from routing.metering.orders import HoldOrder, Refusal, ReleaseOrder, TopUpOrder
+from routing.metering.writer import HOLD_WAIT_S, ledger
+from routing.serving import process
+from routing.serving.call import Attempt, Call
+from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
+from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+
+
+class Attempts:
+    """Walks a call's plan. Every endpoint it yields is covered by a hold."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._refused: tuple[Refusal, EndpointEntry] | None = None
+        self._needs_context: dict[str, int] = {}
+        self._finished_models: set[str] = set()
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Attempts to carry out, one after the other, until one is not reported as failed."""
+        call = self._call
+        for endpoint in call.plan.order:
+            if not self._may_try(endpoint):
+                continue
+            if not self._within_budget():
+                return
+            if not self._held(endpoint):
+                continue
+            attempt = Attempt(endpoint, started=process.now())
+            call.attempts.append(attempt)
+            yield attempt
+
+    def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+        """Note a failed attempt for the record, the endpoint's health and what may follow."""
+        now = process.now()
+        attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
+        endpoint = attempt.endpoint
+        if failure.parked:
+            hint_s = failure.retry_after_s or RETRY_HINT_DEFAULT_S
+            process.health().parked(endpoint.pk, now, hint_s=hint_s)
+        elif failure.outage:
+            process.health().failed(endpoint.pk, now)
+        if failure.larger_only:
+            self._needs_context[endpoint.model_id] = endpoint.context_length or 0
+        if not failure.elsewhere:
+            self._finished_models.add(endpoint.model_id)
+
+    def error(self) -> GatewayError:
+        """What the caller is told when no endpoint is left."""
+        call = self._call
+        last = call.attempts[-1] if call.attempts else None
+        if last is not None and last.failure is not None and last.failure.deadline:
+            return DeadlinePassed()
+        if self._refused is not None:
+            refusal, endpoint = self._refused
+            return payment_required(call, refusal, output_tokens=self._output_tokens(endpoint))
+        return ProviderError(call.attempts) if last is not None else DeadlinePassed()
+
+    def release(self) -> None:
+        """Give the hold back without a record: nothing was sent upstream."""
+        if self._call.held_nano is not None:
+            ledger.submit(ReleaseOrder(self._call.generation_id, self._call.payer))
+            self._call.held_nano = None
+
+    def _may_try(self, endpoint: EndpointEntry) -> bool:
+        if endpoint.model_id in self._finished_models:
+            return False
+        needed = self._needs_context.get(endpoint.model_id)
+        return needed is None or (endpoint.context_length or 0) > needed
+
+    def _within_budget(self) -> bool:
+        attempts, now = self._call.attempts, process.now()
+        if now >= self._call.deadline or len(attempts) >= settings.ROUTER_MAX_ATTEMPTS:
+            return False
+        if attempts:
+            return process.retries().draw(now)
+        process.retries().first(now)
+        return True
+
+    def _output_tokens(self, endpoint: EndpointEntry) -> int:
+        cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+        return output_tokens_bound(self._call.demand, _room(endpoint), output_cap=cap)
+
+    def _held(self, endpoint: EndpointEntry) -> bool:
+        """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
+        assert endpoint.prices is not None
+        needed_nano = estimate_nano(
+            self._call.demand,
+            _room(endpoint),
+            endpoint.prices,
+            output_cap=settings.ROUTER_ESTIMATE_OUTPUT_CAP,
+        )
+        held_nano = self._call.held_nano
+        if held_nano is None:
+            return self._place(endpoint, needed_nano)
+        return needed_nano <= held_nano or self._raise(endpoint, needed_nano)
+
+    def _place(self, endpoint: EndpointEntry, amount_nano: int) -> bool:
+        call = self._call
+        lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
+        order = HoldOrder(
+            generation_id=call.generation_id,
+            payer=call.payer,
+            amount_nano=amount_nano,
+            model=endpoint.model_id,
+            created_at=call.created_at,
+            lease_expires_at=call.created_at + lease,
+        )
+        return self._booked(order, endpoint, amount_nano)
+
+    def _raise(self, endpoint: EndpointEntry, needed_nano: int) -> bool:
+        call = self._call
+        order = TopUpOrder(call.generation_id, call.payer, needed_nano - (call.held_nano or 0))
+        return self._booked(order, endpoint, needed_nano)
+
+    def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry, nano: int) -> bool:
+        outcome: Any = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
+        if outcome is True:
+            self._call.held_nano = nano
+            return True
+        if isinstance(outcome, Refusal):
+            self._refused = self._refused or (outcome, endpoint)
+            if not _cheaper_may_fit(outcome):
+                self._finished_models.update(each.model_id for each in self._call.plan.order)
+        return False
+
+
+def _cheaper_may_fit(refusal: Refusal) -> bool:
+    """Whether a smaller hold could have been placed; a broke account is told at once."""
+    lefts = [refusal.balance_nano - refusal.held_nano] if settings.BILLING_ENFORCED else []
+    if refusal.key_left_nano is not None:
+        lefts.append(refusal.key_left_nano - refusal.key_held_nano)
+    return min(lefts, default=0) > 0
+
+
+def _room(endpoint: EndpointEntry) -> Room:
+    return Room(endpoint.context_length, endpoint.max_completion_tokens)

@@ -1,0 +1,65 @@
+"""One request on its way: who asks for what, the plan, what was tried so far."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from accounts.caller import Caller
+from routing.catalogue.entries import EndpointEntry
+from routing.formats.chat.request import ChatRequest
+from routing.metering.estimate import Demand
+from routing.metering.orders import Payer
+from routing.selection.ask import Plan
+from routing.upstreams.failures import UpstreamFailure
+
+
+@dataclass(frozen=True, slots=True)
+class AppFacts:
+    """What the caller's headers say of the calling application."""
+
+    referer: str | None
+    title: str | None
+    categories: tuple[str, ...]
+    user_agent: str | None
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
+
+    `status` is the upstream's own status, 502 for connection errors and 524 for timeouts.
+    """
+
+    endpoint: EndpointEntry
+    started: float
+    status: int = 0
+    first_token: float | None = None
+    ended: float | None = None
+    upstream_id: str | None = None
+    failure: UpstreamFailure | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """`started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
+    there is one. `wants_metadata` is the caller's opt-in to `router_metadata`."""
+
+    generation_id: str
+    caller: Caller
+    payer: Payer
+    chat: ChatRequest
+    demand: Demand
+    plan: Plan
+    requested_model: str
+    strategy: str
+    root_url: str
+    app: AppFacts
+    wants_metadata: bool
+    created_at: datetime
+    started: float
+    deadline: float
+    held_nano: int | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def created(self) -> int:
+        return int(self.created_at.timestamp())

@@ -1,0 +1,152 @@
+"""Errors that exist once routing has begun."""
+
+from typing import Any
+
+from django.conf import settings
+
+from gateway.http.errors import GatewayError, InvalidRequest, NotFound, PaymentRequired
+from routing.metering.orders import Refusal
+from routing.serving.call import Attempt, Call
+
+_RETRY_HINTED = (429, 503, 529)
+
+
+class ProviderError(GatewayError):
+    """The last attempt's failure, told with the status of the inference reference's 9.3."""
+
+    def __init__(self, attempts: list[Attempt]) -> None:
+        failure = attempts[-1].failure
+        assert failure is not None
+        super().__init__(failure.message, metadata=_metadata(attempts), headers=_headers(attempts))
+        self.status = failure.told_status
+        self.error_type = failure.error_type
+
+
+class DeadlinePassed(GatewayError):
+    """The whole request took longer than the gateway's own deadline."""
+
+    status, error_type = 408, "timeout"
+    message = "Operation timed out. Please try again later."
+
+
+class UnknownModel(InvalidRequest):
+    def __init__(self, reference: str) -> None:
+        super().__init__(f"{reference} is not a valid model ID")
+
+
+class ContextTooLong(InvalidRequest):
+    error_type = "context_length_exceeded"
+    message = "The prompt and the requested output do not fit into the context of any endpoint"
+
+
+class NoEndpoint(NotFound):
+    """No endpoint is left for the request; `failed_routing_step` names the filter."""
+
+    def __init__(self, step: str | None, providers: list[str]) -> None:
+        text = f"No endpoint is left for this request ({step})" if step else "No endpoints found"
+        metadata: dict[str, Any] = {"available_providers": providers}
+        if step:
+            metadata["failed_routing_step"] = step
+        super().__init__(text, metadata=metadata)
+
+
+def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
+    last = attempts[-1]
+    failure = last.failure
+    assert failure is not None
+    metadata: dict[str, Any] = {"provider_name": last.endpoint.provider.name, "is_byok": False}
+    if settings.ROUTER_EXPOSE_RAW_ERRORS and failure.raw:
+        metadata["raw"] = failure.raw
+    if failure.provider_code:
+        metadata["provider_code"] = failure.provider_code
+    if failure.told_status == 429:
+        metadata["limit_source"] = "upstream_provider_shared_pool"
+        metadata["remedy_hint"] = "Retry later, or list fallback models in `models`."
+    if len(attempts) > 1:
+        metadata["previous_errors"] = [_earlier(attempt) for attempt in attempts[:-1]]
+    return metadata
+
+
+def _earlier(attempt: Attempt) -> dict[str, Any]:
+    failure = attempt.failure
+    return {
+        "provider": attempt.endpoint.provider.name,
+        "code": failure.error_type if failure else "provider_unavailable",
+        "status": attempt.status,
+    }
+
+
+def _headers(attempts: list[Attempt]) -> dict[str, str]:
+    """Retry-After: the smallest hint, where every attempted endpoint gave one."""
+    failures = [attempt.failure for attempt in attempts]
+    hints = [failure.retry_after_s for failure in failures if failure]
+    told = failures[-1].told_status if failures[-1] else 0
+    known = [hint for hint in hints if hint is not None]
+    if told not in _RETRY_HINTED or len(known) != len(attempts):
+        return {}
+    return {"Retry-After": str(max(0, round(min(known))))}
+
+
+_RESET_WORDS = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": "monthly"}
+
+
+def payment_required(call: Call, refusal: Refusal, *, output_tokens: int) -> PaymentRequired:
+    """Which 402 a refused hold is, in the order of the inference reference's 9.5."""
+    key_left = refusal.key_left_nano
+    if key_left is not None and key_left <= 0 and refusal.asked_nano:
+        return key_limit_exhausted(call.root_url, refusal.key_reset)
+    enforced, balance_nano = settings.BILLING_ENFORCED, refusal.balance_nano
+    if enforced and (balance_nano < 0 or (balance_nano == 0 and refusal.asked_nano)):
+        return insufficient_credits(call.root_url)
+    if key_left is not None and refusal.asked_nano > key_left:
+        return _too_dear(call, refusal, output_tokens, key_left, "router_key_limit", "keys")
+    if enforced and refusal.asked_nano > balance_nano:
+        return _too_dear(call, refusal, output_tokens, balance_nano, "router_credits", "credits")
+    return PaymentRequired(
+        "Credits are held by requests in flight. Retry when they have finished, or add more "
+        f"using {call.root_url}/settings/credits",
+        metadata={
+            "limit_source": "router_in_flight_budget",
+            "reason": "in_flight_budget_exhausted",
+            "remedy_hint": "Retry when running requests have finished.",
+        },
+        headers={"Retry-After": "1"},
+    )
+
+
+def key_limit_exhausted(root_url: str, reset: str | None) -> PaymentRequired:
+    return PaymentRequired(
+        f"Key limit exceeded ({_RESET_WORDS[reset]} limit). "
+        f"Manage it using {root_url}/settings/keys",
+        metadata={
+            "limit_source": "router_key_limit",
+            "reason": "key_limit_exhausted",
+            "remedy_hint": "Raise the key's limit or wait for its reset.",
+        },
+    )
+
+
+def insufficient_credits(root_url: str) -> PaymentRequired:
+    return PaymentRequired(
+        f"Insufficient credits. Add more using {root_url}/settings/credits",
+        metadata={"limit_source": "router_credits", "remedy_hint": "Add credits to the account."},
+    )
+
+
+def _too_dear(
+    call: Call, refusal: Refusal, asked_tokens: int, left_nano: int, source: str, page: str
+) -> PaymentRequired:
+    affordable = max(0, asked_tokens * left_nano // max(1, refusal.asked_nano))
+    metadata: dict[str, Any] = {
+        "limit_source": source,
+        "provider_name": None,
+        "remedy_hint": "Ask for fewer max_tokens, or raise what may be spent.",
+    }
+    if source == "router_credits":
+        metadata["reason"] = "weight_exceeds_budget"
+    return PaymentRequired(
+        "This request requires more credits, or fewer max_tokens. You requested up to "
+        f"{asked_tokens} tokens, but can only afford {affordable}. To increase, visit "
+        f"{call.root_url}/settings/{page} and add more credits",
+        metadata=metadata,
+    )

@@ -1,0 +1,53 @@
+"""`router_metadata`: what was considered, tried and chosen, for callers who opted in."""
+
+from typing import Any
+
+from django.conf import settings
+
+from routing.serving.call import Attempt, Call
+
+
+def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
+    """Section 8 of the inference reference; `selected` is the attempt that answered."""
+    endpoints = call.plan.considered
+    available = [
+        {
+            "provider": endpoint.provider.name,
+            "model": endpoint.model_id,
+            "selected": selected is not None and endpoint is selected.endpoint,
+        }
+        for endpoint in endpoints
+    ]
+    summary = f"available={len(endpoints)}"
+    if selected is not None:
+        summary += f", selected={selected.endpoint.provider.name}"
+    value: dict[str, Any] = {
+        "requested": call.requested_model,
+        "strategy": call.strategy,
+        "region": settings.ROUTER_REGION,
+        "summary": summary,
+        "attempt": len(call.attempts),
+        "is_byok": False,
+        "endpoints": {"total": len(endpoints), "available": available},
+    }
+    if selected is not None and selected.ended is not None:
+        value["generation_time"] = round((selected.ended - selected.started) * 1000)
+    if call.attempts:
+        value["attempts"] = [_attempt(attempt) for attempt in call.attempts]
+    return value
+
+
+def with_metadata(body: dict[str, Any], call: Call, *, selected: Attempt | None) -> dict[str, Any]:
+    """`body` with `router_metadata` where the caller opted in."""
+    if call.wants_metadata:
+        body["router_metadata"] = router_metadata(call, selected=selected)
+    return body
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    endpoint = attempt.endpoint
+    return {
+        "provider": endpoint.provider.name,
+        "model": endpoint.model_id,
+        "status": attempt.status,
+    }

@@ -1,0 +1,178 @@
+"""How a call ended, what it is charged, and the order that tells the ledger so."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import dumps
+from routing.metering.cost import FREE, Cost, Units, cost_of
+from routing.metering.orders import SettleOrder
+from routing.metering.usage import Usage, believable, estimated_tokens
+from routing.serving.call import Attempt, Call
+
+_NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
+    what the account pays of it: nothing where the upstream failed it."""
+
+    status: int
+    usage: Usage
+    cost: Cost
+    charged_nano: int
+    finish_reason: str | None = None
+    native_finish: str | None = None
+    error_type: str | None = None
+    cancelled: bool = False
+    service_tier: str | None = None
+
+
+def measured(call: Call, attempt: Attempt, reported: Any, produced_chars: int) -> Usage:
+    """The upstream's usage where it can be true, else the estimator's."""
+    usage = believable(reported, context_length=attempt.endpoint.context_length)
+    if usage is not None:
+        return usage
+    return Usage(
+        prompt_tokens=estimated_tokens(call.chat.prompt_text_chars),
+        completion_tokens=estimated_tokens(produced_chars),
+        estimated=True,
+    )
+
+
+def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
+    """By the prices pinned at admission, overrides applied."""
+    prices = attempt.endpoint.prices
+    assert prices is not None
+    pinned = prices.effective(usage.prompt_tokens, call.created_at)
+    return cost_of(usage, pinned, Units(images=call.demand.images))
+
+
+def answered(
+    call: Call,
+    attempt: Attempt,
+    usage: Usage,
+    *,
+    finish_reason: str,
+    native_finish: str | None,
+    service_tier: str | None,
+    cancelled: bool = False,
+) -> Outcome:
+    """An answer in full, or up to where its caller left. An answer without a token and without a
+    finish reason of the upstream's own is free; so is one that ends in an error."""
+    cost = price(call, attempt, usage)
+    empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
+    free = empty or finish_reason == "error"
+    return Outcome(
+        status=200,
+        usage=usage,
+        cost=cost,
+        charged_nano=0 if free else cost.total_nano,
+        finish_reason=None if cancelled else finish_reason,
+        native_finish=native_finish,
+        cancelled=cancelled,
+        service_tier=service_tier,
+    )
+
+
+def failed(error: GatewayError, *, usage: Usage = _NOTHING, cost: Cost = FREE) -> Outcome:
+    """An upstream failure: no token charge, whatever the provider will bill (`cost`)."""
+    return Outcome(
+        status=error.status,
+        usage=usage,
+        cost=cost,
+        charged_nano=0,
+        finish_reason="error" if usage is not _NOTHING else None,
+        error_type=error.error_type,
+    )
+
+
+def left_early(call: Call) -> Outcome:
+    """The caller was gone before an upstream accepted: nothing is owed."""
+    del call
+    return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
+
+
+def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
+    """The charge and the record of a call."""
+    return SettleOrder(
+        generation_id=call.generation_id,
+        payer=call.payer,
+        charge_nano=outcome.charged_nano,
+        settled_at=datetime.now(UTC),
+        record=_record(call, outcome),
+    )
+
+
+def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
+    last = call.attempts[-1] if call.attempts else None
+    usage, held_nano = outcome.usage, call.held_nano or 0
+    return {
+        "created_at": call.created_at,
+        "api_type": "completions",
+        "model": last.endpoint.model_id if last else call.requested_model,
+        "requested_model": call.requested_model[:300],
+        "provider_name": last.endpoint.provider.name if last else None,
+        "endpoint_tag": last.endpoint.tag if last else None,
+        "status": outcome.status,
+        "error_type": outcome.error_type,
+        "streamed": call.chat.stream,
+        "cancelled": outcome.cancelled,
+        "lost": False,
+        "overrun": outcome.charged_nano > held_nano,
+        "finish_reason": outcome.finish_reason,
+        "native_finish_reason": (outcome.native_finish or "")[:64] or None,
+        "tokens_prompt": usage.prompt_tokens,
+        "tokens_completion": usage.completion_tokens,
+        "tokens_reasoning": usage.reasoning_tokens,
+        "tokens_cached": usage.cached_tokens,
+        "charge_nano": outcome.charged_nano,
+        "hold_nano": held_nano,
+        "upstream_cost_nano": outcome.cost.total_nano,
+        "is_byok": False,
+        "latency_ms": _ms(last.started, last.first_token) if last else None,
+        "generation_time_ms": _ms(last.started, last.ended) if last else None,
+        "upstream_id": (last.upstream_id or "")[:200] or None if last else None,
+        "session_id": call.chat.session_id,
+        "external_user": call.chat.user,
+        "service_tier": (outcome.service_tier or "")[:32] or None,
+        "attempts": dumps([_attempt(attempt) for attempt in call.attempts]).decode(),
+        "detail": dumps(_detail(call, outcome)).decode(),
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "status": attempt.status,
+        "provider_name": attempt.endpoint.provider.name,
+        "model_permaslug": attempt.endpoint.canonical_slug,
+        "endpoint_id": attempt.endpoint.tag,
+        "id": attempt.upstream_id,
+        "latency": _ms(attempt.started, attempt.first_token or attempt.ended),
+        "is_byok": False,
+        "routed_service_tier": attempt.endpoint.tier,
+        "error_type": attempt.failure.error_type if attempt.failure else None,
+    }
+
+
+def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
+    """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
+    last = call.attempts[-1] if call.attempts else None
+    detail: dict[str, Any] = {
+        "http_referer": call.app.referer,
+        "app_title": call.app.title,
+        "app_categories": call.app.categories,
+        "user_agent": call.app.user_agent,
+        "usage_estimated": outcome.usage.estimated,
+        "completion_images": outcome.usage.completion_image_tokens,
+        "media_parts": call.chat.media_parts,
+        "region": last.endpoint.region if last else "global",
+        "pricing": dict(last.endpoint.pricing or {}) if last else None,
+    }
+    return {name: value for name, value in detail.items() if value}
+
+
+def _ms(started: float, ended: float | None) -> int | None:
+    return None if ended is None else max(0, round((ended - started) * 1000))

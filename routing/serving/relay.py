@@ -1,0 +1,123 @@
+"""One attempt's stream, bytes in and bytes out: upstream events become the caller's chunks.
+
+No I/O happens here. What the attempt produced so far is kept for the books.
+"""
+
+from typing import Any
+
+from routing.exchange import Event
+from routing.formats.chat.answer import Served
+from routing.formats.chat.chunks import DONE, ChatChunks
+from routing.formats.chat.message import clean_delta, has_content, text_chars
+from routing.formats.finish import normal_finish
+from routing.ids import tool_call_id
+from routing.upstreams import openai
+from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.sse import EventTooLarge, SseParser
+
+
+class ChatRelay:
+    """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
+
+    `seen` tells of a first parsed event, `started` of content that was written. `usage`,
+    `native_finish`, `service_tier`, `upstream_id` and `produced_chars` are what it said so far.
+    """
+
+    def __init__(self, served: Served, *, exclude_reasoning: bool, event_bytes_max: int) -> None:
+        self.chunks = ChatChunks(served)
+        self.seen = self.started = self.ended = False
+        self.usage: Any = None
+        self.native_finish: str | None = None
+        self.service_tier: str | None = None
+        self.upstream_id: str | None = None
+        self.produced_chars = 0
+        self._parser = SseParser(event_bytes_max)
+        self._exclude_reasoning = exclude_reasoning
+        self._has_tool_calls = self._refused = self._fingerprint_said = False
+
+    def feed(self, data: bytes) -> bytes:
+        """The chunks for one piece of the upstream's body; `data` empty is its end."""
+        try:
+            events = self._parser.feed(data) if data else self._parser.finish()
+        except EventTooLarge as error:
+            raise malformed("a stream event is too large") from error
+        out = b"".join([self._line(line) for line in events if not self.ended])
+        if not data and not self.ended:
+            self._end_unmarked()
+        return out
+
+    @property
+    def finish_reason(self) -> str:
+        return normal_finish(
+            self.native_finish, has_tool_calls=self._has_tool_calls, refused=self._refused
+        )
+
+    def closing(self, usage: dict[str, Any], router_metadata: dict[str, Any] | None) -> bytes:
+        """The clean end: terminal chunk, usage chunk, `[DONE]`."""
+        finish, native = self.finish_reason, self.native_finish
+        last = self.chunks.usage(
+            finish,
+            native,
+            usage=usage,
+            service_tier=self.service_tier,
+            router_metadata=router_metadata,
+        )
+        return self._opening() + self.chunks.terminal(finish, native) + last + DONE
+
+    def _opening(self) -> bytes:
+        if self.started:
+            return b""
+        self.started = True
+        return self.chunks.first()
+
+    def _line(self, data: bytes) -> bytes:
+        if self.ended:
+            return b""
+        if data == openai.DONE:
+            self.ended = True
+            return b""
+        event = openai.event(data)
+        if event.error is not None:
+            raise from_error_object(event.error)
+        self.seen = True
+        self._note(event)
+        delta = event.delta
+        if not has_content(delta):
+            return b""
+        opening = b"" if self.started else self._opening()
+        self.produced_chars += text_chars(delta)
+        if len(delta) > 1 or "content" not in delta:
+            delta = self._cleaned(delta)
+            if not has_content(delta):
+                return opening
+        return opening + self.chunks.delta(delta, event.logprobs)
+
+    def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
+        self._has_tool_calls = self._has_tool_calls or bool(delta.get("tool_calls"))
+        self._refused = self._refused or bool(delta.get("refusal"))
+        return clean_delta(
+            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=tool_call_id
+        )
+
+    def _note(self, event: Event) -> None:
+        if event.usage is not None:
+            self.usage = event.usage
+        if event.service_tier is not None:
+            self.service_tier = str(event.service_tier)
+        if self.upstream_id is None and isinstance(event.upstream_id, str):
+            self.upstream_id = event.upstream_id
+        if event.system_fingerprint and not self._fingerprint_said:
+            self._fingerprint_said = True
+            self.chunks.fingerprint(str(event.system_fingerprint))
+        if event.native_finish:
+            self.native_finish = str(event.native_finish)
+            if self.finish_reason == "error":
+                raise from_error_object({"message": "the upstream broke off its answer"})
+
+    def _end_unmarked(self) -> None:
+        """The connection closed without `[DONE]`: an end where the model had finished."""
+        if self.native_finish is None:
+            broken = malformed("the stream broke off")
+            broken.outage = True
+            raise broken
+        self.ended = True

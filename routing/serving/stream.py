@@ -1,0 +1,351 @@
+"""Answering as a stream (inference reference 3): commitment, fallback, keep-alives, hang-ups.
+
+One greenlet carries a stream from the upstream's socket to the caller's; it holds no database
+connection. Its generator first yields an empty string: the moment of commitment, up to which a
+failure is an ordinary HTTP error.
+"""
+
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, TypeVar
+
+from django.conf import settings
+from gevent import GreenletExit
+
+from gateway.db import under_gevent
+from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.responses import log
+from routing.formats.chat.answer import Served
+from routing.formats.chat.chunks import KEEP_ALIVE
+from routing.metering.report import usage_report
+from routing.metering.writer import ledger
+from routing.serving import process
+from routing.serving.attempts import Attempts
+from routing.serving.call import Attempt, Call
+from routing.serving.metadata import router_metadata
+from routing.serving.outcome import (
+    Outcome,
+    answered,
+    failed,
+    left_early,
+    measured,
+    price,
+    settle_order,
+)
+from routing.serving.relay import ChatRelay
+from routing.serving.upstream_call import body_for, error_body, send
+from routing.serving.watch import ClientWatch
+from routing.upstreams import openai
+from routing.upstreams.call import AbortHandle
+from routing.upstreams.door_errors import Aborted, DoorError
+from routing.upstreams.failures import UpstreamFailure, from_door, malformed
+from routing.upstreams.reply import Reply
+
+T = TypeVar("T")
+Work = Generator[bytes, None, T]
+
+
+class _CallerGone(Exception):
+    """Ends the work: nobody is there to be written to."""
+
+
+class ChatStream:
+    """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
+
+    def __init__(self, call: Call, client: Any) -> None:
+        self._call = call
+        self._attempts = Attempts(call)
+        self._watch = ClientWatch(client, self._caller_left)
+        self._work = self._serve()
+        self._abort = AbortHandle()
+        self._attempt: Attempt | None = None
+        self._relay: ChatRelay | None = None
+        self._reply: Reply | None = None
+        self._gone = self._committed = self._settled = False
+        self._wrote_at = 0.0
+        self._debug = b""
+
+    def open(self) -> None:
+        """Return once the stream is committed. Raises `GatewayError` where it never will be."""
+        self._watch.start(stalled_s=settings.ROUTER_STALLED_READER_SECONDS)
+        try:
+            next(self._work, None)
+        except BaseException:
+            self._watch.stop()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._work
+
+    def close(self) -> None:
+        """End the stream wherever it stands; a caller who left pays for what was produced."""
+        try:
+            self._work.close()
+        finally:
+            self._watch.stop()
+
+    # --- The work -------------------------------------------------------------------------------
+
+    def _serve(self) -> Work[None]:
+        try:
+            yield from self._try_all()
+        except (_CallerGone, GeneratorExit):
+            self._gone = True
+        except GatewayError as error:
+            self._settle_failure(error)
+            if not self._committed:
+                raise
+            yield from self._end_with(error)
+        except GreenletExit:
+            self._settle_failure(Unavailable(), wait=False)
+            raise
+        except Exception as error:
+            self._settle_failure(GatewayError())
+            if not self._committed:
+                raise
+            log.exception("A stream failed", exc_info=error)
+            yield from self._end_with(GatewayError())
+        finally:
+            self._wind_up()
+
+    def _try_all(self) -> Work[None]:
+        for attempt in self._attempts:
+            try:
+                yield from self._try(attempt)
+            except UpstreamFailure as failure:
+                self._attempts.failed(attempt, failure)
+                if self._gone:
+                    raise _CallerGone from failure
+                if self._relay is not None and self._relay.started:
+                    raise self._attempts.error() from failure
+                self._let_go()
+            else:
+                return
+        raise self._attempts.error()
+
+    def _try(self, attempt: Attempt) -> Work[None]:
+        call = self._call
+        self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
+        relay = ChatRelay(
+            Served(
+                call.generation_id,
+                call.created,
+                attempt.endpoint.model_id,
+                attempt.endpoint.provider.name,
+            ),
+            exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
+            event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
+        )
+        body = body_for(call, attempt.endpoint)
+        if call.chat.echo_upstream_body:
+            self._debug += relay.chunks.debug(body)
+        if self._gone:
+            raise _CallerGone
+        try:
+            reply = yield from self._meanwhile(
+                lambda: send(call, attempt, body, abort_handle=self._abort)
+            )
+            self._reply = reply
+            _refuse_other_than_events(reply)
+            self._relay = relay
+            yield from self._carry(attempt, relay, reply)
+        except Aborted as error:
+            raise _CallerGone from error
+        except DoorError as error:
+            raise from_door(error) from error
+        yield from self._finish(attempt, relay, reply)
+
+    def _carry(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
+        """Upstream bytes in, chunks out, until the upstream's end."""
+        commit_at = process.now() + settings.ROUTER_STREAM_COMMIT_SECONDS
+        while not relay.ended:
+            due_at = self._keep_alive_at() if self._committed else commit_at
+            piece = reply.read_some(max(0.0, due_at - process.now()))
+            if self._gone:
+                self._feed_quietly(relay, piece)
+                raise _CallerGone
+            out = b"" if piece is None else relay.feed(piece)
+            if attempt.first_token is None and relay.seen:
+                attempt.first_token = process.now()
+            if not self._committed and (relay.seen or piece is None):
+                yield from self._commit()
+            if not out and self._committed and process.now() >= self._keep_alive_at():
+                out = KEEP_ALIVE
+            if out:
+                reply.pause_idle()
+                yield out
+                self._wrote_at = process.now()
+                reply.resume_idle()
+
+    def _finish(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
+        """Charge first; only then does the caller see the end."""
+        call = self._call
+        attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+        process.health().succeeded(attempt.endpoint.pk)
+        usage = measured(call, attempt, relay.usage, relay.produced_chars)
+        outcome = self._answered(attempt, relay, cancelled=False)
+        self._settle(outcome, wait=True)
+        metadata = router_metadata(call, selected=attempt) if call.wants_metadata else None
+        report = usage_report(usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
+        if not self._committed:
+            yield from self._commit()
+        # The end of the body is mostly here by now; read, it lets the connection be used again.
+        _read_to_end(reply)
+        yield relay.closing(report, metadata)
+
+    def _meanwhile(self, work: Callable[[], T]) -> Work[T]:
+        """Do `work`, which blocks; once committed, keep the caller's connection alive meanwhile."""
+        if not self._committed or not under_gevent():
+            return work()
+        from gevent import spawn
+
+        job = spawn(work)
+        while not job.ready():
+            job.join(max(0.0, self._keep_alive_at() - process.now()))
+            if not job.ready() and not self._gone:
+                yield KEEP_ALIVE
+                self._wrote_at = process.now()
+        result: T = job.get()
+        return result
+
+    def _commit(self) -> Work[None]:
+        self._committed = True
+        self._wrote_at = process.now()
+        yield b""
+        if self._debug:
+            debug, self._debug = self._debug, b""
+            yield debug
+
+    def _keep_alive_at(self) -> float:
+        return self._wrote_at + float(settings.ROUTER_KEEPALIVE_SECONDS)
+
+    def _end_with(self, error: GatewayError) -> Work[None]:
+        """The error chunk, the last thing on the stream."""
+        if self._gone:
+            return
+        call, attempt = self._call, self._attempt
+        assert attempt is not None
+        served = Served(
+            call.generation_id,
+            call.created,
+            attempt.endpoint.model_id,
+            attempt.endpoint.provider.name,
+        )
+        chunks = (
+            self._relay.chunks
+            if self._relay
+            else ChatRelay(served, exclude_reasoning=False, event_bytes_max=1).chunks
+        )
+        told = call.wants_metadata and error.status != 500
+        metadata = router_metadata(call, selected=None) if told else None
+        yield chunks.error(error.body(), router_metadata=metadata)
+
+    # --- The books ------------------------------------------------------------------------------
+
+    def _answered(self, attempt: Attempt, relay: ChatRelay, *, cancelled: bool) -> Outcome:
+        return answered(
+            self._call,
+            attempt,
+            measured(self._call, attempt, relay.usage, relay.produced_chars),
+            finish_reason=relay.finish_reason,
+            native_finish=relay.native_finish,
+            service_tier=relay.service_tier,
+            cancelled=cancelled,
+        )
+
+    def _settle(self, outcome: Outcome, *, wait: bool) -> None:
+        if self._settled:
+            return
+        self._settled = True
+        ticket = ledger.submit(settle_order(self._call, outcome))
+        if wait:
+            ledger.wait(ticket, settings.LEDGER_TIMEOUT)
+
+    def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> None:
+        """Record a failed call; one that never reached an upstream only gives its hold back."""
+        if self._settled:
+            return
+        if self._attempt is None:
+            self._settled = True
+            self._attempts.release()
+            return
+        try:
+            self._settle(self._failed(self._attempt, error), wait=wait)
+        except Unavailable:
+            log.warning("%s is told before it is recorded", self._call.generation_id)
+
+    def _failed(self, attempt: Attempt, error: GatewayError) -> Outcome:
+        relay = self._relay
+        if relay is None or not relay.seen:
+            return failed(error)
+        usage = measured(self._call, attempt, relay.usage, relay.produced_chars)
+        return failed(error, usage=usage, cost=price(self._call, attempt, usage))
+
+    # --- Hang-ups -------------------------------------------------------------------------------
+
+    def _caller_left(self) -> None:
+        """From the event loop: the caller is gone. Close an upstream that stops its bill then."""
+        self._gone = True
+        attempt = self._attempt
+        if attempt is not None and attempt.endpoint.supports_cancellation:
+            self._abort.abort()
+
+    def _wind_up(self) -> None:
+        """Last of all, in every outcome: settle what a caller who left owes, free the upstream."""
+        try:
+            if not self._settled:
+                self._settle_hang_up()
+        finally:
+            self._let_go()
+
+    def _settle_hang_up(self) -> None:
+        attempt, relay, reply = self._attempt, self._relay, self._reply
+        if attempt is None:
+            self._settled = True
+            self._attempts.release()
+        elif relay is None or reply is None:
+            self._settle(left_early(self._call), wait=False)
+        else:
+            if not attempt.endpoint.supports_cancellation:
+                self._read_out(relay, reply)
+            attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+            self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
+
+    def _read_out(self, relay: ChatRelay, reply: Reply) -> None:
+        """Read an upstream that bills to its end, within the limits of every call."""
+        try:
+            while not relay.ended:
+                piece = reply.read_some()
+                self._feed_quietly(relay, piece)
+                if not piece:
+                    return
+        except DoorError as error:
+            log.info("An upstream read out for a caller who left ended early: %s", error)
+
+    def _feed_quietly(self, relay: ChatRelay, piece: bytes | None) -> None:
+        try:
+            if piece is not None:
+                relay.feed(piece)
+        except UpstreamFailure:
+            relay.ended = True
+
+    def _let_go(self) -> None:
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.close()
+
+
+def _refuse_other_than_events(reply: Reply) -> None:
+    """A 2xx that is no event stream: an error object, a page, a whole answer."""
+    content_type = reply.headers.get("content-type", "")
+    if content_type and "event-stream" not in content_type.lower():
+        body = error_body(reply)
+        openai.answer(body, content_type)
+        raise malformed("a whole answer where a stream was asked for", raw=body)
+
+
+def _read_to_end(reply: Reply) -> None:
+    try:
+        while reply.read_some(0.0):
+            continue
+    except DoorError:
+        return

@@ -1,0 +1,83 @@
+"""One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
+
+import hashlib
+from typing import Any
+
+from django.conf import settings
+
+from routing.catalogue.entries import EndpointEntry
+from routing.formats.chat.forward import forwarded_body
+from routing.serving import process
+from routing.serving.call import Attempt, Call
+from routing.upstreams import openai
+from routing.upstreams.call import AbortHandle
+from routing.upstreams.door_errors import DoorError
+from routing.upstreams.failures import from_door, from_status
+from routing.upstreams.reply import Reply
+
+# Enough of an error body to find its message; the rest is not read.
+_ERROR_BYTES_MAX = 65_536
+_ERROR_WAIT_S = 2.0
+
+
+def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
+    """What this endpoint is sent."""
+    return forwarded_body(
+        call.chat,
+        upstream_model=endpoint.upstream_model,
+        supported=endpoint.supported_parameters,
+        user_hash=_user_hash(call) if "user" in endpoint.supported_parameters else None,
+        stream_usage=True,
+        max_tokens_cap=call.plan.output_caps.get(endpoint.pk),
+    )
+
+
+def send(
+    call: Call, attempt: Attempt, body: dict[str, Any], *, abort_handle: AbortHandle | None = None
+) -> Reply:
+    """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`."""
+    provider = attempt.endpoint.provider
+    wire = openai.request(body, credential=provider.credential)
+    origin = process.origin_of(provider.base_url)
+    deadline = call.deadline
+    if provider.total_s:
+        deadline = min(deadline, attempt.started + provider.total_s)
+    try:
+        reply = process.door().send(
+            origin,
+            method="POST",
+            path=wire.path,
+            headers=wire.headers,
+            body=wire.body,
+            limits=process.limits_of(provider),
+            deadline=deadline,
+            abort_handle=abort_handle,
+        )
+    except DoorError as error:
+        raise from_door(error) from error
+    attempt.status = reply.status
+    if not 200 <= reply.status < 300:
+        with reply:
+            raise from_status(reply.status, reply.headers, error_body(reply))
+    return reply
+
+
+def error_body(reply: Reply) -> bytes:
+    """The beginning of an error body; a body that breaks off or dawdles is as good as its part."""
+    body = b""
+    until = process.now() + _ERROR_WAIT_S
+    try:
+        while len(body) < _ERROR_BYTES_MAX and (left_s := until - process.now()) > 0:
+            piece = reply.read_some(left_s)
+            if not piece:
+                break
+            body += piece
+    except DoorError:
+        pass
+    return body[:_ERROR_BYTES_MAX]
+
+
+def _user_hash(call: Call) -> str:
+    """An end user's identity as providers see it: never raw, apart for every account."""
+    parts = (settings.ROUTER_USER_HASH_SECRET, str(call.caller.account_id), call.chat.user or "")
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()

@@ -1,0 +1,59 @@
+"""Noticing that a caller hung up while there is nothing to write to it."""
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from gateway.db import under_gevent
+
+# The kernel doubles this: at most 256 KiB wait for a caller who does not read.
+_SEND_BUFFER_BYTES = 131_072
+
+
+class ClientWatch:
+    """Calls `on_gone` from the event loop once the caller's socket is closed.
+
+    Bytes that arrive instead are the next request; then there is nothing more to learn and the
+    watch ends. Outside gevent, and on sockets that cannot be peeked at (TLS), it does nothing.
+    """
+
+    def __init__(self, client: Any, on_gone: Callable[[], None]) -> None:
+        self._client = client
+        self._on_gone = on_gone
+        self._watcher: Any = None
+
+    def start(self, *, stalled_s: float) -> None:
+        """Begin watching; a write that is not taken for `stalled_s` fails from now on."""
+        if self._client is None or not under_gevent():
+            return
+        self._client.settimeout(stalled_s)
+        try:
+            self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+        except OSError:
+            return
+        from gevent import get_hub
+
+        readable = 1
+        self._watcher = get_hub().loop.io(self._client.fileno(), readable)
+        self._watcher.start(self._look)
+
+    def stop(self) -> None:
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.stop()
+            watcher.close()
+            self._client.settimeout(None)
+
+    def _look(self) -> None:
+        try:
+            gone = not self._client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except (BlockingIOError, ValueError):
+            return
+        except OSError:
+            gone = True
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.stop()
+            watcher.close()
+        if gone:
+            self._on_gone()

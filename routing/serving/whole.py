@@ -1,0 +1,149 @@
+"""Answering in one piece."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from gateway.http.errors import GatewayError
+from routing.exchange import Answer
+from routing.formats.chat.answer import Served, chat_answer, chat_choice
+from routing.formats.chat.message import clean_message, text_chars
+from routing.formats.finish import normal_finish
+from routing.ids import tool_call_id
+from routing.metering.report import usage_report
+from routing.metering.writer import ledger
+from routing.serving import process
+from routing.serving.attempts import Attempts
+from routing.serving.call import Attempt, Call
+from routing.serving.metadata import with_metadata
+from routing.serving.outcome import Outcome, answered, failed, measured, settle_order
+from routing.serving.upstream_call import body_for, send
+from routing.upstreams import openai
+from routing.upstreams.door_errors import DoorError
+from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object
+
+
+@dataclass(slots=True)
+class _Broken:
+    """Partial output of an upstream that broke off by its own word."""
+
+    attempt: Attempt
+    answer: Answer
+    failure: UpstreamFailure
+
+
+def chat_whole(call: Call) -> dict[str, Any]:
+    """The answer's body, charged and recorded. Raises `GatewayError` (recorded too)."""
+    attempts = Attempts(call)
+    broken: _Broken | None = None
+    try:
+        for attempt in attempts:
+            try:
+                answer = _ask(call, attempt)
+                failure = _breakage(answer)
+                if failure is None:
+                    return _answered(call, attempt, answer)
+                broken = _Broken(attempt, answer, failure)
+            except UpstreamFailure as error:
+                failure, broken = error, None
+            attempts.failed(attempt, failure)
+        if broken is not None and broken.answer.message:
+            return _answered(call, broken.attempt, broken.answer, failure=broken.failure)
+        raise attempts.error()
+    except GatewayError as error:
+        _record_failure(call, attempts, error)
+        raise
+
+
+def _ask(call: Call, attempt: Attempt) -> Answer:
+    body = body_for(call, attempt.endpoint)
+    reply = send(call, attempt, body)
+    try:
+        with reply:
+            raw = reply.read_all()
+    except DoorError as error:
+        raise from_door(error) from error
+    answer = openai.answer(raw, reply.headers.get("content-type", ""))
+    attempt.ended = attempt.first_token = process.now()
+    attempt.upstream_id = answer.upstream_id
+    return answer
+
+
+def _breakage(answer: Answer) -> UpstreamFailure | None:
+    if answer.error is not None:
+        return from_error_object(answer.error)
+    if normal_finish(answer.native_finish, has_tool_calls=False, refused=False) != "error":
+        return None
+    return from_error_object({"message": "the upstream broke off its answer"})
+
+
+def _answered(
+    call: Call, attempt: Attempt, answer: Answer, *, failure: UpstreamFailure | None = None
+) -> dict[str, Any]:
+    message = clean_message(
+        answer.message,
+        exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
+        new_call_id=tool_call_id,
+    )
+    finish = "error" if failure else _finish(answer, message)
+    if failure is None:
+        process.health().succeeded(attempt.endpoint.pk)
+    usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    outcome = answered(
+        call,
+        attempt,
+        usage,
+        finish_reason=finish,
+        native_finish=answer.native_finish,
+        service_tier=answer.service_tier,
+    )
+    _settle(call, outcome)
+    choice = chat_choice(
+        message,
+        finish_reason=finish,
+        native_finish=answer.native_finish,
+        logprobs=answer.logprobs,
+        error=_told(failure) if failure else None,
+    )
+    body = chat_answer(
+        Served(
+            call.generation_id,
+            call.created,
+            attempt.endpoint.model_id,
+            attempt.endpoint.provider.name,
+        ),
+        choice=choice,
+        usage=usage_report(usage, charged_nano=outcome.charged_nano, cost=outcome.cost),
+        system_fingerprint=answer.system_fingerprint,
+        service_tier=answer.service_tier,
+    )
+    return with_metadata(body, call, selected=attempt)
+
+
+def _finish(answer: Answer, message: dict[str, Any]) -> str:
+    return normal_finish(
+        answer.native_finish,
+        has_tool_calls=bool(message.get("tool_calls")),
+        refused=bool(message.get("refusal")),
+    )
+
+
+def _told(failure: UpstreamFailure) -> dict[str, Any]:
+    return {
+        "code": failure.told_status,
+        "message": failure.message,
+        "metadata": {"error_type": failure.error_type},
+    }
+
+
+def _settle(call: Call, outcome: Outcome) -> None:
+    ledger.wait(ledger.submit(settle_order(call, outcome)), settings.LEDGER_TIMEOUT)
+
+
+def _record_failure(call: Call, attempts: Attempts, error: GatewayError) -> None:
+    """Record what was tried; a call that never reached an upstream only gives its hold back."""
+    if call.attempts:
+        _settle(call, failed(error))
+    else:
+        attempts.release()

@@ -1,0 +1,104 @@
+"""Answering one chat request: as the script, the fault or the persona's temper says."""
+
+import asyncio
+
+from routing.simulator import render
+from routing.simulator.call import Call, error_body
+from routing.simulator.exchange import JSON, SSE, Headers
+from routing.simulator.faults import FAULTS
+from routing.simulator.personas import Temper
+from routing.simulator.script import Gates, Step
+
+FLAKY_MESSAGE = "Simulated provider is busy. This persona refuses a share of its calls."
+
+
+async def play(call: Call, step: Step, fault: str | None, temper: Temper, gates: Gates) -> None:
+    """Answer one request, held back as the step says."""
+    if step.delay_s:
+        await asyncio.sleep(step.delay_s)
+    if step.gate is not None:
+        await gates.wait(step.gate)
+    if fault is not None:
+        await FAULTS[fault].run(call)
+    elif step.events is not None:
+        await send_events(call, step, gates)
+    elif step.is_fixed:
+        send_fixed(call, step)
+    else:
+        await speak(call, temper, step.headers.items())
+
+
+def refuse_as_flaky(call: Call) -> None:
+    call.exchange.answer(503, error_body(FLAKY_MESSAGE, "server_error", code="busy"))
+
+
+def send_fixed(call: Call, step: Step) -> None:
+    """A status and a body, as spelled out in the step; an error status brings its own body."""
+    status = step.status or 200
+    if step.body is not None:
+        content_type, body = "text/plain", render.encoded(step.body)
+    elif step.json is None and status >= 400:
+        content_type, body = JSON, error_body(f"Simulated {status}.", "simulated_error")
+    else:
+        content_type, body = JSON, render.encoded(render.dumps(step.json))
+    call.exchange.answer(status, body, step.content_type or content_type, step.headers.items())
+
+
+async def send_events(call: Call, step: Step, gates: Gates) -> None:
+    """An event stream, item by item, as spelled out in the step."""
+    exchange = call.exchange
+    content_type = step.content_type or SSE
+    exchange.head(step.status or 200, content_type, step.headers.items())
+    writer = render.ChunkWriter(call.answer(), include_usage=call.include_usage)
+    for item in step.events or []:
+        if isinstance(item, str):
+            exchange.send(render.DONE if item == "[DONE]" else render.encoded(item))
+        elif "json" in item:
+            exchange.send(render.event(item["json"]))
+        elif "text" in item:
+            exchange.send(writer.text(item["text"]))
+        elif "pause_s" in item:
+            await asyncio.sleep(item["pause_s"])
+        elif "gate" in item:
+            await gates.wait(item["gate"])
+        else:
+            await exchange.drain()
+            (exchange.reset if item["cut"] == "reset" else exchange.cut)()
+            return
+    exchange.finish()
+
+
+def speak_at_once(call: Call, headers: Headers = ()) -> None:
+    if call.stream:
+        call.exchange.answer_stream(call.events().events(), headers)
+    else:
+        call.exchange.answer(200, call.json_body(), JSON, headers)
+
+
+async def speak(call: Call, temper: Temper, headers: Headers) -> None:
+    """A normal answer at the persona's pace."""
+    if temper.is_instant:
+        speak_at_once(call, headers)
+    elif call.stream:
+        await _speak_in_chunks(call, temper, headers)
+    else:
+        answer = call.answer()
+        await asyncio.sleep(temper.first_token_s + len(answer.pieces) * temper.token_s())
+        body = render.encoded(render.dumps(render.completion(answer)))
+        call.exchange.answer(200, body, JSON, headers)
+
+
+async def _speak_in_chunks(call: Call, temper: Temper, headers: Headers) -> None:
+    exchange, events = call.exchange, call.events()
+    now = asyncio.get_running_loop().time
+    exchange.head(200, SSE, headers)
+    await asyncio.sleep(temper.first_token_s)
+    exchange.send(events.role)
+    # Each token has its own due time, so that late wake-ups do not add up.
+    started, token_s = now(), temper.token_s()
+    for n, item in enumerate(events.content):
+        await asyncio.sleep(max(0.0, started + n * token_s - now()))
+        exchange.send(item)
+        await exchange.drain()
+    exchange.send(*events.closing, render.DONE)
+    exchange.finish()

@@ -1,0 +1,99 @@
+"""What the simulated model understands of a chat request."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+SAY_WORDS = re.compile(r"\bsay (\d{1,6}) words?\b", re.IGNORECASE)
+CALL_TOOL = re.compile(r"\bcall ([A-Za-z0-9_.-]+)")
+
+
+@dataclass(slots=True)
+class Prompt:
+    """`characters` counts all text; `user_text` is the last user message's text."""
+
+    characters: int = 0
+    user_text: str = ""
+    last_role: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """One token for each four characters begun, never none."""
+        return max(1, -(-self.characters // 4))
+
+
+def text_of(content: Any) -> str:
+    """The text of a message: a string, or the text parts of a list."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return ""
+    parts = (part.get("text") for part in content if isinstance(part, dict))
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def read_prompt(messages: list[Any]) -> Prompt:
+    prompt = Prompt()
+    for message in messages:
+        if not isinstance(message, dict):
+            continue
+        text = text_of(message.get("content"))
+        prompt.characters += len(text)
+        prompt.last_role = str(message.get("role"))
+        if prompt.last_role == "user":
+            prompt.user_text = text
+    return prompt
+
+
+def wanted_words(user_text: str) -> int | None:
+    """N of "say N words"."""
+    found = SAY_WORDS.search(user_text)
+    return int(found[1]) if found else None
+
+
+def wanted_tools(body: dict[str, Any], prompt: Prompt) -> list[dict[str, Any]]:
+    """The functions this request makes the model call, in order."""
+    tools = functions(body)
+    choice = body.get("tool_choice")
+    if not tools or choice == "none":
+        return []
+    if isinstance(choice, dict):
+        name = (choice.get("function") or choice).get("name")
+        return [tool for tool in tools if tool.get("name") == name]
+    asked = CALL_TOOL.findall(prompt.user_text) if prompt.last_role == "user" else []
+    called = [tool for name in asked for tool in tools if tool.get("name") == name.rstrip(".")]
+    if not called and choice == "required":
+        called = tools[:1]
+    return called[:1] if body.get("parallel_tool_calls") is False else called
+
+
+def functions(body: dict[str, Any]) -> list[dict[str, Any]]:
+    tools = body.get("tools")
+    if not isinstance(tools, list):
+        return []
+    found = (tool.get("function") for tool in tools if isinstance(tool, dict))
+    return [function for function in found if isinstance(function, dict)]
+
+
+def wants_reasoning(body: dict[str, Any]) -> bool:
+    """Models whose name contains "reason" think first, unless told not to."""
+    settings = body.get("reasoning")
+    if not isinstance(settings, dict):
+        settings = {}
+    effort = settings.get("effort", body.get("reasoning_effort"))
+    return (
+        "reason" in str(body.get("model"))
+        and effort != "none"
+        and settings.get("enabled") is not False
+    )
+
+
+def token_limit(body: dict[str, Any]) -> int | None:
+    limit = body.get("max_completion_tokens", body.get("max_tokens"))
+    return limit if isinstance(limit, int) else None
+
+
+def stop_sequences(body: dict[str, Any]) -> list[str]:
+    stop = body.get("stop")
+    listed = stop if isinstance(stop, list) else [stop]
+    return [sequence for sequence in listed if isinstance(sequence, str) and sequence]

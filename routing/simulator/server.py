@@ -1,0 +1,150 @@
+"""The simulated provider: which request gets which answer."""
+
+import asyncio
+import json
+import secrets
+from time import time
+from typing import Any
+from urllib.parse import parse_qsl
+
+from routing.simulator import play
+from routing.simulator.call import Call, Options, error_body
+from routing.simulator.connection import Connection
+from routing.simulator.control import control
+from routing.simulator.exchange import Exchange
+from routing.simulator.faults import FAULTS
+from routing.simulator.log import Entry, Log
+from routing.simulator.personas import DEFAULT, Personas
+from routing.simulator.render import dumps, encoded
+from routing.simulator.request import BadRequest, Request
+from routing.simulator.script import EMPTY_STEP, Gates, Scripts, Step
+from routing.simulator.wire import Identity
+
+CHAT = "chat/completions"
+MODELS = ("small", "large", "reasoner")
+# With a seed the clock of the answers is made up too, so that a run can be repeated exactly.
+SEEDED_CREATED = 1_700_000_000
+FAULT_PREFIX = "sim/"
+
+
+class Simulator:
+    """All state of one simulated upstream, used from one event loop only."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self.seeded = seed is not None
+        self.seed = secrets.randbits(32) if seed is None else seed
+        self.log = Log()
+        self.scripts = Scripts()
+        self.gates = Gates()
+        self.personas = Personas(self.seed)
+        self._connections: set[Connection] = set()
+        self._answers = 0
+
+    async def listen(self, host: str, port: int) -> asyncio.Server:
+        """Accept connections; port 0 picks a free one. Raises OSError when the port is taken."""
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(self._connection, host, port, backlog=4096)
+
+    def disconnect_all(self) -> None:
+        for connection in tuple(self._connections):
+            connection.transport.abort()
+
+    def _connection(self) -> Connection:
+        return Connection(
+            serve=self._serve,
+            refuse=self._refuse,
+            closed=self.log.changed,
+            living=self._connections,
+        )
+
+    def _serve(self, connection: Connection, request: Request) -> None:
+        if request.path.startswith("/_"):
+            unlogged = Entry(0, "", request, connection.lifeline)
+            exchange = Exchange(connection, request, unlogged, self.log)
+            connection.run(control(self, exchange))
+            return
+        persona, resource = split_path(request.path)
+        entry = self.log.add(persona, request, connection.lifeline)
+        exchange = Exchange(connection, request, entry, self.log)
+        if connection.dies_on_reuse:
+            exchange.cut()
+        elif resource == CHAT and request.method == "POST":
+            self._chat(exchange, persona)
+        elif resource == "models" and request.method == "GET":
+            exchange.answer(200, model_list())
+        elif resource == "redirect-target":
+            exchange.answer(200, encoded(dumps({"simulated": "a redirect was followed"})))
+        else:
+            message = f"Unknown request URL: {request.method} {request.path}"
+            exchange.answer(404, error_body(message, "invalid_request_error"))
+
+    def _refuse(self, connection: Connection, refusal: BadRequest) -> None:
+        request = Request("", "", "", {}, keep_alive=False)
+        entry = self.log.add("", request, connection.lifeline)
+        exchange = Exchange(connection, request, entry, self.log)
+        exchange.answer(refusal.status, error_body(str(refusal), "invalid_request_error"))
+
+    def _chat(self, exchange: Exchange, persona: str) -> None:
+        body = read_body(exchange.request.body)
+        if body is None:
+            message = "The body must be a JSON object with a list of messages."
+            exchange.answer(400, error_body(message, "invalid_request_error"))
+            return
+        step = self.scripts.take(persona) or EMPTY_STEP
+        model, _, suffix = str(body.get("model")).partition("?")
+        fault = step.fault if step.names_the_answer else fault_named(model)
+        exchange.entry.fault = fault
+        query = exchange.request.query
+        options = Options(step.options, dict(parse_qsl(suffix)), dict(parse_qsl(query)))
+        call = Call(exchange, persona, body, self._identity(), options, step.override)
+        self._answer(call, step, fault)
+
+    def _answer(self, call: Call, step: Step, fault: str | None) -> None:
+        temper = self.personas.temper(call.persona)
+        normal = fault is None and step is EMPTY_STEP
+        if normal and self.personas.fails_now(call.persona):
+            play.refuse_as_flaky(call)
+        elif normal and temper.is_instant:
+            # No task for the plain case: this is the path that benchmarks take.
+            play.speak_at_once(call)
+        else:
+            work = play.play(call, step, fault, temper, self.gates)
+            call.exchange.connection.run(work)
+
+    def _identity(self) -> Identity:
+        self._answers += 1
+        n = self._answers
+        created = SEEDED_CREATED + n if self.seeded else int(time())
+        return Identity(f"chatcmpl-{self.seed % 2**32:08x}{n:08d}", created)
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """`/{persona}/v1/{resource}` as (persona, resource); any other path has no resource."""
+    before, found, resource = path.partition("/v1/")
+    persona = before.lstrip("/") or DEFAULT
+    if not found or "/" in persona:
+        return persona.partition("/")[0], ""
+    return persona, resource
+
+
+def read_body(data: bytes) -> dict[str, Any] | None:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(body, dict) and isinstance(body.get("messages"), list):
+        return body
+    return None
+
+
+def fault_named(model: str) -> str | None:
+    name = model.removeprefix(FAULT_PREFIX)
+    return name if name in FAULTS else None
+
+
+def model_list() -> bytes:
+    models = [
+        {"id": f"{FAULT_PREFIX}{name}", "object": "model", "created": 0, "owned_by": "simulated"}
+        for name in MODELS
+    ]
+    return encoded(dumps({"object": "list", "data": models}))

@@ -1,0 +1,18 @@
+"""The schedule's part in metering."""
+
+from datetime import UTC, datetime
+
+from celery import shared_task
+
+from routing.metering.session import Session
+from routing.metering.writer import sweep_all
+
+
+@shared_task
+def sweep_expired_holds() -> int:
+    """Free holds whose lease ended, should no web process be there to do it."""
+    session = Session()
+    try:
+        return sweep_all(session, datetime.now(UTC))
+    finally:
+        session.close_quietly()

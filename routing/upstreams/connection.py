@@ -1,0 +1,154 @@
+"""One open socket with its reader, and the stack of idle ones per origin."""
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from routing.upstreams.call import AbortHandle, Call
+from routing.upstreams.door_errors import DeadlineExceeded
+from routing.upstreams.wire import ReplyReader
+
+RECV_BYTES = 64 * 1024
+# Up to here one copy is cheaper than a second system call and a second packet.
+_JOIN_BYTES_MAX = 64 * 1024
+_NOTHING_YET = (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Connection:
+    """A socket that belongs to at most one call at a time."""
+
+    __slots__ = ("_lock", "_owner", "idle_since", "reader", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.reader = ReplyReader()
+        self.idle_since = 0.0
+        self._owner: AbortHandle | None = None
+        self._lock = threading.Lock()
+
+    def own(self, owner: AbortHandle) -> None:
+        """Let this call's handle, and no other, cut the connection."""
+        self._owner = owner
+        owner.connection = self
+
+    def disown(self) -> None:
+        """After this no handle of an earlier call can touch the socket."""
+        with self._lock:
+            self._owner = None
+
+    def cut(self, owner: object) -> None:
+        """End both directions now, if ``owner`` still has the connection."""
+        with self._lock:
+            if self._owner is not owner:
+                return
+            # The plain socket's shutdown, also for TLS: it takes no part in another thread's read.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+    def send(self, call: Call) -> None:
+        """Send a request whole. Raises OSError; DeadlineExceeded when nobody reads it."""
+        head, body = call.request.head, call.request.body
+        if len(body) <= _JOIN_BYTES_MAX:
+            self._send(call, head + body)
+        else:
+            self._send(call, head)
+            self._send(call, body)
+
+    def _send(self, call: Call, data: bytes) -> None:
+        sent = self._send_some(call, data)
+        if sent < len(data):
+            rest = memoryview(data)
+            while sent < len(data):
+                sent += self._send_some(call, rest[sent:])
+
+    def _send_some(self, call: Call, data: bytes | memoryview) -> int:
+        self.sock.settimeout(call.left_s(call.deadline, DeadlineExceeded))
+        try:
+            return self.sock.send(data)
+        except _NOTHING_YET:
+            return 0
+
+    def receive(self, wait_s: float) -> bytes | None:
+        """Bytes as they come, b"" at end of file, None when ``wait_s`` passed. Raises OSError."""
+        self.sock.settimeout(wait_s)
+        try:
+            return self.sock.recv(RECV_BYTES)
+        except _NOTHING_YET:
+            return None
+
+    def is_stale(self) -> bool:
+        """Whether an idle connection was closed, or said something nobody asked for."""
+        self.sock.settimeout(0)
+        try:
+            # A TLS socket knows no MSG_PEEK; its read also swallows late session tickets.
+            flags = 0 if isinstance(self.sock, ssl.SSLSocket) else socket.MSG_PEEK
+            self.sock.recv(1, flags)
+        except _NOTHING_YET:
+            return False
+        except OSError:
+            return True
+        return True
+
+    def close(self) -> None:
+        self.disown()
+        with contextlib.suppress(OSError):
+            self.sock.close()
+
+
+class Pool:
+    """Idle connections, the newest first out. No locks: each step on a deque is atomic."""
+
+    def __init__(
+        self, *, size_per_origin: int, idle_keep_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._size_per_origin = size_per_origin
+        self._idle_keep_s = idle_keep_s
+        self._clock = clock
+        self._next_sweep = clock() + idle_keep_s
+        self._idle: dict[str, deque[Connection]] = {}
+
+    def take(self, key: str) -> Connection | None:
+        """A connection that looks alive, or None."""
+        stack = self._idle.get(key)
+        while stack:
+            try:
+                connection = stack.pop()
+            except IndexError:  # Another thread took the last one.
+                break
+            if not self._has_expired(connection) and not connection.is_stale():
+                return connection
+            connection.close()
+        return None
+
+    def put(self, key: str, connection: Connection) -> None:
+        """Keep a connection for the next call, or close it when enough are kept."""
+        connection.idle_since = self._clock()
+        stack = self._idle.setdefault(key, deque())
+        if len(stack) < self._size_per_origin:
+            stack.append(connection)
+        else:
+            connection.close()
+        if connection.idle_since >= self._next_sweep:
+            self._next_sweep = connection.idle_since + self._idle_keep_s
+            self._sweep()
+
+    def close_all(self) -> None:
+        for stack in list(self._idle.values()):
+            _close_while(stack, lambda _: True)
+
+    def _sweep(self) -> None:
+        for stack in list(self._idle.values()):
+            _close_while(stack, self._has_expired)
+
+    def _has_expired(self, connection: Connection) -> bool:
+        return self._clock() - connection.idle_since > self._idle_keep_s
+
+
+def _close_while(stack: deque[Connection], condition: Callable[[Connection], bool]) -> None:
+    """Close from the oldest on. A connection another thread takes meanwhile is left alone."""
+    with contextlib.suppress(IndexError):
+        while condition(stack[0]):
+            stack.popleft().close()

@@ -1,0 +1,239 @@
+"""What an upstream can do wrong, what the caller is told, and what may be tried next.
+
+The tables are the inference reference's 7.7 (what triggers a fallback) and 9.3 (which status the
+caller gets once fallbacks are used up).
+"""
+
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import loads
+from routing.upstreams.door_errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    DoorError,
+    FirstByteTimeout,
+    IdleTimeout,
+)
+
+RAW_CHARS_MAX = 4096
+PROVIDER_RETURNED_ERROR = "Provider returned error"
+RETRY_HINT_DEFAULT_S = 10.0
+_TIMEOUTS = (ConnectTimeout, FirstByteTimeout, IdleTimeout, DeadlineExceeded)
+
+
+@dataclass(slots=True)
+class UpstreamFailure(Exception):
+    """One failed attempt.
+
+    `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
+    `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
+    of the same model may do better, `larger_only` that it would need a larger context.
+    """
+
+    status: int
+    told_status: int
+    error_type: str
+    message: str
+    raw: str | None = None
+    provider_code: str | None = None
+    retry_after_s: float | None = None
+    elsewhere: bool = True
+    larger_only: bool = False
+    outage: bool = False
+    parked: bool = False
+    deadline: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.error_type} ({self.status}): {self.message}"
+
+
+def malformed(why: str, *, raw: bytes = b"") -> UpstreamFailure:
+    """A 2xx whose body is empty, unparsable or of the wrong kind."""
+    return UpstreamFailure(
+        status=502,
+        told_status=502,
+        error_type="provider_unavailable",
+        message=PROVIDER_RETURNED_ERROR,
+        raw=_text(raw) or why,
+    )
+
+
+def from_door(error: DoorError) -> UpstreamFailure:
+    """A call that ended below HTTP."""
+    if isinstance(error, _TIMEOUTS):
+        return UpstreamFailure(
+            status=524,
+            told_status=524,
+            error_type="timeout",
+            message="Request timed out. Please try again later.",
+            raw=str(error),
+            outage=True,
+            deadline=isinstance(error, DeadlineExceeded),
+        )
+    failure = malformed(str(error))
+    failure.outage = True
+    return failure
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    told_status: int
+    error_type: str
+    elsewhere: bool = True
+    outage: bool = False
+    own_message: bool = False
+
+
+_UNAVAILABLE = _Row(502, "provider_unavailable", outage=True)
+_CREDENTIAL = _Row(502, "provider_unavailable")
+_TIMEOUT = _Row(524, "timeout", outage=True)
+_ROWS: dict[int, _Row] = {
+    400: _Row(400, "invalid_request", elsewhere=False, own_message=True),
+    401: _CREDENTIAL,
+    402: _CREDENTIAL,
+    403: _CREDENTIAL,
+    404: _Row(404, "not_found", own_message=True),
+    408: _TIMEOUT,
+    413: _Row(413, "payload_too_large", own_message=True),
+    422: _Row(422, "unprocessable", elsewhere=False, own_message=True),
+    429: _Row(429, "rate_limit_exceeded"),
+    503: _Row(503, "provider_overloaded", outage=True),
+    504: _TIMEOUT,
+    524: _TIMEOUT,
+    529: _Row(529, "provider_overloaded", outage=True),
+}
+# Codes that name the fault more precisely than the status: error type and the status told.
+_CODES: dict[str, tuple[str, int]] = {
+    "context_length_exceeded": ("context_length_exceeded", 400),
+    "max_tokens_exceeded": ("max_tokens_exceeded", 400),
+    "token_limit_exceeded": ("token_limit_exceeded", 400),
+    "string_above_max_length": ("string_too_long", 400),
+    "string_too_long": ("string_too_long", 400),
+    "invalid_image": ("invalid_image", 400),
+    "invalid_image_format": ("unsupported_image_format", 400),
+    "image_too_large": ("image_too_large", 400),
+    "image_too_small": ("image_too_small", 400),
+    "content_policy_violation": ("content_policy_violation", 403),
+    "content_filter": ("content_policy_violation", 403),
+    "moderation_blocked": ("content_policy_violation", 403),
+    "refusal": ("refusal", 403),
+}
+_CONTEXT_WORDS = ("maximum context length", "context length", "context window", "too many tokens")
+_PARAMETER_WORDS = (
+    "unsupported parameter",
+    "unknown parameter",
+    "unrecognized request argument",
+    "does not support parameter",
+    "unsupported_parameter",
+    "unsupported value",
+)
+
+
+def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFailure:
+    """An upstream's answer with an error status."""
+    row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
+    said, code = _said(body)
+    failure = UpstreamFailure(
+        status=status,
+        told_status=row.told_status,
+        error_type=row.error_type,
+        message=said if row.own_message and said else PROVIDER_RETURNED_ERROR,
+        raw=_text(body),
+        provider_code=code,
+        retry_after_s=retry_after_s(headers.get("retry-after")),
+        elsewhere=row.elsewhere,
+        larger_only=status == 413,
+        outage=row.outage,
+        parked=status == 429,
+    )
+    if status in (400, 403, 413, 422):
+        _sharpen(failure, said.lower(), code or "")
+    return failure
+
+
+def from_error_object(error: Any) -> UpstreamFailure:
+    """An error object inside a 200 answer or stream; its code may be an HTTP status."""
+    code = error.get("code") if isinstance(error, dict) else None
+    status = int(code) if isinstance(code, int | str) and str(code).isdigit() else 502
+    if not 400 <= status <= 599:
+        status = 502
+    said = error.get("message") if isinstance(error, dict) else str(error)
+    row = _ROWS.get(status) or _UNAVAILABLE
+    failure = UpstreamFailure(
+        status=status,
+        told_status=row.told_status,
+        error_type=row.error_type,
+        message=str(said) if row.own_message and said else PROVIDER_RETURNED_ERROR,
+        raw=str(said)[:RAW_CHARS_MAX] if said else None,
+        provider_code=str(code) if code is not None else None,
+        elsewhere=row.elsewhere,
+        outage=row.outage,
+        parked=status == 429,
+    )
+    _sharpen(failure, str(said).lower(), str(code or ""))
+    return failure
+
+
+def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
+    """Let the upstream's own code and words name the fault."""
+    if code not in _CODES and failure.status in (400, 413):
+        if any(words in said for words in _CONTEXT_WORDS):
+            code = "context_length_exceeded"
+        elif any(words in said or words in code for words in _PARAMETER_WORDS):
+            failure.elsewhere = True
+    if code not in _CODES and failure.status == 403 and "policy" in f"{said} {code}":
+        code = "content_policy_violation"
+    if code in _CODES:
+        failure.error_type, failure.told_status = _CODES[code]
+        failure.message = (said and _original(failure, said)) or failure.message
+        failure.elsewhere = failure.larger_only = code == "context_length_exceeded"
+
+
+def _original(failure: UpstreamFailure, said: str) -> str:
+    spoken, _ = _said((failure.raw or "").encode())
+    return spoken or said
+
+
+def _said(body: bytes) -> tuple[str, str | None]:
+    """Message and code of an error body in any of the common shapes."""
+    try:
+        value = loads(body) if body else None
+    except MalformedJson:
+        return "", None
+    error = value.get("error", value) if isinstance(value, dict) else None
+    if isinstance(error, str):
+        return error, None
+    if not isinstance(error, dict):
+        return "", None
+    message, code = error.get("message"), error.get("code") or error.get("type")
+    return (
+        message if isinstance(message, str) else "",
+        str(code) if isinstance(code, int | str) else None,
+    )
+
+
+def _text(body: bytes) -> str | None:
+    return body[: RAW_CHARS_MAX * 4].decode("utf-8", "replace")[:RAW_CHARS_MAX] or None
+
+
+def retry_after_s(value: str | None, *, now_s: float | None = None) -> float | None:
+    """A Retry-After header in seconds: a number, or a date measured against `now_s`."""
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        return _seconds_until(value, now_s)
+    return seconds if 0 <= seconds <= 86_400 else None
+
+
+def _seconds_until(date: str, now_s: float | None) -> float | None:
+    if now_s is None:
+        return None
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
+    except ValueError:
+        return None

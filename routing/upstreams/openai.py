@@ -1,0 +1,92 @@
+"""Endpoints that speak the chat-completions wire format: hosted ones, vLLM, llama.cpp, Ollama.
+
+Three pure methods: what to send, how to read one answer, how to read one stream event.
+"""
+
+from typing import Any
+
+import orjson
+
+from gateway.http.jsonio import dumps
+from routing.exchange import Answer, Event, WireRequest
+from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
+
+CHAT_PATH = "/chat/completions"
+DONE = b"[DONE]"
+
+
+def request(body: dict[str, Any], *, credential: str | None) -> WireRequest:
+    """A chat-completions call with the provider's own credential, if it has one."""
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Accept", "text/event-stream" if body.get("stream") else "application/json"),
+    ]
+    if credential:
+        headers.append(("Authorization", f"Bearer {credential}"))
+    return WireRequest(CHAT_PATH, tuple(headers), dumps(body))
+
+
+def answer(body: bytes, content_type: str) -> Answer:
+    """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
+    value = _parsed(body, content_type)
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        raise _no_answer(value, body)
+    message = choice.get("message")
+    return Answer(
+        message=message if isinstance(message, dict) else {},
+        native_finish=_word(choice.get("finish_reason")),
+        logprobs=choice.get("logprobs"),
+        usage=value.get("usage"),
+        error=choice.get("error") or value.get("error"),
+        upstream_id=_word(value.get("id")),
+        system_fingerprint=_word(value.get("system_fingerprint")),
+        service_tier=_word(value.get("service_tier")),
+    )
+
+
+def event(data: bytes) -> Event:
+    """Read one stream event other than `[DONE]`. Raises `UpstreamFailure` for what is no JSON."""
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        raise malformed("a stream event is no JSON", raw=data) from None
+    if not isinstance(value, dict):
+        raise malformed("a stream event is no object", raw=data)
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    if not isinstance(choice, dict):
+        choice = {}
+    delta = choice.get("delta")
+    return Event(
+        delta if isinstance(delta, dict) else {},
+        choice.get("finish_reason"),
+        choice.get("logprobs"),
+        value.get("usage"),
+        value.get("error") or choice.get("error"),
+        value.get("id"),
+        value.get("system_fingerprint"),
+        value.get("service_tier"),
+    )
+
+
+def _parsed(body: bytes, content_type: str) -> dict[str, Any]:
+    if content_type and "json" not in content_type.lower():
+        raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
+    try:
+        value = orjson.loads(body)
+    except ValueError:
+        raise malformed("the answer is no JSON", raw=body) from None
+    if not isinstance(value, dict):
+        raise malformed("the answer is no object", raw=body)
+    return value
+
+
+def _no_answer(value: dict[str, Any], body: bytes) -> UpstreamFailure:
+    error = value.get("error")
+    return from_error_object(error) if error else malformed("no choices", raw=body)
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,20 @@
+"""Paths of the app, below /api/."""
+
+from django.urls import URLPattern, path, re_path
+
+from routing.catalogue.views import EndpointViewSet, ModelViewSet, ProviderViewSet
+from routing.views.chat import ChatViewSet
+from routing.views.generation import GenerationViewSet
+
+_MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
+
+urlpatterns: list[URLPattern] = [
+    path("v1/chat/completions", ChatViewSet.as_view({"post": "create"})),
+    path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),
+    path("v1/models", ModelViewSet.as_view({"get": "list"})),
+    path("v1/models/count", ModelViewSet.as_view({"get": "count"})),
+    re_path(rf"^v1/models/{_MODEL}/endpoints$", ModelViewSet.as_view({"get": "endpoints"})),
+    re_path(rf"^v1/model/{_MODEL}$", ModelViewSet.as_view({"get": "retrieve"})),
+    path("v1/endpoints/zdr", EndpointViewSet.as_view({"get": "zdr"})),
+    path("v1/providers", ProviderViewSet.as_view({"get": "list"})),
+]

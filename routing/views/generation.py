@@ -1,0 +1,91 @@
+"""GET /generation: the record of one generation."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import required_caller
+from gateway.db import Lane, run
+from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.jsonio import usd
+from gateway.http.responses import json_response
+from gateway.http.times import iso
+from gateway.http.viewset import LeanViewSet
+from routing.metering.models import Generation
+
+
+class GenerationViewSet(LeanViewSet):
+    """A caller sees the generations of its own account; anybody else's id is not found."""
+
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        caller = required_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        wanted = request.GET.get("id", "")
+        if not wanted:
+            raise InvalidRequest("id: Invalid input: expected string, received undefined")
+        found = run(Lane.READ, lambda: _find(wanted, caller.account_id))
+        if found is None:
+            raise NotFound("Generation not found")
+        return json_response({"data": generation_object(found)})
+
+
+def _find(wanted: str, account_id: Any) -> Generation | None:
+    if "\x00" in wanted:
+        return None
+    return Generation.objects.filter(pk=wanted, account_id=account_id, lost=False).first()
+
+
+def generation_object(row: Generation) -> dict[str, Any]:
+    """Every field of the management reference's 11.1, null where there is nothing."""
+    detail = row.detail
+    return {
+        "id": row.pk,
+        "request_id": None,
+        "upstream_id": row.upstream_id,
+        "created_at": iso(row.created_at),
+        "model": row.model,
+        "provider_name": row.provider_name,
+        "router": None,
+        "api_type": row.api_type,
+        "app_id": None,
+        "workspace_id": str(row.workspace_id),
+        "preset_id": None,
+        "session_id": row.session_id,
+        "external_user": row.external_user,
+        "origin": detail.get("http_referer", ""),
+        "http_referer": detail.get("http_referer"),
+        "user_agent": detail.get("user_agent"),
+        "data_region": detail.get("region", "global"),
+        "streamed": row.streamed,
+        "cancelled": row.cancelled,
+        "finish_reason": row.finish_reason,
+        "native_finish_reason": row.native_finish_reason,
+        "latency": row.latency_ms,
+        "generation_time": row.generation_time_ms,
+        "moderation_latency": None,
+        "tokens_prompt": row.tokens_prompt,
+        "tokens_completion": row.tokens_completion,
+        "native_tokens_prompt": row.tokens_prompt,
+        "native_tokens_completion": row.tokens_completion,
+        "native_tokens_reasoning": row.tokens_reasoning,
+        "native_tokens_cached": row.tokens_cached,
+        "native_tokens_completion_images": detail.get("completion_images", 0),
+        "num_media_prompt": detail.get("media_parts", 0),
+        "num_media_completion": None,
+        "num_input_audio_prompt": None,
+        "num_search_results": None,
+        "num_fetches": None,
+        "web_search_engine": None,
+        "service_tier": row.service_tier,
+        "is_byok": row.is_byok,
+        "usage": usd(row.charge_nano),
+        "total_cost": usd(row.charge_nano),
+        "upstream_inference_cost": usd(0),
+        "cache_discount": None,
+        "response_cache_source_id": None,
+        "provider_responses": [_response(attempt) for attempt in row.attempts],
+    }
+
+
+def _response(attempt: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attempt.items() if name != "error_type"}

@@ -1,0 +1,102 @@
+"""The test bed. It must be in place before Django's settings load, hence the work at import."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from pytest_django import DjangoDbBlocker
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.support.bed import Bed
+from tests.support.catalogue import rewritten
+from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.loopback import only_loopback
+from tests.support.server import GatewayServer
+
+BED = Bed()
+BED.enter()
+only_loopback()
+# pytest-django finishes Django's set-up in its own pytest_configure, once settings are loaded.
+settings.DATABASES  # noqa: B018 - Reading it loads the settings.
+# In xdist's workers the name would make pytest-django load them before this file has its say.
+del os.environ["DJANGO_SETTINGS_MODULE"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    BED.start(shares=bool(config.getoption("numprocesses", None)))
+
+
+def pytest_unconfigure() -> None:
+    BED.stop()
+
+
+@pytest.fixture(scope="session")
+def stores() -> Bed:
+    """PostgreSQL with Valkey, or SQLite without Redis: what this run stands on."""
+    return BED
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """The database of `db` tests is a copy of the migrated template."""
+    from django.db import connections
+    from django.db.backends.postgresql.base import DatabaseWrapper as PostgresConnection
+
+    url = BED.create(f"inprocess_{BED.name}")
+    yield
+    with django_db_blocker.unblock():
+        for connection in connections.all(initialized_only=True):
+            connection.close()
+            if isinstance(connection, PostgresConnection):
+                connection.close_pool()
+    BED.drop(url)
+
+
+@pytest.fixture(scope="session")
+def simulator() -> Iterator[SimulatedUpstream]:
+    """One simulated upstream for the whole run: use a persona of your own, or look by number."""
+    with SimulatedUpstream("--seed", "7", "--parent-pid", str(os.getpid())) as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def start_gateway(tmp_path: Path) -> Iterator[StartGateway]:
+    """Start gateways with settings of their own; they end with the test."""
+    with StartGateway(BED, tmp_path) as starter:
+        yield starter
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """One running gateway with the conformance catalogue, shared by the whole run."""
+    folder = tmp_path_factory.mktemp("gateway")
+    catalogue = folder / "conformance.yaml"
+    catalogue.write_text(rewritten(simulator.url), encoding="utf-8")
+    with StartGateway(BED, folder) as starter:
+        server = starter.build()
+        server.manage("load_catalogue", str(catalogue))
+        server.start()
+        yield server
+
+
+@pytest.fixture
+def account(gateway: GatewayServer) -> Callable[..., SeededAccount]:
+    """`account(credits_usd="1")`: a fresh account on the shared server."""
+    return lambda **options: seed_account(gateway, **options)
+
+
+@pytest.fixture
+def orm_of(
+    django_db_blocker: DjangoDbBlocker,
+) -> Callable[[GatewayServer], AbstractContextManager[None]]:
+    """`with orm_of(server):` Django's models read and write that server's database."""
+    from tests.support.orm import pointed_at
+
+    return lambda server: pointed_at(server.env["DATABASE_URL"], django_db_blocker)

@@ -1,0 +1,67 @@
+"""A child that dies comes back, but not for ever."""
+
+import os
+import signal
+
+import pytest
+
+from gateway.run.child import Restarts
+from tests.support.running import StartRun
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("web", "gunicorn"),
+        ("worker", " worker "),
+        ("beat", " beat "),
+        ("simulator", "routing.simulator"),
+        ("valkey", "valkey-server"),
+    ],
+)
+def test_a_child_that_dies_is_reported_and_comes_back(
+    start_run: StartRun, name: str, part: str
+) -> None:
+    run = start_run()
+    facts = run.ready()
+    run.until(lambda: bool(run.children(part)), "the first one")
+    first = run.children(part)[0]
+
+    os.kill(first, signal.SIGKILL)
+
+    run.until(lambda: f"gateway: {name} died (SIGKILL); restarting in 0.5 s" in run.stderr, "news")
+    run.until(lambda: any(pid > first for pid in run.children(part)), "the next one")
+    run.until(lambda: run.probe("/readyz", facts["root_url"]) == 200, "readiness")
+    run.until(lambda: run.probe("/_health", facts["simulator_url"]) == 200, "the simulator")
+    run.stop()
+
+
+def test_five_deaths_within_a_minute_end_the_run(start_run: StartRun) -> None:
+    run = start_run()
+    run.ready()
+
+    while run.process.poll() is None:
+        for pid in run.children(" beat "):
+            os.kill(pid, signal.SIGKILL)
+        run.until(
+            lambda: bool(run.children(" beat ")) or run.process.poll() is not None,
+            "beat or the end",
+        )
+
+    assert run.process.returncode != 0
+    assert "gateway: beat died 5 times within a minute; giving up" in run.stderr
+    assert run.stderr.count("beat died (SIGKILL)") == 4
+    run.wait_gone(within_s=1)
+
+
+def test_the_back_off_doubles_and_forgets() -> None:
+    restarts = Restarts()
+
+    assert [restarts.after_death(now) for now in (0, 1, 2, 3)] == [0.5, 1, 2, 4]
+    assert restarts.after_death(200) == 0.5
+
+
+def test_the_fifth_death_within_a_minute_is_the_last() -> None:
+    restarts = Restarts()
+
+    assert [restarts.after_death(now) for now in (0, 10, 20, 30, 59)][-1] is None

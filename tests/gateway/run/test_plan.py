@@ -1,0 +1,122 @@
+"""The parts of a run that can be looked at without starting one."""
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.run import install, plan, providers, ready, signals
+from gateway.run.plan import CannotStart, Plan
+
+
+def a_plan(**changes: Any) -> Plan:
+    usual: dict[str, Any] = {
+        "home": Path("/home/gateway"),
+        "host": "127.0.0.1",
+        "port": 8000,
+        "simulator": True,
+        "simulator_port": 0,
+        "valkey_binary": None,
+        "valkey_socket": Path("/home/gateway/run/valkey.sock"),
+        "version": "1.2.3",
+    }
+    return Plan(**usual | changes)
+
+
+DEMO = {
+    "account_id": "a",
+    "workspace_id": "w",
+    "api_key": "sk-rt-v1-one",
+    "management_key": "sk-rt-v1-two",
+    "admin_user": "admin",
+    "admin_password": "word",
+}
+
+
+@pytest.mark.parametrize(
+    ("host", "root_url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),  # noqa: S104 - Nothing is bound.
+        ("::", "http://[::1]:8000"),
+        ("gateway.example", "http://gateway.example:8000"),
+    ],
+)
+def test_the_root_url_is_one_that_answers_here(host: str, root_url: str) -> None:
+    assert a_plan(host=host).root_url == root_url
+
+
+def test_valkey_listens_in_the_home_where_the_path_is_short(tmp_path: Path) -> None:
+    short, deep = Path("/srv/gateway/run"), tmp_path / ("x" * 100)
+
+    assert plan.socket_path(short) == short / "valkey.sock"
+    elsewhere = plan.socket_path(deep)
+    assert len(str(elsewhere)) <= plan.SOCKET_PATH_MAX
+    assert elsewhere.parent.stat().st_mode & 0o777 == 0o700
+    elsewhere.parent.rmdir()
+
+
+def test_children_inherit_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "")
+
+    environment = a_plan(port=4711, valkey_binary=Path("/bin/valkey")).environment()
+
+    assert environment["PORT"] == "4711"
+    assert environment["REDIS_URL"] == "unix:///home/gateway/run/valkey.sock"
+
+
+def test_a_port_in_use_is_refused_by_its_setting() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(CannotStart, match=r"^SIMULATOR_PORT: cannot listen on 127\.0\.0\.1:"),
+    ):
+        plan.listen("127.0.0.1", other.getsockname()[1], name="SIMULATOR_PORT")
+
+
+def test_only_one_gateway_takes_a_home(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with plan.take_home(tmp_path), pytest.raises(CannotStart, match="another gateway runs in"):
+        plan.take_home(tmp_path)
+    plan.take_home(tmp_path).close()
+
+
+def test_well_known_providers_are_found_by_their_keys() -> None:
+    environment = {"OPENAI_API_KEY": "k", "GROQ_API_KEY": " ", "ACME_API_KEY": "k", "XAI_KEY": "k"}
+
+    assert providers.with_key_in(environment) == ["openai"]
+
+
+@pytest.mark.parametrize("simulator_url", ["http://127.0.0.1:9100", ""])
+def test_the_banner_shows_all_it_takes_to_begin(simulator_url: str) -> None:
+    facts = ready.facts(a_plan(), DEMO, simulator_url)
+
+    banner = ready.banner(facts)
+
+    for name in ("base_url", "api_key", "management_key", "admin_url", "admin_password"):
+        assert facts[name] in banner
+    assert (ready.DEMO_MODEL in banner) == bool(simulator_url)
+
+
+def test_a_parent_nobody_named_never_leaves() -> None:
+    assert not signals.Parent(None).left()
+
+
+def test_another_process_than_the_parent_counts_as_gone() -> None:
+    assert signals.Parent(os.getpid()).left()
+
+
+def test_an_install_is_known_by_its_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, stamp = tmp_path / "requirements.lock", tmp_path / "stamp"
+    lock.write_text("one==1\n")
+    monkeypatch.setattr(install, "VENV", tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    wanted = install.stamp_text(lock)
+
+    assert not install.is_installed(stamp, wanted)
+    stamp.write_text(wanted)
+    assert install.is_installed(stamp, wanted)
+    lock.write_text("one==2\n")
+    assert not install.is_installed(stamp, install.stamp_text(lock))

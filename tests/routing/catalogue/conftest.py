@@ -1,0 +1,61 @@
+"""Catalogues to test with: the conformance fixture, loaded, and small ones made to measure.
+
+Imports of models stand inside the fixtures: this file may be read before Django is set up.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routing.catalogue.document import parse
+
+FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "conformance.yaml"
+
+
+@pytest.fixture(autouse=True)
+def fresh_catalogue() -> Iterator[None]:
+    """Tests roll versions back, so no snapshot may outlive its test."""
+    from routing.catalogue.snapshot import catalogue
+
+    catalogue.forget()
+    yield
+    catalogue.forget()
+
+
+@pytest.fixture
+def conformance_data() -> dict[str, Any]:
+    data: dict[str, Any] = parse(FIXTURE.read_text(encoding="utf-8"))
+    return data
+
+
+@pytest.fixture
+def conformance(db: None, conformance_data: dict[str, Any]) -> dict[str, Any]:
+    """The report of having loaded the fixture."""
+    from routing.catalogue.load import load
+
+    report = load(conformance_data)
+    assert report["errors"] == []
+    return report
+
+
+@pytest.fixture
+def small() -> dict[str, Any]:
+    """One provider, one model, one endpoint; tests bend it."""
+    return {
+        "providers": [{"slug": "acme", "name": "Acme", "base_url": "http://127.0.0.1:9/v1"}],
+        "models": [
+            {
+                "id": "acme/one",
+                "name": "One",
+                "endpoints": [
+                    {
+                        "provider": "acme",
+                        "upstream_model": "one",
+                        "pricing": {"prompt": "0.000001", "completion": "0.000002"},
+                    }
+                ],
+            }
+        ],
+    }

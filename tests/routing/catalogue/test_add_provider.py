@@ -1,0 +1,279 @@
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from routing.catalogue import discovery
+from routing.catalogue.adding import add_configured
+from routing.catalogue.discovery import _our_id
+from routing.catalogue.known_providers import KNOWN, KnownProvider, configured_from_environment
+from routing.catalogue.models import Endpoint, Model, Provider
+from routing.catalogue.snapshot import build
+from tests.routing.catalogue.test_commands import run
+
+pytestmark = pytest.mark.django_db
+KEY = "sk-a-real-looking-key"
+
+
+@dataclass
+class ScriptedProvider:
+    """Answers every GET with what it is told to."""
+
+    status: int = 200
+    body: bytes = b'{"data": []}'
+    headers: dict[str, str] = field(default_factory=dict)
+    seen: list[tuple[str, str | None]] = field(default_factory=list)
+    base_url: str = ""
+
+    def lists(self, *models: Any) -> None:
+        entries = [{"id": model} if isinstance(model, str) else model for model in models]
+        self.body = json.dumps({"data": entries}).encode()
+
+
+@pytest.fixture
+def provider() -> Iterator[ScriptedProvider]:
+    script = ScriptedProvider()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            script.seen.append((self.path, self.headers.get("Authorization")))
+            self.send_response(script.status)
+            for name, value in script.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(script.body)))
+            self.end_headers()
+            self.wfile.write(script.body)
+
+        def log_message(self, *arguments: Any) -> None:
+            """Silence: pytest shows stderr."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        script.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        yield script
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.endswith("_API_KEY"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def openai(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+    """The scripted provider, standing where the well-known one would."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    known = KnownProvider("openai", "OpenAI", provider.base_url, "OPENAI_API_KEY")
+    monkeypatch.setitem(KNOWN, "openai", known)
+    return provider
+
+
+def add(*arguments: str) -> tuple[int, Any]:
+    status, out, _ = run("add_provider", *arguments, "--no-input", "--json")
+    return status, json.loads(out)
+
+
+def test_priced_models_are_enabled_and_the_others_stored_disabled(
+    openai: ScriptedProvider,
+) -> None:
+    openai.lists("gpt-4o", "text-embedding-3-small", "gpt-unheard-of")
+
+    status, added = add("openai")
+
+    assert status == 0
+    assert added["enabled"] == ["openai/gpt-4o"]
+    assert added["unpriced"] == ["openai/text-embedding-3-small", "openai/gpt-unheard-of"]
+    assert openai.seen == [("/v1/models", f"Bearer {KEY}")]
+    seen = build()
+    assert [model.id for model in seen.listing] == ["openai/gpt-4o"]
+    endpoint = seen.models["openai/gpt-4o"].endpoints[0]
+    assert (endpoint.upstream_model, endpoint.tag) == ("gpt-4o", "openai")
+    assert endpoint.provider.credential == KEY
+    assert {"temperature", "tools"} <= endpoint.supported_parameters
+    assert not seen.models["openai/gpt-unheard-of"].visible
+
+
+def test_asking_twice_changes_nothing_and_keeps_the_operators_hand(
+    openai: ScriptedProvider,
+) -> None:
+    openai.lists("gpt-4o", "gpt-unheard-of")
+    add("openai")
+    Model.objects.update(visible=False, name="Mine")
+    Endpoint.objects.filter(upstream_model="gpt-4o").update(pricing={"prompt": "1"})
+    sealed = Provider.objects.get().credential_sealed
+
+    status, added = add("openai")
+
+    assert (status, added["enabled"], added["kept"]) == (0, [], ["openai/gpt-4o"])
+    assert not Model.objects.filter(visible=True).exists()
+    assert set(Model.objects.values_list("name", flat=True)) == {"Mine"}
+    assert Endpoint.objects.get(upstream_model="gpt-4o").pricing == {"prompt": "1"}
+    assert Provider.objects.get().credential_sealed == sealed
+
+
+def test_a_new_key_replaces_the_old_one(
+    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openai.lists("gpt-4o")
+    add("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-another")
+
+    add("openai")
+
+    assert Provider.objects.get().credential() == "sk-another"
+
+
+def test_a_server_of_ones_own_needs_no_key_and_takes_a_given_price(
+    provider: ScriptedProvider,
+) -> None:
+    provider.lists({"id": "llama3:8b", "max_model_len": 8192}, "org/model")
+    own = ("local", "--base-url", provider.base_url)
+
+    assert add(*own)[1]["unpriced"] == ["local/llama3:8b", "org/model"]
+    assert provider.seen == [("/v1/models", None)]
+
+    assert add(*own, "--price", "0/0.5")[1]["enabled"] == ["local/llama3:8b", "org/model"]
+
+    model = build().models["local/llama3:8b"]
+    assert model.visible
+    assert model.context_length == 8192
+    assert model.endpoints[0].pricing == {"prompt": "0", "completion": "0.0000005"}
+
+
+def test_what_is_no_chat_model_is_skipped(provider: ScriptedProvider) -> None:
+    provider.lists(
+        {"id": "a/embedder", "type": "embedding"},
+        {"id": "a/ocr", "capabilities": {"completion_chat": False}},
+        {"id": "a/painter", "architecture": {"output_modalities": ["image"]}},
+        {"id": "a/chat", "architecture": {"input_modalities": ["image", "text", "smell"]}},
+    )
+
+    _, added = add("local", "--base-url", provider.base_url, "--price", "1/1")
+
+    assert added["skipped"] == ["a/embedder", "a/ocr", "a/painter"]
+    assert added["enabled"] == ["a/chat"]
+    assert build().models["a/chat"].input_modalities == ("text", "image")
+
+
+def test_a_bare_list_is_a_list_too(provider: ScriptedProvider) -> None:
+    provider.body = b'[{"id": "a/b"}, {"no": "id"}, 5]'
+
+    _, added = add("local", "--base-url", provider.base_url)
+
+    assert added["unpriced"] == ["a/b"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (401, b"{}", "refuses the key (status 401)"),
+        (403, b"{}", "refuses the key (status 403)"),
+        (500, b"boom", "answered 500: boom"),
+        (302, b"", "answered 302"),
+        (200, b"<html>", "answered without JSON"),
+        (200, b"{}", "answered without a list of models"),
+        (200, b'{"data": []}', "lists no models"),
+        (200, b"[" * 10_000, "answered without JSON"),
+    ],
+)
+def test_a_provider_that_does_not_answer_like_one_leaves_nothing_behind(
+    openai: ScriptedProvider, status: int, body: bytes, words: str
+) -> None:
+    openai.status, openai.body = status, body
+    openai.headers = {"Location": "http://127.0.0.1:1/"}
+
+    code, told = add("openai")
+
+    assert code == 1
+    assert words in told["error"]
+    assert KEY not in told["error"]
+    assert len(openai.seen) == 1
+    assert not Provider.objects.exists()
+
+
+def test_an_endless_answer_is_cut(
+    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(discovery, "ANSWER_BYTES_MAX", 1000)
+    openai.body = b" " * 10_000
+
+    assert "more than 1000 bytes" in add("openai")[1]["error"]
+
+
+def test_a_provider_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, told = add("local", "--base-url", "http://127.0.0.1:1/v1")
+
+    assert code == 1
+    assert "does not answer at http://127.0.0.1:1/v1/models" in told["error"]
+
+
+def test_a_key_that_is_none_is_never_quoted(
+    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-two\nlines")
+
+    code, told = add("openai")
+
+    assert code == 1
+    assert "sk-two" not in told["error"]
+    assert openai.seen == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("openai",), "set OPENAI_API_KEY"),
+        (("nobody",), "give its --base-url"),
+        (("openai", "--key-env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
+    ],
+)
+def test_what_is_missing_is_named(arguments: tuple[str, ...], words: str) -> None:
+    code, told = add(*arguments)
+
+    assert code == 1
+    assert words in told["error"]
+
+
+@pytest.mark.parametrize("price", ["1", "a/b", "-1/1", "NaN/0"])
+def test_an_odd_price_is_a_usage_error(price: str) -> None:
+    assert run("add_provider", "local", "--price", price)[0] != 0
+
+
+def test_the_environment_says_which_providers_to_add(
+    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = KnownProvider("groq", "Groq", "http://127.0.0.1:1/v1", "GROQ_API_KEY")
+    monkeypatch.setitem(KNOWN, "groq", down)
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-key")
+    openai.lists("gpt-4o", "gpt-unheard-of")
+
+    lines = add_configured()
+
+    assert [known.slug for known in configured_from_environment()] == ["openai", "groq"]
+    assert lines[0] == "OpenAI: 1 models ready, 1 without a price"
+    assert lines[1].startswith("Groq not added: Groq does not answer at http://127.0.0.1:1/v1")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "ours"),
+    [
+        ("gpt-4o", "acme/gpt-4o"),
+        ("llama3:8b", "acme/llama3:8b"),
+        ("meta-llama/Llama-3.3-70B", "meta-llama/Llama-3.3-70B"),
+        ("accounts/acme/models/llama-v3", "acme/llama-v3"),
+        ("@cf/meta/llama", "acme/llama"),
+        ("name with spaces@x", "acme/name-with-spaces-x"),
+        ("/", "acme/model"),
+    ],
+)
+def test_ids_of_a_provider_become_ids_of_ours(upstream: str, ours: str) -> None:
+    assert _our_id("acme", upstream) == ours

@@ -1,0 +1,408 @@
+import copy
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from routing.catalogue.demo import demo_catalogue
+from routing.catalogue.document import DocumentError, dump, parse
+from routing.catalogue.dumping import dump_catalogue
+from routing.catalogue.load import load, wait_until_served
+from routing.catalogue.models import CatalogueServing, Endpoint, Model, Provider
+from routing.catalogue.snapshot import STALE_S, build
+from routing.catalogue.version import current_version
+
+pytestmark = pytest.mark.django_db
+
+
+def endpoint_of(data: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = data["models"][0]["endpoints"][0]
+    return found
+
+
+@pytest.mark.both
+def test_loading_twice_changes_nothing_the_second_time(conformance_data: dict[str, Any]) -> None:
+    first = load(conformance_data)
+    sealed = Provider.objects.get(slug="alpha").credential_sealed
+
+    second = load(conformance_data)
+
+    assert second == {
+        **first,
+        "added": [],
+        "unchanged": first["added"],
+    }
+    assert Provider.objects.get(slug="alpha").credential_sealed == sealed
+
+
+def test_the_fixture_holds_what_the_conformance_rows_assume(conformance: dict[str, Any]) -> None:
+    seen = build()
+    small = seen.models["acme/small"]
+
+    assert [end.tag for end in small.endpoints] == ["alpha", "beta", "beta/turbo"]
+    assert [end.quantization for end in small.endpoints] == ["fp8", "bf16", "bf16"]
+    assert [end.zdr for end in small.endpoints] == [True, False, False]
+    assert [end.collects_data for end in small.endpoints] == [False, True, True]
+    assert all("top_k" not in e.supported_parameters for m in seen.listing for e in m.endpoints)
+    assert "tools" not in seen.models["acme/text"].endpoints[0].supported_parameters
+    assert seen.models["typesafe/jev-1.13"].endpoints[0].provider.kind == "decisions"
+    free = seen.models["acme/small:free"].endpoints[0].prices
+    assert free is not None
+    assert free.is_free
+
+
+def test_the_demo_loads_cleanly_and_says_that_it_is_simulated() -> None:
+    report = load(demo_catalogue("http://127.0.0.1:9999"))
+
+    assert (report["errors"], report["warnings"]) == ([], [])
+    seen = build()
+    assert len(seen.models["simulated/small"].endpoints) == 3
+    assert seen.providers["simulated-swift"].base_url == "http://127.0.0.1:9999/swift/v1"
+    assert all("simulated" in model.description for model in seen.listing)
+    assert all(provider.name.startswith("Simulated") for provider in seen.providers.values())
+    assert all(end.routable for model in seen.listing for end in model.endpoints)
+
+
+@pytest.mark.both
+def test_only_what_differs_is_changed(small: dict[str, Any]) -> None:
+    load(small)
+    small["providers"][0]["name"] = "Acme Inc"
+    endpoint_of(small)["pricing"]["prompt"] = "0.000003"
+
+    report = load(small)
+
+    assert report["changed"] == ["provider acme", "endpoint acme/one at acme"]
+    assert report["unchanged"] == ["model acme/one"]
+    assert Endpoint.objects.get().pricing == {"prompt": "0.000003", "completion": "0.000002"}
+
+
+def test_check_says_what_would_happen_and_writes_nothing(small: dict[str, Any]) -> None:
+    report = load(small, check=True)
+
+    assert report["added"] == ["provider acme", "model acme/one", "endpoint acme/one at acme"]
+    assert report["version"] == current_version() == 0
+    assert not Provider.objects.exists()
+
+
+def test_without_pruning_what_the_file_leaves_out_stays(
+    conformance: dict[str, Any], small: dict[str, Any]
+) -> None:
+    report = load(small)
+
+    assert report["disabled"] == []
+    assert build().models["acme/solo"].endpoints[0].routable
+
+
+@pytest.mark.both
+def test_pruning_disables_what_the_file_leaves_out_and_naming_it_again_brings_it_back(
+    conformance_data: dict[str, Any],
+) -> None:
+    load(conformance_data)
+    fewer = copy.deepcopy(conformance_data)
+    del fewer["models"][0]["endpoints"][1]
+    fewer["models"] = fewer["models"][:2]
+    fewer["providers"] = fewer["providers"][:2]
+
+    report = load(fewer, prune=True)
+
+    assert report["disabled"] == [
+        "provider delta",
+        "provider gamma",
+        "provider typesafe",
+        "model acme/solo",
+        "model acme/text",
+        "model typesafe/jev-1.13",
+        "endpoint acme/small at beta",
+        "endpoint acme/solo at gamma",
+        "endpoint acme/text at delta",
+        "endpoint typesafe/jev-1.13 at typesafe",
+    ]
+    assert load(fewer, prune=True)["disabled"] == []
+    assert [model.id for model in build().listing] == ["acme/small", "acme/small:free"]
+
+    load(conformance_data)
+
+    assert len(build().listing) == 5
+    assert all(end.routable for model in build().listing for end in model.endpoints)
+
+
+BENT: dict[str, tuple[Any, str]] = {
+    "no provider of that name": (
+        lambda data: endpoint_of(data).update(provider="nobody", tag="nobody"),
+        "models[0].endpoints[0].provider: no provider 'nobody' here or in the database",
+    ),
+    "price missing": (
+        lambda data: endpoint_of(data)["pricing"].pop("prompt"),
+        "models[0].endpoints[0].pricing.prompt: a price is required (0 when it is free)",
+    ),
+    "pricing of another kind": (
+        lambda data: endpoint_of(data).update(pricing="cheap"),
+        "models[0].endpoints[0].pricing: expected an object of prices",
+    ),
+    "unknown key": (
+        lambda data: endpoint_of(data).update(colour="red"),
+        "models[0].endpoints[0].colour: unknown key",
+    ),
+    "tag of somebody else": (
+        lambda data: endpoint_of(data).update(tag="other/x"),
+        "models[0].endpoints[0]: the tag must be acme or acme/variant",
+    ),
+    "tag twice": (
+        lambda data: data["models"][0]["endpoints"].append(endpoint_of(data)),
+        "models[0].endpoints[1].tag: 'acme' already stands at models[0].endpoints[0].tag",
+    ),
+    "model twice": (
+        lambda data: data["models"].append(data["models"][0]),
+        "models[1].id: 'acme/one' already stands at models[0].id",
+    ),
+    "alias of two models": (
+        lambda data: data["models"].extend(
+            {"id": f"acme/{n}", "name": "n", "aliases": ["x/y"]} for n in "ab"
+        ),
+        "models[2].aliases: 'x/y' already stands at models[1].aliases",
+    ),
+    "credential from nowhere": (
+        lambda data: data["providers"][0].update(credential="env:NO_SUCH_VARIABLE_HERE"),
+        "providers[0].credential: the environment variable NO_SUCH_VARIABLE_HERE is not set",
+    ),
+    "base_url of another scheme": (
+        lambda data: data["providers"][0].update(base_url="file:///etc/passwd"),
+        "providers[0].base_url: expected a URL that begins with http:// or https://",
+    ),
+    "quantization": (
+        lambda data: endpoint_of(data).update(quantization="q8"),
+        "models[0].endpoints[0].quantization: expected one of int4, int8, fp4, mxfp4, nvfp4, "
+        "fp6, fp8, mxfp8, fp16, bf16, fp32, unknown, got 'q8'",
+    ),
+    "status": (
+        lambda data: endpoint_of(data).update(status=1),
+        "models[0].endpoints[0].status: expected one of 0, -1, -2, -3, -5, -10, got 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("bend", BENT)
+def test_a_fault_is_told_with_its_place_and_nothing_is_written(
+    small: dict[str, Any], bend: str
+) -> None:
+    change, error = BENT[bend]
+    data = copy.deepcopy(small)
+    change(data)
+
+    report = load(data)
+
+    assert report["errors"] == [error]
+    assert not Provider.objects.exists()
+
+
+def test_all_faults_are_told_at_once(small: dict[str, Any]) -> None:
+    small["providers"][0]["slug"] = "No Slug"
+    small["models"][0]["id"] = "no-author"
+    del small["models"][0]["name"]
+
+    assert [error.partition(":")[0] for error in load(small)["errors"]] == [
+        "providers[0].slug",
+        "models[0].id",
+        "models[0].name",
+    ]
+
+
+@pytest.mark.parametrize("document", [[], "text", 5, {"provider": []}, {"models": {}}])
+def test_a_file_of_another_shape_is_an_error_and_no_crash(document: Any) -> None:
+    assert len(load(document)["errors"]) == 1
+
+
+def test_an_endpoint_may_use_a_provider_that_is_already_there(small: dict[str, Any]) -> None:
+    load({"providers": small["providers"]})
+
+    assert load({"models": small["models"]})["errors"] == []
+
+
+def test_an_endpoint_without_a_price_loads_with_a_warning(small: dict[str, Any]) -> None:
+    del endpoint_of(small)["pricing"]
+
+    report = load(small)
+
+    assert report["warnings"] == [
+        "models[0].endpoints[0]: endpoint acme/one at acme has no price and is not used; "
+        "give pricing"
+    ]
+    assert not build().models["acme/one"].endpoints[0].routable
+
+
+def test_auto_takes_the_price_from_the_book(small: dict[str, Any]) -> None:
+    small["providers"][0]["slug"] = "openai"
+    endpoint_of(small).update(provider="openai", upstream_model="gpt-4o", pricing="auto")
+    endpoints = small["models"][0]["endpoints"]
+    endpoints.append({**endpoints[0], "tag": "openai/x", "upstream_model": "nobody-knows-me"})
+
+    report = load(small)
+
+    known, unknown = build().models["acme/one"].endpoints
+    assert known.prices is not None
+    assert unknown.prices is None
+    assert report["warnings"] == [
+        "models[0].endpoints[1]: endpoint acme/one at openai/x has no price and is not used; "
+        "the price book has none"
+    ]
+
+
+def test_a_credential_is_read_kept_replaced_and_removed(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stored() -> str | None:
+        return Provider.objects.get().credential()
+
+    provider = small["providers"][0]
+    monkeypatch.setenv("CATALOGUE_TEST_KEY", "from the environment")
+    provider["credential"] = "env:CATALOGUE_TEST_KEY"
+    load(small)
+    assert stored() == "from the environment"
+
+    del provider["credential"]
+    assert load(small)["changed"] == []
+    assert stored() == "from the environment"
+
+    provider["credential"] = "${NOT_EXPANDED}"
+    assert load(small)["changed"] == ["provider acme"]
+    assert stored() == "${NOT_EXPANDED}"
+
+    provider["credential"] = None
+    assert load(small)["changed"] == ["provider acme"]
+    assert stored() is None
+
+
+def test_aliases_are_added_moved_and_removed(small: dict[str, Any]) -> None:
+    first = small["models"][0]
+    small["models"].append({"id": "acme/two", "name": "Two"})
+    first["aliases"] = ["x/a", "x/b"]
+    load(small)
+
+    first["aliases"] = ["x/a", "x/c"]
+    small["models"][1]["aliases"] = ["x/b"]
+    report = load(small)
+
+    assert report["changed"] == ["model acme/one", "model acme/two"]
+    assert dict(build().aliases) == {"x/a": "acme/one", "x/c": "acme/one", "x/b": "acme/two"}
+
+
+def test_the_day_a_model_was_first_loaded_stays(small: dict[str, Any]) -> None:
+    load(small)
+    Model.objects.update(created=1)
+
+    assert load(small)["changed"] == []
+    assert Model.objects.get().created == 1
+
+
+def test_a_tier_is_read_from_the_tag(small: dict[str, Any]) -> None:
+    endpoint_of(small)["tag"] = "acme/flex"
+    load(small)
+
+    assert build().models["acme/one"].endpoints[0].tier == "flex"
+
+
+def everything(small: dict[str, Any]) -> dict[str, Any]:
+    """The small catalogue with every optional key in use."""
+    small["providers"][0] |= {
+        "kind": "responses",
+        "datacenters": ["DE", "US"],
+        "headquarters": "DE",
+        "privacy_policy_url": "https://example.com/privacy/",
+        "connect_s": 1.5,
+        "total_s": 60.0,
+        "status": -1,
+    }
+    small["models"][0] |= {
+        "canonical_slug": "acme/one-2026",
+        "description": "Line one\nline two: with “marks”, 'quotes' and # signs",
+        "created": 1,
+        "aliases": ["x/b", "x/a"],
+        "family": "acme/one",
+        "visible": False,
+        "decisions": False,
+        "distillable": True,
+        "categories": ["science"],
+        "knowledge_cutoff": "2025-01-01",
+        "default_parameters": {"temperature": 0.5, "top_p": None},
+        "per_request_limits": {"prompt_tokens": 5, "completion_tokens": None},
+        "reasoning": {"mandatory": True, "supported_efforts": ["high", "low"]},
+        "supported_voices": ["alto"],
+    }
+    endpoint_of(small).update(
+        tag="acme/flex",
+        tier="default",
+        region="europe",
+        status=-2,
+        zdr=True,
+        collects_data=False,
+        quantization="fp8",
+        input_modalities=["text"],
+        decisions_max_levels=5,
+        supported_parameters=["tools", "temperature"],
+        pricing={
+            "prompt": "1",
+            "completion": "2",
+            "discount": 0.5,
+            "overrides": [{"utc_start": "0030", "utc_end": "0600", "prompt": "3"}],
+        },
+    )
+    return small
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("scope", ["small", "fixture"])
+def test_a_dump_loads_back_unchanged(
+    small: dict[str, Any], conformance_data: dict[str, Any], scope: str
+) -> None:
+    load(everything(small) if scope == "small" else conformance_data)
+    text = dump(dump_catalogue())
+
+    report = load(parse(text), prune=True)
+
+    assert report["errors"] == report["added"] == report["changed"] == report["disabled"] == []
+    assert "credential" not in text
+
+
+@pytest.mark.both
+def test_a_dump_rebuilds_the_catalogue_from_nothing(small: dict[str, Any]) -> None:
+    load(everything(small))
+    text = dump(dump_catalogue())
+    for rows in (Endpoint, Model, Provider):
+        rows.objects.all().delete()
+
+    load(parse(text))
+
+    assert dump(dump_catalogue()) == text
+
+
+def test_waiting_is_for_live_processes_that_serve_less() -> None:
+    report = CatalogueServing.objects.create
+    now = timezone.now()
+    report(process="up to date", version=7, seen_at=now)
+    report(process="killed", version=3, seen_at=now - timedelta(seconds=STALE_S + 1))
+
+    assert wait_until_served(7, timeout_s=0)
+    assert not wait_until_served(8, timeout_s=0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: [", "a: 1\na: 2", "{'a': 1, 'a': 2}", "a: !!python/object:os.system {}", "? [a]\n: b"],
+)
+def test_a_text_that_means_nothing_definite_is_refused(text: str) -> None:
+    with pytest.raises(DocumentError):
+        parse(text)
+
+
+def test_json_is_read_even_with_tabs() -> None:
+    assert parse('{\n\t"models": []\n}') == {"models": []}
+
+
+def test_a_day_in_yaml_becomes_seconds(small: dict[str, Any]) -> None:
+    small["models"][0]["created"] = parse("2026-01-01")
+    small["models"][0]["expiration_date"] = parse("2027-01-01")
+
+    assert load(small)["errors"] == []
+    assert Model.objects.get().created == 1_767_225_600
+    assert Model.objects.get().expiration_date == "2027-01-01"

@@ -1,0 +1,176 @@
+from typing import Any
+
+import pytest
+
+from gateway.http.errors import InvalidRequest
+from routing.catalogue.entries import Snapshot
+from routing.catalogue.load import load
+from routing.catalogue.query import count, matching, page
+from routing.catalogue.snapshot import build
+
+DAY_S = 86_400
+NOW_S = 100 * DAY_S
+
+
+def endpoint(prompt: str, completion: str = "0.000001", **fields: Any) -> dict[str, Any]:
+    pricing = {"prompt": prompt, "completion": completion}
+    return {"provider": "acme", "upstream_model": "m", "pricing": pricing, **fields}
+
+
+def model(slug: str, day: int, *endpoints: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {
+        "id": slug,
+        "name": slug,
+        "created": day * DAY_S,
+        "endpoints": list(endpoints),
+        **fields,
+    }
+
+
+CATALOGUE: dict[str, Any] = {
+    "providers": [
+        {"slug": "acme", "name": "Acme Inc", "base_url": "http://127.0.0.1:9/v1"},
+        {"slug": "other", "name": "Other", "base_url": "http://127.0.0.1:9/v1"},
+    ],
+    "models": [
+        model(
+            "a/cheap",
+            10,
+            endpoint("0.000001", supported_parameters=["tools", "seed"]),
+            context_length=1000,
+            family="a/gpt",
+            distillable=True,
+        ),
+        model(
+            "a/dear",
+            90,
+            endpoint("0.000009", "0.00002", zdr=True, supported_parameters=["tools"]),
+            context_length=9000,
+            tokenizer="Llama3",
+            categories=["science", "legal"],
+            input_modalities=["text", "image"],
+        ),
+        model(
+            "b/middle",
+            50,
+            endpoint("0.000005", provider="other", region="europe"),
+            endpoint("0.000007", provider="other", tag="other/us", region="us"),
+            context_length=5000,
+        ),
+        model("b/sound", 60, endpoint("0.000001"), output_modalities=["audio"]),
+    ],
+}
+NEWEST = ["a/dear", "b/middle", "a/cheap"]
+
+
+@pytest.fixture
+def listed(db: None) -> Snapshot:
+    assert load(CATALOGUE)["errors"] == []
+    return build()
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ({}, NEWEST),
+        ({"unknown": "ignored"}, NEWEST),
+        ({"sort": ""}, NEWEST),
+        ({"use_rss": "false"}, NEWEST),
+        ({"sort": "newest"}, NEWEST),
+        ({"output_modalities": "all"}, ["a/dear", "b/sound", "b/middle", "a/cheap"]),
+        ({"output_modalities": "audio,image"}, ["b/sound"]),
+        ({"input_modalities": "image"}, ["a/dear"]),
+        ({"input_modalities": "image,text"}, NEWEST),
+        ({"supported_parameters": "tools"}, ["a/dear", "a/cheap"]),
+        ({"supported_parameters": "tools, seed"}, ["a/cheap"]),
+        ({"category": "science"}, ["a/dear"]),
+        ({"category": "health"}, []),
+        ({"q": "MIDD"}, ["b/middle"]),
+        ({"context": "5000"}, ["a/dear", "b/middle"]),
+        ({"min_price": "5"}, ["a/dear", "b/middle"]),
+        ({"max_price": "5.0"}, ["b/middle", "a/cheap"]),
+        ({"min_price": "2", "max_price": "8"}, ["b/middle"]),
+        ({"min_output_price": "2"}, ["a/dear"]),
+        ({"max_output_price": "1"}, ["b/middle", "a/cheap"]),
+        ({"arch": "GPT"}, ["a/cheap"]),
+        ({"arch": "a/gpt,llama3"}, ["a/dear", "a/cheap"]),
+        ({"model_authors": "B"}, ["b/middle"]),
+        ({"model_authors": "a,b"}, NEWEST),
+        ({"providers": "acme inc"}, ["a/dear", "a/cheap"]),
+        ({"providers": "other"}, ["b/middle"]),
+        ({"distillable": "true"}, ["a/cheap"]),
+        ({"distillable": "false"}, ["a/dear", "b/middle"]),
+        ({"zdr": "true"}, ["a/dear"]),
+        ({"region": "eu"}, ["b/middle"]),
+        ({"region": "us"}, ["b/middle"]),
+        ({"min_age_days": "50"}, ["b/middle", "a/cheap"]),
+        ({"max_age_days": "10"}, ["a/dear"]),
+        ({"min_tool_success_rate": "0.5"}, []),
+        ({"max_coding_index": "80"}, []),
+        ({"sort": "pricing-low-to-high"}, ["a/cheap", "b/middle", "a/dear"]),
+        ({"sort": "pricing-high-to-low"}, ["a/dear", "b/middle", "a/cheap"]),
+        ({"sort": "context-high-to-low"}, ["a/dear", "b/middle", "a/cheap"]),
+        ({"sort": "latency-low-to-high"}, NEWEST),
+        ({"sort": "intelligence-high-to-low"}, NEWEST),
+    ],
+)
+def test_a_filter_keeps_what_it_says(
+    listed: Snapshot, query: dict[str, str], ids: list[str]
+) -> None:
+    assert [found.id for found in matching(listed, query, now_s=NOW_S)] == ids
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("category", "cooking"),
+        ("supported_parameters", "tools,nope"),
+        ("output_modalities", "smell"),
+        ("input_modalities", "all"),
+        ("context", "0"),
+        ("context", "many"),
+        ("context", "9" * 5000),
+        ("offset", "-1"),
+        ("offset", "٣"),
+        ("limit", "0"),
+        ("limit", "1001"),
+        ("limit", "1.5"),
+        ("min_price", "-1"),
+        ("max_price", "NaN"),
+        ("max_output_price", "x"),
+        ("distillable", "yes"),
+        ("zdr", "false"),
+        ("region", "europe"),
+        ("min_age_days", "-1"),
+        ("max_tool_success_rate", "1.1"),
+        ("min_agentic_index", "high"),
+        ("sort", "oldest"),
+        ("use_rss", "true"),
+        ("use_rss_chat_links", "1"),
+    ],
+)
+def test_an_odd_value_is_refused_by_name(listed: Snapshot, name: str, value: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{name}: "):
+        page(listed, {name: value}, path="/models", now_s=NOW_S)
+
+
+def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
+    first = page(listed, {"limit": "2", "q": "/"}, path="/models", now_s=NOW_S)
+    second = page(listed, {"limit": "2", "offset": "2", "q": "/"}, path="/models", now_s=NOW_S)
+
+    assert [found.id for found in first.models + second.models] == NEWEST
+    assert (first.total_count, second.total_count) == (3, 3)
+    assert first.next == "/models?limit=2&q=%2F&offset=2"
+    assert second.next is None
+
+
+def test_a_page_beyond_the_end_is_empty(listed: Snapshot) -> None:
+    beyond = page(listed, {"offset": "1" * 18}, path="/models", now_s=NOW_S)
+
+    assert (beyond.models, beyond.total_count, beyond.next) == ([], 3, None)
+
+
+def test_counting_looks_at_what_comes_out(listed: Snapshot) -> None:
+    assert count(listed, {}) == 3
+    assert count(listed, {"output_modalities": "audio"}) == 1
+    assert count(listed, {"output_modalities": "all", "q": "cheap"}) == 4

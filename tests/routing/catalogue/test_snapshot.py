@@ -1,0 +1,302 @@
+import logging
+import threading
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from gateway.http.errors import Unavailable
+from routing.catalogue import reading, snapshot
+from routing.catalogue.load import load
+from routing.catalogue.models import CatalogueServing, Endpoint, Model, Provider
+from routing.catalogue.snapshot import Catalogue, build, serving
+from routing.catalogue.version import current_version
+
+WAIT_S = 10
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_an_endpoint_inherits_what_it_does_not_say_itself(small: dict[str, Any]) -> None:
+    small["providers"][0] |= {"collects_data": False, "zdr": True, "moderated": True}
+    small["models"][0] |= {"context_length": 8000, "input_modalities": ["text", "image"]}
+    endpoints = small["models"][0]["endpoints"]
+    endpoints.append({**endpoints[0], "tag": "acme/own", "zdr": False, "moderated": False})
+    endpoints[1] |= {"context_length": 4000, "input_modalities": ["text"]}
+    load(small)
+
+    plain, own = build().models["acme/one"].endpoints
+
+    assert (plain.zdr, plain.moderated, plain.collects_data) == (True, True, False)
+    assert (own.zdr, own.moderated, own.collects_data) == (False, False, False)
+    assert (plain.context_length, own.context_length) == (8000, 4000)
+    assert (plain.input_modalities, own.input_modalities) == (("text", "image"), ("text",))
+
+
+@pytest.mark.django_db
+def test_an_endpoint_is_no_better_than_its_provider(small: dict[str, Any]) -> None:
+    small["providers"][0]["status"] = -3
+    load(small)
+
+    endpoint = build().models["acme/one"].endpoints[0]
+
+    assert endpoint.status == -3
+    assert not endpoint.routable
+
+
+@pytest.mark.django_db
+def test_a_model_is_found_by_id_and_by_alias(small: dict[str, Any]) -> None:
+    small["models"][0]["aliases"] = ["acme/first", "one"]
+    load(small)
+
+    seen = build()
+
+    assert seen.model("acme/one") is seen.model("acme/first") is seen.model("one")
+    assert seen.model("acme/other") is None
+
+
+@pytest.mark.django_db
+def test_the_listing_is_newest_first_without_hidden_unpriced_and_disabled_models(
+    small: dict[str, Any],
+) -> None:
+    first = small["models"][0]
+    ends = first["endpoints"]
+    small["models"] += [
+        {**first, "id": "acme/old", "created": 1},
+        {**first, "id": "acme/new", "created": 2**35},
+        {**first, "id": "acme/hidden", "visible": False},
+        {**first, "id": "acme/unpriced", "endpoints": [{**ends[0], "pricing": None}]},
+        {**first, "id": "acme/disabled", "endpoints": [{**ends[0], "status": -5}]},
+        {**first, "id": "acme/empty", "endpoints": []},
+    ]
+    load(small)
+
+    seen = build()
+
+    assert [model.id for model in seen.listing] == ["acme/new", "acme/one", "acme/old"]
+    assert seen.models["acme/hidden"].endpoints[0].routable
+    assert not seen.models["acme/unpriced"].endpoints[0].routable
+    assert seen.endpoint_count == 6
+
+
+@pytest.mark.django_db
+def test_a_price_that_cannot_be_billed_leaves_the_endpoint_without_one(
+    small: dict[str, Any],
+) -> None:
+    load(small)
+    Endpoint.objects.update(pricing={"prompt": "-1", "completion": "1"})
+
+    seen = build()
+
+    assert seen.models["acme/one"].endpoints[0].prices is None
+    assert seen.problems == (
+        "acme/one at acme has no price: prompt: expected 0 to 10000 USD, got -1",
+    )
+
+
+@pytest.mark.django_db
+def test_a_credential_is_opened_and_never_shown(small: dict[str, Any]) -> None:
+    small["providers"][0]["credential"] = "sk-very-secret"
+    load(small)
+
+    provider = build().providers["acme"]
+
+    assert provider.credential == "sk-very-secret"
+    assert "secret" not in repr(provider)
+    assert "secret" not in (Provider.objects.get().credential_sealed or "")
+
+
+@pytest.mark.django_db
+def test_a_credential_moved_to_another_row_switches_that_provider_off(
+    small: dict[str, Any],
+) -> None:
+    small["providers"][0]["credential"] = "sk-very-secret"
+    load(small)
+    Provider.objects.update(slug="thief")
+
+    seen = build()
+
+    assert seen.providers["thief"].credential is None
+    assert not seen.models["acme/one"].endpoints[0].routable
+    assert seen.problems == (
+        "provider thief is off: its credential does not open with this master key and row",
+    )
+
+
+@pytest.mark.django_db
+def test_the_number_of_queries_does_not_grow_with_the_catalogue(
+    small: dict[str, Any], django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    first = small["models"][0]
+    small["models"] += [{**first, "id": f"acme/{n}", "aliases": [f"a/{n}"]} for n in range(20)]
+    load(small)
+
+    with django_assert_num_queries(5):
+        build()
+
+
+@pytest.mark.django_db
+def test_nothing_in_a_snapshot_can_be_changed(conformance: dict[str, Any]) -> None:
+    seen = build()
+
+    with pytest.raises(TypeError):
+        seen.models["acme/small"] = seen.models["acme/solo"]  # type: ignore[index]  # On purpose.
+    with pytest.raises(AttributeError):
+        seen.models["acme/small"].endpoints[0].status = 0  # type: ignore[misc]  # On purpose.
+
+
+def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let another connection commit a change after the version is read, before the rows are."""
+
+    def change() -> None:
+        Model.objects.update(name="changed")
+        connection.close()
+
+    def version_then_change() -> int:
+        version = current_version()
+        other = threading.Thread(target=change)
+        other.start()
+        other.join()
+        return version
+
+    monkeypatch.setattr(reading, "current_version", version_then_change)
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_version_and_rows_are_of_one_moment(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(small)
+    change_beside(monkeypatch)
+
+    rows = reading.read_rows()
+
+    assert rows.version < current_version()
+    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "One"
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_without_the_common_moment_the_view_is_torn(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(small)
+    change_beside(monkeypatch)
+    monkeypatch.setattr(reading, "_one_moment", nullcontext)
+
+    rows = reading.read_rows()
+
+    assert rows.version < current_version()
+    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "changed"
+
+
+@pytest.mark.django_db
+def test_a_change_is_seen_at_the_next_look_and_the_old_view_stays_whole(
+    small: dict[str, Any],
+) -> None:
+    load(small)
+    held = Catalogue()
+    before = held.current()
+
+    assert not held.refresh_if_changed()
+    assert held.current() is before
+
+    Endpoint.objects.update(status=-5)
+
+    assert held.refresh_if_changed()
+    assert before.models["acme/one"].endpoints[0].status == 0
+    assert held.current().models["acme/one"].endpoints[0].status == -5
+
+
+@pytest.mark.django_db
+def test_a_catalogue_that_never_loaded_is_unavailable_and_heals(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> reading.Rows:
+        raise OperationalError("the database is gone")
+
+    load(small)
+    held = Catalogue()
+    with monkeypatch.context() as broken:
+        broken.setattr(snapshot, "read_rows", gone)
+        with pytest.raises(Unavailable):
+            held.current()
+
+    assert "acme/one" in held.current().models
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_polling_follows_changes_and_reports_what_is_served(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.CATALOGUE_POLL_SECONDS = 0.01
+    load(small)
+    held = Catalogue()
+    reported = Reports(held, monkeypatch)
+    held.start_polling()
+    try:
+        reported.wait_for(current_version())
+        load({**small, "models": [{**small["models"][0], "name": "Changed"}]})
+        reported.wait_for(current_version())
+
+        assert held.current().models["acme/one"].name == "Changed"
+        assert list(serving().values()) == [current_version()]
+    finally:
+        held.stop_polling()
+
+    assert not CatalogueServing.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_trouble_is_told_once_and_the_old_view_goes_on(
+    small: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    settings: Settings,
+) -> None:
+    looks = threading.Semaphore(0)
+
+    def gone() -> int:
+        looks.release()
+        raise OperationalError("the database is gone")
+
+    load(small)
+    held = Catalogue()
+    before = held.current()
+    settings.CATALOGUE_POLL_SECONDS = 0.01
+    monkeypatch.setattr(snapshot, "current_version", gone)
+    with caplog.at_level(logging.ERROR):
+        held.start_polling()
+        for _ in range(3):
+            assert looks.acquire(timeout=WAIT_S)
+        held.stop_polling()
+
+    assert held.current() is before
+    assert [record.message for record in caplog.records] == [
+        "catalogue not refreshed: the database is gone"
+    ]
+
+
+class Reports:
+    """Waits until a catalogue has reported a version, without guessing how long that takes."""
+
+    def __init__(self, held: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._told = threading.Condition()
+        self._version = -1
+        report = held._report
+
+        def told() -> None:
+            report()
+            with self._told:
+                self._version = held.current().version
+                self._told.notify_all()
+
+        monkeypatch.setattr(held, "_report", told)
+
+    def wait_for(self, version: int) -> None:
+        with self._told:
+            assert self._told.wait_for(lambda: self._version >= version, timeout=WAIT_S)

@@ -1,0 +1,96 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
+from routing.catalogue.version import current_version
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+def make_provider(slug: str = "p") -> Provider:
+    return Provider(slug=slug, name=slug, base_url="http://127.0.0.1:9/v1")
+
+
+def make_model(slug: str = "a/m") -> Model:
+    return Model(slug=slug, canonical_slug=slug, name=slug, created=1)
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    provider, model = make_provider(), make_model()
+    provider.save()
+    model.save()
+    ModelAlias.objects.create(alias="a/alias", model=model)
+    return Endpoint.objects.create(model=model, provider=provider, tag="p", upstream_model="m")
+
+
+CHANGES: dict[str, Callable[[Endpoint], Any]] = {
+    "save": lambda row: row.save(),
+    "save of some fields": lambda row: row.save(update_fields=["status"]),
+    "create": lambda row: make_provider("q").save(),
+    "create by manager": lambda row: Provider.objects.create(
+        slug="q", name="q", base_url="http://127.0.0.1:9/v1"
+    ),
+    "get_or_create": lambda row: Provider.objects.get_or_create(slug="q"),
+    "update_or_create": lambda row: Provider.objects.update_or_create(
+        slug="p", defaults={"name": "other"}
+    ),
+    "update": lambda row: Endpoint.objects.update(status=-5),
+    "update of a filter": lambda row: Endpoint.objects.filter(pk=row.pk).update(status=-5),
+    "update through a relation": lambda row: row.model.endpoints.update(status=-5),
+    "bulk_create": lambda row: Provider.objects.bulk_create([make_provider("q")]),
+    "bulk_update": lambda row: Endpoint.objects.bulk_update([row], ["status"]),
+    "delete": lambda row: row.delete(),
+    "delete of a filter": lambda row: Endpoint.objects.filter(pk=row.pk).delete(),
+    "delete with what hangs on it": lambda row: row.model.delete(),
+    "alias": lambda row: ModelAlias.objects.update(alias="a/other"),
+    "provider": lambda row: Provider.objects.update(status=-5),
+    "model": lambda row: Model.objects.update(visible=False),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_way_to_change_the_catalogue_moves_the_version(
+    endpoint: Endpoint, change: str
+) -> None:
+    before = current_version()
+
+    CHANGES[change](endpoint)
+
+    assert current_version() > before
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_that_is_rolled_back_takes_its_version_back(
+    endpoint: Endpoint, change: str
+) -> None:
+    before = current_version()
+
+    with transaction.atomic():
+        CHANGES[change](endpoint)
+        transaction.set_rollback(True)
+
+    assert current_version() == before
+
+
+def test_the_first_change_of_all_makes_the_version_one() -> None:
+    assert current_version() == 0
+
+    make_provider().save()
+
+    assert current_version() == 1
+
+
+def test_a_whole_table_is_not_deleted_through_the_manager() -> None:
+    assert not hasattr(Endpoint.objects, "delete")
+
+
+def test_reading_does_not_move_the_version(endpoint: Endpoint) -> None:
+    before = current_version()
+
+    list(Endpoint.objects.select_related("model", "provider"))
+
+    assert current_version() == before

@@ -1,0 +1,167 @@
+"""Fresh accounts, orders and writers for tests of the ledger. Amounts are in nano-USD."""
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
+from accounts.services.accounts import open_account
+from accounts.services.audit import audit
+from accounts.services.credits import add_credits
+from accounts.services.keys import create_key
+from accounts.windows import window_starts
+from routing.metering.models import Generation
+from routing.metering.orders import HoldOrder, Payer, ReleaseOrder, SettleOrder
+from routing.metering.session import Session
+from routing.metering.settlements import RECORD_COLUMNS
+from routing.metering.writer import LedgerWriter
+
+USD = 1_000_000_000
+CENT = USD // 100
+WAIT_S = 20.0
+_numbers = itertools.count(1)
+
+
+def new_payer(
+    credits_nano: int = USD,
+    *,
+    limit_nano: int | None = None,
+    limit_reset: str | None = None,
+    at: datetime | None = None,
+) -> Payer:
+    """A fresh account with that much credit and one inference key."""
+    account = open_account(name=f"payer-{uuid.uuid4()}")
+    if credits_nano:
+        top_up(account, credits_nano)
+    return payer_with_new_key(account, limit_nano=limit_nano, limit_reset=limit_reset, at=at)
+
+
+def payer_with_new_key(
+    account: Account,
+    *,
+    limit_nano: int | None = None,
+    limit_reset: str | None = None,
+    at: datetime | None = None,
+) -> Payer:
+    workspace = account.workspaces.get()
+    key, _ = create_key(
+        account=account,
+        name="test",
+        workspace=workspace,
+        limit_nano=limit_nano,
+        limit_reset=limit_reset,
+    )
+    return payer_of(key, at=at)
+
+
+def payer_of(key: ApiKey, *, at: datetime | None = None) -> Payer:
+    assert key.workspace_id is not None
+    windows = tuple(window_starts(at or datetime.now(UTC)).items())
+    return Payer(key.account_id, key.workspace_id, key.pk, windows)
+
+
+def top_up(account: Account, amount_nano: int) -> None:
+    add_credits(
+        account=account, amount_nano=amount_nano, source="test", source_ref=str(uuid.uuid4())
+    )
+
+
+def hold_order(payer: Payer, amount_nano: int, *, lease_s: float = 900) -> HoldOrder:
+    now = datetime.now(UTC)
+    return HoldOrder(
+        generation_id=f"gen-test-{next(_numbers)}-{uuid.uuid4().hex[:8]}",
+        payer=payer,
+        amount_nano=amount_nano,
+        model="acme/small",
+        created_at=now,
+        lease_expires_at=now + timedelta(seconds=lease_s),
+    )
+
+
+def settle_order(hold: HoldOrder, charge_nano: int) -> SettleOrder:
+    return SettleOrder(
+        generation_id=hold.generation_id,
+        payer=hold.payer,
+        charge_nano=charge_nano,
+        settled_at=datetime.now(UTC),
+        record=record_of(hold, charge_nano),
+    )
+
+
+def release_order(hold: HoldOrder) -> ReleaseOrder:
+    return ReleaseOrder(hold.generation_id, hold.payer)
+
+
+def record_of(hold: HoldOrder, charge_nano: int) -> dict[str, Any]:
+    """A generation's columns, as little as the table asks for."""
+    record: dict[str, Any] = dict.fromkeys(RECORD_COLUMNS)
+    counts = ("tokens_prompt", "tokens_completion", "tokens_reasoning", "tokens_cached")
+    flags = ("streamed", "cancelled", "lost", "is_byok")
+    record |= dict.fromkeys(counts, 0) | dict.fromkeys(flags, False)
+    return record | {
+        "created_at": hold.created_at,
+        "api_type": "completions",
+        "model": hold.model,
+        "requested_model": hold.model,
+        "status": 200,
+        "overrun": charge_nano > hold.amount_nano,
+        "charge_nano": charge_nano,
+        "hold_nano": hold.amount_nano,
+        "upstream_cost_nano": charge_nano,
+        "attempts": "[]",
+        "detail": "{}",
+    }
+
+
+@contextmanager
+def running_writer(open_session: Callable[[], Session] = Session) -> Iterator[LedgerWriter]:
+    """A writer of the test's own; it has carried out everything when the block ends."""
+    writer = LedgerWriter(open_session=open_session)
+    try:
+        yield writer
+    finally:
+        writer.stop(WAIT_S)
+
+
+def carry_out(writer: LedgerWriter, order: Any) -> Any:
+    """Submit and wait: True, False or the refusal."""
+    return writer.wait(writer.submit(order), WAIT_S)
+
+
+def totals(payer: Payer) -> tuple[int, int, int]:
+    """Credits, usage and what is held, as the account's row says."""
+    row = Account.objects.get(pk=payer.account_id)
+    return row.total_credits_nano, row.total_usage_nano, row.held_nano
+
+
+def key_counters(payer: Payer) -> dict[str, tuple[int, int]]:
+    """Spent and held of the payer's pinned windows, by window."""
+    starts = dict(payer.windows)
+    rows = SpendCounter.objects.filter(scope="key", scope_id=str(payer.key_id))
+    return {
+        row.window: (row.spent_nano, row.held_nano)
+        for row in rows
+        if row.window_start == starts[row.window]
+    }
+
+
+def entries(payer: Payer, kind: str = "usage") -> list[int]:
+    rows = LedgerEntry.objects.filter(account_id=payer.account_id, kind=kind).order_by("pk")
+    return list(rows.values_list("amount_nano", flat=True))
+
+
+def open_holds(payer: Payer) -> list[int]:
+    rows = Hold.objects.filter(account_id=payer.account_id)
+    return sorted(rows.values_list("amount_nano", flat=True))
+
+
+def generation(hold: HoldOrder) -> Generation | None:
+    return Generation.objects.filter(pk=hold.generation_id).first()
+
+
+def assert_books_agree() -> None:
+    found = audit(now=datetime.now(UTC))
+    assert found.mismatches == []

@@ -1,0 +1,136 @@
+"""A door, raw upstreams, and short limits."""
+
+import datetime
+import ipaddress
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from routing.upstreams.door import AbortHandle, Door, Limits, Origin, Reply
+from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+
+ROOMY = Limits(connect_s=10, first_byte_s=10, idle_s=10)
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    door = Door()
+    yield door
+    door.close_idle()
+
+
+class Serve:
+    """Starts raw upstreams that end with the test."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def __call__(
+        self, script: Callable[[Peer], None], *, tls_context: ssl.SSLContext | None = None
+    ) -> RawUpstream:
+        return self._stack.enter_context(RawUpstream(script, tls_context))
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    with ExitStack() as stack:
+        yield Serve(stack)
+
+
+class Caller:
+    """Sends through one door with roomy limits, except for those a test names."""
+
+    def __init__(self, door: Door, replies: ExitStack) -> None:
+        self._door = door
+        self._replies = replies
+
+    def through(self, door: Door) -> "Caller":
+        """The same through another door, which is emptied when the test ends."""
+        self._replies.callback(door.close_idle)
+        return Caller(door, self._replies)
+
+    def __call__(
+        self,
+        target: RawUpstream | str | Origin,
+        *,
+        method: str = "POST",
+        path: str = "/chat",
+        headers: list[tuple[str, str]] | None = None,
+        body: bytes = b"{}",
+        deadline_s: float = 15,
+        abort_handle: AbortHandle | None = None,
+        **limits: Any,
+    ) -> Reply:
+        origin = target if isinstance(target, Origin) else _origin(target)
+        reply = self._door.send(
+            origin,
+            method=method,
+            path=path,
+            headers=headers or [],
+            body=body,
+            limits=replace(ROOMY, **limits),
+            deadline=time.monotonic() + deadline_s,
+            abort_handle=abort_handle,
+        )
+        self._replies.callback(reply.close)
+        return reply
+
+
+def _origin(target: RawUpstream | str) -> Origin:
+    return Origin.parse(target if isinstance(target, str) else target.url)
+
+
+@pytest.fixture
+def call(door: Door) -> Iterator[Caller]:
+    with ExitStack() as replies:
+        yield Caller(door, replies)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1 and upstream.example, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "upstream.example")])
+    now = datetime.datetime.now(datetime.UTC)
+    names = [x509.DNSName("upstream.example"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = tmp_path_factory.mktemp("tls") / "upstream.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    path.write_bytes(private + signed.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+@pytest.fixture
+def server_tls(certificate: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+@pytest.fixture
+def trusting(certificate: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(certificate))

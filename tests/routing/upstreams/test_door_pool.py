@@ -1,0 +1,347 @@
+"""Kept connections: used again when sound, dropped when not, and never shared."""
+
+import math
+import os
+import socket
+import threading
+
+import pytest
+
+from routing.upstreams.door import AbortHandle, Door, Limits, Origin, Reply
+from routing.upstreams.door_errors import Aborted, Disconnected
+from tests.routing.upstreams.conftest import Caller, Serve
+from tests.routing.upstreams.raw_upstream import (
+    PATIENCE_S,
+    Peer,
+    always,
+    answer,
+    chunk,
+    chunked_head,
+    once,
+)
+
+
+def _finish(reply: Reply) -> bytes:
+    with reply:
+        return reply.read_all()
+
+
+def test_a_whole_answer_leaves_its_connection_for_the_next(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    for turn in range(5):
+        reply = call(upstream)
+        assert reply.reused == (turn > 0)
+        assert _finish(reply) == b"hi"
+    assert upstream.connections == 1
+
+
+def test_paths_of_one_host_share_connections(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    _finish(call(f"{upstream.url}/a"))
+    assert call(f"{upstream.url}/b").reused
+
+
+def test_a_connection_is_never_shared_by_two_calls(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    first, second = call(upstream), call(upstream)
+    assert upstream.connections == 2
+    assert (_finish(first), _finish(second)) == (b"hi", b"hi")
+
+
+NOT_TO_BE_KEPT = {
+    "asked to close": answer(b"hi", "Connection: close"),
+    "http 1.0": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi",
+    "bytes behind the body": answer(b"hi") + b"HTTP/1.1 200 OK\r\n",
+    "junk behind the body": answer(b"hi") + b"junk",
+    "bytes behind the chunks": chunked_head() + chunk(b"hi") + b"0\r\n\r\nmore",
+    "junk behind no body": b"HTTP/1.1 204 No Content\r\n\r\njunk",
+}
+
+
+@pytest.mark.parametrize("reply", NOT_TO_BE_KEPT.values(), ids=NOT_TO_BE_KEPT)
+def test_some_connections_are_not_kept(reply: bytes, serve: Serve, call: Caller) -> None:
+    upstream = serve(always(reply))
+    for _ in range(2):
+        answered = call(upstream)
+        assert _finish(answered) in (b"hi", b"")
+        assert not answered.reused
+        assert not answered.retried_fresh
+    assert upstream.connections == 2
+
+
+def test_an_unread_body_costs_the_connection(serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        while peer.read_request() is not None:
+            peer.send(chunked_head() + chunk(b"word"))
+            peer.wait_gone()
+
+    upstream = serve(script)
+    reply = call(upstream)
+    assert reply.read_some() == b"word"
+    reply.close()
+    reply.close()
+    assert upstream.gone.wait(PATIENCE_S)
+    with pytest.raises(Aborted):
+        reply.read_some()
+    assert not call(upstream).reused
+
+
+def test_a_connection_closed_while_idle_is_noticed_before_use(serve: Serve, call: Caller) -> None:
+    upstream = serve(once(answer()))
+    reply = call(upstream)
+    sock = _socket_of(reply)
+    _finish(reply)
+    _wait_readable(sock)
+    again = call(upstream)
+    assert (again.reused, again.retried_fresh) == (False, False)
+
+
+def test_a_connection_that_spoke_while_idle_is_dropped(serve: Serve, call: Caller) -> None:
+    more = threading.Event()
+
+    def script(peer: Peer) -> None:
+        while peer.read_request() is not None:
+            peer.send(answer())
+            more.wait(PATIENCE_S)
+            peer.send(answer(b"uncalled for"))
+
+    upstream = serve(script)
+    reply = call(upstream)
+    sock = _socket_of(reply)
+    _finish(reply)
+    more.set()
+    _wait_readable(sock)
+    assert _finish(call(upstream)) == b"hi"
+    assert upstream.connections == 2
+
+
+def _socket_of(reply: Reply) -> socket.socket:
+    assert reply._connection is not None
+    return reply._connection.sock
+
+
+def _wait_readable(sock: socket.socket) -> None:
+    sock.settimeout(PATIENCE_S)
+    sock.recv(1, socket.MSG_PEEK)
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+def test_a_kept_connection_that_dies_is_replaced_once(way: str, serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if peer.number == 1:
+            peer.send(answer())
+            peer.read_request()
+            if way == "reset":
+                peer.reset()
+        else:
+            peer.send(answer(b"fresh"))
+
+    upstream = serve(script)
+    _finish(call(upstream))
+    reply = call(upstream, body=b"again")
+    assert (reply.reused, reply.retried_fresh) == (False, True)
+    assert _finish(reply) == b"fresh"
+    assert [request[-5:] for request in upstream.requests[1:]] == [b"again", b"again"]
+
+
+def test_the_replacement_gets_no_second_chance(serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        if peer.number == 1:
+            peer.send(answer())
+            peer.read_request()
+
+    upstream = serve(script)
+    _finish(call(upstream))
+    with pytest.raises(Disconnected):
+        call(upstream)
+    assert upstream.connections == 2
+
+
+def test_nothing_is_sent_twice_after_a_byte_of_the_answer(serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(answer())
+        peer.read_request()
+        peer.send(b"H")
+
+    upstream = serve(script)
+    _finish(call(upstream))
+    with pytest.raises(Disconnected) as caught:
+        call(upstream)
+    assert caught.value.bytes_received == 1
+    assert upstream.connections == 1
+
+
+def test_a_slow_answer_is_no_reason_to_send_twice(serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(answer())
+        peer.read_request()
+        peer.wait_gone()
+
+    upstream = serve(script)
+    _finish(call(upstream))
+    with pytest.raises(Exception, match="silent"):
+        call(upstream, first_byte_s=0.1)
+    assert upstream.connections == 1
+
+
+def test_the_newest_connection_is_used_first_and_few_are_kept(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    small = call.through(Door(pool_size_per_origin=2))
+    replies = [small(upstream) for _ in range(3)]
+    socks = [_socket_of(reply) for reply in replies]
+    for reply in replies:
+        _finish(reply)
+    assert [sock.fileno() >= 0 for sock in socks] == [True, True, False]
+    assert _socket_of(small(upstream)) is socks[1]
+
+
+def test_an_old_connection_is_not_used_again(serve: Serve, call: Caller) -> None:
+    upstream, other = serve(always(answer())), serve(always(answer()))
+    now = [0.0]
+    aging = call.through(Door(idle_keep_s=30, clock=lambda: now[0]))
+    reply = aging(upstream, deadline_s=1e9)
+    sock = _socket_of(reply)
+    _finish(reply)
+    now[0] = 29.0
+    assert _socket_of_kept(aging(upstream, deadline_s=1e9)) is sock
+    now[0] = 60.0
+    # Putting any connection back sweeps out what is too old, for origins nobody calls any more too.
+    _finish(aging(other, deadline_s=1e9))
+    assert sock.fileno() < 0
+
+
+def _socket_of_kept(reply: Reply) -> socket.socket:
+    sock = _socket_of(reply)
+    _finish(reply)
+    return sock
+
+
+def test_close_idle_closes_what_is_idle(serve: Serve, door: Door, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    busy, idle = call(upstream), call(upstream)
+    _finish(idle)
+    door.close_idle()
+    assert _finish(busy) == b"hi"
+    assert upstream.connections == 2
+
+
+def test_a_forked_child_leaves_its_parents_connections_alone(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    _finish(call(upstream))
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if not call(upstream).reused else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert call(upstream).reused
+
+
+# Aborting
+
+
+def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(serve: Serve, call: Caller) -> None:
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(chunked_head() + chunk(b"word"))
+        peer.wait_gone()
+
+    upstream = serve(script)
+    reply = call(upstream)
+    assert reply.read_some() == b"word"
+    reading = threading.Timer(0.05, reply.abort)
+    reading.start()
+    with pytest.raises(Aborted) as caught:
+        reply.read_some()
+    assert caught.value.phase == "body"
+    assert upstream.gone.wait(1)
+    with pytest.raises(Aborted):
+        reply.read_all()
+    reading.join()
+
+
+def test_an_abort_before_the_head_ends_the_call(serve: Serve, call: Caller) -> None:
+    handle = AbortHandle()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        handle.abort()
+        peer.wait_gone()
+
+    upstream = serve(script)
+    with pytest.raises(Aborted) as caught:
+        call(upstream, abort_handle=handle)
+    assert caught.value.phase == "head"
+    assert upstream.gone.wait(1)
+    with pytest.raises(Aborted):
+        call(upstream, abort_handle=handle)
+
+
+def test_an_aborted_kept_connection_is_not_replaced(serve: Serve, call: Caller) -> None:
+    handle = AbortHandle()
+
+    def script(peer: Peer) -> None:
+        peer.read_request()
+        peer.send(answer())
+        peer.read_request()
+        handle.abort()
+        peer.wait_gone()
+
+    upstream = serve(script)
+    _finish(call(upstream))
+    with pytest.raises(Aborted):
+        call(upstream, abort_handle=handle)
+    assert upstream.connections == 1
+
+
+def test_a_late_abort_does_not_touch_the_next_call(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    first = call(upstream)
+    _finish(first)
+    second = call(upstream)
+    assert second.reused
+    first.abort()
+    assert _finish(second) == b"hi"
+    assert call(upstream).reused
+
+
+def test_an_aborted_reply_does_not_go_back_to_the_pool(serve: Serve, call: Caller) -> None:
+    upstream = serve(always(answer()))
+    reply = call(upstream)
+    reply.read_all()
+    reply.abort()
+    reply.close()
+    assert not call(upstream).reused
+
+
+def test_many_threads_share_one_door(serve: Serve, door: Door) -> None:
+    def script(peer: Peer) -> None:
+        while (request := peer.read_request()) is not None:
+            peer.send(answer(request[-8:]))
+
+    origin = Origin.parse(serve(script).url)
+    wrong: list[str] = []
+
+    def work(name: int) -> None:
+        for turn in range(40):
+            body = b"%04d%04d" % (name, turn)
+            reply = door.send(
+                origin,
+                method="POST",
+                path="/",
+                headers=[],
+                body=body,
+                limits=Limits(PATIENCE_S, PATIENCE_S, PATIENCE_S),
+                deadline=math.inf,
+            )
+            if _finish(reply) != body:
+                wrong.append(f"{name}/{turn}")
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert wrong == []

@@ -1,0 +1,222 @@
+"""Server-sent events in every shape upstreams send them (U4)."""
+
+import time
+import tracemalloc
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.upstreams.sse import EventTooLarge, SseParser
+
+CAP = 16 * 1024 * 1024
+
+
+def _feed(*pieces: bytes, cap: int = CAP) -> list[bytes]:
+    parser = SseParser(cap)
+    events = [event for piece in pieces for event in parser.feed(piece)]
+    return events + parser.finish()
+
+
+SHAPES: dict[str, tuple[bytes, list[bytes]]] = {
+    "plain": (b'data: {"a":1}\n\ndata: [DONE]\n\n', [b'{"a":1}', b"[DONE]"]),
+    "no space": (b"data:a\n\n", [b"a"]),
+    "two spaces": (b"data:  a\n\n", [b" a"]),
+    "crlf": (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
+    "cr": (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
+    "mixed line ends": (b"data: a\r\n\ndata: b\n\r\ndata: c\r\r\n", [b"a", b"b", b"c"]),
+    "many lines": (b"data: a\ndata:b\ndata\ndata:\ndata: c\n\n", [b"a\nb\n\n\nc"]),
+    "comments": (b": hello\n\n:\ndata: a\n: between\ndata: b\n\n: bye\n\n", [b"a\nb"]),
+    "other fields": (b"id: 7\nretry: 10\nevent: x\ndata: a\ndatax: b\nfoo\n\n", [b"a"]),
+    "data only counts at the start": (b" data: a\nxdata: b\n\n", []),
+    "no data": (b"event: ping\n\nid: 3\n\n", []),
+    "empty data": (b"data:\n\ndata: \n\ndata\n\n", [b"", b"", b""]),
+    "byte-order mark": (b"\xef\xbb\xbfdata: a\n\n", [b"a"]),
+    "byte-order mark in the middle": (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [b"a"]),
+    "blank lines around": (b"\n\n\ndata: a\n\n\n\n\ndata: b\n\n\n", [b"a", b"b"]),
+    "not terminated": (b"data: a\n\ndata: b", [b"a", b"b"]),
+    "not terminated with line end": (b"data: b\n", [b"b"]),
+    "cut in the field name": (b"data: a\n\ndat", [b"a"]),
+    "cut before the value": (b"data: a\n\ndata: ", [b"a"]),
+    "event after done": (b"data: [DONE]\n\ndata: late\n\n", [b"[DONE]", b"late"]),
+    "utf-8": ("data: caf\u00e9 \U0001f600\n\n".encode(), ["caf\u00e9 \U0001f600".encode()]),
+    "not utf-8": (b"data: \xff\xfe\n\n", [b"\xff\xfe"]),
+    "html": (b"<html>\n<body>data: x</body>\n\n", []),
+    "nothing": (b"", []),
+}
+
+
+@pytest.mark.parametrize(("sent", "payloads"), SHAPES.values(), ids=SHAPES)
+def test_a_shape_gives_its_payloads_whole_and_split(sent: bytes, payloads: list[bytes]) -> None:
+    assert _feed(sent) == payloads
+    assert _feed(*(bytes([byte]) for byte in sent)) == payloads
+    for cut in range(len(sent)):
+        assert _feed(sent[:cut], sent[cut:]) == payloads
+
+
+def test_an_event_is_out_as_soon_as_its_blank_line_is_in() -> None:
+    parser = SseParser(CAP)
+    assert parser.feed(b"data: a\r\n\r") == [b"a"]
+    assert parser.feed(b"\ndata: b\n") == []
+    assert parser.feed(b"\n") == [b"b"]
+    assert parser.finish() == []
+
+
+def test_event_names_come_with_their_payloads() -> None:
+    sent = (
+        b"event: message_start\ndata: {}\n\n"
+        b"data: plain\n\n"
+        b"data: first\nevent: after\n\n"
+        b"event: one\nevent:two\ndata: x\ndata: y\n\n"
+        b"event: lost\n\n"
+        b"event:\ndata: empty\n\n"
+        b"event: \ndata: empty\n\n"
+        b"event: last\ndata: cut"
+    )
+    expected = [
+        ("message_start", b"{}"),
+        (None, b"plain"),
+        ("after", b"first"),
+        ("two", b"x\ny"),
+        (None, b"empty"),
+        (None, b"empty"),
+        ("last", b"cut"),
+    ]
+    for size in (1, 3, 7, len(sent)):
+        parser = SseParser(CAP)
+        events = []
+        for start in range(0, len(sent), size):
+            events += parser.feed_typed(sent[start : start + size])
+        assert events + parser.finish_typed() == expected
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 1000])
+@pytest.mark.parametrize("prefix", [b"data: ", b"event: x\ndata: ", b"data: \ndata:"])
+def test_the_cap_is_exact(pieces: int, prefix: bytes) -> None:
+    joined = b"\n" if prefix.count(b"data") > 1 else b""
+    value = b"x" * (1000 - len(joined))
+    for extra in (b"", b"!"):
+        sent = prefix + value + extra + b"\n\n"
+        size = -(-len(sent) // pieces)
+        split = [sent[start : start + size] for start in range(0, len(sent), size)]
+        if extra:
+            with pytest.raises(EventTooLarge):
+                _feed(*split, cap=1000)
+        else:
+            assert _feed(*split, cap=1000) == [joined + value]
+
+
+ENDLESS = {
+    "one line": (b"data: ", b"x" * 100),
+    "many lines": (b"", b"data: x\n"),
+    "empty lines of data": (b"", b"data\n"),
+}
+
+
+@pytest.mark.parametrize(("start", "more"), ENDLESS.values(), ids=ENDLESS)
+def test_an_endless_event_is_cut_at_the_cap(start: bytes, more: bytes) -> None:
+    parser = SseParser(100_000)
+    parser.feed(start)
+    with pytest.raises(EventTooLarge):
+        any(parser.feed(more) for _ in range(200_000))
+
+
+@pytest.mark.parametrize("endless", [b": comment", b"id: 1\n", b"event: name", b"unknown"])
+def test_what_is_ignored_takes_no_memory(endless: bytes) -> None:
+    parser = SseParser(1000)
+    tracemalloc.start()
+    for _ in range(2000):
+        parser.feed(endless * 10)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 100_000
+
+
+@pytest.mark.parametrize("piece_bytes", [1000, 65536])
+def test_a_five_megabyte_event_costs_its_size(piece_bytes: int) -> None:
+    payload = b"x" * 5_000_000
+    sent = b"data: " + payload + b"\n\n"
+    pieces = [sent[at : at + piece_bytes] for at in range(0, len(sent), piece_bytes)]
+    tracemalloc.start()
+    events = _feed(*pieces)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert events == [payload]
+    assert peak_bytes < len(payload) * 1.125 + 1024 * 1024
+
+
+def test_time_grows_in_line_with_size() -> None:
+    def seconds(size: int) -> float:
+        parser = SseParser(CAP)
+        parser.feed(b"data: ")
+        started = time.process_time()
+        for _ in range(size // 100):
+            parser.feed(b"x" * 100)
+        return time.process_time() - started
+
+    # Eight times the bytes would cost sixty-four times as much if pieces were glued one by one.
+    assert seconds(4_000_000) < 24 * max(seconds(500_000), 0.005)
+
+
+VALUES = st.binary(max_size=40).map(lambda value: value.replace(b"\r", b"").replace(b"\n", b""))
+NAMES = st.none() | st.sampled_from([b"message_start", b"x", "\u00e9".encode()])
+EVENTS = st.tuples(NAMES, st.lists(VALUES, min_size=1, max_size=4))
+NOISE = st.sampled_from([b"", b": comment", b"id: 1", b"retry: 5", b"foo: bar", b"data_: x"])
+
+
+@given(
+    events=st.lists(EVENTS, max_size=8),
+    noise=NOISE,
+    line_end=st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    space=st.booleans(),
+    mark=st.booleans(),
+    cuts=st.lists(st.integers(0, 600), max_size=30),
+)
+def test_any_chunking_of_any_events_gives_the_same_events(
+    events: list[tuple[bytes | None, list[bytes]]],
+    noise: bytes,
+    line_end: bytes,
+    space: bool,
+    mark: bool,
+    cuts: list[int],
+) -> None:
+    lines: list[bytes] = []
+    for name, values in events:
+        lines += [noise] if noise else []
+        lines += [b"event: " + name] if name else []
+        # A value that begins with a space needs the one that is taken away.
+        lines += [b"data:" + (b" " if space or v[:1] == b" " else b"") + v for v in values]
+        lines.append(b"")
+    sent = (b"\xef\xbb\xbf" if mark else b"") + b"".join(line + line_end for line in lines)
+    bounds = sorted({0, len(sent), *(min(cut, len(sent)) for cut in cuts)})
+
+    parser = SseParser(CAP)
+    got = []
+    for start, end in pairwise(bounds):
+        got += parser.feed_typed(sent[start:end])
+
+    assert got == [(name.decode() if name else None, b"\n".join(values)) for name, values in events]
+    assert parser.finish() == []
+
+
+@given(
+    st.lists(
+        st.binary(max_size=30)
+        | st.sampled_from([b"data: ", b"\n", b"\r", b"\n\n", b"event:", b"\xef\xbb\xbf", b":", b""])
+    )
+)
+def test_no_bytes_break_the_parser_and_splitting_changes_nothing(pieces: list[bytes]) -> None:
+    whole = b"".join(pieces)
+    assert _feed(*pieces) == _feed(whole) == _feed(*(bytes([byte]) for byte in whole))
+
+
+@given(st.lists(st.binary(max_size=30) | st.sampled_from([b"data: xxxxx", b"\n"])))
+def test_a_small_cap_raises_nothing_else(pieces: list[bytes]) -> None:
+    parser = SseParser(8)
+    try:
+        for piece in pieces:
+            assert all(len(payload) <= 8 for payload in parser.feed(piece))
+        parser.finish()
+    except EventTooLarge:
+        return

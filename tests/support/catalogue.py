@@ -1,0 +1,17 @@
+"""The conformance catalogue, with every provider played by the simulated upstream."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import yaml
+
+CONFORMANCE = Path(__file__).resolve().parents[1] / "fixtures" / "conformance.yaml"
+
+
+def rewritten(simulator_url: str, *, source: Path = CONFORMANCE) -> str:
+    """The catalogue file as YAML; providers keep the path of their base_url."""
+    catalogue = yaml.safe_load(source.read_text(encoding="utf-8"))
+    for provider in catalogue["providers"]:
+        provider["base_url"] = simulator_url + urlsplit(provider["base_url"]).path
+    text: str = yaml.safe_dump(catalogue, sort_keys=False)
+    return text

@@ -1,0 +1,66 @@
+"""manage.py commands for tests."""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import dies_with_parent
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command left: exit status and both outputs."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+    def json(self) -> dict[str, Any]:
+        """Its one JSON object, with nothing beside it on stdout."""
+        value: dict[str, Any] = json.loads(self.stdout)
+        return value
+
+
+def manage_process(env: dict[str, str], *arguments: str, timeout_s: float = 60) -> Outcome:
+    """The command as a process of its own, as an operator would run it."""
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(
+        command,
+        cwd=PROJECT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+class ManageHost:
+    """One process that runs command after command under `env`: milliseconds instead of a second."""
+
+    def __init__(self, env: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.manage_host"],
+            cwd=PROJECT,
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=dies_with_parent(),
+        )
+
+    def run(self, *arguments: str) -> Outcome:
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.flush()
+        return Outcome(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        self._process.communicate(timeout=10)

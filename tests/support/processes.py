@@ -1,0 +1,77 @@
+"""Processes that tests start: each ends with the test run, also when the run is killed."""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+def dies_with_parent(death_signal: int = signal.SIGKILL) -> Callable[[], None]:
+    """For `preexec_fn`: the child gets `death_signal` when the thread that started it ends."""
+    parent = os.getpid()
+
+    def prepare() -> None:
+        if _LIBC is not None:
+            _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return prepare
+
+
+def spawn(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
+    death_signal: int = signal.SIGKILL,
+) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own; stdout and stderr are appended to `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=env,
+            cwd=cwd,
+            pass_fds=pass_fds,
+            start_new_session=True,
+            preexec_fn=dies_with_parent(death_signal),
+        )
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_s: float, how: int = signal.SIGTERM) -> int:
+    """Ask the process to end; past the grace kill its whole group. Returns its exit status."""
+    if process.poll() is None:
+        process.send_signal(how)
+    try:
+        return process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        return kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> int:
+    """SIGKILL to the process and its group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait(10)
+
+
+def eventually(holds: Callable[[], bool], *, within_s: float, what: str, log: Path | None) -> None:
+    """Poll until `holds()`; past the deadline fail with the end of `log`."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        if time.monotonic() > deadline:
+            tail = log.read_text(errors="replace")[-4000:] if log and log.exists() else ""
+            raise TimeoutError(f"{what} did not happen within {within_s} s\n{tail}")
+        time.sleep(0.02)
