@@ -11,10 +11,10 @@ from accounts.keycache import KeyCache
 from accounts.keystring import hash_of, looks_real
 from gateway.db import Lane, run
 from gateway.http.errors import (
+    DatabaseGone,
     MissingCredential,
     PermissionDenied,
     Unauthenticated,
-    Unavailable,
 )
 
 _CREATOR_LEFT = (
@@ -31,7 +31,7 @@ def required_caller(request: HttpRequest) -> Caller:
     """Whoever holds the key in the request.
 
     Raises `MissingCredential` or `Unauthenticated` (401), `PermissionDenied` (403, the creator
-    left), `Unavailable` (503, the database does not answer: never a 401 for a good key).
+    left), `DatabaseGone` (503, the database does not answer: never a 401 for a good key).
     """
     return _caller_of(_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
 
@@ -78,7 +78,7 @@ def _caller_of(key: str) -> Caller:
     try:
         caller = _keys.find(hash_of(key))
     except (DatabaseError, InterfaceError, TimeoutError) as error:
-        raise Unavailable from error
+        raise DatabaseGone from error
     if caller is None or not caller.usable(datetime.now(UTC)):
         raise Unauthenticated
     if caller.creator_left:

@@ -29,6 +29,9 @@ def database(*, pool_size: int, pool_timeout_s: float) -> dict[str, Any]:
         "max_size": pool_size,
         "timeout": pool_timeout_s,
         "max_idle": 60,
+        # Give an attempt up soon: the next request begins a new one, and the pool's own back-off
+        # would keep a database that is back waiting for up to a minute.
+        "reconnect_timeout": 2,
     }
     return {
         "ENGINE": "django.db.backends.postgresql",

@@ -89,11 +89,11 @@ def url(name: str, schemes: Collection[str]) -> SplitResult | None:
     value = text(name)
     if not value:
         return None
-    parts = urlsplit(value)
     try:
+        parts = urlsplit(value)
         parts.port  # noqa: B018 - Reading it is the check: an odd port raises.
     except ValueError:
-        raise SettingError(name, "the port is not a number from 0 to 65535") from None
+        raise SettingError(name, "its host or its port is odd") from None
     if parts.scheme not in schemes:
         raise SettingError(name, f"expected a URL beginning with {' or '.join(schemes)}://")
     return parts

@@ -52,4 +52,7 @@ def secret(name: str, *, production: bool, bytes_of_entropy: int = 32) -> str:
     path = home() / "secrets" / name.lower()
     if not path.exists():
         _create_private(path, secrets.token_urlsafe(bytes_of_entropy))
-    return path.read_text(encoding="utf-8").strip()
+    value = path.read_text(encoding="utf-8").strip()
+    if not value:
+        raise SettingError(name, f"its file {path} is empty: restore it or delete it")
+    return value

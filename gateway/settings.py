@@ -3,7 +3,6 @@
 Durations are in seconds, sizes in bytes. The table in README.md lists them all.
 """
 
-from decimal import Decimal
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -111,6 +110,9 @@ SECURE_HSTS_PRELOAD = PRODUCTION
 SECURE_SSL_REDIRECT = PRODUCTION
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 X_FRAME_OPTIONS = "DENY"
+# Django looks for its middleware by name; ours are subclasses of it for pages only, and a test
+# looks at the headers that pages carry.
+SILENCED_SYSTEM_CHECKS = ["security.W001", "security.W002", "security.W003"]
 
 REST_FRAMEWORK: dict[str, Any] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [],
@@ -126,6 +128,8 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "VERSION": "1.0.0",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    # The schemas are written by hand; the default hook would move their enums elsewhere.
+    "POSTPROCESSING_HOOKS": [],
     "SCHEMA_PATH_PREFIX": "/api/(v1|alpha)",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -140,13 +144,12 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 API_KEY_PREFIX = env.text("API_KEY_PREFIX", "sk-rt-v1-")
 API_KEY_CACHE_SECONDS = env.decimal("API_KEY_CACHE_SECONDS", 0.8, minimum=0, maximum=1)
 BILLING_ENFORCED = env.boolean("BILLING_ENFORCED", True)
-BYOK_FEE_RATE = Decimal(str(env.decimal("BYOK_FEE_RATE", 0, maximum=1)))
 HOLD_LEASE_SECONDS = env.seconds("HOLD_LEASE_SECONDS", 900)
 HOLD_SWEEP_SECONDS = env.seconds("HOLD_SWEEP_SECONDS", 60)
 LEDGER_TIMEOUT = env.seconds("LEDGER_TIMEOUT", 10)
 LEDGER_QUEUE_MAX = env.integer("LEDGER_QUEUE_MAX", 10_000, minimum=1)
-PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
 MANAGEMENT_MAX_BODY_BYTES = env.integer("MANAGEMENT_MAX_BODY_BYTES", 1_048_576, minimum=1024)
+PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
 
 # --- Inference ------------------------------------------------------------------------------------
 ROUTER_REGION = env.text("ROUTER_REGION", "local")

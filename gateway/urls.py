@@ -1,9 +1,11 @@
 """Where every path leads. Apps are named by string; paths stand without a trailing slash."""
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, re_path
+from django.views.generic import RedirectView
 
 from gateway import health
+from gateway.openapi.views import DocumentViewSet, docs
 
 handler400 = "gateway.http.handlers.bad_request"
 handler403 = "gateway.http.handlers.forbidden"
@@ -15,5 +17,8 @@ urlpatterns = [
     path("readyz", health.readyz),
     path("api/", include("routing.urls")),
     path("api/", include("accounts.urls")),
+    path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
+    re_path(r"^docs/?$", docs, name="docs"),
+    path("admin", RedirectView.as_view(pattern_name="admin:index")),
     path("admin/", admin.site.urls),
 ]

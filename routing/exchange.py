@@ -11,7 +11,8 @@ from typing import Any
 class Event:
     """One parsed upstream event. `native_finish` is the provider's own word.
 
-    `usage` is the raw usage object, `error` a raw error object inside a 200 stream.
+    `usage` is the raw usage object, `error` a raw error object inside a 200 stream; without
+    `has_choice` the event spoke of other things only.
     """
 
     delta: dict[str, Any] = field(default_factory=dict)
@@ -22,6 +23,7 @@ class Event:
     upstream_id: str | None = None
     system_fingerprint: str | None = None
     service_tier: str | None = None
+    has_choice: bool = True
 
 
 @dataclass(slots=True)

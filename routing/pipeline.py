@@ -73,7 +73,11 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
 
 def _parsed(request: HttpRequest, body: dict[str, Any]) -> ChatRequest:
     try:
-        return parse_chat(body, session_header=request.META.get("HTTP_X_SESSION_ID"))
+        return parse_chat(
+            body,
+            session_header=request.META.get("HTTP_X_SESSION_ID"),
+            models_max=settings.ROUTER_MAX_MODELS,
+        )
     except ChatInvalid as error:
         raise SchemaInvalid(error.issues, error_type=error.error_type) from None
 
@@ -164,7 +168,8 @@ def _app_facts(request: HttpRequest) -> AppFacts:
     title = meta.get("HTTP_X_ROUTER_TITLE") or meta.get("HTTP_X_TITLE")
     named = [word.strip() for word in meta.get("HTTP_X_ROUTER_CATEGORIES", "").split(",")]
     return AppFacts(
-        referer=_short(meta.get("HTTP_REFERER")),
+        # The header is called `HTTP-Referer`; browsers send `Referer` by themselves.
+        referer=_short(meta.get("HTTP_HTTP_REFERER") or meta.get("HTTP_REFERER")),
         title=_short(title),
         categories=tuple(word for word in named if 0 < len(word) <= 30)[:2],
         user_agent=_short(meta.get("HTTP_USER_AGENT")),

@@ -55,6 +55,7 @@ class ApiKey(models.Model):
     objects = ApiKeyQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "API key"
         constraints = [
             models.CheckConstraint(
                 name="accounts_apikey_workspace_fits_kind",

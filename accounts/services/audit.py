@@ -66,24 +66,32 @@ def _accounts() -> list[str]:
 
 
 def _counters() -> list[str]:
-    """A key's all-time counter is the sum of its entries; what it holds, that of its holds."""
-    spent = dict(
-        LedgerEntry.objects.filter(kind__in=USAGE_KINDS, api_key__isnull=False)
+    """Each charge counts in one counter of every window, so that over all starts of a window a
+    key's counters sum up to its entries. What a counter holds is the sum of its holds."""
+    spent = {
+        str(key): amount_nano
+        for key, amount_nano in LedgerEntry.objects.filter(
+            kind__in=USAGE_KINDS, api_key__isnull=False
+        )
         .values_list("api_key_id")
         .annotate(Sum("amount_nano"))
-    )
+    }
     held: dict[int, int] = {}
     for ids, amount_nano in Hold.objects.values_list("counter_ids", "amount_nano"):
         for counter in ids.split(","):
             held[int(counter)] = held.get(int(counter), 0) + amount_nano
     found = []
+    told: dict[tuple[str, str], int] = {}
     for row in SpendCounter.objects.iterator():
-        if row.held_nano != held.get(row.pk, 0):
-            found.append(
-                f"counter {row}: held says {row.held_nano}, holds say {held.get(row.pk, 0)}"
-            )
-        is_total = row.window == SpendCounter.Window.TOTAL
-        if is_total and row.spent_nano != spent.get(int(row.scope_id), 0):
-            counted = spent.get(int(row.scope_id), 0)
-            found.append(f"counter {row}: spent says {row.spent_nano}, entries say {counted}")
+        counted = held.pop(row.pk, 0)
+        if row.held_nano != counted:
+            found.append(f"counter {row}: held says {row.held_nano}, holds say {counted}")
+        place = (row.scope_id, row.window)
+        told[place] = told.get(place, 0) + row.spent_nano
+    found += [f"counter {pk} is gone, holds say {nano}" for pk, nano in held.items()]
+    for key in sorted({*spent, *(scope_id for scope_id, _ in told)}):
+        for window in SpendCounter.Window.values:
+            says, counted = told.get((key, window), 0), spent.get(key, 0)
+            if says != counted:
+                found.append(f"key {key}: {window} spent says {says}, entries say {counted}")
     return found

@@ -20,6 +20,7 @@ def create_key(
     creator: User | None = None,
     limit_nano: int | None = None,
     limit_reset: str | None = None,
+    include_byok_in_limit: bool = False,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -35,6 +36,7 @@ def create_key(
         label=label_of(string, settings.API_KEY_PREFIX),
         limit_nano=limit_nano,
         limit_reset=limit_reset,
+        include_byok_in_limit=include_byok_in_limit,
         expires_at=expires_at,
     )
     return key, string
@@ -53,6 +55,15 @@ def rotate_key(*, key: ApiKey) -> str:
 def set_disabled(*, keys: ApiKeyQuerySet, disabled: bool) -> int:
     """Disable or enable keys; every process follows within a second. Returns how many moved."""
     return keys.exclude(disabled=disabled).update(disabled=disabled, updated_at=datetime.now(UTC))
+
+
+def delete_keys(*, keys: ApiKeyQuerySet) -> int:
+    """Delete keys for good, as their users see it; the rows stay, because history names them.
+
+    Every process follows within a second. Returns how many moved.
+    """
+    now = datetime.now(UTC)
+    return keys.filter(deleted_at__isnull=True).update(deleted_at=now, updated_at=now)
 
 
 def set_limit(*, key: ApiKey, limit_nano: int | None, limit_reset: str | None) -> None:

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import management_caller
 from accounts.models import Account
+from accounts.views.credits_description import describe_coinbase, describe_credits
 from gateway.db import Lane, run
 from gateway.http.errors import GatewayError, Gone
 from gateway.http.jsonio import usd
@@ -16,6 +17,7 @@ from gateway.http.viewset import LeanViewSet
 class CreditsViewSet(LeanViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
+    @describe_credits
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = management_caller(request)
         self.beside = {"user_id": caller.creator_id}
@@ -23,6 +25,7 @@ class CreditsViewSet(LeanViewSet):
         data = {"total_credits": usd(bought_nano), "total_usage": usd(used_nano)}
         return json_response({"data": data})
 
+    @describe_coinbase
     def coinbase(self, request: HttpRequest) -> HttpResponseBase:
         raise Gone("The crypto charge API is gone. Use the web purchase flow.")
 

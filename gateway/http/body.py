@@ -4,11 +4,14 @@ from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from django.http import HttpRequest, HttpResponseBase
+from gunicorn.http.errors import ParseException
 
 from gateway.http.errors import InvalidRequest, PayloadTooLarge
 from gateway.http.jsonio import loads
 
 _PIECE = 65_536
+# Chunks that are none, or a caller who left.
+_UNREADABLE = (OSError, ParseException)
 # What an answered connection may still send before it is closed rather than drained.
 _DRAIN_BYTES_MAX = 67_108_864
 
@@ -18,14 +21,18 @@ class _Input(Protocol):
 
 
 def read_body(request: HttpRequest, *, bytes_max: int) -> bytes:
-    """The raw body, chunked or counted. Raises `PayloadTooLarge`, before reading where it can."""
+    """The raw body, chunked or counted. Raises `InvalidRequest` where it cannot be read, and
+    `PayloadTooLarge`, before reading where it can."""
     declared = request.META.get("CONTENT_LENGTH") or ""
     if declared.isdigit() and int(declared) > bytes_max:
         raise PayloadTooLarge
     stream = cast(_Input, request.META["wsgi.input"])
-    if declared.isdigit():
-        return _exactly(stream, int(declared))
-    return _until_end(stream, bytes_max)
+    try:
+        if declared.isdigit():
+            return _exactly(stream, int(declared))
+        return _until_end(stream, bytes_max)
+    except _UNREADABLE as error:
+        raise InvalidRequest("The request body is malformed") from error
 
 
 def _exactly(stream: _Input, length: int) -> bytes:
@@ -68,5 +75,5 @@ def _drain(stream: _Input) -> None:
     try:
         while left > 0 and (piece := stream.read(_PIECE)):
             left -= len(piece)
-    except OSError:
+    except _UNREADABLE:
         return

@@ -95,3 +95,7 @@ class Unavailable(GatewayError):
 
     def __init__(self, message: str | None = None, *, retry_after_s: int = 1) -> None:
         super().__init__(message, headers={"Retry-After": str(retry_after_s)})
+
+
+class DatabaseGone(Unavailable):
+    """The database does not answer. Each viewset says what its callers are told then."""

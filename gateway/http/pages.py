@@ -1,12 +1,19 @@
 """Django's page middleware, for pages only: the API pays for none of it."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
-from django.http import HttpRequest, HttpResponseBase
+from django.http import (
+    HttpRequest,
+    HttpResponseBadRequest,
+    HttpResponseBase,
+    UnreadablePostError,
+)
 from django.middleware.clickjacking import XFrameOptionsMiddleware
 from django.middleware.csrf import CsrfViewMiddleware
 from django.middleware.security import SecurityMiddleware
@@ -58,6 +65,11 @@ class OperatorThread:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if is_page(request):
+            # The caller's socket belongs to this thread's event loop, so the form is read here.
+            try:
+                request.body  # noqa: B018 - Reading it keeps it for the thread.
+            except UnreadablePostError:
+                return HttpResponseBadRequest()
             return run(Lane.OPERATOR, lambda: self.get_response(request))
         return self.get_response(request)
 
@@ -73,6 +85,8 @@ class StaticFiles:
         if not request.path_info.startswith("/static/"):
             return self.get_response(request)
         if self._files is None:
+            # WhiteNoise warns of a directory that nobody has collected files into yet.
+            Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
             self._files = WhiteNoiseMiddleware(self.get_response)
         response: HttpResponseBase = self._files(request)
         return response

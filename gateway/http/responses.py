@@ -31,7 +31,12 @@ def error_body(error: GatewayError, **beside: Any) -> dict[str, Any]:
 
 
 def error_response(error: GatewayError, **beside: Any) -> HttpResponse:
-    return json_response(error_body(error, **beside), status=error.status, headers=error.headers)
+    response = json_response(
+        error_body(error, **beside), status=error.status, headers=error.headers
+    )
+    # Django would log each 5xx as an error of ours; most are an upstream's, and told on the record.
+    response._has_been_logged = True  # type: ignore[attr-defined]  # The mark Django looks for.
+    return response
 
 
 def server_error(request: HttpRequest, error: BaseException) -> HttpResponse:

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponseBase
 from rest_framework.viewsets import GenericViewSet
 
 from gateway.http.body import drain_after
-from gateway.http.errors import GatewayError, MethodNotAllowed, Unavailable
+from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed
 from gateway.http.responses import error_response, log, server_error
 
 
@@ -36,6 +36,8 @@ class LeanViewSet(GenericViewSet[Any]):
             if method not in self.action_map:
                 raise MethodNotAllowed(headers={"Allow": self._allowed()})
             response: HttpResponseBase = getattr(self, self.action_map[method])(request, **kwargs)
+        except DatabaseGone:
+            return self.refusal(request, self.database_gone())
         except GatewayError as error:
             return self.refusal(request, error)
         except (DatabaseError, InterfaceError) as error:
@@ -50,7 +52,7 @@ class LeanViewSet(GenericViewSet[Any]):
 
     def database_gone(self) -> GatewayError:
         """What a caller is told when the database does not answer."""
-        return Unavailable()
+        return DatabaseGone()
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         response = error_response(error, **self.beside)

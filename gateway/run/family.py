@@ -60,5 +60,5 @@ def beat(plan: Plan) -> Child:
 
 def add_provider(plan: Plan, name: str) -> Child:
     """`manage.py add_provider NAME`, which reads the key from the environment."""
-    command = [sys.executable, "manage.py", "add_provider", name]
+    command = [sys.executable, "manage.py", "add_provider", name, "--no-input"]
     return Child(f"add_provider {name}", lambda: command, plan.environment())

@@ -12,14 +12,15 @@ from gateway.run.plan import Plan
 class Preparation:
     """A process that makes the stores ready, and what it has said so far.
 
-    `waiting_for` is why the database cannot be reached yet; `demo` the demo account, once done;
-    `status` the exit status, once ended.
+    `waiting_for` is why the database cannot be reached yet; `demo` the demo account and `providers`
+    the real ones to add, once done; `status` the exit status, once ended.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.child = family.prepare(plan)
         self.waiting_for: str | None = None
         self.demo: dict[str, Any] | None = None
+        self.providers: list[str] = []
         self.status: int | None = None
         self._unfinished = b""
         self._url_sent = False
@@ -59,3 +60,4 @@ class Preparation:
         for event in map(json.loads, lines):
             self.waiting_for = event.get("waiting", self.waiting_for)
             self.demo = event.get("demo", self.demo)
+            self.providers = event.get("providers", self.providers)

@@ -2,7 +2,8 @@
 
 Reads one line from stdin once the migrations are done: the simulated upstream's URL, or nothing.
 Writes JSON lines to stdout: `{"waiting": REASON}` while the database cannot be reached, and at the
-end `{"demo": {...}}` with the demo account's ids and secrets.
+end `{"demo": {...}, "providers": [...]}` with the demo account's ids and secrets, and the slugs of
+well-known providers whose key is in the environment.
 """
 
 import io
@@ -25,6 +26,7 @@ from gateway.run.plan import ODD_SETTING
 
 # By name, because this package imports no app.
 DEMO_CATALOGUE = "routing.catalogue.demo.demo_catalogue"
+CONFIGURED_PROVIDERS = "routing.catalogue.known_providers.configured_from_environment"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 
@@ -95,7 +97,8 @@ def main() -> int:
     migrate()
     demo = access(command)
     load_demo_catalogue(sys.stdin.readline().strip())
-    tell(demo=demo)
+    providers = [provider.slug for provider in import_string(CONFIGURED_PROVIDERS)()]
+    tell(demo=demo, providers=providers)
     return 0
 
 

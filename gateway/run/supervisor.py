@@ -1,6 +1,5 @@
 """Starts the processes of a run, keeps them alive and takes them down together."""
 
-import os
 import shutil
 import signal
 import socket
@@ -13,7 +12,6 @@ from gateway.run.child import DEATHS_MAX, Child
 from gateway.run.console import say, show
 from gateway.run.plan import ODD_SETTING, Plan
 from gateway.run.preparation import Preparation
-from gateway.run.providers import with_key_in
 from gateway.run.signals import Parent, Signals
 from gateway.run.simulated import Simulated
 
@@ -122,7 +120,7 @@ class Supervisor:
         facts = ready.facts(self._plan, demo, self._simulated.url)
         ready.announce(self._plan, facts)
         show(ready.banner(facts))
-        names = with_key_in(os.environ)
+        names = self._preparation.providers
         self._errands = [family.add_provider(self._plan, name) for name in names]
 
     def _run_errands(self) -> None:

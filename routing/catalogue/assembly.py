@@ -94,7 +94,9 @@ class _Assembly:
             own["context_length"] = model["context_length"]
         own["model_id"] = model["id"]
         own["status"] = min(own["status"], provider.status)
+        taken = [*own["supported_parameters"], *own.pop("extra_parameters")]
         own["supported_parameters"] = self._set(own["supported_parameters"])
+        own["taken_fields"] = self._set(taken)
         prices, pricing = self._priced(own.pop("pricing"), own)
         return EndpointEntry(
             **own,

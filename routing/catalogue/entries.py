@@ -43,8 +43,9 @@ class ProviderEntry:
 class EndpointEntry:
     """One provider serving one model, with everything inherited already filled in.
 
-    `prices` None means no price, and `pricing` is the same as published. `status` is the worse of
-    the endpoint's and its provider's.
+    `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
+    ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
+    worse of the endpoint's and its provider's.
     """
 
     pk: int
@@ -61,6 +62,7 @@ class EndpointEntry:
     prices: Prices | None
     pricing: Mapping[str, Any] | None
     supported_parameters: frozenset[str]
+    taken_fields: frozenset[str]
     supports_implicit_caching: bool
     status: int
     tier: str

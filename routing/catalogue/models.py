@@ -4,6 +4,7 @@ Names of fields are the keys of the catalogue file and of the API. Prices are th
 object: decimal strings, USD per token or unit.
 """
 
+import re
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -15,6 +16,7 @@ from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.version import CatalogueServing, CatalogueVersion, Versioned
 from routing.catalogue.vocabulary import (
     CATEGORIES,
+    EXTRA_PARAMETER_FORM,
     INPUT_MODALITIES,
     OUTPUT_MODALITIES,
     PARAMETERS,
@@ -191,6 +193,12 @@ class Endpoint(Versioned):
     max_completion_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     max_prompt_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     supported_parameters = models.JSONField(default=list, blank=True)
+    extra_parameters = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Body fields beyond the published vocabulary that are forwarded, e.g. "
+        "service_tier, modalities, prompt_cache_key, user (hashed), developer (the role).",
+    )
     supports_implicit_caching = models.BooleanField(default=False)
     input_modalities = models.JSONField(null=True, blank=True)
     output_modalities = models.JSONField(null=True, blank=True)
@@ -231,6 +239,7 @@ class Endpoint(Versioned):
     def clean(self) -> None:
         """What a person typed, held to the rules of a catalogue file; prices are put in order."""
         _check_words(self, "supported_parameters", PARAMETERS)
+        _check_names(self, "extra_parameters")
         _check_words(self, "input_modalities", INPUT_MODALITIES)
         _check_words(self, "output_modalities", OUTPUT_MODALITIES)
         if self.pricing is not None:
@@ -238,6 +247,15 @@ class Endpoint(Versioned):
                 self.pricing = Prices.parse(self.pricing).published()
             except PriceError as error:
                 raise ValidationError({"pricing": str(error)}) from error
+
+
+def _check_names(row: models.Model, field: str) -> None:
+    value = getattr(row, field)
+    good = isinstance(value, list) and all(
+        isinstance(name, str) and re.match(EXTRA_PARAMETER_FORM, name) for name in value
+    )
+    if not good:
+        raise ValidationError({field: f"expected a list of names like {EXTRA_PARAMETER_FORM}"})
 
 
 def _check_words(row: models.Model, field: str, words: tuple[str, ...]) -> None:

@@ -34,7 +34,8 @@ MODEL_FIELDS = (
 ENDPOINT_FIELDS = (
     *("pk", "model_id", "provider_id", "tag", "upstream_model", "context_length"),
     *("max_completion_tokens", "max_prompt_tokens", "quantization", "pricing"),
-    *("supported_parameters", "supports_implicit_caching", "status", "tier", "region"),
+    *("supported_parameters", "extra_parameters", "supports_implicit_caching"),
+    *("status", "tier", "region"),
     *("collects_data", "zdr", "moderated", "supports_cancellation"),
     *("input_modalities", "output_modalities"),
     *("decisions_max_questions", "decisions_max_options", "decisions_max_levels"),

@@ -20,6 +20,7 @@ from routing.catalogue.vocabulary import (
     CATEGORIES,
     DEFAULT_PARAMETERS,
     EFFORTS,
+    EXTRA_PARAMETER_FORM,
     INPUT_MODALITIES,
     OUTPUT_MODALITIES,
     PARAMETERS,
@@ -95,6 +96,10 @@ Status = Annotated[int, _one_of(STATUSES)]
 Inputs: TypeAlias = _words(INPUT_MODALITIES)  # type: ignore[valid-type]  # Built from the vocabulary.
 Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Likewise.
 Categories: TypeAlias = _words(CATEGORIES)  # type: ignore[valid-type]  # Likewise.
+ExtraParameters: TypeAlias = Annotated[
+    list[Annotated[str, StringConstraints(pattern=EXTRA_PARAMETER_FORM)]],
+    AfterValidator(_without_repeats),
+]
 Parameters: TypeAlias = _words(PARAMETERS)  # type: ignore[valid-type]  # Likewise.
 
 
@@ -140,6 +145,7 @@ class EndpointSpec(_Spec):
     max_completion_tokens: Count | None = None
     max_prompt_tokens: Count | None = None
     supported_parameters: Parameters = []
+    extra_parameters: ExtraParameters = []
     supports_implicit_caching: bool = False
     input_modalities: Inputs | None = None
     output_modalities: Outputs | None = None

@@ -4,24 +4,21 @@ import time
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
-from drf_spectacular.utils import extend_schema
 
 from accounts.authentication import optional_caller, required_caller
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 from routing.catalogue import public, query
-from routing.catalogue.entries import ModelEntry, Snapshot
-from routing.catalogue.schemas import (
-    COUNT,
-    ENDPOINT_LIST,
-    MODEL,
-    MODEL_ENDPOINTS,
-    MODEL_FILTERS,
-    MODEL_PAGE,
-    OUTPUT_MODALITIES,
-    PROVIDER_LIST,
+from routing.catalogue.description import (
+    describe_model,
+    describe_model_count,
+    describe_model_endpoints,
+    describe_model_list,
+    describe_providers,
+    describe_zdr_endpoints,
 )
+from routing.catalogue.entries import ModelEntry, Snapshot
 from routing.catalogue.snapshot import catalogue
 
 
@@ -40,9 +37,7 @@ class CatalogueViewSet(LeanViewSet):
 class ModelViewSet(CatalogueViewSet):
     """Models: the list, its length, one of them, its endpoints."""
 
-    @extend_schema(
-        summary="List models", tags=["Models"], parameters=MODEL_FILTERS, responses=MODEL_PAGE
-    )
+    @describe_model_list
     def list(self, request: HttpRequest) -> HttpResponse:
         snapshot = self.snapshot(request)
         found = query.page(snapshot, request.GET.dict(), path=request.path_info, now_s=time.time())
@@ -55,14 +50,12 @@ class ModelViewSet(CatalogueViewSet):
             }
         )
 
-    @extend_schema(
-        summary="Count models", tags=["Models"], parameters=[OUTPUT_MODALITIES], responses=COUNT
-    )
+    @describe_model_count
     def count(self, request: HttpRequest) -> HttpResponse:
         snapshot = self.snapshot(request)
         return json_response({"data": {"count": query.count(snapshot, request.GET.dict())}})
 
-    @extend_schema(summary="Get a model", tags=["Models"], responses=MODEL)
+    @describe_model
     def retrieve(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
         model, alias = self._model(request, author, slug)
         shown = public.model_object(model)
@@ -70,9 +63,7 @@ class ModelViewSet(CatalogueViewSet):
             shown["alias_target"] = {"slug": model.id, "name": model.name}
         return json_response({"data": shown})
 
-    @extend_schema(
-        summary="List the endpoints of a model", tags=["Models"], responses=MODEL_ENDPOINTS
-    )
+    @describe_model_endpoints
     def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
         model, _ = self._model(request, author, slug)
         return json_response({"data": public.endpoints_object(model)})
@@ -89,9 +80,7 @@ class ModelViewSet(CatalogueViewSet):
 class EndpointViewSet(CatalogueViewSet):
     """Endpoints across models."""
 
-    @extend_schema(
-        summary="List zero-data-retention endpoints", tags=["Models"], responses=ENDPOINT_LIST
-    )
+    @describe_zdr_endpoints
     def zdr(self, request: HttpRequest) -> HttpResponse:
         return json_response({"data": public.zdr_objects(self.snapshot(request))})
 
@@ -99,6 +88,6 @@ class EndpointViewSet(CatalogueViewSet):
 class ProviderViewSet(CatalogueViewSet):
     """Providers."""
 
-    @extend_schema(summary="List providers", tags=["Models"], responses=PROVIDER_LIST)
+    @describe_providers
     def list(self, request: HttpRequest) -> HttpResponse:
         return json_response({"data": public.provider_objects(self.snapshot(request))})

@@ -28,6 +28,9 @@ PARAMETERS: Final = (
     *("tools", "tool_choice", "parallel_tool_calls"),
     *("include_reasoning", "reasoning", "reasoning_effort", "web_search_options", "verbosity"),
 )
+# Body fields beyond the published vocabulary that an endpoint may be sent: any name of this form.
+# `developer` stands for the message role of that name.
+EXTRA_PARAMETER_FORM: Final = r"^[a-z][a-z0-9_]{0,63}$"
 DEFAULT_PARAMETERS: Final = (
     *("temperature", "top_p", "top_k"),
     *("frequency_penalty", "presence_penalty", "repetition_penalty"),

@@ -88,16 +88,21 @@ def _whole(nano: Decimal) -> int:
     return int(nano.to_integral_value(ROUND_HALF_EVEN))
 
 
-def highest(prices: Prices) -> tuple[Decimal, Decimal]:
-    """The dearest price a prompt token and a completion token can have, overrides included."""
-    return _dearest(prices, _PROMPT_KINDS), _dearest(prices, _COMPLETION_KINDS)
+def highest(prices: Prices) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+    """The dearest a prompt token, a completion token, a request and an image can be, overrides
+    included."""
+    return (
+        _dearest(prices, _PROMPT_KINDS),
+        _dearest(prices, _COMPLETION_KINDS),
+        _dearest(prices, ("request",)),
+        _dearest(prices, ("image",)),
+    )
 
 
 def _dearest(prices: Prices, kinds: tuple[str, ...]) -> Decimal:
     own = [getattr(prices, kind) for kind in kinds]
     overridden = [entry.prices.get(kind) for entry in prices.overrides for kind in kinds]
-    dearest: Decimal = max(price for price in own + overridden if price is not None)
-    return dearest
+    return max((price for price in own + overridden if price is not None), default=_ZERO)
 
 
 _PROMPT_KINDS = ("prompt", "input_cache_read", "input_cache_write", "audio")

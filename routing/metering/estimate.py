@@ -6,7 +6,7 @@ the endpoint's own maximum.
 """
 
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal, localcontext
+from decimal import ROUND_CEILING, localcontext
 
 from routing.catalogue.prices import Prices
 from routing.metering.cost import EXACT, NANO_PER_USD, highest
@@ -64,13 +64,13 @@ def estimate_nano(
     """Whole nano-USD, rounded up; zero only for a free endpoint."""
     if prices.is_free:
         return 0
-    prompt_price, completion_price = highest(prices)
+    prompt_price, completion_price, request_price, image_price = highest(prices)
     with localcontext(EXACT):
         usd = (
             prompt_price * prompt_tokens_bound(demand, room)
             + completion_price * output_tokens_bound(demand, room, output_cap=output_cap)
-            + (prices.request or Decimal(0))
-            + (prices.image or Decimal(0)) * demand.images
+            + request_price
+            + image_price * demand.images
         )
         nano = (usd * (1 - prices.discount) * NANO_PER_USD).to_integral_value(ROUND_CEILING)
     # A bound past any balance; more would not fit a 64-bit column.

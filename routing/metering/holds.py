@@ -6,6 +6,7 @@ row, so two processes cannot wait for each other.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from accounts.windows import LIMITED_WINDOW
@@ -65,7 +66,7 @@ def raise_hold(
     """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended)."""
     refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
     if refusal is not None:
-        return refusal
+        return _of_the_whole(session, refusal, order)
     moved = session.execute(
         "UPDATE accounts_hold SET amount_nano = amount_nano + %s WHERE generation_id = %s",
         (order.amount_nano, order.generation_id),
@@ -73,6 +74,21 @@ def raise_hold(
     if not moved:
         give_back(session, order.payer, counters.of(session, order.payer), order.amount_nano)
     return bool(moved)
+
+
+def _of_the_whole(session: Session, refusal: Refusal, order: TopUpOrder) -> Refusal | bool:
+    """The refusal of the raised hold as one: what it holds already is no other request's."""
+    row = session.execute(
+        "SELECT amount_nano FROM accounts_hold WHERE generation_id = %s", (order.generation_id,)
+    ).fetchone()
+    if row is None:
+        return False
+    return replace(
+        refusal,
+        asked_nano=refusal.asked_nano + row[0],
+        held_nano=refusal.held_nano - row[0],
+        key_held_nano=refusal.key_held_nano - row[0],
+    )
 
 
 def give_back(session: Session, payer: Payer, ids: Ids, amount_nano: int) -> None:

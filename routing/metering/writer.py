@@ -59,7 +59,8 @@ class LedgerWriter:
         ticket = Ticket(order)
         self._queue.append(ticket)
         self._work.set()
-        if self._thread is None:
+        thread = self._thread
+        if thread is None or not thread.is_alive():
             self._start()
         return ticket
 
@@ -101,7 +102,7 @@ class LedgerWriter:
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
                 self._thread.start()
 
@@ -133,7 +134,8 @@ class LedgerWriter:
     def _hand_over(self) -> None:
         """From here on a submitted order starts a new thread; for those that came in while this one
         was ending, nobody else would."""
-        self._thread = None
+        with self._lock:
+            self._thread = None
         if self._queue:
             self._start()
 

@@ -43,10 +43,12 @@ class Attempts:
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
         now = process.now()
+        failure.hide(attempt.endpoint.provider.credential)
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         endpoint = attempt.endpoint
         if failure.parked:
-            hint_s = failure.retry_after_s or RETRY_HINT_DEFAULT_S
+            hint_s = failure.retry_after_s
+            hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
             process.health().parked(endpoint.pk, now, hint_s=hint_s)
         elif failure.outage:
             process.health().failed(endpoint.pk, now)

@@ -41,7 +41,8 @@ class Attempt:
 @dataclass(slots=True)
 class Call:
     """`started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
-    there is one. `wants_metadata` is the caller's opt-in to `router_metadata`."""
+    there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
+    set once the ledger was told how it ended."""
 
     generation_id: str
     caller: Caller
@@ -59,6 +60,7 @@ class Call:
     deadline: float
     held_nano: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    settled: bool = False
 
     @property
     def created(self) -> int:

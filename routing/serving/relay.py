@@ -12,7 +12,7 @@ from routing.formats.chat.message import clean_delta, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
 from routing.upstreams import openai
-from routing.upstreams.failures import from_error_object, malformed
+from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 
@@ -21,6 +21,7 @@ class ChatRelay:
 
     `seen` tells of a first parsed event, `started` of content that was written. `usage`,
     `native_finish`, `service_tier`, `upstream_id` and `produced_chars` are what it said so far.
+    What stood before a failure in one piece is given out first: the next `feed` raises it.
     """
 
     def __init__(self, served: Served, *, exclude_reasoning: bool, event_bytes_max: int) -> None:
@@ -34,17 +35,31 @@ class ChatRelay:
         self._parser = SseParser(event_bytes_max)
         self._exclude_reasoning = exclude_reasoning
         self._has_tool_calls = self._refused = self._fingerprint_said = False
+        self._has_choice = False
+        self.failure: UpstreamFailure | None = None
 
     def feed(self, data: bytes) -> bytes:
         """The chunks for one piece of the upstream's body; `data` empty is its end."""
+        if self.failure is not None:
+            raise self.failure
+        out: list[bytes] = []
+        try:
+            self._take(data, out)
+        except UpstreamFailure as failure:
+            self.failure = failure
+            if not any(out):
+                raise
+        return b"".join(out)
+
+    def _take(self, data: bytes, out: list[bytes]) -> None:
         try:
             events = self._parser.feed(data) if data else self._parser.finish()
         except EventTooLarge as error:
             raise malformed("a stream event is too large") from error
-        out = b"".join([self._line(line) for line in events if not self.ended])
+        for line in events:
+            out.append(self._line(line))
         if not data and not self.ended:
             self._end_unmarked()
-        return out
 
     @property
     def finish_reason(self) -> str:
@@ -71,24 +86,27 @@ class ChatRelay:
         return self.chunks.first()
 
     def _line(self, data: bytes) -> bytes:
-        if self.ended:
+        if self.ended or not data:
             return b""
-        if data == openai.DONE:
+        if data[:6] == openai.DONE:
+            if not self._has_choice:
+                raise malformed("a stream without choices")
             self.ended = True
             return b""
         event = openai.event(data)
         if event.error is not None:
             raise from_error_object(event.error)
         self.seen = True
+        self._has_choice = self._has_choice or event.has_choice
         self._note(event)
         delta = event.delta
-        if not has_content(delta):
+        if not has_content(delta) and event.logprobs is None:
             return b""
         opening = b"" if self.started else self._opening()
         self.produced_chars += text_chars(delta)
         if len(delta) > 1 or "content" not in delta:
             delta = self._cleaned(delta)
-            if not has_content(delta):
+            if not has_content(delta) and event.logprobs is None:
                 return opening
         return opening + self.chunks.delta(delta, event.logprobs)
 
@@ -103,14 +121,14 @@ class ChatRelay:
         if event.usage is not None:
             self.usage = event.usage
         if event.service_tier is not None:
-            self.service_tier = str(event.service_tier)
-        if self.upstream_id is None and isinstance(event.upstream_id, str):
-            self.upstream_id = event.upstream_id
+            self.service_tier = openai.word(event.service_tier)
+        if self.upstream_id is None:
+            self.upstream_id = openai.word(event.upstream_id)
         if event.system_fingerprint and not self._fingerprint_said:
             self._fingerprint_said = True
             self.chunks.fingerprint(str(event.system_fingerprint))
         if event.native_finish:
-            self.native_finish = str(event.native_finish)
+            self.native_finish = openai.word(event.native_finish)
             if self.finish_reason == "error":
                 raise from_error_object({"message": "the upstream broke off its answer"})
 

@@ -60,7 +60,7 @@ class ChatStream:
         self._attempt: Attempt | None = None
         self._relay: ChatRelay | None = None
         self._reply: Reply | None = None
-        self._gone = self._committed = self._settled = False
+        self._gone = self._committed = False
         self._wrote_at = 0.0
         self._debug = b""
 
@@ -175,17 +175,18 @@ class ChatStream:
                 yield out
                 self._wrote_at = process.now()
                 reply.resume_idle()
+            if relay.failure is not None:
+                raise relay.failure
 
     def _finish(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
         """Charge first; only then does the caller see the end."""
         call = self._call
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         process.health().succeeded(attempt.endpoint.pk)
-        usage = measured(call, attempt, relay.usage, relay.produced_chars)
         outcome = self._answered(attempt, relay, cancelled=False)
         self._settle(outcome, wait=True)
         metadata = router_metadata(call, selected=attempt) if call.wants_metadata else None
-        report = usage_report(usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
+        report = usage_report(outcome.usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
@@ -253,19 +254,19 @@ class ChatStream:
         )
 
     def _settle(self, outcome: Outcome, *, wait: bool) -> None:
-        if self._settled:
+        if self._call.settled:
             return
-        self._settled = True
+        self._call.settled = True
         ticket = ledger.submit(settle_order(self._call, outcome))
         if wait:
             ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
     def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> None:
         """Record a failed call; one that never reached an upstream only gives its hold back."""
-        if self._settled:
+        if self._call.settled:
             return
         if self._attempt is None:
-            self._settled = True
+            self._call.settled = True
             self._attempts.release()
             return
         try:
@@ -292,7 +293,7 @@ class ChatStream:
     def _wind_up(self) -> None:
         """Last of all, in every outcome: settle what a caller who left owes, free the upstream."""
         try:
-            if not self._settled:
+            if not self._call.settled:
                 self._settle_hang_up()
         finally:
             self._let_go()
@@ -300,7 +301,7 @@ class ChatStream:
     def _settle_hang_up(self) -> None:
         attempt, relay, reply = self._attempt, self._relay, self._reply
         if attempt is None:
-            self._settled = True
+            self._call.settled = True
             self._attempts.release()
         elif relay is None or reply is None:
             self._settle(left_early(self._call), wait=False)

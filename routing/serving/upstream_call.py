@@ -25,8 +25,8 @@ def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
     return forwarded_body(
         call.chat,
         upstream_model=endpoint.upstream_model,
-        supported=endpoint.supported_parameters,
-        user_hash=_user_hash(call) if "user" in endpoint.supported_parameters else None,
+        supported=endpoint.taken_fields,
+        user_hash=_user_hash(call) if "user" in endpoint.taken_fields else None,
         stream_usage=True,
         max_tokens_cap=call.plan.output_caps.get(endpoint.pk),
     )

@@ -54,6 +54,10 @@ def chat_whole(call: Call) -> dict[str, Any]:
     except GatewayError as error:
         _record_failure(call, attempts, error)
         raise
+    except Exception:
+        # A bug of ours must not keep the caller's money held until the lease ends.
+        _record_failure(call, attempts, GatewayError())
+        raise
 
 
 def _ask(call: Call, attempt: Attempt) -> Answer:
@@ -138,6 +142,9 @@ def _told(failure: UpstreamFailure) -> dict[str, Any]:
 
 
 def _settle(call: Call, outcome: Outcome) -> None:
+    if call.settled:
+        return
+    call.settled = True
     ledger.wait(ledger.submit(settle_order(call, outcome)), settings.LEDGER_TIMEOUT)
 
 

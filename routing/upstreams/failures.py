@@ -4,6 +4,8 @@ The tables are the inference reference's 7.7 (what triggers a fallback) and 9.3 
 caller gets once fallbacks are used up).
 """
 
+import math
+import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -19,6 +21,9 @@ from routing.upstreams.door_errors import (
 )
 
 RAW_CHARS_MAX = 4096
+# Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
+_KEPT_CHARS_MAX = 2 * RAW_CHARS_MAX
+HIDDEN = "[hidden]"
 PROVIDER_RETURNED_ERROR = "Provider returned error"
 RETRY_HINT_DEFAULT_S = 10.0
 _TIMEOUTS = (ConnectTimeout, FirstByteTimeout, IdleTimeout, DeadlineExceeded)
@@ -45,6 +50,15 @@ class UpstreamFailure(Exception):
     outage: bool = False
     parked: bool = False
     deadline: bool = False
+
+    def hide(self, secret: str | None) -> None:
+        """Take a secret out of what the upstream said: some quote the credential they refuse."""
+        if not secret:
+            self.raw = self.raw and self.raw[:RAW_CHARS_MAX]
+            return
+        self.message = self.message.replace(secret, HIDDEN)
+        self.raw = self.raw and self.raw.replace(secret, HIDDEN)[:RAW_CHARS_MAX]
+        self.provider_code = self.provider_code and self.provider_code.replace(secret, HIDDEN)
 
     def __str__(self) -> str:
         return f"{self.error_type} ({self.status}): {self.message}"
@@ -143,7 +157,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         message=said if row.own_message and said else PROVIDER_RETURNED_ERROR,
         raw=_text(body),
         provider_code=code,
-        retry_after_s=retry_after_s(headers.get("retry-after")),
+        retry_after_s=retry_after_s(headers.get("retry-after"), now_s=time.time()),
         elsewhere=row.elsewhere,
         larger_only=status == 413,
         outage=row.outage,
@@ -167,7 +181,7 @@ def from_error_object(error: Any) -> UpstreamFailure:
         told_status=row.told_status,
         error_type=row.error_type,
         message=str(said) if row.own_message and said else PROVIDER_RETURNED_ERROR,
-        raw=str(said)[:RAW_CHARS_MAX] if said else None,
+        raw=str(said)[:_KEPT_CHARS_MAX] if said else None,
         provider_code=str(code) if code is not None else None,
         elsewhere=row.elsewhere,
         outage=row.outage,
@@ -216,24 +230,24 @@ def _said(body: bytes) -> tuple[str, str | None]:
 
 
 def _text(body: bytes) -> str | None:
-    return body[: RAW_CHARS_MAX * 4].decode("utf-8", "replace")[:RAW_CHARS_MAX] or None
+    return body[: _KEPT_CHARS_MAX * 4].decode("utf-8", "replace")[:_KEPT_CHARS_MAX] or None
 
 
-def retry_after_s(value: str | None, *, now_s: float | None = None) -> float | None:
-    """A Retry-After header in seconds: a number, or a date measured against `now_s`."""
+def retry_after_s(value: str | None, *, now_s: float) -> float | None:
+    """A Retry-After header in seconds, at most a day: a number, or a date measured against `now_s`
+    (Unix seconds)."""
     if not value:
         return None
     try:
         seconds = float(value)
     except ValueError:
-        return _seconds_until(value, now_s)
+        seconds = _seconds_until(value, now_s)
     return seconds if 0 <= seconds <= 86_400 else None
 
 
-def _seconds_until(date: str, now_s: float | None) -> float | None:
-    if now_s is None:
-        return None
+def _seconds_until(date: str, now_s: float) -> float:
+    """Not a number where it is no date."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
     except ValueError:
-        return None
+        return math.nan

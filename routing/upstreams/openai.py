@@ -36,13 +36,13 @@ def answer(body: bytes, content_type: str) -> Answer:
     message = choice.get("message")
     return Answer(
         message=message if isinstance(message, dict) else {},
-        native_finish=_word(choice.get("finish_reason")),
+        native_finish=word(choice.get("finish_reason")),
         logprobs=choice.get("logprobs"),
         usage=value.get("usage"),
         error=choice.get("error") or value.get("error"),
-        upstream_id=_word(value.get("id")),
-        system_fingerprint=_word(value.get("system_fingerprint")),
-        service_tier=_word(value.get("service_tier")),
+        upstream_id=word(value.get("id")),
+        system_fingerprint=word(value.get("system_fingerprint")),
+        service_tier=word(value.get("service_tier")),
     )
 
 
@@ -56,6 +56,7 @@ def event(data: bytes) -> Event:
         raise malformed("a stream event is no object", raw=data)
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
+    has_choice = isinstance(choice, dict)
     if not isinstance(choice, dict):
         choice = {}
     delta = choice.get("delta")
@@ -68,6 +69,7 @@ def event(data: bytes) -> Event:
         value.get("id"),
         value.get("system_fingerprint"),
         value.get("service_tier"),
+        has_choice,
     )
 
 
@@ -88,5 +90,6 @@ def _no_answer(value: dict[str, Any], body: bytes) -> UpstreamFailure:
     return from_error_object(error) if error else malformed("no choices", raw=body)
 
 
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def word(value: Any) -> str | None:
+    """A provider's own word for something, without the NUL that no database takes."""
+    return value.replace("\0", "") if isinstance(value, str) else None

@@ -12,11 +12,13 @@ from gateway.http.responses import json_response
 from gateway.http.times import iso
 from gateway.http.viewset import LeanViewSet
 from routing.metering.models import Generation
+from routing.views.generation_description import describe_generation
 
 
 class GenerationViewSet(LeanViewSet):
     """A caller sees the generations of its own account; anybody else's id is not found."""
 
+    @describe_generation
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = required_caller(request)
         self.beside = {"user_id": caller.creator_id}

@@ -32,8 +32,8 @@ def clean_delta(
         return delta
     clean = {name: value for name, value in delta.items() if value is not None}
     _settle_reasoning(clean, exclude_reasoning)
-    if clean.get("tool_calls"):
-        clean["tool_calls"] = [_call(call, new_call_id) for call in clean["tool_calls"]]
+    if clean.pop("tool_calls", None) is not None and (calls := _calls(delta)):
+        clean["tool_calls"] = [_call(call, new_call_id) for call in calls]
     return clean
 
 
@@ -43,7 +43,7 @@ def clean_message(
     """A whole assistant message; `content`, `refusal` and `reasoning` are always there."""
     kept = dict(message)
     _settle_reasoning(kept, exclude_reasoning)
-    calls = kept.get("tool_calls")
+    calls = kept["tool_calls"] = _calls(kept)
     clean = {
         "role": "assistant",
         "content": kept.get("content") or (None if calls else kept.get("content")),
@@ -63,11 +63,17 @@ def text_chars(delta: dict[str, Any]) -> int:
         value = delta.get(name)
         if isinstance(value, str):
             total += len(value)
-    for call in delta.get("tool_calls") or ():
+    for call in _calls(delta):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            total += len(function.get("name") or "") + len(function.get("arguments") or "")
+            spoken = (function.get("name"), function.get("arguments"))
+            total += sum(len(text) for text in spoken if isinstance(text, str))
     return total
+
+
+def _calls(message: dict[str, Any]) -> list[Any]:
+    calls = message.get("tool_calls")
+    return calls if isinstance(calls, list) else []
 
 
 def _settle_reasoning(message: dict[str, Any], exclude: bool) -> None:

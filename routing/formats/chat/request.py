@@ -97,9 +97,11 @@ class ChatRequest:
     prompt_text_chars: int
 
 
-def parse_chat(body: dict[str, Any], *, session_header: str | None) -> ChatRequest:
+def parse_chat(
+    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
+) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
-    checked = _check(body, session_header)
+    checked = _check(body, session_header, models_max)
     facts = read_messages(body["messages"])
     if facts.orphans:
         raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
@@ -111,16 +113,23 @@ def unavailable_backends(request: ChatRequest) -> list[str]:
     return request.server_tools + plugins_without_backend(request.plugins)
 
 
-def _check(body: dict[str, Any], session_header: str | None) -> ChatBody:
+def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> ChatBody:
     try:
         checked = check_body(body)
     except ValidationError as error:
         issues = issues_of(error) + _prompt_issues(body) + _header_issues(session_header)
         raise ChatInvalid(issues) from None
-    issues = cross_field_issues(body) + _header_issues(session_header)
+    issues = _models_issues(body, models_max) + cross_field_issues(body)
+    issues += _header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     return checked
+
+
+def _models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
+    if len(body.get("models", ())) <= models_max:
+        return []
+    return [Issue("models", f"Too big: expected array to have <={models_max} items")]
 
 
 def _prompt_issues(body: dict[str, Any]) -> list[Issue]:

@@ -29,7 +29,6 @@ from routing.formats.server_tools import ContextSize, ImageSetting
 from routing.formats.stop_conditions import StopConditions
 
 SESSION_ID_CHARS_MAX: Final = 256
-MODELS_MAX: Final = 3
 
 UnitShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=-2, le=2, allow_inf_nan=False)]
@@ -94,7 +93,7 @@ class ChatBody(TypedDict, total=False):
 
     messages: Annotated[list[Message], Field(min_length=1), REQUIRED]
     model: str
-    models: Annotated[list[str], Field(max_length=MODELS_MAX)]
+    models: list[str]
     route: Literal["fallback", "sort"] | None
     provider: ProviderField | None
     preset: str

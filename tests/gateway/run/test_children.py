@@ -3,34 +3,31 @@
 import os
 import signal
 
-import pytest
-
 from gateway.run.child import Restarts
 from tests.support.running import StartRun
 
+CHILDREN = {
+    "web": "gunicorn",
+    "worker": " worker ",
+    "beat": " beat ",
+    "simulator": "routing.simulator",
+    "valkey": "valkey-server",
+}
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("web", "gunicorn"),
-        ("worker", " worker "),
-        ("beat", " beat "),
-        ("simulator", "routing.simulator"),
-        ("valkey", "valkey-server"),
-    ],
-)
-def test_a_child_that_dies_is_reported_and_comes_back(
-    start_run: StartRun, name: str, part: str
-) -> None:
+
+def test_a_child_that_dies_is_reported_and_comes_back(start_run: StartRun) -> None:
     run = start_run()
     facts = run.ready()
-    run.until(lambda: bool(run.children(part)), "the first one")
-    first = run.children(part)[0]
+    run.until(lambda: all(run.children(part) for part in CHILDREN.values()), "all of them")
+    first = {name: run.children(part)[0] for name, part in CHILDREN.items()}
 
-    os.kill(first, signal.SIGKILL)
+    for pid in first.values():
+        os.kill(pid, signal.SIGKILL)
 
-    run.until(lambda: f"gateway: {name} died (SIGKILL); restarting in 0.5 s" in run.stderr, "news")
-    run.until(lambda: any(pid > first for pid in run.children(part)), "the next one")
+    for name, part in CHILDREN.items():
+        news = f"gateway: {name} died (SIGKILL); restarting in 0.5 s"
+        run.until(lambda news=news: news in run.stderr, news)  # type: ignore[misc]  # Bound now.
+        run.until(lambda n=name, p=part: max(run.children(p), default=0) > first[n], name)  # type: ignore[misc]  # Bound now.
     run.until(lambda: run.probe("/readyz", facts["root_url"]) == 200, "readiness")
     run.until(lambda: run.probe("/_health", facts["simulator_url"]) == 200, "the simulator")
     run.stop()

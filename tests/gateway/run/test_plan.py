@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.run import install, plan, providers, ready, signals
+from gateway.run import install, plan, ready, signals
 from gateway.run.plan import CannotStart, Plan
 
 
@@ -80,12 +80,6 @@ def test_only_one_gateway_takes_a_home(tmp_path: Path) -> None:
     with plan.take_home(tmp_path), pytest.raises(CannotStart, match="another gateway runs in"):
         plan.take_home(tmp_path)
     plan.take_home(tmp_path).close()
-
-
-def test_well_known_providers_are_found_by_their_keys() -> None:
-    environment = {"OPENAI_API_KEY": "k", "GROQ_API_KEY": " ", "ACME_API_KEY": "k", "XAI_KEY": "k"}
-
-    assert providers.with_key_in(environment) == ["openai"]
 
 
 @pytest.mark.parametrize("simulator_url", ["http://127.0.0.1:9100", ""])

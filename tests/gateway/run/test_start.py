@@ -91,6 +91,17 @@ def test_without_the_simulator_there_are_no_simulated_providers(start_run: Start
     assert f"curl -s {facts['base_url']}/models" in run.stdout
 
 
+def test_a_well_known_provider_is_added_by_its_key(start_run: StartRun) -> None:
+    # Nothing beyond this machine is reached: nobody listens where the proxy should be.
+    run = start_run(GROQ_API_KEY="gsk-made-up", ROUTER_UPSTREAM_PROXY="http://127.0.0.1:9")
+    facts = run.ready()
+
+    run.until(lambda: "gateway: add_provider groq failed (exit 1)" in run.stderr, "the attempt")
+    assert "gsk-made-up" not in run.stderr
+    assert run.probe("/readyz", facts["root_url"]) == 200
+    run.stop()
+
+
 def test_own_servers_replace_the_embedded_ones(start_run: StartRun, stores: Bed) -> None:
     if not stores.is_postgres:
         pytest.fail("this test needs the PostgreSQL stores")

@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 
 from routing.metering.session import Session
-from tests.routing.metering.books import WAIT_S
+from routing.metering.tickets import Ticket
+from routing.metering.writer import LedgerWriter
+from tests.routing.metering.books import CENT, WAIT_S, carry_out, hold_order, new_payer
 
 _GUARDS = (" AND total_credits_nano - total_usage_nano", " AND NOT EXISTS")
 
@@ -44,6 +46,26 @@ class Commits:
 
     def wait_reached(self) -> None:
         assert self.reached.wait(WAIT_S)
+
+
+def held_up(writer: LedgerWriter, commits: Commits) -> Ticket:
+    """Bring the writer to a commit that waits for `go_on`; what is submitted now is one batch."""
+    payer = new_payer()
+    carry_out(writer, hold_order(payer, CENT))  # The sweep of the beginning is over by then.
+    commits.block()
+    ticket = writer.submit(hold_order(payer, CENT))
+    commits.wait_reached()
+    commits.count = 0
+    return ticket
+
+
+def in_one_batch(writer: LedgerWriter, commits: Commits, orders: list[Any]) -> list[Any]:
+    """The outcomes of orders that queued up behind one commit."""
+    first = held_up(writer, commits)
+    tickets = [writer.submit(order) for order in orders]
+    commits.go_on.set()
+    outcomes = [writer.wait(ticket, WAIT_S) for ticket in (first, *tickets)]
+    return outcomes[1:]
 
 
 class _WatchedSession(Session):

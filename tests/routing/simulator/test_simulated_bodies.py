@@ -24,7 +24,7 @@ def text(documents: list[Any]) -> str:
     return "".join(part or "" for part in parts)
 
 
-def answered(chat, name: str, stream: bool, **body: Any) -> tuple[dict[str, Any], str, Any]:
+def answered(chat, name: str, stream: bool, **body: Any) -> tuple[Any, str, Any]:
     """Usage, text and finish reason of an answer in either form."""
     options = {"stream_options": {"include_usage": True}} if stream else {}
     status, _, raw = chat(f"sim/{name}", stream=stream, **options, **body)

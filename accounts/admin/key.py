@@ -1,0 +1,207 @@
+"""API keys. The string of a key is shown once, when it is made, and stored nowhere."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import BigIntegerField, CharField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Cast, Coalesce
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+from accounts.admin.histories import key_histories
+from accounts.admin.key_forms import KeyForm, NewKeyForm
+from accounts.models import ApiKey, SpendCounter
+from accounts.models.key import ApiKeyQuerySet
+from accounts.services.keys import create_key, delete_keys, set_disabled, set_limit, usage_nano
+from gateway.admin import PageAdmin, changed_fields, usd_column
+from gateway.http.jsonio import usd_text
+
+_LIMIT_FIELDS = {"limit_usd", "limit_reset"}
+_WINDOWS = {"total": "All time", "day": "Today", "week": "This week", "month": "This month"}
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Deleted keys are shown on request only."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        words = ("usable", "disabled", "expired", "deleted", "any")
+        return [(word, word.capitalize()) for word in words]
+
+    def choices(self, changelist: Any) -> Any:
+        every = list(super().choices(changelist))
+        every[0]["display"] = "Not deleted"
+        return every
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        now = datetime.now(UTC)
+        living = queryset.filter(deleted_at__isnull=True)
+        match self.value():
+            case "usable":
+                return queryset.usable(now)
+            case "disabled":
+                return living.filter(disabled=True)
+            case "expired":
+                return living.filter(expires_at__lte=now)
+            case "deleted":
+                return queryset.filter(deleted_at__isnull=False)
+            case "any":
+                return queryset
+        return living
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(PageAdmin):
+    """Made, limited, disabled and deleted through the services, so every rule holds here too."""
+
+    limit = usd_column("limit_nano", "limit")
+    spent = usd_column("spent_nano", "usage")
+    list_display = (
+        *("name", "label", "account", "workspace_slug", "kind", "state"),
+        *("spent", "limit", "limit_reset"),
+    )
+    list_filter = (StateFilter, "kind", "limit_reset")
+    search_fields = ("name", "label", "hash__exact", "account__name")
+    search_help_text = "Name, label, hash, account"
+    ordering = ("-id",)
+    actions = ("disable", "enable")
+    autocomplete_fields = ("account", "workspace", "creator")
+    _FIXED = (
+        *("label", "hash", "state", "account", "workspace", "creator", "kind", "expires_at"),
+        *("created_at", "updated_at", "deleted_at", "usage", "histories"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        spent = SpendCounter.objects.filter(
+            scope=SpendCounter.Scope.KEY,
+            scope_id=Cast(OuterRef("pk"), CharField()),
+            window=SpendCounter.Window.TOTAL,
+        ).values("spent_nano")[:1]
+        rows = super().get_queryset(request).select_related("account", "workspace__account")
+        whole = Coalesce(Subquery(spent), 0, output_field=BigIntegerField())
+        return rows.annotate(spent_nano=whole)
+
+    def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
+        return super().get_form(
+            request, obj, change, **{"form": KeyForm if obj else NewKeyForm, **options}
+        )
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        if obj is None:
+            return NewKeyForm.Meta.fields
+        if self.has_change_permission(request, obj):
+            return (*KeyForm.Meta.fields, *self._FIXED)
+        return ("name", "limit", "limit_reset", "include_byok_in_limit", *self._FIXED)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
+        return self._FIXED if obj else ()
+
+    @admin.display(description="workspace", ordering="workspace__slug")
+    def workspace_slug(self, key: ApiKey) -> str | None:
+        return key.workspace.slug if key.workspace else None
+
+    @admin.display(description="state")
+    def state(self, key: ApiKey) -> str:
+        if key.deleted_at:
+            return "deleted"
+        if key.disabled:
+            return "disabled"
+        return "expired" if key.expires_at and key.expires_at <= datetime.now(UTC) else "usable"
+
+    @admin.display(description="usage (USD)")
+    def usage(self, key: ApiKey) -> SafeString:
+        spent_nano = usage_nano(key=key, at=datetime.now(UTC))
+        rows = ((title, usd_text(spent_nano[window])) for window, title in _WINDOWS.items())
+        return format_html_join(" · ", "{}: {}", rows)
+
+    @admin.display(description="history")
+    def histories(self, key: ApiKey) -> SafeString:
+        return key_histories(key.pk)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        gone = obj is not None and obj.deleted_at is not None
+        return not gone and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        gone = obj is not None and obj.deleted_at is not None
+        return not gone and super().has_delete_permission(request, obj)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if change:
+            _change(obj, form)
+            return
+        said = form.cleaned_data
+        key, string = create_key(
+            account=said["account"],
+            name=said["name"],
+            workspace=said["workspace"],
+            creator=said["creator"],
+            limit_nano=said["limit_usd"],
+            limit_reset=said["limit_reset"],
+            expires_at=said["expires_at"],
+        )
+        obj.pk = key.pk
+        obj.refresh_from_db()
+        # Carried to the page that answers this request, and forgotten with it.
+        obj.string_shown_once = string
+
+    def response_add(
+        self, request: HttpRequest, obj: Any, post_url_continue: Any = None
+    ) -> HttpResponse:
+        """The page with the key: not a message of the next page, which would have to be stored."""
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "API key made",
+            "opts": self.opts,
+            "key": obj,
+            "string": obj.string_shown_once,
+        }
+        return TemplateResponse(request, "admin/accounts/apikey/made.html", context)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        delete_keys(keys=ApiKey.objects.filter(pk=obj.pk))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        delete_keys(keys=ApiKey.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))))
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        """The keys alone: history that belongs to them stays, and does not stand in the way."""
+        names = [str(key) for key in objs]
+        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
+
+    @admin.action(description="Disable keys", permissions=["change"])
+    def disable(self, request: HttpRequest, keys: ApiKeyQuerySet) -> None:
+        self._set_disabled(request, keys, disabled=True)
+
+    @admin.action(description="Enable keys", permissions=["change"])
+    def enable(self, request: HttpRequest, keys: ApiKeyQuerySet) -> None:
+        self._set_disabled(request, keys, disabled=False)
+
+    def _set_disabled(self, request: HttpRequest, keys: ApiKeyQuerySet, *, disabled: bool) -> None:
+        verb = "Disabled" if disabled else "Enabled"
+        moving = list(keys.filter(Q(deleted_at__isnull=True) & ~Q(disabled=disabled)))
+        pks = [key.pk for key in moving]
+        count = set_disabled(keys=ApiKey.objects.filter(pk__in=pks), disabled=disabled)
+        for key in moving:
+            self.log_change(request, key, f"{verb}.")
+        messages.success(request, f"{verb} {count} key{'' if count == 1 else 's'}.")
+
+
+def _change(key: ApiKey, form: KeyForm) -> None:
+    """Through the services where there is one; the rest field by field."""
+    changed = set(form.changed_data)
+    if changed & _LIMIT_FIELDS:
+        said = form.cleaned_data
+        set_limit(key=key, limit_nano=said["limit_usd"], limit_reset=said["limit_reset"])
+    if "disabled" in changed:
+        set_disabled(keys=ApiKey.objects.filter(pk=key.pk), disabled=key.disabled)
+    if fields := set(changed_fields(key, form)) - _LIMIT_FIELDS - {"disabled"}:
+        key.updated_at = datetime.now(UTC)
+        key.save(update_fields=[*fields, "updated_at"])

@@ -1,0 +1,45 @@
+"""People: operators of this admin, members of accounts, creators of keys."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from accounts.models import Membership, User
+from gateway.admin import ReadOnlyInline
+
+# django-stubs makes it generic; Django itself does not let it be subscripted.
+if TYPE_CHECKING:
+    _UserAdmin = DjangoUserAdmin[User]
+else:
+    _UserAdmin = DjangoUserAdmin
+_FIELDSETS: tuple[Any, ...] = tuple(DjangoUserAdmin.fieldsets or ())
+
+
+class AccountInline(ReadOnlyInline):
+    """Which accounts the person belongs to."""
+
+    model = Membership
+    fields = ("account", "role", "created_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # A row is named after its account and its user.
+        return super().get_queryset(request).select_related("account", "user")
+
+
+@admin.register(User)
+class UserAdmin(_UserAdmin):
+    """Django's own page, with the public id and the accounts."""
+
+    list_display = ("username", "email", "public_id", "is_active", "is_staff", "last_login")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    search_fields = ("username", "email", "public_id")
+    show_full_result_count = False
+    readonly_fields = ("public_id", "last_login", "date_joined")
+    fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id",)}))
+    inlines = (AccountInline,)
+
+    def get_inlines(self, request: Any, obj: Any) -> Any:
+        return self.inlines if obj else ()

@@ -1,0 +1,112 @@
+"""What every page of the admin shares: its name, and bases for the apps' own pages."""
+
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import admin
+from django.db.models import JSONField, Model, QuerySet
+from django.forms import ModelForm, Textarea
+from django.http import HttpRequest
+
+from gateway.http.jsonio import usd_text
+
+# django-stubs makes these generic; Django itself does not let them be subscripted.
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin[Any]
+    Form = ModelForm[Any]
+    TabularInline = admin.TabularInline[Any, Any]
+else:
+    _ModelAdmin, Form, TabularInline = admin.ModelAdmin, ModelForm, admin.TabularInline
+
+admin.site.site_header = "Routing Gateway"
+admin.site.site_title = "Routing Gateway"
+admin.site.index_title = "Operation"
+admin.site.site_url = "/docs"
+
+
+class PageAdmin(_ModelAdmin):
+    """Base of all pages. Lists do not count the whole table beside what was searched for."""
+
+    show_full_result_count = False
+    list_per_page = 50
+    formfield_overrides = {JSONField: {"widget": Textarea(attrs={"rows": 3, "cols": 90})}}
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Write the fields that were changed and no others.
+
+        The rest of the row may have moved since it was read: totals, holds, a new key string.
+        """
+        if not change:
+            super().save_model(request, obj, form, change)
+        elif fields := changed_fields(obj, form):
+            obj.save(update_fields=fields)
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Also by id, where ids are UUIDs."""
+        if self.model._meta.pk.get_internal_type() == "UUIDField" and (
+            wanted := _uuid(search_term)
+        ):
+            return queryset.filter(pk=wanted), False
+        return super().get_search_results(request, queryset, search_term)
+
+
+class ReadOnlyAdmin(PageAdmin):
+    """Rows that only the gateway itself writes."""
+
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class ReadOnlyInline(TabularInline):
+    """Rows that belong to a page's own, to look at: each has a page where it is changed.
+
+    Editing them in place would make the form grow with their number, past what may be posted.
+    """
+
+    extra = 0
+    can_delete = False
+    show_change_link = True
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.fields or ()
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+def changed_fields(obj: Model, form: Any) -> list[str]:
+    """The names of the model's own fields that the form changes."""
+    own = {field.name for field in obj._meta.concrete_fields}
+    return [name for name in form.changed_data if name in own]
+
+
+def usd_column(field: str, label: str) -> Callable[[Any, Any], str]:
+    """A nano-USD field or annotation as plain USD: a method for a page's class."""
+
+    @admin.display(description=f"{label} (USD)", ordering=field)
+    def column(page: Any, row: Any) -> str:
+        amount_nano = getattr(row, field)
+        return page.get_empty_value_display() if amount_nano is None else usd_text(amount_nano)
+
+    return column
+
+
+def _uuid(term: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(term.strip())
+    except ValueError:
+        return None

@@ -1,0 +1,93 @@
+"""Errors as the document tells them: one body for all, a sentence for each status."""
+
+from typing import Final
+
+from drf_spectacular.utils import OpenApiResponse
+
+from gateway.openapi.components import FLAG, TEXT, Component, array, nullable, obj, words
+
+ERROR_TYPES: Final = (
+    *("invalid_request", "invalid_prompt", "context_length_exceeded", "max_tokens_exceeded"),
+    *("token_limit_exceeded", "string_too_long", "invalid_image", "image_too_large"),
+    *("image_too_small", "unsupported_image_format", "image_download_failed", "authentication"),
+    *("payment_required", "permission_denied", "content_policy_violation", "refusal"),
+    *("not_found", "image_not_found", "precondition_failed", "payload_too_large"),
+    *("unprocessable", "rate_limit_exceeded", "server", "unmapped", "provider_unavailable"),
+    *("provider_overloaded", "timeout"),
+)
+ERROR_METADATA: Final = Component(
+    "ErrorMetadata",
+    obj(
+        {
+            "error_type": words(*ERROR_TYPES),
+            "issues": array(obj({"path": TEXT, "message": TEXT})),
+            "provider_name": nullable(TEXT),
+            "provider_code": TEXT,
+            "raw": {"type": "string", "description": "The upstream's own body, cut at 4096."},
+            "is_byok": FLAG,
+            "previous_errors": array({"type": "object", "additionalProperties": True}),
+            "limit_source": TEXT,
+            "reason": TEXT,
+            "remedy_hint": TEXT,
+            "failed_routing_step": TEXT,
+            "available_providers": array(TEXT),
+        },
+        optional=(
+            *("issues", "provider_name", "provider_code", "raw", "is_byok", "previous_errors"),
+            *("limit_source", "reason", "remedy_hint", "failed_routing_step"),
+            "available_providers",
+        ),
+        additionalProperties=True,
+    ),
+)
+ERROR_OBJECT: Final = Component(
+    "ErrorObject",
+    obj(
+        {
+            "code": {"type": "integer", "description": "The HTTP status."},
+            "message": TEXT,
+            "metadata": ERROR_METADATA,
+        }
+    ),
+)
+ERROR: Final = Component(
+    "Error",
+    obj(
+        {
+            "error": ERROR_OBJECT,
+            "user_id": {
+                "type": ["string", "null"],
+                "description": "Once the caller is known; null for a key without a creator.",
+            },
+            "router_metadata": {
+                "type": "object",
+                "additionalProperties": True,
+                "description": "Where `X-Router-Metadata: enabled` asked for it.",
+            },
+        },
+        optional=("user_id", "router_metadata"),
+    ),
+)
+
+_MEANINGS: Final = {
+    400: "The request breaks the schema or cannot be served as it is.",
+    401: "No credential, or one that is unknown, disabled, expired or of the wrong kind.",
+    402: "Not enough credits, or the key's limit is used up.",
+    403: "Not permitted: the key may not do this, a budget is used up, or content was refused.",
+    404: "There is no such thing, or no endpoint is left that could serve the request.",
+    408: "The request took longer than the gateway's own deadline.",
+    410: "This path is gone for good.",
+    413: "The body is too large.",
+    422: "An upstream could not process the request.",
+    429: "Too many requests, here or at the upstream.",
+    500: "A fault of the gateway.",
+    502: "The upstream's answer was unusable, or there was none.",
+    503: "The gateway or the upstream is overloaded or not available.",
+    524: "The upstream was too slow.",
+    529: "The upstream says that it is overloaded.",
+}
+
+
+def error_responses(*statuses: int) -> dict[int, OpenApiResponse]:
+    """These statuses with their meaning and the error body."""
+    return {status: OpenApiResponse(ERROR, description=_MEANINGS[status]) for status in statuses}

@@ -1,0 +1,92 @@
+"""Endpoints: one provider serving one model, at a price."""
+
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+
+from routing.admin.checks import CheckedForm
+from routing.admin.prices import PricedFilter, PricedRows
+from routing.admin.status import SwitchedAdmin
+from routing.admin.trial_page import trial_page
+from routing.catalogue.models import Endpoint
+from routing.catalogue.spec import EndpointSpec
+
+
+class EndpointForm(CheckedForm):
+    """An endpoint as a catalogue file would have it."""
+
+    spec = EndpointSpec
+
+    class Meta:
+        model = Endpoint
+        fields = "__all__"
+
+    def described(self, said: dict[str, Any]) -> dict[str, Any]:
+        return super().described(said) | {"provider": said["provider"].slug}
+
+
+@admin.register(Endpoint)
+class EndpointAdmin(PricedRows, SwitchedAdmin):
+    """Where requests go. A test request shows whether anyone answers there."""
+
+    form = EndpointForm
+    list_display = (
+        *("model", "tag", "provider", "upstream_model", "status"),
+        *("prompt_price", "completion_price", "tier", "region"),
+    )
+    list_display_links = ("model", "tag")
+    list_select_related = ("model", "provider")
+    list_filter = ("status", PricedFilter, "provider", "tier", "region", "quantization")
+    search_fields = ("model__slug", "tag", "upstream_model")
+    search_help_text = "Model, tag, upstream's name of the model"
+    autocomplete_fields = ("model", "provider")
+    actions = ("send_test_requests", "disable", "enable")
+    change_form_template = "admin/routing/endpoint/change_form.html"
+    fieldsets = (
+        (None, {"fields": ("model", "provider", "tag", "upstream_model", "status")}),
+        (
+            "Price",
+            {
+                "fields": ("pricing",),
+                "description": "USD per token, as decimal strings. Without a price it is not used.",
+            },
+        ),
+        (
+            "What it can do",
+            {
+                "fields": (
+                    *("context_length", "max_completion_tokens", "max_prompt_tokens"),
+                    *("supported_parameters", "supports_implicit_caching"),
+                    *("input_modalities", "output_modalities", "quantization", "tier", "region"),
+                    *("decisions_max_questions", "decisions_max_options", "decisions_max_levels"),
+                )
+            },
+        ),
+        (
+            "What it promises",
+            {
+                "fields": ("collects_data", "zdr", "supports_cancellation", "moderated"),
+                "description": "Unknown takes the provider's own.",
+            },
+        ),
+    )
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.trial_view)
+        return [path("<int:pk>/test/", view, name="routing_endpoint_trial"), *super().get_urls()]
+
+    def trial_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        endpoints = Endpoint.objects.filter(pk=pk)
+        if not endpoints.exists():
+            raise Http404
+        return trial_page(request, self.admin_site, endpoints, send=request.method == "POST")
+
+    @admin.action(description="Send a test request", permissions=["change"])
+    def send_test_requests(self, request: HttpRequest, endpoints: QuerySet[Any]) -> HttpResponse:
+        return trial_page(request, self.admin_site, endpoints, send=True)

@@ -1,0 +1,161 @@
+"""Generations, to look at: what was asked, who was tried, what it cost."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.contrib import admin
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from accounts.admin.histories import History, add_history
+from gateway.admin import ReadOnlyAdmin, usd_column
+from gateway.http.jsonio import dumps, usd_text
+from routing.metering.models import Generation
+
+add_history(History("Generations", "admin:routing_generation_changelist"))
+
+_ATTEMPT_COLUMNS = {
+    "provider_name": "Provider",
+    "endpoint_id": "Endpoint",
+    "model_permaslug": "Model",
+    "status": "Status",
+    "error_type": "Error",
+    "latency": "Milliseconds",
+    "routed_service_tier": "Tier",
+    "id": "Upstream's id",
+}
+
+
+class OutcomeFilter(admin.SimpleListFilter):
+    """How a generation ended."""
+
+    title = "outcome"
+    parameter_name = "outcome"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [
+            ("answered", "Answered"),
+            ("failed", "Failed"),
+            ("cancelled", "Cancelled by the caller"),
+            ("retried", "Answered by a later attempt"),
+        ]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        answered = Q(status=200, cancelled=False)
+        match self.value():
+            case "answered":
+                return queryset.filter(answered)
+            case "failed":
+                return queryset.exclude(status=200).filter(cancelled=False)
+            case "cancelled":
+                return queryset.filter(cancelled=True)
+            case "retried":
+                return queryset.filter(answered, attempts__1__isnull=False)
+        return queryset
+
+
+@admin.register(Generation)
+class GenerationAdmin(ReadOnlyAdmin):
+    """One row per request that reached an upstream, written with its charge."""
+
+    charge = usd_column("charge_nano", "charged")
+    hold = usd_column("hold_nano", "held")
+    upstream_cost = usd_column("upstream_cost_nano", "cost at the provider")
+    list_display = (
+        *("id", "created_at", "account", "model", "provider_name", "status", "charge"),
+        *("tokens_prompt", "tokens_completion", "latency_ms", "overrun", "lost"),
+    )
+    list_select_related = ("account",)
+    list_filter = (OutcomeFilter, "overrun", "lost", "streamed", "created_at")
+    date_hierarchy = "created_at"
+    ordering = ("-created_at",)
+    search_fields = (
+        *("id__exact", "session_id__exact", "upstream_id__exact"),
+        *("external_user__exact", "account__name__exact"),
+    )
+    search_help_text = "Generation id, session, upstream's id, end user, account"
+    fieldsets = (
+        (
+            None,
+            {"fields": ("id", "created_at", "account", "workspace", "api_key", "api_type")},
+        ),
+        (
+            "Answer",
+            {
+                "fields": (
+                    *("requested_model", "model", "provider_name", "endpoint_tag", "status"),
+                    *("error_type", "finish_reason", "native_finish_reason", "service_tier"),
+                    *("streamed", "cancelled", "lost", "upstream_id"),
+                )
+            },
+        ),
+        ("Attempts", {"fields": ("attempt_table",)}),
+        (
+            "Tokens and time",
+            {
+                "fields": (
+                    *("tokens_prompt", "tokens_cached", "tokens_completion", "tokens_reasoning"),
+                    *("latency_ms", "generation_time_ms"),
+                )
+            },
+        ),
+        (
+            "Money",
+            {
+                "fields": (
+                    *("charge", "hold", "charge_against_hold", "overrun"),
+                    *("upstream_cost", "is_byok", "ledger_entries"),
+                )
+            },
+        ),
+        ("Caller", {"fields": ("session_id", "external_user", "detail_table")}),
+    )
+    readonly_fields = (
+        *("attempt_table", "charge", "hold", "charge_against_hold", "upstream_cost"),
+        *("ledger_entries", "detail_table"),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        # A workspace is named after its account.
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related("account", "api_key", "workspace__account")
+
+    @admin.display(description="attempts")
+    def attempt_table(self, generation: Generation) -> SafeString:
+        heads = format_html_join("", "<th>{}</th>", ((t,) for t in _ATTEMPT_COLUMNS.values()))
+        rows = format_html_join("", "<tr>{}</tr>", ((_cells(a),) for a in generation.attempts))
+        table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
+        return format_html(table, heads, rows)
+
+    @admin.display(description="detail")
+    def detail_table(self, generation: Generation) -> SafeString:
+        rows = ((name, _shown(value)) for name, value in generation.detail.items())
+        cells = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", rows)
+        return format_html("<table><tbody>{}</tbody></table>", cells)
+
+    @admin.display(description="charge against hold")
+    def charge_against_hold(self, generation: Generation) -> str:
+        left_nano = generation.hold_nano - generation.charge_nano
+        if left_nano < 0:
+            return f"{usd_text(-left_nano)} USD more than was held"
+        return f"{usd_text(left_nano)} USD of the hold given back"
+
+    @admin.display(description="ledger")
+    def ledger_entries(self, generation: Generation) -> SafeString:
+        page = reverse("admin:accounts_ledgerentry_changelist")
+        query = urlencode({"q": generation.pk})
+        return format_html('<a href="{}?{}">Its ledger entries</a>', page, query)
+
+
+def _cells(attempt: dict[str, Any]) -> SafeString:
+    cells = ((_shown(attempt.get(name)),) for name in _ATTEMPT_COLUMNS)
+    return format_html_join("", "<td>{}</td>", cells)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else dumps(value).decode()

@@ -1,0 +1,147 @@
+"""Providers. A credential goes in and is never shown again."""
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from routing.admin.checks import CheckedForm
+from routing.admin.status import SwitchedAdmin
+from routing.admin.trial_page import trial_page
+from routing.catalogue.models import Endpoint, Provider
+from routing.catalogue.spec import ProviderSpec
+from routing.upstreams.door import Origin
+
+
+class ProviderForm(CheckedForm):
+    """A provider, with a field that only writes.
+
+    It must not be named `credential`: pages of people who may only look show what the row answers
+    to a field's name.
+    """
+
+    spec = ProviderSpec
+    file_names = {"new_credential": "credential"}
+    new_credential = forms.CharField(
+        required=False,
+        max_length=10_000,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password", "size": 60}),
+        help_text="Kept encrypted and never shown. Empty keeps what is set.",
+    )
+    remove_credential = forms.BooleanField(required=False)
+
+    class Meta:
+        model = Provider
+        exclude = ("credential_sealed",)
+
+    def described(self, said: dict[str, Any]) -> dict[str, Any]:
+        told = super().described(said) | {"slug": said.get("slug") or self.instance.slug}
+        return {name: value for name, value in told.items() if name != "credential" or value}
+
+    def clean_base_url(self) -> str:
+        base_url: str = self.cleaned_data["base_url"]
+        try:
+            Origin.parse(base_url)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+        return base_url
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean()
+        given, removed = bool(said.get("new_credential")), bool(said.get("remove_credential"))
+        if given and removed:
+            self.add_error("remove_credential", "Give a credential or remove it, not both.")
+        if "base_url" in said and not given and not removed and self._goes_elsewhere(said):
+            self.add_error("new_credential", "The address changed: give the credential again.")
+        return said
+
+    def _goes_elsewhere(self, said: dict[str, Any]) -> bool:
+        """Whether a credential that was given to one server would now be sent to another."""
+        known = self.initial.get("base_url")
+        if not self.instance.has_credential or not known:
+            return False
+        try:
+            return Origin.parse(known).pool_key != Origin.parse(said["base_url"]).pool_key
+        except ValueError:
+            return True
+
+
+_CREDENTIAL_FIELDS = ("credential_state", "new_credential", "remove_credential")
+
+
+@admin.register(Provider)
+class ProviderAdmin(SwitchedAdmin):
+    """Who answers, how to reach them, and whether they do."""
+
+    form = ProviderForm
+    list_display = ("name", "slug", "kind", "base_url", "credential_state", "endpoints", "status")
+    list_filter = ("status", "kind", "zdr", "collects_data")
+    search_fields = ("name", "slug", "base_url")
+    actions = ("send_test_requests", "disable", "enable")
+    fieldsets = (
+        (None, {"fields": ("slug", "name", "kind", "base_url", "status")}),
+        ("Credential", {"fields": _CREDENTIAL_FIELDS}),
+        (
+            "What it promises",
+            {"fields": ("collects_data", "zdr", "supports_cancellation", "moderated")},
+        ),
+        (
+            "Limits in seconds",
+            {
+                "fields": ("connect_s", "first_byte_s", "idle_s", "total_s"),
+                "description": "Empty takes the gateway's own.",
+            },
+        ),
+        (
+            "About",
+            {
+                "fields": (
+                    *("privacy_policy_url", "terms_of_service_url", "status_page_url"),
+                    *("headquarters", "datacenters"),
+                )
+            },
+        ),
+    )
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(endpoint_count=Count("endpoints"))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> Any:
+        # The credential is bound to the slug, and endpoints' tags begin with it.
+        return ("slug", "credential_state") if obj else ("credential_state",)
+
+    def get_fieldsets(self, request: HttpRequest, obj: Provider | None = None) -> Any:
+        if obj is None or self.has_change_permission(request, obj):
+            return self.fieldsets
+        hidden = _CREDENTIAL_FIELDS[1:]
+        return [
+            (title, {**options, "fields": [f for f in options["fields"] if f not in hidden]})
+            for title, options in self.fieldsets
+        ]
+
+    @admin.display(description="credential")
+    def credential_state(self, provider: Provider) -> str:
+        return "set" if provider.has_credential else "not set"
+
+    @admin.display(description="endpoints", ordering="endpoint_count")
+    def endpoints(self, provider: Any) -> int:
+        count: int = provider.endpoint_count
+        return count
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        said = form.cleaned_data
+        credential, removed = said["new_credential"], said["remove_credential"]
+        if credential or removed:
+            obj.set_credential(credential or None)
+        super().save_model(request, obj, form, change)
+        if change and (credential or removed):
+            obj.save(update_fields=["credential_sealed"])
+
+    @admin.action(description="Send a test request to each endpoint", permissions=["change"])
+    def send_test_requests(
+        self, request: HttpRequest, providers: QuerySet[Provider]
+    ) -> HttpResponse:
+        endpoints = Endpoint.objects.filter(provider__in=providers).order_by("provider", "model")
+        return trial_page(request, self.admin_site, endpoints, send=True)

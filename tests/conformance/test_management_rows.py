@@ -1,0 +1,252 @@
+"""Rows 1 to 5, 40, 42 to 44, 68 to 70 and 82 to 84 of the management reference's section 19."""
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
+from tests.conformance.money import book_usage
+from tests.support.gateways import SeededAccount
+from tests.support.server import GatewayServer, as_json
+
+pytestmark = pytest.mark.both
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
+KEY_FIELDS = {
+    "label",
+    "limit",
+    "limit_remaining",
+    "limit_reset",
+    "include_byok_in_limit",
+    "usage",
+    "usage_daily",
+    "usage_weekly",
+    "usage_monthly",
+    "byok_usage",
+    "byok_usage_daily",
+    "byok_usage_weekly",
+    "byok_usage_monthly",
+    "is_free_tier",
+    "is_management_key",
+    "is_provisioning_key",
+    "creator_user_id",
+    "rate_limit",
+}
+
+
+def error_of(response: requests.Response, status: int) -> Any:
+    """The error object; it must be JSON and repeat the status."""
+    assert response.status_code == status, response.text
+    assert response.headers["Content-Type"] == "application/json"
+    error = as_json(response)["error"]
+    assert error["code"] == status
+    return error
+
+
+def test_m01_credits_without_a_key(desk: Desk) -> None:
+    error = error_of(desk.server.get("/api/v1/credits"), 401)
+
+    assert error["message"] == "Missing Authentication header"
+
+
+def test_m02_credits_with_a_key_that_is_none(desk: Desk) -> None:
+    error = error_of(desk.server.get("/api/v1/credits", key="nope"), 401)
+
+    assert error["message"] == "Invalid API key"
+
+
+def test_m03_credits_with_an_inference_key(desk: Desk) -> None:
+    error = error_of(desk.server.get("/api/v1/credits", key=desk.account.api_key), 403)
+
+    assert error["message"] == "Only management keys can perform this operation"
+
+
+def test_m04_credits_bought_and_used(
+    gateway: GatewayServer, account: Callable[..., SeededAccount], orm_of: OrmOf
+) -> None:
+    mine = account(credits_usd="100.5")
+    with orm_of(gateway):
+        book_usage(mine.account_id, amount_nano=25_750_000_000)
+
+    answer = gateway.get("/api/v1/credits", key=mine.management_key)
+
+    assert answer.status_code == 200
+    assert answer.text == '{"data":{"total_credits":100.5,"total_usage":25.75}}'
+
+
+@pytest.mark.parametrize("key", ["", "nope"])
+def test_m05_the_crypto_charge_api_is_gone(gateway: GatewayServer, key: str) -> None:
+    error_of(gateway.post("/api/v1/credits/coinbase", key=key, json={"amount": 1}), 410)
+
+
+def test_m40_a_key_asks_about_itself(desk: Desk) -> None:
+    cost = desk.paid_nano(desk.ok())
+
+    data = exact(desk.server.get("/api/v1/key", key=desk.account.api_key))["data"]
+
+    assert data.keys() >= KEY_FIELDS
+    assert data["is_management_key"] is data["is_provisioning_key"] is False
+    assert data["rate_limit"]["requests"] == -1
+    assert data["creator_user_id"] == desk.account.user_id
+    assert re.fullmatch(r"sk-rt-v1-[0-9a-f]{3}\.\.\.[0-9a-f]{3}", data["label"])
+    assert {nano(data[name]) for name in KEY_FIELDS if name.startswith("usage")} == {cost}
+    assert desk.account.api_key not in json.dumps(data, default=str)
+
+
+def test_m40_a_management_key_says_so(desk: Desk) -> None:
+    data = as_json(desk.server.get("/api/v1/key", key=desk.account.management_key))["data"]
+
+    assert data["is_management_key"] is data["is_provisioning_key"] is True
+
+
+def test_m42_a_free_model_for_an_overdrawn_account(desk: Desk, orm_of: OrmOf) -> None:
+    with orm_of(desk.server):
+        book_usage(desk.account.account_id, until_balance_nano=-10_000_000)
+    desk.spent_nano = desk.total_usage_nano()
+
+    error = desk.refused(402, "payment_required", model="acme/small:free")
+
+    assert error["message"] == (
+        f"Insufficient credits. Add more using {desk.server.root_url}/settings/credits"
+    )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_m43_more_output_than_can_be_paid(
+    desk: Desk, account: Callable[..., SeededAccount], stream: bool
+) -> None:
+    desk.account = account(credits_usd="0.001")
+
+    error = desk.refused(402, "payment_required", max_tokens=65_536, stream=stream)
+
+    assert error["message"].startswith("This request requires more credits, or fewer max_tokens.")
+    assert error["metadata"]["provider_name"] is None
+    assert error["metadata"]["limit_source"] == "router_credits"
+    told = re.search(r"up to (\d+) tokens, but can only afford (\d+)\.", error["message"])
+    assert told
+    asked, affordable = map(int, told.groups())
+    assert affordable < asked
+    assert desk.paid_nano(desk.ok(max_tokens=affordable // 2)) > 0
+
+
+def test_m44_chat_with_a_management_key(desk: Desk) -> None:
+    body = {"model": "acme/solo", "messages": HELLO}
+
+    error = error_of(desk.server.post(CHAT, key=desk.account.management_key, json=body), 401)
+
+    assert error["message"] == "Management keys cannot be used for inference"
+    assert desk.upstream.requests() == []
+
+
+def test_m68_the_model_list_needs_no_key(gateway: GatewayServer) -> None:
+    answer = gateway.get("/api/v1/models")
+
+    assert answer.status_code == 200
+    prices = [model["pricing"]["prompt"] for model in as_json(answer)["data"]]
+    assert prices
+    assert all(re.fullmatch(r"\d+(\.\d+)?", price) for price in prices)
+
+
+@pytest.mark.parametrize("query", ["limit=1001", "limit=0", "limit=x", "offset=-1"])
+def test_m68_a_page_out_of_range(gateway: GatewayServer, query: str) -> None:
+    error_of(gateway.get(f"/api/v1/models?{query}"), 400)
+
+
+def test_m68_a_key_that_is_sent_must_be_good(gateway: GatewayServer) -> None:
+    error_of(gateway.get("/api/v1/models", key="nope"), 401)
+
+
+def test_m69_the_endpoints_of_an_unknown_model(gateway: GatewayServer) -> None:
+    error_of(gateway.get("/api/v1/models/x/unknown/endpoints"), 404)
+
+
+def test_m70_a_generation_is_its_accounts_own(
+    desk: Desk, account: Callable[..., SeededAccount]
+) -> None:
+    answer = desk.ok()
+    mine, stranger = desk.account, account()
+    path = f"/api/v1/generation?id={answer['id']}"
+
+    record = exact(desk.server.get(path, key=mine.api_key))["data"]
+    error_of(desk.server.get(path, key=stranger.api_key), 404)
+    error_of(desk.server.get(path, key=stranger.management_key), 404)
+    error_of(desk.server.get("/api/v1/generation", key=mine.api_key), 400)
+    error_of(desk.server.get("/api/v1/generation?id=", key=mine.api_key), 400)
+    error_of(desk.server.get("/api/v1/generation?id=%00", key=mine.api_key), 404)
+    error_of(desk.server.get(path), 401)
+
+    assert nano(record["usage"]) == desk.paid_nano(answer)
+    assert record["model"] == "acme/solo"
+    assert [each["status"] for each in record["provider_responses"]] == [200]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/models"),
+        ("GET", "/api/v1/models/count"),
+        ("GET", "/api/v1/models/acme/small/endpoints"),
+        ("GET", "/api/v1/model/acme/small"),
+        ("GET", "/api/v1/providers"),
+        ("GET", "/api/v1/endpoints/zdr"),
+        ("GET", "/api/v1/key"),
+        ("GET", "/api/v1/credits"),
+        ("GET", "/api/v1/generation"),
+        ("POST", "/api/v1/credits/coinbase"),
+        ("PUT", "/api/v1/credits"),
+        ("GET", "/api/v1/nope"),
+    ],
+)
+def test_m82_a_trailing_slash_changes_nothing(desk: Desk, method: str, path: str) -> None:
+    key = desk.account.management_key
+    without, with_slash = (
+        desk.server.request(method, path + end, key=key, allow_redirects=False) for end in ("", "/")
+    )
+
+    assert with_slash.status_code == without.status_code
+    assert with_slash.text == without.text
+
+
+def test_m82_a_chat_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
+    body = {"model": "acme/solo", "messages": HELLO, "temperature": 0.5}
+
+    answer = desk.server.post(CHAT + "/", key=desk.account.api_key, json=body)
+
+    assert answer.status_code == 200
+    assert desk.the_one_sent()["temperature"] == 0.5
+    assert desk.paid_nano(exact(answer)) > 0
+
+
+def test_m83_a_body_that_is_no_json(gateway: GatewayServer, account: Any) -> None:
+    answer = gateway.post("/api/v1/keys", key=account().management_key, data=b"{bad")
+
+    assert error_of(answer, 400)["message"] == "Invalid JSON in request body"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/api/v1/credits", "GET, HEAD"),
+        ("GET", "/api/v1/chat/completions", "POST"),
+        ("DELETE", "/api/v1/models", "GET, HEAD"),
+        ("PATCH", "/api/v1/generation", "GET, HEAD"),
+        ("POST", "/api/v1/key", "GET, HEAD"),
+        ("BREW", "/api/v1/key", "GET, HEAD"),
+    ],
+)
+def test_m84_a_wrong_method(gateway: GatewayServer, method: str, path: str, allowed: str) -> None:
+    answer = gateway.request(method, path)
+
+    assert error_of(answer, 405)["message"] == "Method Not Allowed"
+    assert answer.headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize(
+    "path", ["/nope", "/api/v1/nope", "/api/nope/", "/api", "//", "/api/v1/%00"]
+)
+def test_m84_an_unknown_path(gateway: GatewayServer, path: str) -> None:
+    assert error_of(gateway.get(path), 404)["message"] == "Not Found"

@@ -1,0 +1,88 @@
+"""A gateway with short limits, in front of every fault there is."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.server import GatewayServer
+
+CONNECT_S = 0.5
+FIRST_BYTE_S = 0.8
+IDLE_S = 0.8
+KEEP_ALIVE_S = 0.1
+SHORT_LIMITS = {
+    "ROUTER_CONNECT_TIMEOUT": str(CONNECT_S),
+    "ROUTER_FIRST_BYTE_TIMEOUT": str(FIRST_BYTE_S),
+    "ROUTER_IDLE_TIMEOUT": str(IDLE_S),
+    "ROUTER_KEEPALIVE_SECONDS": str(KEEP_ALIVE_S),
+    "ROUTER_STREAM_COMMIT_SECONDS": "0.2",
+    # A model that failed a moment ago is tried like any other.
+    "ROUTER_OUTAGE_WINDOW_SECONDS": "0.001",
+    # Failures are what these tests are made of: they must not use up the budget for retries.
+    "ROUTER_RETRY_FLOOR": "100000",
+}
+Open = Callable[..., Desk]
+
+
+def loaded(starter: StartGateway, folder: Path, catalogue: str, **env: str) -> GatewayServer:
+    """A running gateway with short limits and this catalogue."""
+    file = folder / "catalogue.yaml"
+    file.write_text(catalogue, encoding="utf-8")
+    settings: dict[str, Any] = SHORT_LIMITS | env
+    server = starter.build(**settings)
+    server.manage("load_catalogue", str(file))
+    server.start()
+    return server
+
+
+@pytest.fixture(scope="session")
+def fault_gateway(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    folder = tmp_path_factory.mktemp("faults")
+    models = bench.fault_models(simulator) + bench.plain_models()
+    catalogue = bench.as_yaml(bench.personas(simulator), models)
+    with StartGateway(stores, folder) as starter:
+        yield loaded(starter, folder, catalogue)
+
+
+@pytest.fixture(scope="module")
+def audited(fault_gateway: GatewayServer) -> Iterator[GatewayServer]:
+    """Whatever a module's faults did, the books add up afterwards and nothing is held."""
+    yield fault_gateway
+    audit = fault_gateway.manage("audit_ledger")
+    assert audit["mismatches"] == []
+    assert audit["open_holds"] == 0
+
+
+@pytest.fixture
+def desk(audited: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    """A fresh account with much credit; the upstream's log and scripts are empty."""
+    simulator.clear()
+    return Desk(audited, simulator, seed_account(audited, credits_usd="1000"), "plain/first")
+
+
+@pytest.fixture
+def desk_on(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
+    """`desk_on(models, SETTING="1")`: a desk on a gateway of the test's own, at the first model.
+
+    The providers are the simulated personas, or those given.
+    """
+
+    def open_(
+        models: list[dict[str, Any]], *, providers: list[dict[str, Any]] | None = None, **env: str
+    ) -> Desk:
+        simulator.clear()
+        known = bench.personas(simulator) if providers is None else providers
+        server = loaded(start_gateway, tmp_path, bench.as_yaml(known, models), **env)
+        account = seed_account(server, credits_usd="1000")
+        return Desk(server, simulator, account, str(models[0]["id"]))
+
+    return open_

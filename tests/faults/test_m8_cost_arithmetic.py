@@ -1,0 +1,159 @@
+"""M8: a charge is the exact sum, rounded once, half-even, to a whole nano-dollar.
+
+The other side of the comparison is `fractions.Fraction` and shares no code with the product.
+"""
+
+import random
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from routing.catalogue.prices import PRICE_KEYS, Prices
+from routing.metering.cost import Cost, Units, cost_of
+from routing.metering.usage import Usage
+
+SEED = 20_260_101
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+PRICE_LISTS = 2_000
+USAGES_EACH = 50
+
+
+def random_price(chance: random.Random) -> str:
+    places = chance.randint(6, 14)
+    return f"{Decimal(chance.randint(0, 10 ** chance.randint(1, 8))).scaleb(-places):f}"
+
+
+def random_pricing(chance: random.Random) -> dict[str, Any]:
+    pricing: dict[str, Any] = {
+        key: random_price(chance) for key in PRICE_KEYS if chance.random() < 0.5
+    }
+    pricing |= {"prompt": random_price(chance), "completion": random_price(chance)}
+    if chance.random() < 0.4:
+        pricing["discount"] = chance.choice(["0.1", "0.333333333", "0.5", "0.999", "1", "0"])
+    if chance.random() < 0.4:
+        pricing["overrides"] = [
+            {
+                "min_prompt_tokens": chance.choice([0, 1_000, 200_000]),
+                **{key: random_price(chance) for key in chance.sample(PRICE_KEYS, 3)},
+            }
+            for _ in range(chance.randint(1, 3))
+        ]
+    return pricing
+
+
+def random_usage(chance: random.Random) -> Usage:
+    prompt, completion = (chance.randrange(10 ** chance.randint(1, 7)) for _ in range(2))
+    cached = chance.randint(0, prompt)
+    written = chance.randint(0, prompt - cached)
+    reasoning = chance.randint(0, completion)
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+        prompt_audio_tokens=chance.randint(0, prompt - cached - written),
+        reasoning_tokens=reasoning,
+        completion_audio_tokens=chance.randint(0, completion - reasoning),
+    )
+
+
+def exact_nano(pricing: dict[str, Any], usage: Usage, units: Units) -> Fraction:
+    """The bill by the published pricing object, in nano-USD."""
+    prices = {key: Fraction(pricing[key]) for key in PRICE_KEYS if key in pricing}
+    for override in pricing.get("overrides", ()):
+        if usage.prompt_tokens > override["min_prompt_tokens"]:
+            prices |= {key: Fraction(value) for key, value in override.items() if key in PRICE_KEYS}
+    bill = Fraction(0)
+    for total, plain, kinds in (
+        (
+            usage.prompt_tokens,
+            "prompt",
+            (
+                ("input_cache_read", usage.cached_tokens),
+                ("input_cache_write", usage.cache_write_tokens),
+                ("audio", usage.prompt_audio_tokens),
+            ),
+        ),
+        (
+            usage.completion_tokens,
+            "completion",
+            (
+                ("internal_reasoning", usage.reasoning_tokens),
+                ("audio_output", usage.completion_audio_tokens),
+            ),
+        ),
+    ):
+        priced = sum(count for kind, count in kinds if kind in prices)
+        bill += prices[plain] * (total - priced)
+        bill += sum(prices[kind] * count for kind, count in kinds if kind in prices)
+    for kind, count in (
+        ("request", units.requests),
+        ("image", units.images),
+        ("web_search", units.web_searches),
+    ):
+        bill += prices.get(kind, Fraction(0)) * count
+    return bill * (1 - Fraction(pricing.get("discount", 0))) * 10**9
+
+
+def test_a_hundred_thousand_random_bills_are_rounded_once_half_even() -> None:
+    chance = random.Random(SEED)
+    for _ in range(PRICE_LISTS):
+        pricing = random_pricing(chance)
+        prices = Prices.parse(pricing)
+        for _ in range(USAGES_EACH):
+            usage = random_usage(chance)
+            units = Units(images=chance.randint(0, 3), web_searches=chance.randint(0, 2))
+            cost = cost_of(usage, prices.effective(usage.prompt_tokens, NOON), units)
+            exact = exact_nano(pricing, usage, units)
+            assert cost.total_nano == round(exact), (SEED, pricing, usage, units)
+            assert abs(cost.total_nano - exact) <= Fraction(1, 2)
+
+
+TIES = [
+    # Price per token, tokens, charge: half a nano-dollar goes to the even side.
+    ("0.0000000005", 1, 0),
+    ("0.0000000005", 3, 2),
+    ("0.0000000005", 5, 2),
+    ("0.0000000005", 7, 4),
+    ("0.0000000015", 1, 2),
+    ("0.00000000050000000000000001", 1, 1),
+    ("0.00000000149999999999999999", 1, 1),
+]
+
+
+@pytest.mark.parametrize(("price", "tokens", "nano"), TIES)
+def test_ties_go_to_the_even_side_and_only_ties(price: str, tokens: int, nano: int) -> None:
+    prices = Prices.parse({"prompt": price, "completion": "0"})
+
+    assert cost_of(Usage(tokens, 0), prices).total_nano == nano
+
+
+def test_many_small_parts_are_summed_before_they_are_rounded() -> None:
+    third = "0.0000000004"
+    pricing = dict.fromkeys(("prompt", "completion", "request"), third)
+
+    assert cost_of(Usage(1, 1), Prices.parse(pricing)) == Cost(1, 0, 0)
+
+
+def test_the_largest_counts_and_dearest_prices_lose_no_digit() -> None:
+    tokens = 2**40 + 1
+    pricing = {"prompt": "0.00012345678901234567", "completion": "0.00098765432109876543"}
+    exact = tokens * (Fraction(pricing["prompt"]) + Fraction(pricing["completion"])) * 10**9
+
+    assert cost_of(Usage(tokens, tokens), Prices.parse(pricing)).total_nano == round(exact)
+
+
+def test_no_float_takes_part() -> None:
+    prices = Prices.parse({"prompt": "0.1", "completion": "0.2", "discount": 0.1})
+    cost = cost_of(Usage(3, 3), prices)
+
+    assert all(type(getattr(cost, part)) is int for part in Cost.__slots__)
+    assert all(isinstance(getattr(prices, key), Decimal | None) for key in PRICE_KEYS)
+    # 0.1 and 0.2 as doubles would leave 270000000.00000006 nano-dollars here.
+    assert cost.total_nano == 810_000_000
+    assert prices.discount == Decimal("0.1")
+    with pytest.raises(ValueError, match="float"):
+        Prices.parse({"prompt": 0.1, "completion": "0"})

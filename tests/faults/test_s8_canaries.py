@@ -1,0 +1,177 @@
+"""S8: secrets planted everywhere a caller or an operator puts them, then every fault there is: none
+of them shows up in an answer, a log, a table, a hint or the interface description."""
+
+import hashlib
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import requests
+import yaml
+from django.db import connection
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.accounts.dump import database_text
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.server import GatewayServer
+
+pytestmark = pytest.mark.both
+Orm = Callable[[GatewayServer], AbstractContextManager[None]]
+CREDENTIAL = f"canary-credential-{uuid.uuid4().hex}"
+PROMPT = f"canary-prompt-{uuid.uuid4().hex}"
+HEADER = f"canary-header-{uuid.uuid4().hex}"
+HEADERS = {
+    "X-Canary": HEADER,
+    "Cookie": f"session={HEADER}",
+    "Proxy-Authorization": f"Basic {HEADER}",
+    "X-Api-Key": HEADER,
+}
+SHORT = {
+    "LOG_LEVEL": "DEBUG",
+    "LEDGER_TIMEOUT": "1",
+    "ROUTER_CONNECT_TIMEOUT": "0.3",
+    "ROUTER_FIRST_BYTE_TIMEOUT": "0.4",
+    "ROUTER_IDLE_TIMEOUT": "0.4",
+    "ROUTER_STREAM_COMMIT_SECONDS": "0.2",
+    "ROUTER_OUTAGE_WINDOW_SECONDS": "0.001",
+}
+
+
+class Scene:
+    """A gateway whose only provider fails in every way, and what it told its callers."""
+
+    def __init__(self, server: GatewayServer, simulator: SimulatedUpstream, folder: Path) -> None:
+        self.server = server
+        self.simulator = simulator
+        self.faults = sorted(simulator.control("GET", "/_faults")["faults"])
+        file = folder / "canaries.yaml"
+        file.write_text(yaml.safe_dump(self._catalogue()))
+        server.manage("load_catalogue", str(file), "--wait")
+        self.account = seed_account(server)
+        self.answers: list[requests.Response] = []
+
+    def _catalogue(self) -> dict[str, Any]:
+        provider = {
+            "slug": "leaky",
+            "name": "Leaky",
+            "base_url": f"{self.simulator.url}/canary/v1",
+            "credential": CREDENTIAL,
+        }
+        named = {f"leaky/{fault}": f"sim/{fault}" for fault in self.faults} | {"leaky/good": "good"}
+        endpoint = {
+            "provider": "leaky",
+            "pricing": {"prompt": "0.000001", "completion": "0.000002"},
+        }
+        models = [
+            {"id": id, "name": id, "endpoints": [{**endpoint, "upstream_model": upstream}]}
+            for id, upstream in named.items()
+        ]
+        return {"providers": [provider], "models": models}
+
+    def ask(self, **body: Any) -> requests.Response:
+        given: dict[str, Any] = {
+            "model": "leaky/good",
+            "max_tokens": 50,
+            "messages": [{"role": "user", "content": f"say 3 words {PROMPT}"}],
+        }
+        key = body.pop("key", self.account.api_key)
+        path = "/api/v1/chat/completions"
+        answer = self.server.post(path, key=key, json=given | body, headers=HEADERS, timeout=20)
+        self.answers.append(answer)
+        return answer
+
+
+@pytest.fixture
+def scene(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Scene:
+    return Scene(start_gateway(**SHORT), simulator, tmp_path)
+
+
+def kept_by(scene: Scene, stores: Bed, orm_of: Orm) -> str:
+    """Logs, tables and hints."""
+    with orm_of(scene.server):
+        kept = database_text()
+    if stores.is_postgres:
+        with redis.Redis.from_url(stores.redis_url) as client:
+            kept += repr([(name, client.dump(name)) for name in client.scan_iter()])
+    return kept + scene.server.log()
+
+
+def test_after_every_fault_no_canary_is_found_anywhere(
+    scene: Scene, stores: Bed, orm_of: Orm
+) -> None:
+    key = scene.account.api_key
+    asked = [
+        {"model": f"leaky/{fault}", "stream": stream}
+        for fault in scene.faults
+        for stream in (False, True)
+    ]
+    odd: list[dict[str, Any]] = [
+        {"model": "leaky/none"},
+        {"temperature": PROMPT},
+        {"provider": {"only": ["nobody"]}},
+        {"messages": [{"role": PROMPT, "content": PROMPT}]},
+        {"key": key[:-1]},
+        {"key": scene.account.management_key},
+        {"max_tokens": 10**9},
+        {},
+    ]
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda body: scene.ask(**body), asked + odd))
+    seen = scene.simulator.requests("canary")
+    assert len(seen) > 0.9 * len(asked)  # Some faults cut the connection before there is a request.
+    fingerprint = hashlib.sha256(CREDENTIAL.encode()).hexdigest()[:16]
+    assert fingerprint in repr(seen), "the rig: the credential does travel"
+    scene.answers += [
+        scene.server.get(path, key=key, headers=HEADERS)
+        for path in ("/api/v1/openapi.json", "/api/v1/models", "/api/v1/key", "/api/v1/nope")
+    ]
+
+    kept = kept_by(scene, stores, orm_of)
+    for name, canary in (("credential", CREDENTIAL), ("header", HEADER), ("key", key[15:-6])):
+        assert canary not in kept, name
+        told = [answer.url for answer in scene.answers if canary in answer.text]
+        assert told == [], name
+        assert not any(canary in repr(dict(answer.headers)) for answer in scene.answers), name
+    assert PROMPT not in kept
+    assert scene.account.api_key_hash in kept, "the rig: the dump does hold the keys"
+    assert scene.server.manage("audit_ledger")["mismatches"] == []
+
+
+def test_a_bug_s_traceback_and_a_broken_table_give_nothing_away(
+    scene: Scene, stores: Bed, orm_of: Orm
+) -> None:
+    assert scene.ask().status_code == 200
+    with orm_of(scene.server), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE routing_generation RENAME TO routing_generation_gone")
+
+    broken = [scene.ask(stream=stream) for stream in (False, True)]
+
+    assert broken[0].status_code >= 500
+    kept = kept_by(scene, stores, orm_of)
+    for canary in (CREDENTIAL, HEADER, PROMPT, scene.account.api_key[15:-6]):
+        assert canary not in kept
+        assert not any(canary in answer.text for answer in broken if canary != PROMPT)
+
+
+def test_a_provider_that_repeats_our_credential_is_not_repeated_to_the_caller(
+    scene: Scene, stores: Bed, orm_of: Orm
+) -> None:
+    message = f"Incorrect API key provided: {CREDENTIAL}. Bearer {CREDENTIAL}"
+    refusals = [401, 403, 400, 429, 500]
+    steps = [
+        {"status": status, "json": {"error": {"message": message, "code": CREDENTIAL}}}
+        for status in refusals
+    ]
+    scene.simulator.script("canary", *steps)
+
+    answers = [scene.ask() for _ in refusals]
+
+    assert all(answer.status_code >= 400 for answer in answers)
+    assert [answer.status_code for answer in answers if CREDENTIAL in answer.text] == []
+    assert CREDENTIAL not in kept_by(scene, stores, orm_of)

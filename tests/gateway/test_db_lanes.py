@@ -1,0 +1,74 @@
+"""Where queries run: in place, or in their lane's thread under gevent on SQLite."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from gateway.db import Lane, native, run, under_gevent
+from tests.support.bed import PROJECT, Bed
+
+UNDER_GEVENT = """
+from gevent import monkey; monkey.patch_all()
+import json, django
+django.setup()
+thread = monkey.get_original("_thread", "get_ident")
+from django.db import connection
+from gateway.db import Lane, run, native, under_gevent
+hub = thread()
+def where():
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return thread()
+def fail():
+    raise LookupError("as it was")
+try:
+    run(Lane.READ, fail)
+    failed = ""
+except LookupError as error:
+    failed = str(error)
+print(json.dumps({
+    "gevent": under_gevent(),
+    "failed": failed,
+    "read": [run(Lane.READ, where) == hub for _ in range(2)],
+    "own": native(Lane.LEDGER, where) == hub,
+    "lanes": len({run(lane, where) for lane in (Lane.READ, Lane.LEDGER)}),
+    "open": connection.connection is not None,
+}))
+"""
+
+
+def test_elsewhere_work_runs_in_place() -> None:
+    here = threading.get_ident()
+
+    assert not under_gevent()
+    assert run(Lane.READ, threading.get_ident) == here
+    assert native(Lane.LEDGER, threading.get_ident) == here
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_under_gevent_no_query_holds_the_loop_or_a_connection(stores: Bed) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", UNDER_GEVENT],
+        cwd=PROJECT,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"},
+        capture_output=True,
+        text=True,
+        timeout=40,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+
+    assert told["gevent"]
+    assert told["failed"] == "as it was"
+    if stores.is_postgres:
+        # It waits cooperatively; the connection goes back as soon as the work is done.
+        assert (told["read"], told["open"]) == ([True, True], False)
+    else:
+        # In threads of their own, one for each lane.
+        assert (told["read"], told["own"], told["lanes"]) == ([False, False], False, 2)

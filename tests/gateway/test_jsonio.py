@@ -1,0 +1,244 @@
+"""JSON in and out, row by row."""
+
+import json
+import re
+import time
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import DEPTH_MAX, dumps, loads, usd, usd_text
+
+READ: list[tuple[bytes, Any]] = [
+    (b"0", 0),
+    (b"-0", 0),
+    (b"9223372036854775807", 2**63 - 1),
+    (b"9223372036854775808", 2**63),
+    (b"18446744073709551615", 2**64 - 1),
+    (b"18446744073709551616", 2**64),
+    (b"-9223372036854775809", -(2**63) - 1),
+    (b"1" + b"0" * 30, 10**30),
+    (b"1" + b"0" * 308, 10**308),
+    (b'{"a":[12345678901234567890123]}', {"a": [12345678901234567890123]}),
+    (b"1e308", 1e308),
+    (b"1e-999", 0.0),
+    (b"5.0", 5.0),
+    (b"0.1", 0.1),
+    (b"1234567890123456789012.5", 1234567890123456789012.5),
+    (b'"12345678901234567890123"', "12345678901234567890123"),
+    (b'{"a":1,"a":2}', {"a": 2}),
+    (b'{"a":{"b":1},"a":[]}', {"a": []}),
+    (b'{"a":1,"a":12345678901234567890123}', {"a": 12345678901234567890123}),
+    (b'{"a":12345678901234567890123,"a":1}', {"a": 1}),
+    (b" \t\r\n[ ]\n", []),
+    ('"é漢👩‍🚀"'.encode(), "é漢👩‍🚀"),
+    (rb'"\ud83d\ude00"', "😀"),
+    (rb'"\\u0000"', "\\u0000"),
+    (rb'"\\\\u0000"', "\\\\u0000"),
+    (rb'["\\","u0000"]', ["\\", "u0000"]),
+    (rb'"\u0001"', "\x01"),
+    (b"true", True),
+    (b"null", None),
+]
+REFUSED: list[bytes] = [
+    b"",
+    b" ",
+    b"{",
+    b"[1",
+    b"[1,]",
+    b'{"a":1,}',
+    b"{'a':1}",
+    b"{a:1}",
+    b"[1] [2]",
+    b"[1]x",
+    b"// comment\n1",
+    b"01",
+    b"+1",
+    b".5",
+    b"1.",
+    b"0x10",
+    b"1_000",
+    b"1e999",
+    b"-1e999",
+    b"[1e400]",
+    b"1" + b"0" * 309,
+    b"1" * 5000,
+    b"-" + b"1" * 5000,
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b'[NaN,"12345678901234567890"]',
+    b"nan",
+    b"\xef\xbb\xbf{}",
+    b"\xff\xfe{\x00}\x00",
+    '{"a":1}'.encode("utf-16"),
+    '{"a":1}'.encode("utf-32"),
+    b'"\xff"',
+    b'"\xc3"',
+    b'"\xed\xa0\x80"',  # A surrogate encoded as if it were a character.
+    b'"\xc0\x80"',  # An overlong NUL.
+    rb'"\ud800"',
+    rb'"\udc00\ud800"',
+    rb'{"\ud800":1}',
+    rb'["\ud800","12345678901234567890123"]',
+    b'"\x00"',
+    b'{"a":1}\x00',
+    b'"\n"',
+    rb'"\u0000"',
+    rb'"a\u0000b"',
+    rb'"\u00000"',
+    rb'"\\\u0000"',
+    rb'"\\\\\u0000"',
+    rb'{"\u0000":1}',
+    rb'{"a":[{"b":"\u0000"}]}',
+    rb'["\u0000",12345678901234567890123]',
+    rb'"\x41"',
+    rb'"\u12"',
+    b'"open',
+]
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"), [row for row in READ if b"00000" not in row[0]], ids=repr
+)
+def test_what_is_read(raw: bytes, value: Any) -> None:
+    found = loads(raw)
+
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize("raw", REFUSED, ids=lambda raw: repr(raw[:24]))
+def test_what_is_refused(raw: bytes) -> None:
+    with pytest.raises(MalformedJson):
+        loads(raw)
+
+
+DEEP: list[tuple[str, bytes, bytes]] = [
+    ("arrays", b"[", b"]"),
+    ("objects", b'{"a":', b"}"),
+    ("both", b'[{"a":', b"}]"),
+]
+
+
+@pytest.mark.parametrize(("what", "opening", "closing"), DEEP)
+def test_128_levels_are_read_and_129_are_not(what: str, opening: bytes, closing: bytes) -> None:
+    levels = DEPTH_MAX // len(closing)
+
+    assert loads(opening * levels + b"1" + closing * levels) is not None
+    with pytest.raises(MalformedJson):
+        loads(b"[" + opening * levels + b"1" + closing * levels + b"]")
+
+
+BRACKETS_IN_STRINGS = [
+    b'"' + b"[" * 1000 + b'"',
+    rb'["\"' + b"[{" * 500 + rb'\"", 1]',
+    rb'["\\", "' + b"[" * 500 + rb'\\"]',
+    rb'{"' + b"{" * 500 + rb'\\\"": "]"}',
+    b"[" + b'"[",' * 500 + b"[]]",
+    '["é漢\\u005b'.encode() + b"[" * 500 + b'"]',
+]
+
+
+@pytest.mark.parametrize("raw", BRACKETS_IN_STRINGS, ids=lambda raw: repr(raw[:12]))
+def test_brackets_inside_strings_do_not_nest(raw: bytes) -> None:
+    assert loads(raw) == orjson.loads(raw)
+
+
+def test_strings_do_not_hide_real_depth() -> None:
+    for inside in (rb'"]]]"', rb'"\"]"', rb'"\\"', rb'"\\\"]"'):
+        with pytest.raises(MalformedJson):
+            loads(b"[" + inside + b",[" * 128 + b"]" * 129)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"[" * 100_000, b"[" * 50_000 + b"]" * 50_000, b'{"a":' * 100_000, b'["' + b"[" * 100_000],
+    ids=lambda raw: repr(raw[:6]),
+)
+def test_a_hundred_thousand_brackets_are_refused_at_once(raw: bytes) -> None:
+    began = time.process_time()
+    with pytest.raises(MalformedJson):
+        loads(raw)
+
+    assert time.process_time() - began < 0.1
+
+
+def test_a_wide_document_is_not_taken_for_a_deep_one() -> None:
+    wide = b"[" + b",".join([b'{"a":[]}'] * 50_000) + b"]"
+
+    assert len(loads(wide)) == 50_000
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(10**300), 10**300)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8", exclude_characters="\x00")),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(
+            st.text(st.characters(codec="utf-8", exclude_characters="\x00")), inner, max_size=5
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_what_is_written_is_read_back_the_same(value: Any) -> None:
+    written = dumps(value)
+
+    assert loads(written) == value
+    assert json.loads(written) == value
+    if not isinstance(value, float):
+        assert loads(json.dumps(value).encode()) == value
+
+
+@given(st.binary(max_size=60))
+def test_whatever_comes_it_is_read_or_refused(raw: bytes) -> None:
+    try:
+        loads(raw)
+    except MalformedJson:
+        return
+
+
+def test_integers_of_any_length_are_written_exactly() -> None:
+    for number in (2**63, -(2**63) - 1, 2**64, 10**100, -(10**100)):
+        assert dumps({"n": [number]}) == f'{{"n":[{number}]}}'.encode()
+
+
+USD = [
+    (0, "0"),
+    (1, "0.000000001"),
+    (10, "0.00000001"),
+    (1_200, "0.0000012"),
+    (100_500_000_000, "100.5"),
+    (25_750_000_000, "25.75"),
+    (10**9, "1"),
+    (10**18, "1000000000"),
+    (-1, "-0.000000001"),
+    (-1_500_000_000, "-1.5"),
+]
+
+
+@pytest.mark.parametrize(("nano", "text"), USD)
+def test_usd_is_written_plainly(nano: int, text: str) -> None:
+    assert usd_text(nano) == text
+    assert dumps({"cost": usd(nano)}) == f'{{"cost":{text}}}'.encode()
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_usd_is_exact_has_nine_places_at_most_and_never_an_exponent(nano: int) -> None:
+    text = usd_text(nano)
+
+    assert re.fullmatch(r"-?(0|[1-9]\d*)(\.\d{0,8}[1-9])?", text)
+    assert Decimal(text) * 10**9 == nano
+    assert orjson.loads(dumps([usd(nano)])) == [float(text)]

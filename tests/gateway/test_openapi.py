@@ -1,0 +1,285 @@
+"""The document says what is served, and the page that shows it needs nobody else."""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from io import StringIO
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # Comes with drf-spectacular, without stubs.
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from accounts.models import ApiKey
+from accounts.services.keys import create_key
+from accounts.views.key_objects import current_key_object as key_object
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import dumps, loads
+from gateway.openapi.errors import ERROR_TYPES
+from routing.catalogue.document import parse
+from routing.catalogue.load import load
+from routing.catalogue.snapshot import catalogue
+from routing.formats.chat.answer import Served, chat_answer, chat_choice
+from routing.formats.chat.chunks import ChatChunks
+from routing.formats.chat.schema import ChatBody
+from routing.metering.cost import FREE
+from routing.metering.models import Generation
+from routing.metering.report import usage_report
+from routing.metering.usage import Usage
+from routing.upstreams import failures
+from routing.views.chat_parameters import DEPRECATED, MEANINGS
+from routing.views.generation import generation_object
+from tests.support.catalogue import CONFORMANCE
+from tests.support.operations import fill
+
+DOCUMENT = "/api/v1/openapi.json"
+CHAT = "/api/v1/chat/completions"
+SERVED = Served("gen-1", 1, "acme/small", "Acme")
+
+
+@pytest.fixture
+def document() -> dict[str, Any]:
+    value: dict[str, Any] = Client().get(DOCUMENT).json()
+    return value
+
+
+@pytest.fixture
+def catalogued(db: None) -> Iterator[None]:
+    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    catalogue.forget()
+    yield
+    catalogue.forget()
+
+
+def fits(document: dict[str, Any], name: str, value: Any) -> bool:
+    """Whether a value, as it would be sent, fits the component of that name."""
+    schema = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(loads(dumps(value)))
+    messages = [f"{error.json_path}: {error.message}" for error in errors]
+    print(messages)  # noqa: T201 - Pytest shows it when the answer was unexpected.
+    return not messages
+
+
+def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    paths = document["paths"].items()
+    return {(path, method): said for path, item in paths for method, said in item.items()}
+
+
+def routed(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every path below /api/ that a viewset answers, with its methods."""
+    for entry in resolver.url_patterns:
+        place = prefix + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from routed(entry, place)
+        elif isinstance(entry, URLPattern) and place.startswith("api/"):
+            path = re.sub(
+                r"\(\?P<(\w+)>\[\^/\]\+\)", r"{\1}", place.replace("^", "", 1).rstrip("$")
+            )
+            actions: dict[str, str] = vars(entry.callback)["actions"]
+            yield from ((f"/{path}", method) for method in actions if method != "head")
+
+
+def test_the_document_needs_no_credential_and_no_slash(document: dict[str, Any]) -> None:
+    response = Client().get(f"{DOCUMENT}/")
+
+    assert response["Content-Type"] == "application/json"
+    assert response.json() == document
+    assert document["openapi"].startswith("3.1.")
+    assert document["info"]["version"] == "1.0.0"
+    assert Client().post(DOCUMENT).status_code == 405
+
+
+def test_the_document_is_valid_and_made_without_a_warning() -> None:
+    call_command("spectacular", "--fail-on-warn", "--validate", stdout=StringIO())
+
+
+def test_every_path_is_described(document: dict[str, Any]) -> None:
+    assert set(operations(document)) == set(routed(get_resolver()))
+
+
+def test_every_operation_can_be_read(document: dict[str, Any]) -> None:
+    described = operations(document)
+
+    names = [said["operationId"] for said in described.values()]
+    assert len(set(names)) == len(names)
+    assert all(re.fullmatch(r"[a-z]+([A-Z][a-z]+)+", name) for name in names)
+    for said in described.values():
+        assert said["summary"]
+        assert said["description"]
+        assert len(said["tags"]) == 1
+        assert "500" in said["responses"]
+        assert all(answer["description"] for answer in said["responses"].values())
+
+
+def test_every_reference_leads_somewhere_and_nothing_is_left_over(
+    document: dict[str, Any],
+) -> None:
+    references = set(re.findall(r'"\$ref":"([^"]+)"', dumps(document).decode()))
+
+    schemas = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
+    assert references == schemas
+
+
+def test_keys_are_asked_for_where_they_are_needed(document: dict[str, Any]) -> None:
+    described = operations(document)
+
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    assert described[CHAT, "post"]["security"] == [{"bearer": []}]
+    assert described["/api/v1/models", "get"]["security"] == [{}, {"bearer": []}]
+    assert described[DOCUMENT, "get"]["security"] == [{}]
+
+
+def test_a_chat_request_is_described_as_it_is_checked(document: dict[str, Any]) -> None:
+    parameters = document["components"]["schemas"]["ChatRequest"]["properties"]
+    message = {"role": "user", "content": "Hi"}
+
+    assert set(parameters) == set(ChatBody.__annotations__) == set(MEANINGS)
+    assert {name for name, said in parameters.items() if said.get("deprecated")} == DEPRECATED
+    assert fits(document, "ChatRequest", {"messages": [message], "temperature": None, "odd": 1})
+    assert not fits(document, "ChatRequest", {"messages": []})
+    assert not fits(document, "ChatRequest", {})
+    assert not fits(document, "ChatRequest", {"messages": [message], "temperature": 2.1})
+    assert not fits(document, "ChatRequest", {"messages": [{"role": "poet", "content": "Hi"}]})
+
+
+def test_a_chat_answer_is_described_with_all_its_endings(document: dict[str, Any]) -> None:
+    said = operations(document)[CHAT, "post"]
+    statuses = "200 400 401 402 403 404 408 413 422 429 500 502 503 524 529"
+
+    assert sorted(said["responses"]) == statuses.split()
+    assert set(said["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}
+    assert "X-Generation-Id" in said["responses"]["200"]["headers"]
+    assert "Retry-After" in said["responses"]["429"]["headers"]
+    assert {"X-Router-Metadata", "x-session-id"} <= {each["name"] for each in said["parameters"]}
+
+
+def test_chat_answers_fit_their_description(document: dict[str, Any]) -> None:
+    usage = usage_report(Usage(3, 2, reasoning_tokens=1), charged_nano=7, cost=FREE)
+    call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
+    choice = chat_choice(
+        {
+            "role": "assistant",
+            "content": None,
+            "refusal": None,
+            "reasoning": "",
+            "tool_calls": [call],
+        },
+        finish_reason="tool_calls",
+        native_finish="tool_calls",
+        logprobs={"content": [token], "refusal": None},
+    )
+    answer = chat_answer(
+        SERVED, choice=choice, usage=usage, system_fingerprint=None, service_tier="default"
+    )
+
+    assert fits(document, "ChatCompletion", answer)
+    assert not fits(document, "ChatCompletion", answer | {"usage": None})
+
+
+def test_chunks_fit_their_description(document: dict[str, Any]) -> None:
+    chunks = ChatChunks(SERVED)
+    usage = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
+    error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
+    call = {"index": 0, "function": {"arguments": "{"}}
+    written = [
+        chunks.debug({"model": "small"}),
+        chunks.first(),
+        chunks.delta({"content": "Hi"}),
+        chunks.delta({"tool_calls": [call]}, {"content": []}),
+        chunks.terminal("stop", "stop"),
+        chunks.usage("stop", None, usage=usage, service_tier=None, router_metadata={"attempt": 1}),
+        chunks.error(error, router_metadata=None),
+    ]
+
+    for chunk in written:
+        assert fits(document, "ChatCompletionChunk", loads(chunk.removeprefix(b"data: ")))
+
+
+@pytest.mark.django_db
+def test_records_and_keys_fit_their_description(document: dict[str, Any]) -> None:
+    fill(1)
+    key = ApiKey.objects.get()
+
+    assert fits(document, "Generation", generation_object(Generation.objects.get()))
+    assert fits(document, "CurrentKey", key_object(key.pk, datetime.now(UTC)))
+
+
+@pytest.mark.django_db
+def test_credits_fit_their_description(document: dict[str, Any]) -> None:
+    fill(1)
+    _, manager = create_key(account=ApiKey.objects.get().account, name="m", workspace=None)
+    header = {"authorization": f"Bearer {manager}"}
+
+    assert fits(document, "Credits", Client().get("/api/v1/credits", headers=header).json())
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("models?output_modalities=all", "ModelPage"),
+        ("models/count", "Count"),
+        ("model/acme/small", "ModelAnswer"),
+        ("models/acme/small/endpoints", "ModelEndpoints"),
+        ("endpoints/zdr", "EndpointList"),
+        ("providers", "ProviderList"),
+    ],
+)
+def test_the_catalogue_fits_its_description(
+    catalogued: None, document: dict[str, Any], path: str, name: str
+) -> None:
+    assert fits(document, name, Client().get(f"/api/v1/{path}").json())
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("models?limit=0", 400),
+        ("key", 401),
+        ("model/nobody/nothing", 404),
+        ("nowhere", 404),
+        (CHAT.removeprefix("/api/v1/"), 405),
+    ],
+)
+def test_refusals_fit_their_description(document: dict[str, Any], path: str, status: int) -> None:
+    response = Client().get(f"/api/v1/{path}")
+
+    assert response.status_code == status
+    assert fits(document, "Error", response.json())
+
+
+def test_every_error_type_is_described() -> None:
+    def below(kind: type[GatewayError]) -> Iterator[str]:
+        if isinstance(kind.error_type, str):
+            yield kind.error_type
+        for child in kind.__subclasses__():
+            yield from below(child)
+
+    rows = {row.error_type for row in failures._ROWS.values()}
+    codes = {error_type for error_type, _ in failures._CODES.values()}
+
+    assert {*below(GatewayError), *rows, *codes} <= set(ERROR_TYPES)
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/docs", "/docs/"])
+def test_the_page_loads_nothing_from_anywhere_else(path: str) -> None:
+    client = Client()
+
+    response = client.get(path)
+
+    assert response.status_code == 200
+    assert "default-src 'self'" in response["Content-Security-Policy"]
+    assert "//" not in re.sub(r"<!--.*?-->", "", response.text)
+    files = re.findall(r'(?:src|href)="([^"]+)"', response.text)
+    assert len(files) == 5
+    for file in files:
+        assert file.startswith("/static/")
+        answer = client.get(file)
+        assert (answer.status_code, len(answer.getvalue()) > 0) == (200, True)
+        answer.close()
+    assert f'data-document="{DOCUMENT}"' in response.text

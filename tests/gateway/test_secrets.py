@@ -1,0 +1,162 @@
+"""Secrets: generated once, kept private, required in production, sealed for one row."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from gateway.env import SettingError
+from gateway.home import secret, write_private
+from gateway.sealing import UnsealError, seal, unseal
+from tests.support.bed import PROJECT
+from tests.support.processes import dies_with_parent
+
+NAME = "SOME_SECRET"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv(NAME, raising=False)
+    monkeypatch.setenv("GATEWAY_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_secret_is_generated_once_and_kept_private(home: Path) -> None:
+    first = secret(NAME, production=False)
+
+    assert len(first) >= 43
+    assert secret(NAME, production=False) == first
+    file = home / "secrets" / NAME.lower()
+    assert (mode(file), mode(file.parent)) == (0o600, 0o700)
+    assert [each.name for each in file.parent.iterdir()] == [NAME.lower()]
+
+
+def test_the_environment_comes_first(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAME, " given ")
+
+    assert secret(NAME, production=False) == "given"
+    assert not home.exists()
+
+
+def test_production_asks_for_it_by_name(home: Path) -> None:
+    with pytest.raises(SettingError, match=f"^{NAME}: "):
+        secret(NAME, production=True)
+    assert not home.exists()
+
+
+def test_an_empty_file_is_not_taken_for_a_secret(home: Path) -> None:
+    write_private(home / "secrets" / NAME.lower(), "\n")
+
+    with pytest.raises(SettingError, match=f"^{NAME}: "):
+        secret(NAME, production=False)
+
+
+def test_processes_that_start_together_agree_on_one_secret(home: Path) -> None:
+    script = (
+        "import sys; from gateway.home import secret; print('ready', flush=True);"
+        f"sys.stdin.readline(); print(secret({NAME!r}, production=False))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=PROJECT,
+            env={**os.environ, "GATEWAY_HOME": str(home)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=dies_with_parent(),
+        )
+        for _ in range(6)
+    ]
+    for process in processes:
+        assert process.stdout
+        process.stdout.readline()
+    found = {process.communicate("go\n", timeout=20)[0].strip() for process in processes}
+
+    assert len(found) == 1
+    assert found == {secret(NAME, production=False)}
+    assert len(list((home / "secrets").iterdir())) == 1
+
+
+def test_a_private_file_is_replaced_whole(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "key"
+    write_private(file, "one")
+    write_private(file, "two")
+
+    assert file.read_text() == "two"
+    assert mode(file) == 0o600
+    assert list(file.parent.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("missing", ["SECRET_KEY", "VAULT_MASTER_KEY", "ROUTER_USER_HASH_SECRET"])
+def test_production_does_not_start_without_its_secrets(missing: str, tmp_path: Path) -> None:
+    given = {"SECRET_KEY": "s" * 60, "VAULT_MASTER_KEY": "v", "ROUTER_USER_HASH_SECRET": "u"}
+    del given[missing]
+    env = {name: value for name, value in os.environ.items() if name not in (*given, missing)}
+    done = subprocess.run(
+        [sys.executable, "-c", "import gateway.settings"],
+        cwd=PROJECT,
+        env={**env, **given, "GATEWAY_ENV": "production", "GATEWAY_HOME": str(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode != 0
+    assert f"{missing}: required in production" in done.stderr
+    assert not (tmp_path / "home").exists()
+
+
+@given(plaintext=st.text(st.characters(codec="utf-8")), row=st.text(st.characters(codec="utf-8")))
+def test_what_is_sealed_opens_for_its_row(plaintext: str, row: str) -> None:
+    sealed = seal(plaintext, purpose="p", row=row)
+
+    assert unseal(sealed, purpose="p", row=row) == plaintext
+    assert len(plaintext) < 4 or plaintext not in sealed
+
+
+def test_sealing_twice_never_looks_the_same() -> None:
+    assert len({seal("secret", purpose="p", row="r") for _ in range(100)}) == 100
+
+
+@pytest.mark.parametrize(
+    ("purpose", "row"), [("p", "other"), ("other", "r"), ("p", ""), ("pr", "")]
+)
+def test_a_sealed_value_copied_elsewhere_does_not_open(purpose: str, row: str) -> None:
+    sealed = seal("secret", purpose="p", row="r")
+
+    with pytest.raises(UnsealError):
+        unseal(sealed, purpose=purpose, row=row)
+
+
+def test_another_master_key_opens_nothing(settings: Settings) -> None:
+    sealed = seal("secret", purpose="p", row="r")
+    settings.VAULT_MASTER_KEY = "another"
+
+    with pytest.raises(UnsealError):
+        unseal(sealed, purpose="p", row="r")
+
+
+def test_a_changed_value_does_not_open() -> None:
+    sealed = seal("secret", purpose="p", row="r")
+    for at in range(3, len(sealed)):
+        changed = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
+        with pytest.raises(UnsealError):
+            unseal(changed, purpose="p", row="r")
+
+
+@pytest.mark.parametrize("odd", ["", "v1:", "v1:AAAA", "v1:é", "v1:%%%", "v2:AAAA", "secret"])
+def test_what_was_never_sealed_does_not_open(odd: str) -> None:
+    with pytest.raises(UnsealError):
+        unseal(odd, purpose="p", row="r")

@@ -1,0 +1,53 @@
+"""What governed requests are measured against, under the same gunicorn worker, door and pool.
+
+`whole` does the upstream call and nothing else; `relay` copies the upstream's bytes to the caller.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+
+from django.core.wsgi import get_wsgi_application
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.urls import path
+
+from routing.upstreams.door import Door, Limits, Origin, Reply
+
+DOOR = Door(pool_size_per_origin=200)
+LIMITS = Limits(connect_s=10, first_byte_s=120, idle_s=60)
+WHOLE, STREAM = (Origin.parse(os.environ[f"CEILING_{kind}"]) for kind in ("WHOLE", "STREAM"))
+HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer upstream-credential"))
+
+
+def _send(origin: Origin, body: bytes) -> Reply:
+    return DOOR.send(
+        origin,
+        method="POST",
+        path="/chat/completions",
+        headers=HEADERS,
+        body=body,
+        limits=LIMITS,
+        deadline=time.monotonic() + 600,
+    )
+
+
+def whole(request: HttpRequest) -> HttpResponse:
+    with _send(WHOLE, request.body) as reply:
+        body = reply.read_all()
+    headers = {"Content-Length": str(len(body))}
+    return HttpResponse(body, status=reply.status, content_type="application/json", headers=headers)
+
+
+def _pieces(reply: Reply) -> Iterator[bytes]:
+    with reply:
+        while piece := reply.read_some():
+            yield piece
+
+
+def relay(request: HttpRequest) -> StreamingHttpResponse:
+    pieces = _pieces(_send(STREAM, request.body))
+    return StreamingHttpResponse(pieces, content_type="text/event-stream")
+
+
+urlpatterns = [path("whole", whole), path("relay", relay)]
+application = get_wsgi_application()

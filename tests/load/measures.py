@@ -1,0 +1,160 @@
+"""The measured intervals: each returns samples and decides nothing."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tests.load.accounting import WebProcesses, spent_s
+from tests.load.database import CommitCounter, commit_p50_ms
+from tests.load.figures import Commits, Interval, Pair
+from tests.load.generators import Generator, Target
+from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
+from tests.load.samples import Memory, Single
+from tests.load.stand import DATABASE, WEB_WORKERS, Stand
+from tests.load.streams import read_streams
+from tests.support import processes
+
+# Requests are counted in slices, because wrk is told seconds and not requests.
+_SLICE_S = 3.0
+_GROWTH_S_MAX = 180.0
+_STREAM_GRACE_S = 60.0
+
+
+@dataclass
+class Measures:
+    """Measures on one stand with one load generator; `say` tells what is going on."""
+
+    stand: Stand
+    generator: Generator
+    plan: Plan
+    say: Callable[[str], None]
+    answered: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        stand = self.stand
+        body = _chat("bench/whole", "Say the same again.")
+        key = stand.key
+        self._governed = Target(f"{stand.gateway.base_url}/chat/completions", key, body)
+        self._ceiling = Target(f"{stand.ceiling.root_url}/whole", key, body)
+        self._direct = Target(f"{stand.upstream_url}/v1/chat/completions", key, body)
+
+    def memory(self) -> Memory:
+        """Workers at rest, then before and after thousands of requests. Warms up as well."""
+        self.say("memory of the web workers")
+        idle = _resting(self.stand.web)
+        for target in (self._ceiling, self._governed):
+            self._load(target, BUSY_CONNECTIONS, self.plan.warm_up_s)
+        warm = self.stand.web.worker_rss_bytes()
+        requests, until = 0, time.monotonic() + _GROWTH_S_MAX
+        while requests < self.plan.growth_requests and time.monotonic() < until:
+            requests += self._load(self._governed, BUSY_CONNECTIONS, _SLICE_S).units
+        after = self.stand.web.worker_rss_bytes()
+        return Memory(
+            idle_bytes=max(idle.values()),
+            warm_bytes=max(warm.values()),
+            after_bytes=max(after.values()),
+            growth_share=max(after[pid] / warm[pid] - 1 for pid in warm),
+            requests=requests,
+        )
+
+    def busy(self) -> list[Pair]:
+        """64 connections: the gateway, the ceiling, the gateway, the ceiling."""
+        pairs = []
+        for number in range(self.plan.busy_pairs):
+            self.say(f"64 connections, pair {number + 1} of {self.plan.busy_pairs}")
+            governed = self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
+            pairs.append(
+                Pair(governed, self._load(self._ceiling, BUSY_CONNECTIONS, self.plan.busy_s))
+            )
+        return pairs
+
+    def single(self) -> list[Single]:
+        """One connection, and one commit after the other on the same PostgreSQL."""
+        pairs = []
+        for number in range(self.plan.single_pairs):
+            self.say(f"1 connection, pair {number + 1} of {self.plan.single_pairs}")
+            pairs.append(
+                Single(
+                    governed_ms=self._load(self._governed, 1, self.plan.single_s).p50_ms,
+                    ceiling_ms=self._load(self._ceiling, 1, self.plan.single_s).p50_ms,
+                    direct_ms=self._load(self._direct, 1, self.plan.single_s).p50_ms,
+                    commit_ms=commit_p50_ms(self.stand.postgres, seconds=self.plan.probe_s),
+                )
+            )
+        return pairs
+
+    def commits(self) -> dict[int, Commits]:
+        """By number of connections. What commits without requests is measured first."""
+        self.say("commits per request")
+        counter = CommitCounter(self.stand.postgres, DATABASE)
+        try:
+            began, idle_from = counter.settled(), time.monotonic()
+            at_rest, measured_at = counter.settled(), time.monotonic()
+            idle_per_s = (at_rest - began) / (measured_at - idle_from)
+            found, before = {}, at_rest
+            for connections in (1, BUSY_CONNECTIONS):
+                started = measured_at
+                load = self._load(self._governed, connections, self.plan.commits_s)
+                now, measured_at = counter.settled(), time.monotonic()
+                found[connections] = Commits(
+                    load.units, now - before, measured_at - started, idle_per_s
+                )
+                before = now
+            return found
+        finally:
+            counter.close()
+
+    def streams(self) -> list[Pair]:
+        """200 streams at a time: the gateway, the bare relay, the gateway, the bare relay."""
+        stand, plan = self.stand, self.plan
+        temper = {"first_token_s": 0.05, "tokens_per_s": CHUNKS_PER_S}
+        stand.simulator.control("PUT", "/_persona/paced", temper)
+        body = _chat("bench/paced", f"Please say {plan.stream_chunks} words.", stream=True)
+        governed = Target(self._governed.url, stand.key, body)
+        relay = Target(f"{stand.ceiling.root_url}/relay", stand.key, body)
+        pairs = []
+        for number in range(plan.stream_pairs):
+            self.say(f"{STREAMS} streams, pair {number + 1} of {plan.stream_pairs}")
+            first = self._read(governed, stand.web)
+            self.answered += STREAMS
+            pairs.append(Pair(first, self._read(relay, stand.ceiling.web)))
+        return pairs
+
+    def _load(self, target: Target, connections: int, seconds: float) -> Interval:
+        web = self.stand.ceiling.web if target is self._ceiling else self.stand.web
+        before = web.cpu_s()
+        load = self.generator.run(target, connections=connections, seconds=seconds)
+        cpu_s = spent_s(before, web.cpu_s())
+        if load.failed:
+            self.stand.warn(f"{load.failed} of {load.requests} requests failed")
+        if target is self._governed:
+            self.answered += load.requests - load.failed
+        return Interval(load.requests, load.seconds, cpu_s, load.p50_ms)
+
+    def _read(self, target: Target, web: WebProcesses) -> Interval:
+        before = web.cpu_s()
+        within_s = self.plan.stream_chunks / CHUNKS_PER_S + _STREAM_GRACE_S
+        done = read_streams(target, streams=STREAMS, within_s=within_s)
+        return Interval(done.chunks, done.seconds, spent_s(before, web.cpu_s()))
+
+
+def _chat(model: str, text: str, *, stream: bool = False) -> str:
+    body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 400}
+    # The relay passes the body on as it is, so it asks for what the gateway always asks for.
+    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    return json.dumps(body | options)
+
+
+def _resting(web: WebProcesses) -> dict[int, int]:
+    """Resident bytes by worker, once all are there and grow no more."""
+    last: dict[int, int] = {}
+
+    def at_rest() -> bool:
+        nonlocal last
+        before, last = last, web.worker_rss_bytes()
+        time.sleep(0.5)
+        return len(last) == WEB_WORKERS and last == before
+
+    processes.eventually(at_rest, within_s=15, what="the workers' rest", log=None)
+    return last

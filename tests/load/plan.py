@@ -1,0 +1,52 @@
+"""How long each part of a run takes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Intervals in seconds; a pair is one interval of the gateway and one of its ceiling."""
+
+    warm_up_s: float
+    growth_requests: int
+    busy_pairs: int
+    busy_s: float
+    single_pairs: int
+    single_s: float
+    probe_s: float
+    commits_s: float
+    stream_pairs: int
+    stream_chunks: int
+    second_starts: int
+
+
+FULL = Plan(
+    warm_up_s=5,
+    growth_requests=20_000,
+    busy_pairs=7,
+    busy_s=10,
+    single_pairs=5,
+    single_s=5,
+    probe_s=2,
+    commits_s=15,
+    stream_pairs=3,
+    stream_chunks=200,
+    second_starts=3,
+)
+QUICK = Plan(
+    warm_up_s=1,
+    growth_requests=2_000,
+    busy_pairs=2,
+    busy_s=2,
+    single_pairs=2,
+    single_s=1,
+    probe_s=0.5,
+    commits_s=2,
+    stream_pairs=1,
+    stream_chunks=60,
+    second_starts=1,
+)
+BUSY_CONNECTIONS = 64
+STREAMS = 200
+# Slow enough that the simulated upstream and two web workers share two cores with room to spare.
+CHUNKS_PER_S = 20

@@ -1,0 +1,14 @@
+-- POST LOAD_BODY with the key LOAD_KEY again and again; at the end, one line of JSON.
+wrk.method = "POST"
+wrk.body = os.getenv("LOAD_BODY")
+wrk.headers["Content-Type"] = "application/json"
+wrk.headers["Authorization"] = "Bearer " .. os.getenv("LOAD_KEY")
+
+function done(summary, latency, requests)
+  local errors = summary.errors
+  local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+  io.write(string.format(
+    '{"requests": %d, "seconds": %.6f, "p50_ms": %.3f, "p99_ms": %.3f, "failed": %d}\n',
+    summary.requests, summary.duration / 1e6,
+    latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, failed))
+end

@@ -1,0 +1,346 @@
+"""What the ledger writer promises its waiters while nothing breaks."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from pytest_django import Settings
+
+from accounts.models import Account
+from gateway.http.errors import Unavailable
+from routing.metering.orders import Payer, Refusal, TopUpOrder
+from routing.metering.session import Session
+from routing.metering.tickets import Ticket
+from routing.metering.writer import LedgerWriter
+from tests.routing.metering.books import (
+    CENT,
+    USD,
+    WAIT_S,
+    assert_books_agree,
+    carry_out,
+    entries,
+    generation,
+    hold_order,
+    key_counters,
+    new_payer,
+    open_holds,
+    payer_with_new_key,
+    release_order,
+    running_writer,
+    settle_order,
+    totals,
+)
+from tests.routing.metering.sessions import Commits, held_up, in_one_batch
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+
+
+def test_a_request_is_held_then_charged_what_it_cost() -> None:
+    payer = new_payer(USD)
+    hold = hold_order(payer, 30 * CENT)
+
+    with running_writer() as writer:
+        assert carry_out(writer, hold) is True
+        assert totals(payer) == (USD, 0, 30 * CENT)
+        assert key_counters(payer)["day"] == (0, 30 * CENT)
+        assert carry_out(writer, settle_order(hold, 12 * CENT)) is True
+
+    assert totals(payer) == (USD, 12 * CENT, 0)
+    assert entries(payer) == [12 * CENT]
+    assert set(key_counters(payer).values()) == {(12 * CENT, 0)}
+    found = generation(hold)
+    assert found is not None
+    assert (found.charge_nano, found.hold_nano, found.lost) == (12 * CENT, 30 * CENT, False)
+    assert_books_agree()
+
+
+def test_a_call_that_costs_nothing_leaves_an_entry_of_zero() -> None:
+    payer = new_payer(0)
+    hold = hold_order(payer, 0)
+
+    with running_writer() as writer:
+        assert carry_out(writer, hold) is True
+        assert carry_out(writer, settle_order(hold, 0)) is True
+
+    assert entries(payer) == [0]
+    assert_books_agree()
+
+
+def test_a_free_call_is_refused_to_whoever_owes_money() -> None:
+    payer = new_payer(CENT)
+    dear = hold_order(payer, CENT)
+
+    with running_writer() as writer:
+        carry_out(writer, dear)
+        carry_out(writer, settle_order(dear, 2 * CENT))
+        outcome = carry_out(writer, hold_order(payer, 0))
+
+    assert isinstance(outcome, Refusal)
+    assert outcome.balance_nano == -CENT
+
+
+def test_a_free_call_passes_beside_a_balance_that_is_all_held() -> None:
+    payer = new_payer(CENT)
+
+    with running_writer() as writer:
+        assert carry_out(writer, hold_order(payer, CENT)) is True
+        assert carry_out(writer, hold_order(payer, 0)) is True
+
+
+def test_a_refusal_says_what_was_there() -> None:
+    payer = new_payer(USD, limit_nano=50 * CENT, limit_reset="weekly")
+
+    with running_writer() as writer:
+        spent = hold_order(payer, 10 * CENT)
+        carry_out(writer, spent)
+        carry_out(writer, settle_order(spent, 10 * CENT))
+        carry_out(writer, hold_order(payer, 30 * CENT))
+        outcome = carry_out(writer, hold_order(payer, 20 * CENT))
+
+    assert outcome == Refusal(
+        asked_nano=20 * CENT,
+        balance_nano=90 * CENT,
+        held_nano=30 * CENT,
+        key_left_nano=40 * CENT,
+        key_held_nano=30 * CENT,
+        key_reset="weekly",
+    )
+    assert_books_agree()
+
+
+def test_a_raised_hold_is_raised_on_everything_it_counts_against() -> None:
+    payer = new_payer(USD, limit_nano=50 * CENT)
+    hold = hold_order(payer, 20 * CENT)
+
+    with running_writer() as writer:
+        carry_out(writer, hold)
+        assert carry_out(writer, TopUpOrder(hold.generation_id, payer, 30 * CENT)) is True
+        assert open_holds(payer) == [50 * CENT]
+        assert key_counters(payer)["total"] == (0, 50 * CENT)
+        refused = carry_out(writer, TopUpOrder(hold.generation_id, payer, 1))
+        # Told as what it would be as a whole, beside what other requests hold.
+        assert refused == Refusal(50 * CENT + 1, USD, 0, 50 * CENT, 0, None)
+        assert open_holds(payer) == [50 * CENT]
+        carry_out(writer, settle_order(hold, 45 * CENT))
+
+    assert totals(payer) == (USD, 45 * CENT, 0)
+    assert_books_agree()
+
+
+def test_a_hold_that_is_gone_cannot_be_raised() -> None:
+    payer = new_payer(USD)
+    hold = hold_order(payer, CENT)
+
+    with running_writer() as writer:
+        carry_out(writer, hold)
+        carry_out(writer, release_order(hold))
+        assert carry_out(writer, TopUpOrder(hold.generation_id, payer, CENT)) is False
+
+    assert totals(payer) == (USD, 0, 0)
+    assert_books_agree()
+
+
+def test_an_overrun_is_charged_as_reported_and_flagged() -> None:
+    payer = new_payer(USD)
+    hold = hold_order(payer, CENT)
+
+    with running_writer() as writer:
+        carry_out(writer, hold)
+        carry_out(writer, settle_order(hold, 3 * CENT))
+
+    assert totals(payer) == (USD, 3 * CENT, 0)
+    found = generation(hold)
+    assert found is not None
+    assert found.overrun
+    assert_books_agree()
+
+
+def test_a_hold_settles_in_the_windows_it_was_placed_in() -> None:
+    before_midnight = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
+    payer = new_payer(USD, limit_nano=USD, limit_reset="daily", at=before_midnight)
+    tomorrow = dict(payer.windows) | {"day": (before_midnight + timedelta(days=1)).date()}
+    later = Payer(payer.account_id, payer.workspace_id, payer.key_id, tuple(tomorrow.items()))
+    hold = hold_order(payer, 60 * CENT)
+
+    with running_writer() as writer:
+        carry_out(writer, hold)
+        carry_out(writer, settle_order(hold, 60 * CENT))
+        assert isinstance(carry_out(writer, hold_order(payer, 50 * CENT)), Refusal)
+        carry_out(writer, hold_order(later, 40 * CENT))
+
+    assert key_counters(payer)["day"] == (60 * CENT, 0)
+    assert key_counters(later)["day"] == (0, 40 * CENT)
+    assert_books_agree()
+
+
+def test_settled_fifty_times_at_once_by_two_writers_counts_once() -> None:
+    payer = new_payer(USD)
+    hold, other = hold_order(payer, 10 * CENT), hold_order(payer, 50 * CENT)
+
+    with running_writer() as one, running_writer() as two, ThreadPoolExecutor(50) as pool:
+        carry_out(one, hold)
+        carry_out(one, other)  # Enough is held that a second release would not be refused.
+        orders = [settle_order(hold, 10 * CENT) for _ in range(50)]
+        writers = [one, two] * 25
+        outcomes = list(pool.map(carry_out, writers, orders))
+
+    assert outcomes == [True] * 50
+    assert entries(payer) == [10 * CENT]
+    assert totals(payer) == (USD, 10 * CENT, 50 * CENT)
+    assert_books_agree()
+
+
+@pytest.mark.parametrize("released_first", [True, False])
+def test_released_and_settled_in_one_batch_it_is_charged_and_freed_once(
+    released_first: bool,
+) -> None:
+    payer = new_payer(USD)
+    hold, other = hold_order(payer, 10 * CENT), hold_order(payer, 50 * CENT)
+    closing: list[Any] = [release_order(hold), settle_order(hold, 7 * CENT)]
+    commits = Commits()
+
+    with running_writer(commits.open) as writer:
+        carry_out(writer, hold)
+        carry_out(writer, other)
+        in_order = closing if released_first else closing[::-1]
+        assert in_one_batch(writer, commits, in_order) == [True, True]
+
+    assert commits.count == 2
+    assert totals(payer) == (USD, 7 * CENT, 50 * CENT)
+    assert_books_agree()
+
+
+def test_fifty_orders_that_wait_for_a_commit_share_the_next_one() -> None:
+    payers = [new_payer(USD) for _ in range(5)]
+    commits = Commits()
+
+    with running_writer(commits.open) as writer:
+        orders = [hold_order(payers[n % 5], CENT) for n in range(50)]
+        assert in_one_batch(writer, commits, orders) == [True] * 50
+
+    assert commits.count == 2  # The one that was held up, and one for all the others.
+    assert sum(len(open_holds(payer)) for payer in payers) == 50
+    assert_books_agree()
+
+
+def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival() -> None:
+    payer = new_payer(10 * CENT)
+    second_key = payer_with_new_key(
+        Account.objects.get(pk=payer.account_id), limit_nano=2 * CENT, limit_reset="daily"
+    )
+    commits = Commits()
+    asked = [(payer, 4), (second_key, 3), (payer, 5), (second_key, 2), (payer, 1), (payer, 0)]
+
+    with running_writer(commits.open) as writer:
+        orders = [hold_order(who, cents * CENT) for who, cents in asked]
+        outcomes = [told is True for told in in_one_batch(writer, commits, orders)]
+
+    # 4 fits; 3 passes the second key's limit; 5 fits; 2 passes the balance; 1 fits; free always.
+    assert outcomes == [True, False, True, False, True, True]
+    assert totals(payer) == (10 * CENT, 0, 10 * CENT)
+    assert_books_agree()
+
+
+def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch() -> None:
+    payer = new_payer(10 * CENT)
+    held = hold_order(payer, 10 * CENT)
+    commits = Commits()
+
+    with running_writer(commits.open) as writer:
+        carry_out(writer, held)
+        wanted, settled = hold_order(payer, 6 * CENT), settle_order(held, 4 * CENT)
+        assert in_one_batch(writer, commits, [wanted, settled]) == [True, True]
+
+    assert totals(payer) == (10 * CENT, 4 * CENT, 6 * CENT)
+
+
+def test_the_queue_is_bounded_but_settlements_always_fit(settings: Settings) -> None:
+    settings.LEDGER_QUEUE_MAX = 3
+    payer = new_payer(USD)
+    held = hold_order(payer, CENT)
+    commits = Commits()
+
+    with running_writer(commits.open) as writer:
+        carry_out(writer, held)
+        held_up(writer, commits)
+        queued = [writer.submit(hold_order(payer, CENT)) for _ in range(3)]
+        with pytest.raises(Unavailable):
+            writer.submit(hold_order(payer, CENT))
+        settled = writer.submit(settle_order(held, CENT))
+        commits.go_on.set()
+        outcomes = [writer.wait(ticket, WAIT_S) for ticket in (*queued, settled)]
+
+    assert outcomes == [True] * 4
+    assert totals(payer) == (USD, CENT, 3 * CENT)
+
+
+def test_billing_that_is_not_enforced_lets_the_balance_go_but_not_the_key_limit(
+    settings: Settings,
+) -> None:
+    settings.BILLING_ENFORCED = False
+    payer = new_payer(0, limit_nano=5 * CENT)
+
+    with running_writer() as writer:
+        assert carry_out(writer, hold_order(payer, 5 * CENT)) is True
+        assert isinstance(carry_out(writer, hold_order(payer, 1)), Refusal)
+
+    assert totals(payer) == (0, 0, 5 * CENT)
+    assert_books_agree()
+
+
+class Meeting:
+    """Opens sessions that wait for each other with their first settlement carried out."""
+
+    def __init__(self) -> None:
+        self.barrier = threading.Barrier(2)
+        self.deadlocks: list[Exception] = []
+
+    def open(self) -> Session:
+        return _MeetingSession(self)
+
+
+class _MeetingSession(Session):
+    def __init__(self, meeting: Meeting) -> None:
+        super().__init__()
+        self._meeting = meeting
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        try:
+            cursor = super().execute(sql, parameters)
+        except psycopg.errors.DeadlockDetected as error:
+            self._meeting.deadlocks.append(error)
+            raise
+        if sql.startswith("UPDATE accounts_account SET total_usage_nano"):
+            # Where the locks are right, the other one never comes.
+            with suppress(threading.BrokenBarrierError):
+                self._meeting.barrier.wait(0.3)
+        return cursor
+
+
+def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadlock() -> None:
+    payers = sorted((new_payer(USD), new_payer(USD)), key=lambda payer: payer.account_id)
+    held = [hold_order(payer, CENT) for payer in payers]
+    with running_writer() as writer:
+        assert [carry_out(writer, hold) for hold in held] == [True, True]
+    meeting = Meeting()
+
+    with running_writer(meeting.open) as one, running_writer(meeting.open) as two:
+        tickets = []
+        for writer, settles, holds in ((one, 0, 1), (two, 1, 0)):
+            batch = [settle_order(held[settles], CENT), hold_order(payers[holds], CENT)]
+            tickets += [(writer, ticket) for ticket in _together(writer, batch)]
+        assert all(writer.wait(ticket, WAIT_S) is True for writer, ticket in tickets)
+
+    assert meeting.deadlocks == []
+    assert_books_agree()
+
+
+def _together(writer: LedgerWriter, orders: list[Any]) -> list[Ticket]:
+    """Submit so that one transaction takes them all: the writer starts with the last one."""
+    early = [Ticket(order) for order in orders[:-1]]
+    writer._queue.extend(early)
+    return [*early, writer.submit(orders[-1])]

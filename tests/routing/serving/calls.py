@@ -1,0 +1,64 @@
+"""Calls made to measure: a request on its way, without a database or an upstream."""
+
+import uuid
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from accounts.caller import Caller
+from accounts.windows import window_starts
+from routing.catalogue.entries import EndpointEntry
+from routing.formats.chat.request import parse_chat
+from routing.metering.estimate import Demand
+from routing.metering.orders import Payer
+from routing.selection.ask import Plan
+from routing.serving.call import AppFacts, Attempt, Call
+from routing.upstreams.failures import UpstreamFailure
+
+ROOT = "http://gateway.test"
+ADMITTED_AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) -> Call:
+    """A chat request that plans to try these endpoints."""
+    chat = parse_chat(
+        {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}], **body},
+        session_header=None,
+    )
+    account, workspace = uuid.uuid4(), uuid.uuid4()
+    return Call(
+        generation_id="gen-1-test",
+        caller=Caller(
+            key_id=1,
+            key_hash="0" * 64,
+            management=False,
+            account_id=account,
+            workspace_id=workspace,
+            creator_id=None,
+            creator_left=False,
+            disabled=False,
+            expires_at=None,
+            default_text_model="",
+        ),
+        payer=Payer(account, workspace, 1, tuple(window_starts(at).items())),
+        chat=chat,
+        demand=Demand(chat.text_bytes, 1, 0, 0, chat.max_output_tokens),
+        plan=Plan(endpoints, (), endpoints),
+        requested_model="acme/small",
+        strategy="direct",
+        root_url=ROOT,
+        app=AppFacts(None, None, (), None),
+        wants_metadata=False,
+        created_at=at,
+        started=0.0,
+        deadline=600.0,
+    )
+
+
+def attempt_at(endpoint: EndpointEntry, **changes: Any) -> Attempt:
+    return Attempt(endpoint, started=1.0, **changes)
+
+
+def failed_at(endpoint: EndpointEntry, status: int = 503, **changes: Any) -> Attempt:
+    failure = UpstreamFailure(status, status, "provider_overloaded", "Provider returned error")
+    return attempt_at(endpoint, status=status, failure=replace(failure, **changes))

@@ -1,0 +1,159 @@
+"""Which 402 a refused hold is, and what an error says of the attempts behind it."""
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from gateway.http.errors import PaymentRequired
+from routing.metering.orders import Refusal
+from routing.serving.errors import ProviderError, payment_required
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import ROOT, call_to, failed_at
+
+SPENT = {"limit_source": "router_key_limit", "reason": "key_limit_exhausted"}
+BROKE = {"limit_source": "router_credits"}
+KEY_TOO_SMALL = {"limit_source": "router_key_limit", "provider_name": None}
+BALANCE_TOO_SMALL = {
+    "limit_source": "router_credits",
+    "provider_name": None,
+    "reason": "weight_exceeds_budget",
+}
+BUSY = {"limit_source": "router_in_flight_budget", "reason": "in_flight_budget_exhausted"}
+
+# Asked for, balance, held on the account, left of the key's limit, held on the key: which refusal.
+ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
+    (100, 1000, 0, 0, 0, SPENT),
+    (100, 1000, 0, -5, 0, SPENT),
+    (100, -1000, 0, 0, 0, SPENT),  # The key's limit comes before the balance.
+    (100, -1, 0, None, 0, BROKE),
+    (100, 0, 0, None, 0, BROKE),
+    (0, -1, 0, None, 0, BROKE),
+    (0, -1, 0, 0, 0, BROKE),  # A free call asks nothing of the key's limit.
+    (100, 0, 0, 50, 0, BROKE),
+    (100, 1000, 0, 99, 0, KEY_TOO_SMALL),
+    (100, 50, 0, 99, 0, KEY_TOO_SMALL),
+    (100, 99, 0, None, 0, BALANCE_TOO_SMALL),
+    (100, 99, 99, 1000, 0, BALANCE_TOO_SMALL),
+    (100, 100, 1, None, 0, BUSY),
+    (100, 1000, 0, 100, 1, BUSY),
+]
+
+
+def refusal(
+    asked: int, balance: int, held: int, left: int | None, key_held: int, reset: str | None = None
+) -> PaymentRequired:
+    told = Refusal(asked, balance, held, left, key_held, reset)
+    return payment_required(call_to(endpoint()), told, output_tokens=1000)
+
+
+@pytest.mark.parametrize(("asked", "balance", "held", "left", "key_held", "metadata"), ROWS)
+def test_the_first_reason_of_the_reference_s_order_is_told(
+    asked: int, balance: int, held: int, left: int | None, key_held: int, metadata: dict[str, Any]
+) -> None:
+    body = refusal(asked, balance, held, left, key_held).body()
+
+    assert body["code"] == 402
+    told = body["metadata"]
+    assert isinstance(told.pop("remedy_hint"), str)
+    assert told == {"error_type": "payment_required", **metadata}
+
+
+@pytest.mark.parametrize(
+    ("reset", "word"),
+    [(None, "total"), ("daily", "daily"), ("weekly", "weekly"), ("monthly", "monthly")],
+)
+def test_a_spent_key_is_told_which_limit_it_was(reset: str | None, word: str) -> None:
+    assert refusal(100, 1000, 0, 0, 0, reset).text == (
+        f"Key limit exceeded ({word} limit). Manage it using {ROOT}/settings/keys"
+    )
+
+
+def test_the_texts_are_those_of_the_management_reference() -> None:
+    broke = refusal(100, 0, 0, None, 0)
+    busy = refusal(100, 100, 1, None, 0)
+
+    credits = f"using {ROOT}/settings/credits"
+    assert broke.text == f"Insufficient credits. Add more {credits}"
+    assert broke.headers == {}
+    assert busy.text == (
+        "Credits are held by requests in flight. Retry when they have finished, "
+        f"or add more {credits}"
+    )
+    assert busy.headers == {"Retry-After": "1"}
+
+
+@pytest.mark.parametrize(
+    ("balance", "left", "affordable", "page"), [(250, None, 250, "credits"), (900, 10, 10, "keys")]
+)
+def test_a_request_that_is_too_dear_is_told_what_it_can_afford(
+    balance: int, left: int | None, affordable: int, page: str
+) -> None:
+    assert refusal(1000, balance, 0, left, 0).text == (
+        "This request requires more credits, or fewer max_tokens. You requested up to 1000 tokens, "
+        f"but can only afford {affordable}. To increase, visit {ROOT}/settings/{page} "
+        "and add more credits"
+    )
+
+
+def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings: Settings) -> None:
+    settings.BILLING_ENFORCED = False
+
+    assert refusal(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
+    assert refusal(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
+
+
+def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed() -> None:
+    attempts = [
+        failed_at(endpoint("alpha"), 500, error_type="provider_unavailable", raw="a secret body"),
+        failed_at(endpoint("beta"), 503, raw="busy", provider_code="E1"),
+    ]
+
+    error = ProviderError(attempts)
+
+    assert error.body() == {
+        "code": 503,
+        "message": "Provider returned error",
+        "metadata": {
+            "error_type": "provider_overloaded",
+            "provider_name": "Beta",
+            "is_byok": False,
+            "raw": "busy",
+            "provider_code": "E1",
+            "previous_errors": [
+                {"provider": "Alpha", "code": "provider_unavailable", "status": 500}
+            ],
+        },
+    }
+
+
+def test_raw_bodies_stay_here_when_the_operator_says_so(settings: Settings) -> None:
+    settings.ROUTER_EXPOSE_RAW_ERRORS = False
+
+    assert "raw" not in ProviderError([failed_at(endpoint(), raw="busy")]).metadata
+
+
+HINTS: list[tuple[list[tuple[int, float | None]], dict[str, str]]] = [
+    ([(429, 7.0), (429, 3.0)], {"Retry-After": "3"}),
+    ([(429, 7.0), (429, None)], {}),
+    ([(429, None)], {}),
+    ([(500, 7.0)], {}),
+    ([(500, 7.0), (503, 9.0)], {"Retry-After": "7"}),
+    ([(529, 0.2)], {"Retry-After": "0"}),
+]
+
+
+@pytest.mark.parametrize(("failures", "headers"), HINTS)
+def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(
+    failures: list[tuple[int, float | None]], headers: dict[str, str]
+) -> None:
+    attempts = [failed_at(endpoint(), status, retry_after_s=hint) for status, hint in failures]
+
+    assert ProviderError(attempts).headers == headers
+
+
+def test_a_429_says_whose_limit_it_was() -> None:
+    metadata = ProviderError([failed_at(endpoint(), 429)]).metadata
+
+    assert metadata["limit_source"] == "upstream_provider_shared_pool"
+    assert metadata["remedy_hint"]

@@ -1,0 +1,136 @@
+"""Every page of the admin: it renders, it costs no query per row, it shows no secret."""
+
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import Account, Membership, User, Workspace
+from routing.catalogue.models import Endpoint, Model, Provider
+from tests.support.operations import (
+    CREDENTIAL,
+    endpoint,
+    fill,
+    operated_models,
+    operator,
+    page,
+    pages,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+def queries(client: Client, path: str) -> int:
+    client.get(path)  # Content types are looked up once per process.
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(path).status_code == 200, path
+    return len(captured)
+
+
+def test_everything_in_the_database_has_a_page() -> None:
+    ours = {
+        model for app in ("accounts", "routing") for model in apps.get_app_config(app).get_models()
+    }
+
+    assert set(operated_models()) == ours
+
+
+def test_no_list_costs_a_query_per_row(admin_client: Client) -> None:
+    fill(3)
+    few = {model: queries(admin_client, page(model)) for model in operated_models()}
+    fill(27)
+
+    many = {model: queries(admin_client, page(model)) for model in operated_models()}
+
+    assert many == few
+
+
+def test_rows_on_another_rows_page_cost_no_query_each(admin_client: Client) -> None:
+    fill(1)
+    account, user = Account.objects.get(), User.objects.get(username__startswith="user-")
+    model, provider = Model.objects.get(), Provider.objects.get()
+    paths = [
+        page(Account, "change", account.pk),
+        page(User, "change", user.pk),
+        page(Model, "change", model.pk),
+    ]
+    few = [queries(admin_client, path) for path in paths]
+    for number in range(10):
+        Workspace.objects.create(account=account, name="More", slug=f"more-{number}")
+        more = User.objects.create(username=f"more-{number}")
+        Membership.objects.create(account=account, user=more)
+        other = Account.objects.create(name=f"other {number}")
+        Membership.objects.create(account=other, user=user)
+        endpoint(model, provider, tag=f"{provider.slug}/{number}")
+
+    assert [queries(admin_client, path) for path in paths] == few
+
+
+@pytest.mark.parametrize("permissions", ["", "view_"])
+def test_no_page_shows_a_secret(admin_client: Client, permissions: str) -> None:
+    keys = fill(2)
+    sealed = [str(text) for text in Provider.objects.values_list("credential_sealed", flat=True)]
+    client = admin_client
+    if permissions:
+        client = Client()
+        client.force_login(operator(permissions=permissions))
+
+    for path in pages():
+        response = client.get(path)
+        text = response.content.decode()
+        assert response.status_code in {200, 403}, path
+        for secret in (CREDENTIAL, *keys, *sealed):
+            assert secret not in text, path
+
+
+def test_whoever_may_look_sees_every_row(admin_client: Client) -> None:
+    fill(1)
+    client = Client()
+    client.force_login(operator(permissions="view_"))
+
+    for model in operated_models():
+        row = model._default_manager.first()
+        assert client.get(page(model)).status_code == 200
+        assert client.get(page(model, "change", row.pk)).status_code == 200
+        assert client.post(page(model, "change", row.pk), {}).status_code == 403
+        assert client.get(page(model, "delete", row.pk)).status_code == 403
+
+
+def test_pages_are_closed_to_whoever_has_no_right(client: Client) -> None:
+    fill(1)
+    nobody = Client()
+    nobody.force_login(operator("without rights"))
+
+    for path in pages()[1:]:
+        assert client.get(path).status_code == 302, path
+        assert nobody.get(path).status_code == 403, path
+
+
+@pytest.mark.parametrize("term", ["key", "gen-1", "%", "'", "00000000-0000-0000-0000-000000000000"])
+def test_every_search_takes_any_words(admin_client: Client, term: str) -> None:
+    fill(1)
+
+    for model in operated_models():
+        if admin_client.get(page(model)).context["cl"].search_fields:
+            assert admin_client.get(page(model), {"q": term}).status_code == 200
+
+
+def test_every_filter_can_be_chosen(admin_client: Client) -> None:
+    fill(2)
+
+    for model in operated_models():
+        shown: Any = admin_client.get(page(model)).context["cl"]
+        for spec in shown.filter_specs:
+            for choice in spec.choices(shown):
+                path = page(model) + choice["query_string"]
+                assert admin_client.get(path).status_code == 200, path
+
+
+def test_an_endpoint_without_a_usable_price_still_shows(admin_client: Client) -> None:
+    fill(1)
+    Endpoint.objects.update(pricing={"prompt": "dear"})
+
+    assert b"unusable" in admin_client.get(page(Endpoint)).content

@@ -1,0 +1,169 @@
+"""A database as an operator finds it: every table filled, secrets planted where they belong."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.models import Permission
+from django.urls import reverse
+
+from accounts.models import (
+    Account,
+    ApiKey,
+    Hold,
+    LedgerEntry,
+    Membership,
+    SpendCounter,
+    User,
+    Workspace,
+)
+from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.credits import add_credits
+from accounts.services.keys import create_key
+from accounts.windows import ALL_TIME
+from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
+from routing.metering.models import Generation
+
+CREDENTIAL = "canary-of-a-provider-credential"
+_numbers = itertools.count(1)
+
+
+def fill(rows: int) -> list[str]:
+    """Add that many rows to every table; returns the strings of the keys made."""
+    return [_one(next(_numbers)) for _ in range(rows)]
+
+
+def _one(number: int) -> str:
+    account = open_account(name=f"account {number}")
+    workspace = open_workspace(account=account, slug=f"workspace-{number}")
+    user = admit_member(account=account, username=f"user-{number}", role=Membership.Role.MEMBER)
+    key, string = create_key(
+        account=account, name=f"key {number}", workspace=workspace, creator=user, limit_nano=5
+    )
+    add_credits(account=account, amount_nano=5, source="test", source_ref=f"payment {number}")
+    _books(number, account, workspace, key)
+    _catalogue(number)
+    return string
+
+
+def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> None:
+    now = datetime.now(UTC) - timedelta(days=number)
+    owner: dict[str, Any] = {"account": account, "workspace": workspace, "api_key": key}
+    LedgerEntry.objects.create(
+        **owner,
+        kind=LedgerEntry.Kind.USAGE,
+        amount_nano=2,
+        generation_id=f"gen-{number}",
+        source="generation",
+        source_ref=f"gen-{number}",
+        created_at=now,
+    )
+    Account.objects.filter(pk=account.pk).update(total_usage_nano=2)
+    counter = SpendCounter.objects.create(
+        scope="key", scope_id=str(key.pk), window="total", window_start=ALL_TIME, spent_nano=2
+    )
+    Hold.objects.create(
+        **owner,
+        generation_id=f"gen-held-{number}",
+        amount_nano=0,
+        counter_ids=str(counter.pk),
+        model="acme/one",
+        created_at=now,
+        lease_expires_at=now,
+    )
+    generation(id=f"gen-{number}", **owner, created_at=now, charge_nano=2, hold_nano=3)
+
+
+def generation(**fields: Any) -> Generation:
+    """A generation that was answered by its second attempt; `fields` replace what it says."""
+    attempt = {
+        "status": 503,
+        "provider_name": "First",
+        "model_permaslug": "acme/one",
+        "endpoint_id": "first",
+        "id": None,
+        "latency": 3,
+        "is_byok": False,
+        "routed_service_tier": "default",
+        "error_type": "provider_overloaded",
+    }
+    second = {**attempt, "status": 200, "provider_name": "Second", "error_type": None}
+    usual: dict[str, Any] = {
+        "model": "acme/one",
+        "requested_model": "acme/one",
+        "provider_name": "Second",
+        "status": 200,
+        "streamed": False,
+        "finish_reason": "stop",
+        "attempts": [attempt, second],
+        "detail": {"user_agent": "<script>tester</script>", "pricing": {"prompt": "1"}},
+    }
+    return Generation.objects.create(**usual | fields)
+
+
+def _catalogue(number: int) -> None:
+    provider = Provider(
+        slug=f"provider-{number}", name=f"Provider {number}", base_url="http://127.0.0.1:9/v1"
+    )
+    provider.set_credential(CREDENTIAL)
+    provider.save()
+    model = Model.objects.create(
+        slug=f"acme/model-{number}",
+        canonical_slug=f"acme/model-{number}",
+        name=f"Model {number}",
+        created=1_767_225_600,
+        input_modalities=["text"],
+        output_modalities=["text"],
+    )
+    ModelAlias.objects.create(alias=f"acme/alias-{number}", model=model)
+    endpoint(model, provider)
+    CatalogueServing.objects.create(
+        process=f"process {number}", version=1, seen_at=datetime.now(UTC)
+    )
+
+
+def endpoint(model: Model, provider: Provider, **fields: Any) -> Endpoint:
+    """A priced endpoint of these two."""
+    usual: dict[str, Any] = {
+        "tag": provider.slug,
+        "upstream_model": "one",
+        "pricing": {"prompt": "0.000001", "completion": "0.000002"},
+        "supported_parameters": ["max_tokens"],
+    }
+    return Endpoint.objects.create(model=model, provider=provider, **usual | fields)
+
+
+def page(model: type[Any], kind: str = "changelist", *args: Any) -> str:
+    """The path of one of a model's admin pages."""
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{kind}", args=args)
+
+
+def pages() -> list[str]:
+    """Every page of the admin that a GET shows, for the first row of each table."""
+    found = [reverse("admin:index")]
+    for model in operated_models():
+        found.append(page(model))
+        row = model._default_manager.first()
+        if row is not None:
+            found += [page(model, kind, row.pk) for kind in ("change", "history", "delete")]
+        found.append(page(model, "add"))
+    account, first = Account.objects.first(), Endpoint.objects.first()
+    if account and first:
+        found.append(page(Account, "credits", account.pk))
+        found.append(page(Endpoint, "trial", first.pk))
+    return found
+
+
+def operated_models() -> list[type[Any]]:
+    """The models of ours that have pages."""
+    ours = ("accounts", "routing")
+    return [model for model in admin.site._registry if model._meta.app_label in ours]
+
+
+def operator(username: str = "operator", *, permissions: str = "") -> User:
+    """A member of staff with the permissions whose codenames begin so."""
+    user = User.objects.create_user(username, password="a password", is_staff=True)
+    if permissions:
+        user.user_permissions.set(Permission.objects.filter(codename__startswith=permissions))
+    return user
