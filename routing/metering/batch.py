@@ -1,4 +1,4 @@
-"""One transaction of the ledger writer: everything that queued up since the last one."""
+"""Orders looked at one by one, where `merged.apply_merged` found that they do not all fit."""
 
 from collections.abc import Sequence
 

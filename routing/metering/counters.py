@@ -32,6 +32,10 @@ class CounterIds:
             ids = self._new[key] = _find(session, payer) or _make(session, payer)
         return ids
 
+    def known(self, payer: Payer) -> Ids | None:
+        """The ids without a query, None where this process has not seen them committed yet."""
+        return self._known.get((payer.key_id, payer.windows))
+
     def read(self, session: Session, payer: Payer, window: str) -> tuple[int, int]:
         """Spent and held nano-USD of one window, zeros where nothing was spent in it yet."""
         start = dict(payer.windows)[window]

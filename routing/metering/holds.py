@@ -7,7 +7,8 @@ row, so two processes cannot wait for each other.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from typing import Any
+from uuid import UUID
 
 from accounts.windows import LIMITED_WINDOW
 from routing.metering.counters import CounterIds, Ids
@@ -42,22 +43,29 @@ def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool =
 def place(
     session: Session, counters: CounterIds, orders: Sequence[HoldOrder], *, enforced: bool
 ) -> dict[str, Refusal | None]:
-    """Place holds; the answer names each generation's refusal, None where it was placed.
+    """Place holds one by one, in order of arrival within each account; the answer names each
+    generation's refusal, None where it was placed.
 
-    All of an account's holds are tried as one; when they do not fit together, one by one in order
-    of arrival. `enforced` is whether the account's balance bounds them (key limits always do).
+    `enforced` is whether the account's balance bounds them (key limits always do).
     """
     placed = _already_placed(session, orders)
     verdicts: dict[str, Refusal | None] = {order.generation_id: None for order in orders}
     accepted: list[tuple[HoldOrder, Ids]] = []
     fresh = [order for order in orders if order.generation_id not in placed]
-    fresh.sort(key=lambda order: order.payer.account_id)
-    for _, group in groupby(fresh, key=lambda order: order.payer.account_id):
-        _place_for_account(session, counters, list(group), enforced, verdicts, accepted)
-    session.insert(
-        "accounts_hold", _HOLD_COLUMNS, (_hold_row(session, order, ids) for order, ids in accepted)
-    )
+    for order in sorted(fresh, key=lambda order: order.payer.account_id):
+        refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
+        verdicts[order.generation_id] = refusal
+        if refusal is None:
+            accepted.append((order, counters.of(session, order.payer)))
+    insert_holds(session, accepted)
     return verdicts
+
+
+def insert_holds(session: Session, holds: Sequence[tuple[HoldOrder, Ids]]) -> None:
+    """Write down what was reserved."""
+    if holds:
+        rows = [_hold_row(session, order, ids) for order, ids in holds]
+        session.insert("accounts_hold", _HOLD_COLUMNS, rows)
 
 
 def raise_hold(
@@ -113,68 +121,28 @@ def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
     return {row[0] for row in found.fetchall()}
 
 
-def _place_for_account(
-    session: Session,
-    counters: CounterIds,
-    orders: list[HoldOrder],
-    enforced: bool,
-    verdicts: dict[str, Refusal | None],
-    accepted: list[tuple[HoldOrder, Ids]],
-) -> None:
-    if len(orders) > 1 and _place_together(session, counters, orders, enforced):
-        accepted += [(order, counters.of(session, order.payer)) for order in orders]
-        return
-    for order in orders:
-        refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
-        verdicts[order.generation_id] = refusal
-        if refusal is None:
-            accepted.append((order, counters.of(session, order.payer)))
-
-
-def _place_together(
-    session: Session, counters: CounterIds, orders: list[HoldOrder], enforced: bool
-) -> bool:
-    if any(order.amount_nano == 0 for order in orders):
-        return False  # A free call asks another question of the balance.
-    total_nano = sum(order.amount_nano for order in orders)
-    if not _reserve_account(session, orders[0].payer, total_nano, enforced):
-        return False
-    by_counters: dict[Ids, int] = {}
-    for order in orders:
-        ids = counters.of(session, order.payer)
-        by_counters[ids] = by_counters.get(ids, 0) + order.amount_nano
-    done: list[tuple[Ids, int]] = []
-    for ids, amount_nano in sorted(by_counters.items()):
-        if not _reserve_counters(session, ids, amount_nano):
-            for undo_ids, undo_nano in done:
-                _add_held(session, undo_ids, -undo_nano)
-            _add_account_held(session, orders[0].payer, -total_nano)
-            return False
-        done.append((ids, amount_nano))
-    return True
-
-
 def _reserve(
     session: Session, counters: CounterIds, payer: Payer, amount_nano: int, enforced: bool
 ) -> Refusal | None:
-    if not _reserve_account(session, payer, amount_nano, enforced):
+    if not reserve_account(session, payer.account_id, amount_nano, enforced).rowcount:
         return _refusal(session, counters, payer, amount_nano)
     ids = counters.of(session, payer)
-    if not _reserve_counters(session, ids, amount_nano):
+    if amount_nano and reserve_counters(session, ids, amount_nano).rowcount != len(ids):
         _add_account_held(session, payer, -amount_nano)
         return _refusal(session, counters, payer, amount_nano)
     return None
 
 
-def _reserve_account(session: Session, payer: Payer, amount_nano: int, enforced: bool) -> bool:
-    account = session.uuid(payer.account_id)
+def reserve_account(session: Session, account_id: UUID, amount_nano: int, enforced: bool) -> Any:
+    """Hold an amount if the balance allows; the cursor counts one row when it did."""
+    account = session.uuid(account_id)
     sql = "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s"
     if not enforced:
-        return bool(session.execute(sql, (amount_nano, account)).rowcount)
+        return session.execute(sql, (amount_nano, account))
     # A free call needs no money, only that none is owed.
     held = "held_nano" if amount_nano else "0"
     guard = f" AND total_credits_nano - total_usage_nano - {held} >= %s"
-    return bool(session.execute(sql + guard, (amount_nano, account, amount_nano)).rowcount)
+    return session.execute(sql + guard, (amount_nano, account, amount_nano))
 
 
 def _add_account_held(session: Session, payer: Payer, amount_nano: int) -> None:
@@ -184,19 +152,17 @@ def _add_account_held(session: Session, payer: Payer, amount_nano: int) -> None:
     )
 
 
-def _reserve_counters(session: Session, ids: Ids, amount_nano: int) -> bool:
-    """All counters or none: the guard looks at all of them in the one statement that moves them."""
+def reserve_counters(session: Session, ids: Ids, amount_nano: int) -> Any:
+    """Hold an amount on all counters or none: the guard looks at all of them in the one statement
+    that moves them. The cursor counts them when it did."""
     mine, parameters = session.among("id", ids)
-    if amount_nano == 0:
-        return True
     sql = (
         f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}"  # noqa: S608 - A condition of placeholders.
         f" AND NOT EXISTS (SELECT 1 FROM accounts_spendcounter AS full_one WHERE full_one.{mine}"
         " AND full_one.limit_nano IS NOT NULL"
         " AND full_one.spent_nano + full_one.held_nano + %s > full_one.limit_nano)"
     )
-    moved = session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano]).rowcount
-    return bool(moved == len(ids))
+    return session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano])
 
 
 def _add_held(session: Session, ids: Ids, amount_nano: int) -> None:

@@ -41,22 +41,28 @@ class TopUpOrder:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseOrder:
-    """Give an open hold back without a record: the request never reached an upstream."""
+    """Give an open hold back without a record: the request never reached an upstream.
+
+    `held_nano` is what the hold is believed to be, None where nobody can tell.
+    """
 
     generation_id: str
     payer: Payer
+    held_nano: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SettleOrder:
     """Charge a finished request and write its record. `record` maps Generation columns to values
-    (without id, account, workspace and key); `charge_nano` is in it under that name."""
+    (without id, account, workspace and key); `charge_nano` is in it under that name. `held_nano` is
+    what the hold is believed to be, None where nobody can tell."""
 
     generation_id: str
     payer: Payer
     charge_nano: int
     settled_at: datetime
     record: dict[str, Any]
+    held_nano: int | None = None
 
 
 Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder

@@ -6,7 +6,8 @@ with `%s` placeholders and uses only what both databases do alike.
 
 import sqlite3
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
@@ -14,8 +15,12 @@ import psycopg
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from gateway.db import under_gevent
+from routing.metering.cooperative import CooperativeConnection
+
 # The connection is gone or was refused; what was under way may or may not have been committed.
 CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, sqlite3.OperationalError)
+CONSTRAINT_ERRORS = (psycopg.IntegrityError, sqlite3.IntegrityError)
 # One of the items is at fault; nothing was committed.
 ITEM_ERRORS = (
     psycopg.IntegrityError,
@@ -61,6 +66,18 @@ class Session:
             return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
         return f"{column} = ANY(%s)", [list(values)]
 
+    @contextmanager
+    def flight(self) -> Iterator[None]:
+        """Statements that leave together and are answered together, where the database can.
+
+        Their results are there when the block ends; an error of any of them is raised then.
+        """
+        if self.is_sqlite:
+            yield
+        else:
+            with self._raw.pipeline():
+                yield
+
     def begin(self) -> None:
         self.execute("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
 
@@ -98,4 +115,6 @@ def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: dict[str, Any]) -> An
 
 def _open_postgresql(parameters: dict[str, Any]) -> Any:
     kept = {k: v for k, v in parameters.items() if k not in ("cursor_factory", "prepare_threshold")}
+    if under_gevent():
+        return CooperativeConnection.connect(**kept, autocommit=True)
     return psycopg.connect(**kept, autocommit=True)

@@ -63,7 +63,7 @@ _GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD
 
 
 @dataclass(slots=True)
-class _Sums:
+class Sums:
     """What one account or one set of counters moves by."""
 
     spent_nano: int = 0
@@ -85,7 +85,8 @@ def settle(
     processes could each hold what the other waits for.
     """
     orders = _once_each(orders)
-    open_holds = _take_holds(session, [order.generation_id for order in orders])
+    taken = take_holds(session, [order.generation_id for order in orders])
+    open_holds = {row[0]: (row[1], ids_of(row[2])) for row in taken.fetchall()}
     without = [order for order in orders if order.generation_id not in open_holds]
     payers = [*(order.payer for order in orders), *beside]
     # Whoever settles the same generation at this moment is waited for before looking.
@@ -96,8 +97,8 @@ def settle(
     settled = [order for order in due if isinstance(order, SettleOrder)]
     late = [order.generation_id for order in settled if order.generation_id not in open_holds]
     _forget_lost(session, late)
-    _write_entries(session, settled)
-    _write_records(session, settled)
+    write_entries(session, settled)
+    write_records(session, settled)
 
 
 def _once_each(
@@ -129,24 +130,23 @@ def sweep(session: Session, now: datetime) -> int:
         session.execute(
             "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s", (row[4], row[1])
         )
-        _move_counters(session, _ids_of(row[5]), _Sums(released_nano=row[4]))
+        move_counters(session, ids_of(row[5]), Sums(released_nano=row[4]))
     session.insert("routing_generation", _GENERATION_COLUMNS, (_lost_row(row) for row in rows))
     return len(rows)
 
 
-def _take_holds(session: Session, generation_ids: list[str]) -> dict[str, tuple[int, Ids]]:
-    if not generation_ids:
-        return {}
+def take_holds(session: Session, generation_ids: list[str]) -> Any:
+    """Remove open holds; the cursor gives generation, amount and counters of each that was open."""
     condition, parameters = session.among("generation_id", generation_ids)
-    rows = session.execute(
+    return session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
         " RETURNING generation_id, amount_nano, counter_ids",
         parameters,
-    ).fetchall()
-    return {row[0]: (row[1], _ids_of(row[2])) for row in rows}
+    )
 
 
-def _ids_of(text: str) -> Ids:
+def ids_of(text: str) -> Ids:
+    """Counter ids as a hold names them."""
     return tuple(map(int, text.split(",")))
 
 
@@ -170,32 +170,34 @@ def _move_money(
     orders: Sequence[SettleOrder | ReleaseOrder],
     open_holds: dict[str, tuple[int, Ids]],
 ) -> None:
-    by_account: dict[UUID, _Sums] = {}
-    by_counters: dict[Ids, _Sums] = {}
+    by_account: dict[UUID, Sums] = {}
+    by_counters: dict[Ids, Sums] = {}
     for order in orders:
         held = open_holds.get(order.generation_id)
         ids = held[1] if held else counters.of(session, order.payer)
-        account = by_account.setdefault(order.payer.account_id, _Sums())
-        for sums in (account, by_counters.setdefault(ids, _Sums())):
+        account = by_account.setdefault(order.payer.account_id, Sums())
+        for sums in (account, by_counters.setdefault(ids, Sums())):
             sums.spent_nano += order.charge_nano if isinstance(order, SettleOrder) else 0
             sums.released_nano += held[0] if held else 0
     for account_id, sums in sorted(by_account.items()):
-        _move_account(session, account_id, sums)
+        move_account(session, account_id, sums)
     for ids, sums in sorted(by_counters.items()):
-        _move_counters(session, ids, sums)
+        move_counters(session, ids, sums)
 
 
-def _move_account(session: Session, account_id: UUID, sums: _Sums) -> None:
-    session.execute(
+def move_account(session: Session, account_id: UUID, sums: Sums) -> Any:
+    """Charge an account and free what was held; the cursor counts one row."""
+    return session.execute(
         "UPDATE accounts_account SET total_usage_nano = total_usage_nano + %s,"
         " held_nano = held_nano - %s WHERE id = %s",
         (sums.spent_nano, sums.released_nano, session.uuid(account_id)),
     )
 
 
-def _move_counters(session: Session, ids: Ids, sums: _Sums) -> None:
+def move_counters(session: Session, ids: Ids, sums: Sums) -> Any:
+    """The same for a set of counters."""
     condition, parameters = session.among("id", ids)
-    session.execute(
+    return session.execute(
         "UPDATE accounts_spendcounter SET spent_nano = spent_nano + %s,"  # noqa: S608 - A condition of placeholders.
         f" held_nano = held_nano - %s WHERE {condition}",
         [sums.spent_nano, sums.released_nano, *parameters],
@@ -211,7 +213,8 @@ def _forget_lost(session: Session, generation_ids: list[str]) -> None:
         )
 
 
-def _write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
+def write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
+    """The usage entries."""
     session.insert("accounts_ledgerentry", _ENTRY_COLUMNS, (_entry(session, o) for o in orders))
 
 
@@ -231,7 +234,8 @@ def _entry(session: Session, order: SettleOrder) -> tuple[Any, ...]:
     )
 
 
-def _write_records(session: Session, orders: Iterable[SettleOrder]) -> None:
+def write_records(session: Session, orders: Iterable[SettleOrder]) -> None:
+    """The generation records."""
     rows = (_record(session, order) for order in orders)
     session.insert("routing_generation", _GENERATION_COLUMNS, rows)
 

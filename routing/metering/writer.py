@@ -22,6 +22,7 @@ from gateway.db import Lane, native
 from gateway.http.errors import Unavailable
 from routing.metering.batch import apply_batch
 from routing.metering.counters import CounterIds
+from routing.metering.merged import apply_merged
 from routing.metering.orders import HoldOrder, Order, Refusal, ReleaseOrder, SettleOrder
 from routing.metering.session import CONNECTION_ERRORS, ITEM_ERRORS, Session
 from routing.metering.settlements import SWEEP_BATCH, sweep
@@ -179,8 +180,13 @@ class LedgerWriter:
         if self._session is None:
             self._session = self._open_session()
         session = self._session
-        session.begin()
-        outcomes = apply_batch(session, self._counters, batch, enforced=settings.BILLING_ENFORCED)
+        enforced = settings.BILLING_ENFORCED
+        outcomes: list[Outcome] = [True] * len(batch)
+        orders = [ticket.order for ticket in batch]
+        if not apply_merged(session, self._counters, orders, enforced=enforced):
+            session.rollback()
+            session.begin()
+            outcomes = apply_batch(session, self._counters, batch, enforced=enforced)
         session.commit()
         self._counters.committed()
         return outcomes

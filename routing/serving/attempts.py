@@ -71,7 +71,8 @@ class Attempts:
     def release(self) -> None:
         """Give the hold back without a record: nothing was sent upstream."""
         if self._call.held_nano is not None:
-            ledger.submit(ReleaseOrder(self._call.generation_id, self._call.payer))
+            call = self._call
+            ledger.submit(ReleaseOrder(call.generation_id, call.payer, call.held_nano))
             self._call.held_nano = None
 
     def _may_try(self, endpoint: EndpointEntry) -> bool:

@@ -103,6 +103,7 @@ def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
         charge_nano=outcome.charged_nano,
         settled_at=datetime.now(UTC),
         record=_record(call, outcome),
+        held_nano=call.held_nano,
     )
 
 
