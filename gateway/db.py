@@ -9,7 +9,7 @@ connection goes back to the pool as soon as the work is done. Elsewhere work run
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from django.db import connection
 from gevent import monkey
@@ -37,13 +37,27 @@ def _threads(lane: Lane) -> Any:
     return ThreadPool(2 if lane is Lane.OPERATOR else 1)
 
 
+def _in_lane(lane: Lane, work: Callable[[], T]) -> T:
+    """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
+    result, error = _threads(lane).apply(_captured, (work,))
+    if error is not None:
+        raise error
+    return cast(T, result)
+
+
+def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
+        return None, error
+
+
 def run(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` (queries, no upstream waits) in its lane and return what it returns."""
     if not under_gevent():
         return work()
     if connection.vendor == "sqlite":
-        result: T = _threads(lane).apply(work)
-        return result
+        return _in_lane(lane, work)
     try:
         return work()
     finally:
@@ -54,6 +68,5 @@ def run(lane: Lane, work: Callable[[], T]) -> T:
 def native(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
     if under_gevent() and connection.vendor == "sqlite":
-        result: T = _threads(lane).apply(work)
-        return result
+        return _in_lane(lane, work)
     return work()

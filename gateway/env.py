@@ -6,12 +6,15 @@ when its value is odd, so that nothing starts on a misunderstanding.
 
 import math
 import os
+import re
 from collections.abc import Collection
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
 _TRUE = frozenset({"1", "true", "yes", "on"})
+_VISIBLE_ASCII = re.compile(r"[!-~]*")
+_KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -97,6 +100,41 @@ def url(name: str, schemes: Collection[str]) -> SplitResult | None:
     if parts.scheme not in schemes:
         raise SettingError(name, f"expected a URL beginning with {' or '.join(schemes)}://")
     return parts
+
+
+def base_url(name: str) -> str:
+    """An http or https URL without its last slash, or empty when the variable is unset."""
+    parts = _plain_url(name, ("http", "https"))
+    return parts.geturl().rstrip("/") if parts else ""
+
+
+def proxy(name: str) -> str:
+    """`http://host:port`, or empty when the variable is unset."""
+    parts = _plain_url(name, ("http",))
+    if parts is None:
+        return ""
+    if not parts.port or parts.path.strip("/"):
+        raise SettingError(name, "expected http://host:port")
+    return parts.geturl().rstrip("/")
+
+
+def _plain_url(name: str, schemes: Collection[str]) -> SplitResult | None:
+    """A URL that names a host, without user, query or fragment."""
+    parts = url(name, schemes)
+    # Parsing drops line breaks, so the text itself is looked at.
+    if parts and not _VISIBLE_ASCII.fullmatch(text(name)):
+        raise SettingError(name, "expected ASCII without spaces")
+    if parts and (not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment):
+        raise SettingError(name, "expected a host, and no user, query or fragment")
+    return parts
+
+
+def key_prefix(name: str, default: str) -> str:
+    """What key strings begin with: up to 20 ASCII characters, the last one a hyphen."""
+    value = text(name, default)
+    if not _KEY_PREFIX.fullmatch(value):
+        raise SettingError(name, f"expected 1 to 20 visible ASCII characters up to '-': {value!r}")
+    return value
 
 
 def unquoted(value: str | None) -> str:

@@ -30,7 +30,7 @@ if PRODUCTION and len(SECRET_KEY) < 50:
 HOST = env.text("HOST", "127.0.0.1")
 PORT = env.integer("PORT", 8000, maximum=65535)
 WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", 1, minimum=1, maximum=256)
-PUBLIC_URL = env.text("PUBLIC_URL").rstrip("/")
+PUBLIC_URL = env.base_url("PUBLIC_URL")
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "*")
 if PRODUCTION and not ALLOWED_HOSTS:
     raise env.SettingError("ALLOWED_HOSTS", "required in production: the admin's host names")
@@ -141,7 +141,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 }
 
 # --- Keys and money -------------------------------------------------------------------------------
-API_KEY_PREFIX = env.text("API_KEY_PREFIX", "sk-rt-v1-")
+API_KEY_PREFIX = env.key_prefix("API_KEY_PREFIX", "sk-rt-v1-")
 API_KEY_CACHE_SECONDS = env.decimal("API_KEY_CACHE_SECONDS", 0.8, minimum=0, maximum=1)
 BILLING_ENFORCED = env.boolean("BILLING_ENFORCED", True)
 HOLD_LEASE_SECONDS = env.seconds("HOLD_LEASE_SECONDS", 900)
@@ -154,6 +154,7 @@ PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
 # --- Inference ------------------------------------------------------------------------------------
 ROUTER_REGION = env.text("ROUTER_REGION", "local")
 ROUTER_MAX_BODY_BYTES = env.integer("ROUTER_MAX_BODY_BYTES", 33_554_432, minimum=1024)
+ROUTER_BODY_TIMEOUT = env.seconds("ROUTER_BODY_TIMEOUT", 30)
 ROUTER_MAX_ANSWER_BYTES = env.integer("ROUTER_MAX_ANSWER_BYTES", 67_108_864, minimum=1024)
 ROUTER_MAX_EVENT_BYTES = env.integer("ROUTER_MAX_EVENT_BYTES", 16_777_216, minimum=1024)
 ROUTER_STREAM_COMMIT_SECONDS = env.seconds("ROUTER_STREAM_COMMIT_SECONDS", 10)
@@ -170,7 +171,7 @@ ROUTER_RETRY_BUDGET = env.decimal("ROUTER_RETRY_BUDGET", 0.2, maximum=100)
 ROUTER_RETRY_FLOOR = env.integer("ROUTER_RETRY_FLOOR", 100)
 ROUTER_ESTIMATE_OUTPUT_CAP = env.optional_integer("ROUTER_ESTIMATE_OUTPUT_CAP", minimum=1)
 ROUTER_EXPOSE_RAW_ERRORS = env.boolean("ROUTER_EXPOSE_RAW_ERRORS", True)
-ROUTER_UPSTREAM_PROXY = env.text("ROUTER_UPSTREAM_PROXY")
+ROUTER_UPSTREAM_PROXY = env.proxy("ROUTER_UPSTREAM_PROXY")
 ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
 ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
 CATALOGUE_POLL_SECONDS = env.seconds("CATALOGUE_POLL_SECONDS", 0.5)

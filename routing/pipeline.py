@@ -26,6 +26,7 @@ from routing.selection.ask import Ask, Plan
 from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import all_down, select
 from routing.serving import process
+from routing.serving.app_facts import categories
 from routing.serving.call import AppFacts, Call
 from routing.serving.errors import ContextTooLong, NoEndpoint, UnknownModel
 from routing.serving.standing import refuse_broke
@@ -35,18 +36,20 @@ CHAT_KINDS = frozenset({"openai"})
 
 
 def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Call:
-    """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet."""
+    """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
+
+    A request that no endpoint can serve comes back with its `refusal`.
+    """
     chat = _parsed(request, body)
-    _refuse_what_nothing_runs(chat)
-    snapshot = catalogue.current()
     references = _references(chat, caller)
-    models = [_model(snapshot, reference) for reference in references]
+    _refuse_what_nothing_runs(chat)
+    models = resolved(catalogue.current(), references)
     ask = ask_of(chat)
     plan = select(models, ask, stable=process.stable, random=process.chance)
     call = _call(request, caller, chat, plan, references, strategy_of(references, models))
     if not plan.order:
-        refuse_broke(call)
-        raise _no_endpoint(models, ask, plan)
+        call.refusal = _no_endpoint(models, ask, plan)
+        refuse_broke(call, free=_is_free(models))
     return call
 
 
@@ -96,6 +99,17 @@ def _references(chat: ChatRequest, caller: Caller) -> list[str]:
     if chat.preset is not None or any("@preset/" in reference for reference in references):
         raise NotFound("Preset not found")
     return references
+
+
+def resolved(snapshot: Snapshot, references: list[str]) -> list[ModelEntry]:
+    """The models behind the references; one that is named twice, by its alias too, counts once."""
+    return list(dict.fromkeys(_model(snapshot, reference) for reference in references))
+
+
+def _is_free(models: list[ModelEntry]) -> bool:
+    """Whether some endpoint could be had for nothing."""
+    prices = [each.prices for model in models for each in model.endpoints]
+    return any(price is not None and price.is_free for price in prices)
 
 
 def _model(snapshot: Snapshot, reference: str) -> ModelEntry:
@@ -166,12 +180,11 @@ def _wants_metadata(request: HttpRequest) -> bool:
 def _app_facts(request: HttpRequest) -> AppFacts:
     meta = request.META
     title = meta.get("HTTP_X_ROUTER_TITLE") or meta.get("HTTP_X_TITLE")
-    named = [word.strip() for word in meta.get("HTTP_X_ROUTER_CATEGORIES", "").split(",")]
     return AppFacts(
         # The header is called `HTTP-Referer`; browsers send `Referer` by themselves.
         referer=_short(meta.get("HTTP_HTTP_REFERER") or meta.get("HTTP_REFERER")),
         title=_short(title),
-        categories=tuple(word for word in named if 0 < len(word) <= 30)[:2],
+        categories=categories(meta.get("HTTP_X_ROUTER_CATEGORIES", "")),
         user_agent=_short(meta.get("HTTP_USER_AGENT")),
     )
 

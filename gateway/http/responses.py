@@ -39,7 +39,7 @@ def error_response(error: GatewayError, **beside: Any) -> HttpResponse:
     return response
 
 
-def server_error(request: HttpRequest, error: BaseException) -> HttpResponse:
+def server_error(request: HttpRequest, error: BaseException, **beside: Any) -> HttpResponse:
     """A bug: logged with its traceback, told to the caller by a fixed text."""
     log.error("%s %s failed", request.method, request.path_info, exc_info=error)
-    return error_response(_SERVER_ERROR)
+    return error_response(_SERVER_ERROR, **beside)

@@ -44,7 +44,7 @@ class LeanViewSet(GenericViewSet[Any]):
             log.warning("%s %s: database: %s", request.method, request.path_info, error)
             return self.refusal(request, self.database_gone())
         except Exception as error:  # noqa: BLE001 - The last line of defence: a bug becomes a JSON 500.
-            return server_error(request, error)
+            return self._failure(request, error)
         return response
 
     def _allowed(self) -> str:
@@ -53,6 +53,13 @@ class LeanViewSet(GenericViewSet[Any]):
     def database_gone(self) -> GatewayError:
         """What a caller is told when the database does not answer."""
         return DatabaseGone()
+
+    def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
+        """A 500 says whose request it was and nothing about routing."""
+        beside = {name: value for name, value in self.beside.items() if name == "user_id"}
+        response = server_error(request, error, **beside)
+        drain_after(request, response)
+        return response
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         response = error_response(error, **self.beside)

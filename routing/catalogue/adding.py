@@ -7,7 +7,7 @@ from django.db import transaction
 
 from gateway.sealing import UnsealError
 from routing.catalogue.discovery import FoundModel, ProviderError, discover
-from routing.catalogue.known_providers import KnownProvider, configured_from_environment
+from routing.catalogue.known_providers import KnownProvider
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.pricebook import BookEntry, book_entry
 from routing.catalogue.version import current_version
@@ -47,20 +47,6 @@ def add_provider(
                 _add_model(added, row, model, books[model.id], pricing)
         added.version = current_version()
     return added
-
-
-def add_configured() -> list[str]:
-    """Add every well-known provider whose key is in the environment; one line about each."""
-    return [_one_line(provider) for provider in configured_from_environment()]
-
-
-def _one_line(provider: KnownProvider) -> str:
-    try:
-        added = add_provider(provider, provider.key())
-    except ProviderError as error:
-        return f"{provider.name} not added: {error}"
-    ready = len(added.enabled) + len(added.kept)
-    return f"{provider.name}: {ready} models ready, {len(added.unpriced)} without a price"
 
 
 def _provider_row(provider: KnownProvider, key: str | None) -> Provider:

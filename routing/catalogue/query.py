@@ -6,7 +6,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from gateway.http.errors import InvalidRequest
+from gateway.http.errors import SchemaInvalid
+from gateway.http.validation import Issue
 from routing.catalogue.entries import ModelEntry, Snapshot
 from routing.catalogue.public import published, top
 from routing.catalogue.vocabulary import (
@@ -37,7 +38,7 @@ class Page:
 
 
 def page(snapshot: Snapshot, query: Mapping[str, str], *, path: str, now_s: float) -> Page:
-    """The models of a query. Raises `InvalidRequest`; unknown parameters are ignored."""
+    """The models of a query. Raises `SchemaInvalid`; unknown parameters are ignored."""
     found = matching(snapshot, query, now_s=now_s)
     offset = _whole(query, "offset", 0, None)
     limit = _whole(query, "limit", 1, LIMIT_MAX)
@@ -54,7 +55,7 @@ def matching(snapshot: Snapshot, query: Mapping[str, str], *, now_s: float) -> l
     """The listed models that pass every filter, in the order asked for (newest by default)."""
     for name in ("use_rss", "use_rss_chat_links"):
         if query.get(name, "").lower() not in _FALSE:
-            raise InvalidRequest(f"{name}: feeds are not available")
+            raise SchemaInvalid([Issue(name, "feeds are not available")])
     tests = [test for filter_ in _FILTERS for test in filter_(query, now_s)]
     order = _order(query)
     found = [model for model in snapshot.listing if all(test(model) for test in tests)]
@@ -67,8 +68,8 @@ def count(snapshot: Snapshot, query: Mapping[str, str]) -> int:
     return sum(all(test(model) for test in tests) for model in snapshot.listing)
 
 
-def _refuse(name: str, value: str, expected: str) -> InvalidRequest:
-    return InvalidRequest(f"{name}: expected {expected}, received {value[:64]!r}")
+def _refuse(name: str, value: str, expected: str) -> SchemaInvalid:
+    return SchemaInvalid([Issue(name, f"expected {expected}, received {value[:64]!r}")])
 
 
 def _word(query: Mapping[str, str], name: str, words: Sequence[str]) -> str | None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 CHARS_PER_TOKEN = 4
+# Where an endpoint says no context length: more than any model takes, far less than a lie needs.
+COUNT_MAX = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +36,15 @@ def estimated_tokens(text_chars: int) -> int:
 def believable(reported: Any, *, context_length: int | None) -> Usage | None:
     """The usage an upstream reported, or None when there is none or it cannot be true.
 
-    Believable counts are whole numbers from 0 to the endpoint's context length. Details that do not
-    fit inside their count are dropped: nothing is charged on a lie.
+    Believable counts are whole numbers from 0 to the endpoint's context length (`COUNT_MAX` where
+    it says none). Details that do not fit inside their count are dropped: nothing is charged on a
+    lie.
     """
     if not isinstance(reported, dict):
         return None
-    prompt = _count(reported.get("prompt_tokens"), context_length)
-    completion = _count(reported.get("completion_tokens"), context_length)
+    most = context_length or COUNT_MAX
+    prompt = _count(reported.get("prompt_tokens"), most)
+    completion = _count(reported.get("completion_tokens"), most)
     if prompt is None or completion is None:
         return None
     of_prompt = _details(reported.get("prompt_tokens_details"), prompt)
@@ -60,12 +64,12 @@ def believable(reported: Any, *, context_length: int | None) -> Usage | None:
     )
 
 
-def _count(value: Any, maximum: int | None) -> int | None:
+def _count(value: Any, maximum: int) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         return None
-    return None if maximum is not None and value > maximum else value
+    return None if value > maximum else value
 
 
 def _details(value: Any, total: int) -> dict[str, int]:

@@ -162,7 +162,11 @@ class LedgerWriter:
                     for ticket in batch:
                         self._commit([ticket])
                     return
-                log.error("The ledger refused an item: %s", error)
+                # The rest of the text quotes the row.
+                reason = (str(error).splitlines() or [""])[0]
+                generation = batch[0].order.generation_id
+                log.error("The ledger refused an item, %s: %s", generation, reason)
+                self._free_refused(batch[0].order)
                 batch[0].finish(error)
                 return
             except (*CONNECTION_ERRORS, DatabaseError, InterfaceError) as error:
@@ -214,6 +218,11 @@ class LedgerWriter:
             else:
                 again.append(ticket)
         return again
+
+    def _free_refused(self, order: Order) -> None:
+        """A settlement that cannot be written must not keep its hold until the lease ends."""
+        if isinstance(order, SettleOrder):
+            self.submit(ReleaseOrder(order.generation_id, order.payer))
 
     def _fail_all(self) -> None:
         while self._queue:

@@ -1,6 +1,7 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,8 @@ class Attempts:
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._refused: tuple[Refusal, EndpointEntry] | None = None
+        # The refusal of a hold, and how many attempts had been made before it.
+        self._refused: tuple[Refusal, EndpointEntry, int] | None = None
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
 
@@ -63,10 +65,26 @@ class Attempts:
         last = call.attempts[-1] if call.attempts else None
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
-        if self._refused is not None:
-            refusal, endpoint = self._refused
-            return payment_required(call, refusal, output_tokens=self._output_tokens(endpoint))
+        if self._refused is not None and self._refused[2] == len(call.attempts):
+            return self._unaffordable(self._refused[0], self._refused[1])
         return ProviderError(call.attempts) if last is not None else DeadlinePassed()
+
+    def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
+        call = self._call
+        assert endpoint.prices is not None
+        prompt_only = replace(call.demand, output_tokens_asked=0)
+        return payment_required(
+            call,
+            refusal,
+            output_tokens=self._output_tokens(endpoint),
+            prompt_nano=estimate_nano(prompt_only, _room(endpoint), endpoint.prices),
+        )
+
+    def another_model_left(self, attempt: Attempt) -> bool:
+        """Whether the plan goes on to a model other than the attempt's."""
+        order = self._call.plan.order
+        later = order[order.index(attempt.endpoint) + 1 :]
+        return any(each.model_id != attempt.endpoint.model_id for each in later)
 
     def release(self) -> None:
         """Give the hold back without a record: nothing was sent upstream."""
@@ -132,7 +150,9 @@ class Attempts:
             self._call.held_nano = nano
             return True
         if isinstance(outcome, Refusal):
-            self._refused = self._refused or (outcome, endpoint)
+            made = len(self._call.attempts)
+            if self._refused is None or self._refused[2] < made:
+                self._refused = (outcome, endpoint, made)
             if not _cheaper_may_fit(outcome):
                 self._finished_models.update(each.model_id for each in self._call.plan.order)
         return False

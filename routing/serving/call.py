@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from accounts.caller import Caller
+from gateway.http.errors import GatewayError
 from routing.catalogue.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
@@ -42,7 +43,8 @@ class Attempt:
 class Call:
     """`started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
     there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
-    set once the ledger was told how it ended."""
+    set once the ledger was told how it ended; `refusal` where no endpoint can serve it;
+    `served_by` is the attempt whose answer the caller got, where it is not the last."""
 
     generation_id: str
     caller: Caller
@@ -61,6 +63,13 @@ class Call:
     held_nano: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     settled: bool = False
+    refusal: GatewayError | None = None
+    served_by: Attempt | None = None
+
+    @property
+    def last_attempt(self) -> Attempt | None:
+        """The attempt the record speaks of: the one that was served, else the last."""
+        return self.served_by or (self.attempts[-1] if self.attempts else None)
 
     @property
     def created(self) -> int:

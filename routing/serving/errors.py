@@ -90,8 +90,13 @@ def _headers(attempts: list[Attempt]) -> dict[str, str]:
 _RESET_WORDS = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": "monthly"}
 
 
-def payment_required(call: Call, refusal: Refusal, *, output_tokens: int) -> PaymentRequired:
-    """Which 402 a refused hold is, in the order of the inference reference's 9.5."""
+def payment_required(
+    call: Call, refusal: Refusal, *, output_tokens: int, prompt_nano: int = 0
+) -> PaymentRequired:
+    """Which 402 a refused hold is, in the order of the inference reference's 9.5.
+
+    `prompt_nano` is the part of what was asked that no smaller output would save.
+    """
     key_left = refusal.key_left_nano
     if key_left is not None and key_left <= 0 and refusal.asked_nano:
         return key_limit_exhausted(call.root_url, refusal.key_reset)
@@ -99,9 +104,11 @@ def payment_required(call: Call, refusal: Refusal, *, output_tokens: int) -> Pay
     if enforced and (balance_nano < 0 or (balance_nano == 0 and refusal.asked_nano)):
         return insufficient_credits(call.root_url)
     if key_left is not None and refusal.asked_nano > key_left:
-        return _too_dear(call, refusal, output_tokens, key_left, "router_key_limit", "keys")
+        affordable = _affordable(refusal, key_left, output_tokens, prompt_nano)
+        return _too_dear(call, output_tokens, affordable, "router_key_limit", "keys")
     if enforced and refusal.asked_nano > balance_nano:
-        return _too_dear(call, refusal, output_tokens, balance_nano, "router_credits", "credits")
+        affordable = _affordable(refusal, balance_nano, output_tokens, prompt_nano)
+        return _too_dear(call, output_tokens, affordable, "router_credits", "credits")
     return PaymentRequired(
         "Credits are held by requests in flight. Retry when they have finished, or add more "
         f"using {call.root_url}/settings/credits",
@@ -133,10 +140,15 @@ def insufficient_credits(root_url: str) -> PaymentRequired:
     )
 
 
+def _affordable(refusal: Refusal, left_nano: int, asked_tokens: int, prompt_nano: int) -> int:
+    """The most output tokens that what is left would pay for, besides the prompt."""
+    output_nano = max(1, refusal.asked_nano - prompt_nano)
+    return max(0, asked_tokens * (left_nano - prompt_nano) // output_nano)
+
+
 def _too_dear(
-    call: Call, refusal: Refusal, asked_tokens: int, left_nano: int, source: str, page: str
+    call: Call, asked_tokens: int, affordable: int, source: str, page: str
 ) -> PaymentRequired:
-    affordable = max(0, asked_tokens * left_nano // max(1, refusal.asked_nano))
     metadata: dict[str, Any] = {
         "limit_source": source,
         "provider_name": None,

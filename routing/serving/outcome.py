@@ -11,6 +11,8 @@ from routing.metering.orders import SettleOrder
 from routing.metering.usage import Usage, believable, estimated_tokens
 from routing.serving.call import Attempt, Call
 
+# No balance is that large, and the books' columns end a little above it.
+CHARGE_MAX_NANO = 2**62
 _NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
 
 
@@ -33,7 +35,7 @@ class Outcome:
 def measured(call: Call, attempt: Attempt, reported: Any, produced_chars: int) -> Usage:
     """The upstream's usage where it can be true, else the estimator's."""
     usage = believable(reported, context_length=attempt.endpoint.context_length)
-    if usage is not None:
+    if usage is not None and price(call, attempt, usage).total_nano <= CHARGE_MAX_NANO:
         return usage
     return Usage(
         prompt_tokens=estimated_tokens(call.chat.prompt_text_chars),
@@ -108,7 +110,7 @@ def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
 
 
 def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
-    last = call.attempts[-1] if call.attempts else None
+    last = call.last_attempt
     usage, held_nano = outcome.usage, call.held_nano or 0
     return {
         "created_at": call.created_at,
@@ -160,7 +162,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
-    last = call.attempts[-1] if call.attempts else None
+    last = call.last_attempt
     detail: dict[str, Any] = {
         "http_referer": call.app.referer,
         "app_title": call.app.title,

@@ -37,7 +37,7 @@ from routing.serving.watch import ClientWatch
 from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
-from routing.upstreams.failures import UpstreamFailure, from_door, malformed
+from routing.upstreams.failures import UpstreamFailure, from_door, malformed, refused
 from routing.upstreams.reply import Reply
 
 T = TypeVar("T")
@@ -96,8 +96,12 @@ class ChatStream:
                 raise
             yield from self._end_with(error)
         except GreenletExit:
+            # The worker is stopping: the caller is told while there is still time.
             self._settle_failure(Unavailable(), wait=False)
-            raise
+            if self._committed:
+                yield from self._end_with(Unavailable())
+            else:
+                raise
         except Exception as error:
             self._settle_failure(GatewayError())
             if not self._committed:
@@ -112,9 +116,9 @@ class ChatStream:
             try:
                 yield from self._try(attempt)
             except UpstreamFailure as failure:
-                self._attempts.failed(attempt, failure)
                 if self._gone:
                     raise _CallerGone from failure
+                self._attempts.failed(attempt, failure)
                 if self._relay is not None and self._relay.started:
                     raise self._attempts.error() from failure
                 self._let_go()
@@ -138,11 +142,13 @@ class ChatStream:
         body = body_for(call, attempt.endpoint)
         if call.chat.echo_upstream_body:
             self._debug += relay.chunks.debug(body)
+            if self._committed:
+                yield self._take_debug()
         if self._gone:
             raise _CallerGone
         try:
-            reply = yield from self._meanwhile(
-                lambda: send(call, attempt, body, abort_handle=self._abort)
+            reply = yield from self._sent(
+                relay, lambda: send(call, attempt, body, abort_handle=self._abort)
             )
             self._reply = reply
             _refuse_other_than_events(reply)
@@ -181,6 +187,10 @@ class ChatStream:
     def _finish(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
         """Charge first; only then does the caller see the end."""
         call = self._call
+        refusal = not relay.started and relay.finish_reason == "content_filter"
+        if refusal and self._attempts.another_model_left(attempt):
+            # Nothing was written yet: another listed model may do better.
+            raise refused()
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         process.health().succeeded(attempt.endpoint.pk)
         outcome = self._answered(attempt, relay, cancelled=False)
@@ -193,28 +203,42 @@ class ChatStream:
         _read_to_end(reply)
         yield relay.closing(report, metadata)
 
-    def _meanwhile(self, work: Callable[[], T]) -> Work[T]:
-        """Do `work`, which blocks; once committed, keep the caller's connection alive meanwhile."""
+    def _sent(self, relay: ChatRelay, work: Callable[[], Reply]) -> Work[Reply]:
+        """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
         if not self._committed or not under_gevent():
             return work()
         from gevent import spawn
 
-        job = spawn(work)
-        while not job.ready():
-            job.join(max(0.0, self._keep_alive_at() - process.now()))
-            if not job.ready() and not self._gone:
-                yield KEEP_ALIVE
-                self._wrote_at = process.now()
-        result: T = job.get()
-        return result
+        job = spawn(_captured, work)
+        try:
+            while not job.ready():
+                job.join(None if self._gone else max(0.0, self._keep_alive_at() - process.now()))
+                if not job.ready() and not self._gone:
+                    yield KEEP_ALIVE
+                    self._wrote_at = process.now()
+        except GeneratorExit:
+            self._caller_left()
+            job.join()
+            late, _ = job.get()
+            if late is not None:
+                self._reply, self._relay = late, relay
+            raise
+        answered, error = job.get()
+        if answered is None:
+            raise error
+        reply: Reply = answered
+        return reply
 
     def _commit(self) -> Work[None]:
         self._committed = True
         self._wrote_at = process.now()
         yield b""
         if self._debug:
-            debug, self._debug = self._debug, b""
-            yield debug
+            yield self._take_debug()
+
+    def _take_debug(self) -> bytes:
+        debug, self._debug = self._debug, b""
+        return debug
 
     def _keep_alive_at(self) -> float:
         return self._wrote_at + float(settings.ROUTER_KEEPALIVE_SECONDS)
@@ -306,10 +330,12 @@ class ChatStream:
         elif relay is None or reply is None:
             self._settle(left_early(self._call), wait=False)
         else:
-            if not attempt.endpoint.supports_cancellation:
-                self._read_out(relay, reply)
-            attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
-            self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
+            try:
+                if not attempt.endpoint.supports_cancellation:
+                    self._read_out(relay, reply)
+            finally:
+                attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+                self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
 
     def _read_out(self, relay: ChatRelay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""
@@ -333,6 +359,14 @@ class ChatStream:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.close()
+
+
+def _captured(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
+    """gevent prints what a greenlet raises; so errors come back as values."""
+    try:
+        return work(), None
+    except (UpstreamFailure, DoorError) as error:
+        return None, error
 
 
 def _refuse_other_than_events(reply: Reply) -> None:

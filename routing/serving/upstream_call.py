@@ -11,7 +11,7 @@ from routing.serving import process
 from routing.serving.call import Attempt, Call
 from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
-from routing.upstreams.door_errors import DoorError
+from routing.upstreams.door_errors import Aborted, DoorError
 from routing.upstreams.failures import from_door, from_status
 from routing.upstreams.reply import Reply
 
@@ -35,7 +35,8 @@ def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
 def send(
     call: Call, attempt: Attempt, body: dict[str, Any], *, abort_handle: AbortHandle | None = None
 ) -> Reply:
-    """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`."""
+    """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`, and `Aborted` when the
+    handle ended it."""
     provider = attempt.endpoint.provider
     wire = openai.request(body, credential=provider.credential)
     origin = process.origin_of(provider.base_url)
@@ -53,6 +54,8 @@ def send(
             deadline=deadline,
             abort_handle=abort_handle,
         )
+    except Aborted:
+        raise  # By us, because the caller left: no fault of the upstream's.
     except DoorError as error:
         raise from_door(error) from error
     attempt.status = reply.status

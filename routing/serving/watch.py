@@ -21,12 +21,14 @@ class ClientWatch:
         self._client = client
         self._on_gone = on_gone
         self._watcher: Any = None
+        self._started = False
 
     def start(self, *, stalled_s: float) -> None:
         """Begin watching; a write that is not taken for `stalled_s` fails from now on."""
         if self._client is None or not under_gevent():
             return
         self._client.settimeout(stalled_s)
+        self._started = True
         try:
             self._client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
         except OSError:
@@ -38,11 +40,17 @@ class ClientWatch:
         self._watcher.start(self._look)
 
     def stop(self) -> None:
+        self._end()
+        if self._started:
+            # The next request on this connection may be anything.
+            self._started = False
+            self._client.settimeout(None)
+
+    def _end(self) -> None:
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
             watcher.stop()
             watcher.close()
-            self._client.settimeout(None)
 
     def _look(self) -> None:
         try:
@@ -51,9 +59,6 @@ class ClientWatch:
             return
         except OSError:
             gone = True
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            watcher.stop()
-            watcher.close()
+        self._end()
         if gone:
             self._on_gone()

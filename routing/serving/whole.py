@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from gevent import GreenletExit
 
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, Unavailable
 from routing.exchange import Answer
 from routing.formats.chat.answer import Served, chat_answer, chat_choice
-from routing.formats.chat.message import clean_message, text_chars
+from routing.formats.chat.message import clean_message, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
 from routing.metering.report import usage_report
@@ -21,16 +22,22 @@ from routing.serving.outcome import Outcome, answered, failed, measured, settle_
 from routing.serving.upstream_call import body_for, send
 from routing.upstreams import openai
 from routing.upstreams.door_errors import DoorError
-from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object
+from routing.upstreams.failures import (
+    UpstreamFailure,
+    from_door,
+    from_error_object,
+    refused,
+)
 
 
 @dataclass(slots=True)
 class _Broken:
-    """Partial output of an upstream that broke off by its own word."""
+    """An answer to fall back from: partial output of an upstream that broke off by its own word,
+    or a refusal (then without `failure`: told when no other model does better, it is a success)."""
 
     attempt: Attempt
     answer: Answer
-    failure: UpstreamFailure
+    failure: UpstreamFailure | None
 
 
 def chat_whole(call: Call) -> dict[str, Any]:
@@ -42,17 +49,25 @@ def chat_whole(call: Call) -> dict[str, Any]:
             try:
                 answer = _ask(call, attempt)
                 failure = _breakage(answer)
-                if failure is None:
+                if failure is not None:
+                    broken = _Broken(attempt, answer, failure)
+                elif _is_refusal(answer) and attempts.another_model_left(attempt):
+                    failure, broken = refused(), _Broken(attempt, answer, None)
+                else:
                     return _answered(call, attempt, answer)
-                broken = _Broken(attempt, answer, failure)
             except UpstreamFailure as error:
-                failure, broken = error, None
+                failure = error
+                broken = broken if broken and broken.failure is None else None
             attempts.failed(attempt, failure)
-        if broken is not None and broken.answer.message:
+        if broken is not None and has_content(broken.answer.message):
             return _answered(call, broken.attempt, broken.answer, failure=broken.failure)
         raise attempts.error()
     except GatewayError as error:
         _record_failure(call, attempts, error)
+        raise
+    except GreenletExit:
+        # The worker is stopping; nobody can wait for the ledger any more.
+        _record_failure(call, attempts, Unavailable(), wait=False)
         raise
     except Exception:
         # A bug of ours must not keep the caller's money held until the lease ends.
@@ -90,6 +105,7 @@ def _answered(
         exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
         new_call_id=tool_call_id,
     )
+    call.served_by = attempt
     finish = "error" if failure else _finish(answer, message)
     if failure is None:
         process.health().succeeded(attempt.endpoint.pk)
@@ -125,6 +141,10 @@ def _answered(
     return with_metadata(body, call, selected=attempt)
 
 
+def _is_refusal(answer: Answer) -> bool:
+    return _finish(answer, answer.message) == "content_filter"
+
+
 def _finish(answer: Answer, message: dict[str, Any]) -> str:
     return normal_finish(
         answer.native_finish,
@@ -141,16 +161,20 @@ def _told(failure: UpstreamFailure) -> dict[str, Any]:
     }
 
 
-def _settle(call: Call, outcome: Outcome) -> None:
+def _settle(call: Call, outcome: Outcome, *, wait: bool = True) -> None:
     if call.settled:
         return
     call.settled = True
-    ledger.wait(ledger.submit(settle_order(call, outcome)), settings.LEDGER_TIMEOUT)
+    ticket = ledger.submit(settle_order(call, outcome))
+    if wait:
+        ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
 
-def _record_failure(call: Call, attempts: Attempts, error: GatewayError) -> None:
+def _record_failure(
+    call: Call, attempts: Attempts, error: GatewayError, *, wait: bool = True
+) -> None:
     """Record what was tried; a call that never reached an upstream only gives its hold back."""
     if call.attempts:
-        _settle(call, failed(error))
+        _settle(call, failed(error), wait=wait)
     else:
         attempts.release()

@@ -75,6 +75,17 @@ def malformed(why: str, *, raw: bytes = b"") -> UpstreamFailure:
     )
 
 
+def refused() -> UpstreamFailure:
+    """A whole answer in which the model refuses, where the caller listed another model."""
+    return UpstreamFailure(
+        status=200,
+        told_status=403,
+        error_type="refusal",
+        message="The model refused to answer",
+        elsewhere=False,
+    )
+
+
 def from_door(error: DoorError) -> UpstreamFailure:
     """A call that ended below HTTP."""
     if isinstance(error, _TIMEOUTS):
@@ -171,7 +182,8 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
 def from_error_object(error: Any) -> UpstreamFailure:
     """An error object inside a 200 answer or stream; its code may be an HTTP status."""
     code = error.get("code") if isinstance(error, dict) else None
-    status = int(code) if isinstance(code, int | str) and str(code).isdigit() else 502
+    digits = code if isinstance(code, str) else str(code) if isinstance(code, int) else ""
+    status = int(digits) if len(digits) == 3 and digits.isascii() and digits.isdigit() else 502
     if not 400 <= status <= 599:
         status = 502
     said = error.get("message") if isinstance(error, dict) else str(error)

@@ -28,9 +28,10 @@ class ChatViewSet(LeanViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = inference_caller(request)
         self.beside = {"user_id": caller.creator_id}
+        # Before the slot, so that slow senders do not keep others out.
+        body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         slot = slots.take()
         try:
-            body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
             call = admit_chat(request, caller, body)
             try:
                 return self._answer(request, call, slot)
@@ -41,6 +42,8 @@ class ChatViewSet(LeanViewSet):
             slot.release_unless_kept()
 
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
+        if call.refusal is not None:
+            raise call.refusal
         headers = {"X-Generation-Id": call.generation_id}
         if not call.chat.stream:
             return json_response(chat_whole(call), headers=headers)

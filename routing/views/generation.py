@@ -6,10 +6,11 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
 from gateway.db import Lane, run
-from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
 from gateway.http.times import iso
+from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from routing.metering.models import Generation
 from routing.views.generation_description import describe_generation
@@ -24,7 +25,8 @@ class GenerationViewSet(LeanViewSet):
         self.beside = {"user_id": caller.creator_id}
         wanted = request.GET.get("id", "")
         if not wanted:
-            raise InvalidRequest("id: Invalid input: expected string, received undefined")
+            issue = Issue("id", "Invalid input: expected string, received undefined")
+            raise SchemaInvalid([issue])
         found = run(Lane.READ, lambda: _find(wanted, caller.account_id))
         if found is None:
             raise NotFound("Generation not found")

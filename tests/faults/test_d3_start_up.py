@@ -31,6 +31,10 @@ ODD = {
     "GATEWAY_ENV": "staging",
     "DATABASE_URL": "mysql://localhost/x",
     "REDIS_URL": "memcached://localhost",
+    "PUBLIC_URL": "gateway.example",
+    "ROUTER_UPSTREAM_PROXY": "https://proxy.example:3128",
+    "API_KEY_PREFIX": "no hyphen",
+    "ROUTER_BODY_TIMEOUT": "0",
 }
 
 

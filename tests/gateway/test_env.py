@@ -34,6 +34,16 @@ READ: list[tuple[Any, tuple[Any, ...], dict[str, Any], str, Any]] = [
     (env.choice, ("a", ("a", "b")), {}, "b", "b"),
     (env.words, (), {}, " a, ,b ,", ["a", "b"]),
     (env.words, ("x,y",), {}, "", ["x", "y"]),
+    (env.base_url, (), {}, "", ""),
+    (env.base_url, (), {}, "https://gateway.example/", "https://gateway.example"),
+    (env.base_url, (), {}, "http://[::1]:8000/below", "http://[::1]:8000/below"),
+    (env.proxy, (), {}, "", ""),
+    (env.proxy, (), {}, "http://127.0.0.1:3128", "http://127.0.0.1:3128"),
+    (env.proxy, (), {}, "http://proxy.example:3128/", "http://proxy.example:3128"),
+    (env.key_prefix, ("sk-",), {}, "", "sk-"),
+    (env.key_prefix, ("sk-",), {}, "-", "-"),
+    (env.key_prefix, ("sk-",), {}, "acme_live.v1-", "acme_live.v1-"),
+    (env.key_prefix, ("sk-",), {}, "a" * 19 + "-", "a" * 19 + "-"),
 ]
 
 
@@ -75,6 +85,27 @@ ODD: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (env.url, (("http",),), {}, "http://x:99999"),
     (env.url, (("http",),), {}, "http://[::1"),
     (env.url, (("http",),), {}, "nonsense"),
+    (env.base_url, (), {}, "gateway.example"),
+    (env.base_url, (), {}, "ftp://gateway.example"),
+    (env.base_url, (), {}, "https://"),
+    (env.base_url, (), {}, "https://me:pass-word@gateway.example"),
+    (env.base_url, (), {}, "https://gateway.example/?a=b"),
+    (env.base_url, (), {}, "https://gateway.example/#a"),
+    (env.base_url, (), {}, "https://gateway.example/a b"),
+    (env.base_url, (), {}, "https://gateway\n.example"),
+    (env.base_url, (), {}, "https://gateway.example:port"),
+    (env.proxy, (), {}, "https://proxy.example:3128"),
+    (env.proxy, (), {}, "http://proxy.example"),
+    (env.proxy, (), {}, "http://proxy.example:0"),
+    (env.proxy, (), {}, "http://:3128"),
+    (env.proxy, (), {}, "http://me:pass-word@proxy.example:3128"),
+    (env.proxy, (), {}, "http://proxy.example:3128/below"),
+    (env.proxy, (), {}, "proxy.example:3128"),
+    (env.key_prefix, ("sk-",), {}, "sk"),
+    (env.key_prefix, ("sk-",), {}, "s k-"),
+    (env.key_prefix, ("sk-",), {}, "clé-"),
+    (env.key_prefix, ("sk-",), {}, "s\tk-"),
+    (env.key_prefix, ("sk-",), {}, "a" * 20 + "-"),
 ]
 
 
@@ -98,6 +129,14 @@ def test_a_url_s_password_is_not_repeated_in_the_refusal(monkeypatch: pytest.Mon
         with pytest.raises(SettingError) as caught:
             reading(monkeypatch, value, env.url, ("http",))
         assert "pass-word" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reader", [env.base_url, env.proxy])
+def test_nor_where_no_user_may_be_named(monkeypatch: pytest.MonkeyPatch, reader: Any) -> None:
+    with pytest.raises(SettingError) as caught:
+        reading(monkeypatch, "http://me:pass-word@x:1", reader)
+
+    assert "pass-word" not in str(caught.value)
 
 
 @pytest.mark.parametrize("reader", [env.text, env.words])

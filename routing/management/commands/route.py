@@ -6,12 +6,12 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand, Refused
-from gateway.http.errors import MalformedJson
+from gateway.http.errors import GatewayError, MalformedJson
 from gateway.http.jsonio import loads
 from routing.catalogue.entries import EndpointEntry
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import ChatInvalid, parse_chat
-from routing.pipeline import ask_of, strategy_of
+from routing.pipeline import ask_of, resolved, strategy_of
 from routing.selection.select import select
 
 
@@ -29,13 +29,10 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         chat = _request(options["model"], options["body_json"])
-        snapshot = catalogue.current()
-        models = []
-        for reference in chat.candidates:
-            model = snapshot.model(reference)
-            if model is None:
-                raise Refused(f"{reference} is not a valid model ID")
-            models.append(model)
+        try:
+            models = resolved(catalogue.current(), chat.candidates)
+        except GatewayError as error:
+            raise Refused(error.text) from error
         dice = random.Random(options["seed"])  # noqa: S311 - Load balancing; guards nothing.
         plan = select(models, ask_of(chat), stable=_well, random=dice.random)
         result: dict[str, Any] = {

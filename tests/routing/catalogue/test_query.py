@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from gateway.http.errors import InvalidRequest
+from gateway.http.errors import SchemaInvalid
 from routing.catalogue.entries import Snapshot
 from routing.catalogue.load import load
 from routing.catalogue.query import count, matching, page
@@ -150,8 +150,12 @@ def test_a_filter_keeps_what_it_says(
     ],
 )
 def test_an_odd_value_is_refused_by_name(listed: Snapshot, name: str, value: str) -> None:
-    with pytest.raises(InvalidRequest, match=f"^{name}: "):
+    with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
         page(listed, {name: value}, path="/models", now_s=NOW_S)
+
+    (issue,) = caught.value.metadata["issues"]
+    assert caught.value.text == f"{name}: {issue['message']}"
+    assert issue["path"] == name
 
 
 def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:

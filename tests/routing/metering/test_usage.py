@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.metering.usage import Usage, believable, estimated_tokens
+from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens
 
 CONTEXT = 1000
 
@@ -42,7 +42,12 @@ def test_a_report_that_cannot_be_true_is_not_believed(reported: Any) -> None:
 def test_the_limits_themselves_are_believed() -> None:
     assert believable(counts(0, 0), context_length=CONTEXT) == Usage(0, 0)
     assert believable(counts(CONTEXT, 5.0), context_length=CONTEXT) == Usage(CONTEXT, 5)
-    assert believable(counts(10**12, 1), context_length=None) == Usage(10**12, 1)
+    assert believable(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
+
+
+def test_without_a_context_length_a_count_past_every_model_is_a_lie() -> None:
+    assert believable(counts(COUNT_MAX + 1, 1), context_length=None) is None
+    assert believable(counts(1, 10**17), context_length=None) is None
 
 
 def test_details_are_read() -> None:

@@ -180,7 +180,9 @@ def test_a_poison_item_fails_alone_and_its_batch_mates_pass(
         assert writer.wait(tickets[3], WAIT_S) is True
 
     assert caplog.text.count("refused an item") == 2
-    assert totals(payer) == (USD, 2 * CENT, 2 * CENT)
+    assert "Failing row" not in caplog.text
+    # What cannot be written is not charged, and holds nothing either.
+    assert totals(payer) == (USD, 2 * CENT, 0)
     assert_books_agree()
 
 

@@ -1,0 +1,166 @@
+"""A body arrives in time or not at all, and a refused caller gets to read why."""
+
+import io
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import gevent
+import pytest
+from django.http import HttpRequest, HttpResponse
+from django.test import RequestFactory
+from gevent import socket
+from gevent.event import Event
+from gunicorn.http.body import Body, ChunkedReader, LengthReader
+from gunicorn.http.unreader import SocketUnreader
+
+from gateway.http import body
+from gateway.http.body import drain_after, read_body
+from gateway.http.errors import InvalidRequest
+
+PACE_S = 0.005
+BYTES_MAX = 1_000_000
+
+
+class Peer:
+    """A caller's end of a connection, and the request as gunicorn hands it on."""
+
+    def __init__(self) -> None:
+        self.end, self.server = socket.socketpair()  # type: ignore[attr-defined]  # Not in its stubs.
+        self.left = Event()
+
+    def request(self, *, length: int | None) -> HttpRequest:
+        unreader = SocketUnreader(self.server)
+        limits = SimpleNamespace(limit_request_field_size=8190, max_buffer_headers=8190)
+        reader: Any = ChunkedReader(limits, unreader)
+        if length is not None:
+            reader = LengthReader(unreader, length)
+        request = RequestFactory().post("/")
+        request.META["CONTENT_LENGTH"] = "" if length is None else str(length)
+        request.META["wsgi.input"] = Body(reader)
+        request.META["gunicorn.socket"] = self.server
+        return request
+
+    def trickle(self) -> None:
+        """A byte now and then, each well before any silence could be noticed."""
+        gevent.spawn(self._trickle)
+
+    def _trickle(self) -> None:
+        try:
+            while not self.left.wait(PACE_S):
+                self.end.sendall(b"1")
+        except OSError:
+            return
+
+    def hears_the_end(self) -> bool:
+        """Whether the server has ended its side."""
+        with gevent.Timeout(5):
+            try:
+                return self.end.recv(1) == b""
+            except ConnectionResetError:
+                return True
+
+
+@pytest.fixture
+def peer(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Peer]:
+    monkeypatch.setattr(body, "under_gevent", lambda: True)
+    monkeypatch.setattr(body, "_DRAIN_S", 0.1)
+    settings.ROUTER_BODY_TIMEOUT = 0.1
+    peer = Peer()
+    yield peer
+    peer.left.set()
+    peer.end.close()
+    peer.server.close()
+
+
+def refused(request: HttpRequest) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        read_body(request, bytes_max=BYTES_MAX)
+    return caught.value.text
+
+
+def answer(request: HttpRequest) -> None:
+    """A refusal, sent and done with."""
+    response = HttpResponse()
+    drain_after(request, response)
+    for closer in response._resource_closers:  # type: ignore[attr-defined]  # Django's own list.
+        closer()
+
+
+@pytest.mark.parametrize("length", [100_000, None])
+def test_a_body_that_stops_coming_is_refused(peer: Peer, length: int | None) -> None:
+    request = peer.request(length=length)
+    peer.end.sendall(b"5\r\nhel")
+
+    assert refused(request) == "The request body took too long"
+
+
+@pytest.mark.parametrize("length", [100_000, None])
+def test_a_trickle_does_not_extend_the_limit(peer: Peer, length: int | None) -> None:
+    request = peer.request(length=length)
+    peer.end.sendall(b"fffff\r\n")
+    peer.trickle()
+
+    with gevent.Timeout(5):
+        assert refused(request) == "The request body took too long"
+
+
+def test_a_body_in_time_is_read_whole_and_the_socket_waits_as_before(peer: Peer) -> None:
+    request = peer.request(length=5)
+    peer.end.sendall(b"hello")
+
+    assert read_body(request, bytes_max=BYTES_MAX) == b"hello"
+    assert peer.server.gettimeout() is None
+
+
+@pytest.mark.parametrize("length", [100_000, None])
+def test_after_a_late_body_the_connection_ends(peer: Peer, length: int | None) -> None:
+    request = peer.request(length=length)
+    peer.end.sendall(b"fffff\r\n")
+    peer.trickle()
+    refused(request)
+
+    answer(request)
+
+    assert peer.hears_the_end()
+
+
+def test_a_refused_caller_who_never_finishes_is_cut_off(peer: Peer) -> None:
+    request = peer.request(length=100_000)
+    peer.trickle()
+
+    with gevent.Timeout(5):
+        answer(request)
+
+    assert peer.hears_the_end()
+
+
+def test_a_refused_caller_who_sends_too_much_is_cut_off(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body, "_DRAIN_BYTES_MAX", 10)
+    request = peer.request(length=100)
+    peer.end.sendall(b"x" * 100)
+
+    answer(request)
+
+    assert peer.hears_the_end()
+
+
+def test_a_refused_caller_who_finishes_keeps_the_connection(peer: Peer) -> None:
+    request = peer.request(length=100)
+    peer.end.sendall(b"x" * 100)
+
+    answer(request)
+    peer.server.sendall(b"next")
+
+    assert peer.end.recv(4) == b"next"
+
+
+def test_without_a_server_s_socket_the_body_is_still_drained() -> None:
+    request = RequestFactory().post("/")
+    stream = request.META["wsgi.input"] = io.BytesIO(b"x" * 100)
+
+    answer(request)
+
+    assert stream.read() == b""
