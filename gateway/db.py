@@ -3,18 +3,22 @@
 In a gevent web process SQLite would block every stream of its worker (it waits inside C, where no
 greenlet switch happens), so its work goes to native threads: one lane each for hot-path reads and
 for operators' pages, and the ledger writer has its own. PostgreSQL waits cooperatively; there the
-connection goes back to the pool as soon as the work is done. Elsewhere work runs in place.
+connection goes back to the pool as soon as the work is done, and a database that fell silent is
+given up. Elsewhere work runs in place.
 """
 
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from django.db import connection
-from gevent import monkey
+from django.conf import settings
+from django.db import InterfaceError, InternalError, OperationalError, connection
+from gevent import Timeout, monkey, sleep
 
 T = TypeVar("T")
+# The database is gone, frozen, full or read-only. Its other errors are bugs of ours.
+DATABASE_GONE: Final = (OperationalError, InterfaceError, InternalError)
 
 
 class Lane(Enum):
@@ -25,9 +29,20 @@ class Lane(Enum):
     LEDGER = "ledger"
 
 
+# How long work may take beyond DATABASE_TIMEOUT, which bounds the wait for a connection. It must be
+# more than that wait: the pool would give a connection to a waiter that was torn away, for good.
+_BEYOND_S: Final = {Lane.READ: 0.2, Lane.OPERATOR: 15.0, Lane.LEDGER: 15.0}
+
+
 def under_gevent() -> bool:
     """Whether this process runs on gevent's event loop."""
     return bool(monkey.is_module_patched("socket"))
+
+
+def let_others_run() -> None:
+    """Every greenlet that is ready gets its turn before ours goes on."""
+    if under_gevent():
+        sleep(0)
 
 
 @cache
@@ -53,16 +68,31 @@ def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
 
 
 def run(lane: Lane, work: Callable[[], T]) -> T:
-    """Run `work` (queries, no upstream waits) in its lane and return what it returns."""
+    """Run `work` (queries, no upstream waits) in its lane and return what it returns.
+
+    Raises `OperationalError` also where a PostgreSQL server says nothing for too long: it may be
+    frozen, or gone behind a network that does not tell.
+    """
     if not under_gevent():
         return work()
     if connection.vendor == "sqlite":
         return _in_lane(lane, work)
     try:
-        return work()
+        return _in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
     finally:
         if not connection.in_atomic_block:
             connection.close()
+
+
+def _in_time(limit_s: float, work: Callable[[], T]) -> T:
+    """A connection that was in use when the time ran out is closed once it is given back."""
+    with Timeout(limit_s) as limit:
+        try:
+            return work()
+        except Timeout as passed:
+            if passed is not limit:
+                raise
+            raise OperationalError("The database did not answer in time") from None
 
 
 def native(lane: Lane, work: Callable[[], T]) -> T:

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.caller import Caller
-from accounts.windows import window_starts
+from accounts.windows import windows_of
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid, Unavailable
 from routing.catalogue.entries import ModelEntry, Snapshot
 from routing.catalogue.snapshot import catalogue
@@ -70,8 +70,7 @@ def ask_of(chat: ChatRequest) -> Ask:
 def payer_of(caller: Caller, at: datetime) -> Payer:
     """Whom a request of this moment is charged to; its windows are pinned here."""
     assert caller.workspace_id is not None
-    windows = tuple(window_starts(at).items())
-    return Payer(caller.account_id, caller.workspace_id, caller.key_id, windows)
+    return Payer(caller.account_id, caller.workspace_id, caller.key_id, windows_of(at.date()))
 
 
 def _parsed(request: HttpRequest, body: dict[str, Any]) -> ChatRequest:

@@ -8,7 +8,8 @@ from routing.metering.session import Session
 from routing.metering.writer import sweep_all
 
 
-@shared_task
+# A database that falls silent must not keep the worker's slot.
+@shared_task(soft_time_limit=30, time_limit=60)
 def sweep_expired_holds() -> int:
     """Free holds whose lease ended, should no web process be there to do it."""
     session = Session()

@@ -10,6 +10,8 @@ from typing import Any, Final
 PRICE_MAX: Final = Decimal(10_000)
 _DIGITS_MAX: Final = 40
 _MINUTES_PER_DAY: Final = 24 * 60
+_PROMPT_KINDS: Final = ("prompt", "input_cache_read", "input_cache_write", "audio")
+_COMPLETION_KINDS: Final = ("completion", "internal_reasoning", "audio_output", "image_output")
 _CONDITIONS: Final = frozenset({"min_prompt_tokens", "utc_start", "utc_end"})
 
 
@@ -92,6 +94,22 @@ class Prices:
         overridden = (price for entry in self.overrides for price in entry.prices.values())
         own = (getattr(self, key) or 0 for key in PRICE_KEYS)
         return self.discount == 1 or not (any(own) or any(overridden))
+
+    @cached_property
+    def highest(self) -> tuple[Decimal, Decimal, Decimal, Decimal]:
+        """The dearest a prompt token, a completion token, a request and an image can be, overrides
+        included."""
+        return (
+            self._dearest(*_PROMPT_KINDS),
+            self._dearest(*_COMPLETION_KINDS),
+            self._dearest("request"),
+            self._dearest("image"),
+        )
+
+    def _dearest(self, *kinds: str) -> Decimal:
+        own = [getattr(self, kind) for kind in kinds]
+        overridden = [entry.prices.get(kind) for entry in self.overrides for kind in kinds]
+        return max((price for price in own + overridden if price is not None), default=Decimal(0))
 
     def effective(self, prompt_tokens: int, at: datetime) -> "Prices":
         """The prices of one request: overrides whose conditions all hold, later ones winning."""

@@ -31,10 +31,16 @@ class CooperativeConnection(psycopg.Connection[Any]):
         from gevent import get_hub
 
         hub = get_hub()
+        try:
+            descriptor = self.pgconn.socket
+        except psycopg.OperationalError:
+            # libpq has closed it, and a watcher would wait for whoever gets its number next. The
+            # generator, sent on, meets the error by itself.
+            return
         watchers = self.__dict__.setdefault("_watchers", {})
         watcher = watchers.get(events)
         if watcher is None:
-            watcher = watchers[events] = hub.loop.io(self.pgconn.socket, events)
+            watcher = watchers[events] = hub.loop.io(descriptor, events)
         hub.wait(watcher)
 
     def close(self) -> None:

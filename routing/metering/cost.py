@@ -5,8 +5,8 @@ cached, written, audio, reasoning and image tokens are each counted once, at the
 there is one and at the plain prompt or completion price where there is none.
 """
 
-from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from typing import NamedTuple
 
 from routing.catalogue.prices import Prices
 from routing.metering.usage import Usage
@@ -17,8 +17,7 @@ _ZERO = Decimal(0)
 EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
 
 
-@dataclass(frozen=True, slots=True)
-class Units:
+class Units(NamedTuple):
     """What is counted by the piece: requests, input images, web searches."""
 
     requests: int = 1
@@ -26,8 +25,10 @@ class Units:
     web_searches: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+ONE_REQUEST = Units()
+
+
+class Cost(NamedTuple):
     """Whole nano-USD. The two parts are rounded on their own and are for display only."""
 
     total_nano: int
@@ -38,7 +39,7 @@ class Cost:
 FREE = Cost(0, 0, 0)
 
 
-def cost_of(usage: Usage, prices: Prices, units: Units = Units()) -> Cost:
+def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
     with localcontext(EXACT):
         prompt = _prompt_usd(usage, prices)
@@ -86,24 +87,3 @@ def _completion_usd(usage: Usage, prices: Prices) -> Decimal:
 
 def _whole(nano: Decimal) -> int:
     return int(nano.to_integral_value(ROUND_HALF_EVEN))
-
-
-def highest(prices: Prices) -> tuple[Decimal, Decimal, Decimal, Decimal]:
-    """The dearest a prompt token, a completion token, a request and an image can be, overrides
-    included."""
-    return (
-        _dearest(prices, _PROMPT_KINDS),
-        _dearest(prices, _COMPLETION_KINDS),
-        _dearest(prices, ("request",)),
-        _dearest(prices, ("image",)),
-    )
-
-
-def _dearest(prices: Prices, kinds: tuple[str, ...]) -> Decimal:
-    own = [getattr(prices, kind) for kind in kinds]
-    overridden = [entry.prices.get(kind) for entry in prices.overrides for kind in kinds]
-    return max((price for price in own + overridden if price is not None), default=_ZERO)
-
-
-_PROMPT_KINDS = ("prompt", "input_cache_read", "input_cache_write", "audio")
-_COMPLETION_KINDS = ("completion", "internal_reasoning", "audio_output", "image_output")

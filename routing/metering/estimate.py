@@ -5,11 +5,11 @@ and media part (a token never covers less than a byte); the answer by what was a
 the endpoint's own maximum.
 """
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, localcontext
+from typing import NamedTuple
 
 from routing.catalogue.prices import Prices
-from routing.metering.cost import EXACT, NANO_PER_USD, highest
+from routing.metering.cost import EXACT, NANO_PER_USD
 
 # Role, separators and name of a message; chat templates use 3 to 10 tokens.
 TOKENS_PER_MESSAGE = 16
@@ -19,8 +19,7 @@ TOKENS_PER_MEDIA_PART = 3_000
 OUTPUT_TOKENS_DEFAULT = 8_192
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """The size of a request, as the format that parsed it counted it."""
 
     text_bytes: int
@@ -30,8 +29,7 @@ class Demand:
     output_tokens_asked: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Room(NamedTuple):
     """What an endpoint can take in and give out, in tokens; None where it does not say."""
 
     context_length: int | None
@@ -64,7 +62,7 @@ def estimate_nano(
     """Whole nano-USD, rounded up; zero only for a free endpoint."""
     if prices.is_free:
         return 0
-    prompt_price, completion_price, request_price, image_price = highest(prices)
+    prompt_price, completion_price, request_price, image_price = prices.highest
     with localcontext(EXACT):
         usd = (
             prompt_price * prompt_tokens_bound(demand, room)

@@ -129,5 +129,5 @@ def _as_expected(batch: _Batch, taken: Any) -> bool:
     """Whether every hold to close was open, for the amount and the counters that were assumed."""
     if taken is None:
         return True
-    found = {row[0]: (row[1], ids_of(row[2])) for row in taken.fetchall()}
+    found = {row[0]: (int(row[1]), ids_of(row[2])) for row in taken.fetchall()}
     return found == batch.expected

@@ -3,11 +3,10 @@
 import uuid
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
+class Payer(NamedTuple):
     """Who pays and which counters a request counts against, pinned at admission."""
 
     account_id: uuid.UUID

@@ -1,15 +1,13 @@
 """Token usage of one answer, as counted by the serving model, or by the estimator."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 CHARS_PER_TOKEN = 4
 # Where an endpoint says no context length: more than any model takes, far less than a lie needs.
 COUNT_MAX = 2**24
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one answer. The prompt count includes cached, written and audio tokens; the
     completion count includes reasoning and audio tokens. `estimated` marks the estimator's work.
     """

@@ -16,17 +16,20 @@ from datetime import UTC, datetime
 from functools import partial
 
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
 
-from gateway.db import Lane, native
+from gateway.db import Lane, let_others_run, native
 from gateway.http.errors import Unavailable
+from routing.metering.backlog import Backlog
 from routing.metering.batch import apply_batch
 from routing.metering.counters import CounterIds
 from routing.metering.merged import apply_merged
+from routing.metering.notices import Complaints, refused, unbooked
 from routing.metering.orders import HoldOrder, Order, Refusal, ReleaseOrder, SettleOrder
-from routing.metering.session import CONNECTION_ERRORS, ITEM_ERRORS, Session
+from routing.metering.session import Session
 from routing.metering.settlements import SWEEP_BATCH, sweep
 from routing.metering.tickets import Outcome, Ticket, new_event
+from routing.metering.troubles import ERRORS, NotOpened, Trouble, trouble
+from routing.metering.watchdog import Watchdog
 
 log = logging.getLogger("gateway.ledger")
 BATCH_MAX = 200
@@ -42,13 +45,22 @@ class LedgerWriter:
     def __init__(self, *, open_session: Callable[[], Session] = Session) -> None:
         self._open_session = open_session
         self._queue: deque[Ticket] = deque()
+        # Orders that some batch failed with: each is carried out in a transaction of its own.
+        self._singles: deque[Ticket] = deque()
+        self._backlog = Backlog()
+        self._batch: list[Ticket] = []
         self._lock = threading.Lock()
         self._work = new_event()
         self._thread: threading.Thread | None = None
         self._session: Session | None = None
         self._counters = CounterIds()
         self._next_sweep_at = 0.0
+        self._watchdog = Watchdog(lambda: self._session)
+        self._complaints = Complaints()
+        # From the moment a COMMIT leaves until its answer is here, its outcome is unknown.
+        self._committing = False
         self._stopping = False
+        self._given_up = False
 
     # --- For requests ---------------------------------------------------------------------------
 
@@ -60,8 +72,7 @@ class LedgerWriter:
         ticket = Ticket(order)
         self._queue.append(ticket)
         self._work.set()
-        thread = self._thread
-        if thread is None or not thread.is_alive():
+        if self._thread is None:
             self._start()
         return ticket
 
@@ -104,26 +115,44 @@ class LedgerWriter:
     def _start(self) -> None:
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
-                self._thread.start()
+                self._begin()
+
+    def _begin(self) -> None:
+        self._given_up = False
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._thread.start()
 
     def stop(self, timeout_s: float = 5) -> None:
-        """Carry out what is queued, then end. For orderly shutdowns and tests."""
+        """Carry out what is queued, then end. For orderly shutdowns and tests.
+
+        What cannot be booked in time is logged, a line for each charge, and let go.
+        """
         self._stopping = True
+        self._backlog.hurry()
         self._work.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout_s)
+        if not self._ends_by(time.monotonic() + timeout_s):
+            self._given_up = True
+            self._work.set()
+            unbooked([*self._batch, *self._backlog.tickets, *self._singles, *self._queue])
         self._stopping = False
+
+    def _ends_by(self, deadline: float) -> bool:
+        """Whether the writer has ended, and one that took over from a dead one too."""
+        while True:
+            with self._lock:
+                thread = self._thread
+            if thread is None or not thread.is_alive():
+                return True
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            thread.join(left_s)
 
     def _run(self) -> None:
         try:
-            while not (self._stopping and not self._queue):
-                self._work.wait(self._idle_s())
-                self._work.clear()
-                self._sweep_if_due()
-                while self._queue:
-                    self._commit(self._take())
+            with self._watchdog:
+                while not self._is_done():
+                    self._work_on()
         except BaseException:
             log.exception("The ledger writer died")
             self._fail_all()
@@ -132,18 +161,41 @@ class LedgerWriter:
             self._close()
             self._hand_over()
 
+    def _work_on(self) -> None:
+        if not self._queue and not self._singles:
+            self._work.wait(self._idle_s())
+            self._work.clear()
+        self._sweep_if_due()
+        if self._backlog:
+            self._commit(self._backlog.take(BATCH_MAX))
+        let_others_run()
+        self._commit(self._take())
+
+    def _is_done(self) -> bool:
+        if not self._stopping or self._given_up:
+            return self._given_up
+        return not (self._queue or self._singles or self._backlog)
+
     def _hand_over(self) -> None:
         """From here on a submitted order starts a new thread; for those that came in while this one
         was ending, nobody else would."""
         with self._lock:
             self._thread = None
-        if self._queue:
-            self._start()
+            if self._given_up:
+                self._let_go()
+            elif self._queue or self._singles or self._backlog:
+                self._begin()
+
+    def _let_go(self) -> None:
+        for waiting in (self._singles, self._queue, self._backlog.tickets):
+            while waiting:
+                waiting.popleft().finish(Unavailable())
 
     def _take(self) -> list[Ticket]:
+        waiting, maximum = (self._singles, 1) if self._singles else (self._queue, BATCH_MAX)
         batch: list[Ticket] = []
-        while self._queue and len(batch) < BATCH_MAX:
-            ticket = self._queue.popleft()
+        while waiting and len(batch) < maximum:
+            ticket = waiting.popleft()
             if ticket.abandoned and isinstance(ticket.order, HoldOrder):
                 if ticket.order.replayed:
                     self._release_if_hold(ticket)
@@ -152,38 +204,24 @@ class LedgerWriter:
         return batch
 
     def _commit(self, batch: list[Ticket]) -> None:
-        """Carry a batch to its end: committed, or each item failed by name."""
+        """Carry a batch to its end: committed, refused by name, or put aside for later."""
         while batch:
+            self._batch = batch
             try:
                 outcomes = native(Lane.LEDGER, partial(self._transaction, batch))
-            except ITEM_ERRORS as error:
-                self._close()
-                if len(batch) > 1:
-                    for ticket in batch:
-                        self._commit([ticket])
-                    return
-                # The rest of the text quotes the row.
-                reason = (str(error).splitlines() or [""])[0]
-                generation = batch[0].order.generation_id
-                log.error("The ledger refused an item, %s: %s", generation, reason)
-                self._free_refused(batch[0].order)
-                batch[0].finish(error)
-                return
-            except (*CONNECTION_ERRORS, DatabaseError, InterfaceError) as error:
-                self._close()
-                batch = self._after_lost_connection(batch, error)
+            except ERRORS as error:
+                batch = self._after(error, batch)
             except BaseException:
-                for ticket in batch:
-                    ticket.finish(Unavailable())
+                self._salvage(batch)
                 raise
             else:
                 self._finish(batch, outcomes)
-                return
+                batch = []
+        self._batch = batch
 
     def _transaction(self, batch: list[Ticket]) -> list[Outcome]:
-        if self._session is None:
-            self._session = self._open_session()
-        session = self._session
+        self._committing = False
+        session = self._opened()
         enforced = settings.BILLING_ENFORCED
         outcomes: list[Outcome] = [True] * len(batch)
         orders = [ticket.order for ticket in batch]
@@ -191,45 +229,121 @@ class LedgerWriter:
             session.rollback()
             session.begin()
             outcomes = apply_batch(session, self._counters, batch, enforced=enforced)
+        self._committing = True
         session.commit()
+        self._committing = False
+        self._watchdog.busy_since = 0.0
         self._counters.committed()
         return outcomes
 
+    def _opened(self) -> Session:
+        """The session, with the clock on whatever it is asked from here on."""
+        session = self._session
+        if session is None:
+            try:
+                session = self._session = self._open_session()
+            except Exception as error:  # Whatever keeps it from opening, no order is at fault.
+                raise NotOpened(str(error)) from error
+            self._watchdog.busy_since = time.monotonic()
+            session.limit_ghosts()
+        self._watchdog.busy_since = time.monotonic()
+        return session
+
     def _finish(self, batch: list[Ticket], outcomes: list[Outcome]) -> None:
+        if self._backlog:
+            self._backlog.hurry()
         for ticket, outcome in zip(batch, outcomes, strict=True):
             ticket.finish(outcome)
             if ticket.abandoned and outcome is True:
                 self._release_if_hold(ticket)
 
-    def _after_lost_connection(self, batch: list[Ticket], error: Exception) -> list[Ticket]:
-        """What to try again: the commit's outcome is unknown, so by id and only once each."""
-        log.warning("The ledger's database does not answer: %s", error)
+    # --- When it fails --------------------------------------------------------------------------
+
+    def _after(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
+        """Decide what becomes of a batch that failed. Returns what to try again now."""
+        what, doubtful = trouble(error), self._committing
+        self._close()
+        if what is Trouble.ITEM:
+            if len(batch) > 1:
+                self._singles.extend(batch)
+            else:
+                self._refuse(batch[0], error)
+            return []
+        self._complaints.tell(what, error)
+        if what is Trouble.LASTING or self._given_up:
+            self._put_aside(batch, error, doubtful=doubtful)
+            return []
         new_event().wait(_RETRY_S)
+        return self._again(batch, error, doubtful=doubtful)
+
+    def _refuse(self, ticket: Ticket, error: Exception) -> None:
+        """Fail an order that cannot be written, by name; its hold must not stay until the lease
+        ends."""
+        order = ticket.order
+        refused(order.generation_id, error)
+        unbooked([ticket])
+        if isinstance(order, SettleOrder) or _is_replayed(order):
+            self.submit(ReleaseOrder(order.generation_id, order.payer))
+        ticket.finish(error)
+
+    def _put_aside(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> None:
+        """The database will not write for now: what was paid for waits, new calls are refused."""
+        closing: list[Ticket] = []
+        for ticket in batch:
+            if isinstance(ticket.order, SettleOrder | ReleaseOrder):
+                closing.append(ticket)
+                continue
+            if doubtful or _is_replayed(ticket.order):
+                order = ticket.order
+                closing.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
+            ticket.finish(error)
+        if closing:
+            self._backlog.put(closing)
+
+    def _again(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> list[Ticket]:
+        """What to try again. Where the outcome is unknown, by id and only once each."""
         again: list[Ticket] = []
         for ticket in batch:
             order = ticket.order
             if isinstance(order, HoldOrder):
-                ticket.order = replace(order, replayed=True)
+                if ticket.abandoned:
+                    if doubtful or order.replayed:
+                        self._release_if_hold(ticket)
+                    continue
+                if doubtful:
+                    ticket.order = replace(order, replayed=True)
             elif not isinstance(order, SettleOrder | ReleaseOrder):
                 ticket.finish(error)  # A raise cannot be told from its replay: refuse it.
                 continue
-            if ticket.abandoned and isinstance(order, HoldOrder):
-                self._release_if_hold(ticket)
-            else:
-                again.append(ticket)
+            again.append(ticket)
         return again
 
-    def _free_refused(self, order: Order) -> None:
-        """A settlement that cannot be written must not keep its hold until the lease ends."""
-        if isinstance(order, SettleOrder):
-            self.submit(ReleaseOrder(order.generation_id, order.payer))
+    def _salvage(self, batch: list[Ticket]) -> None:
+        """The writer dies of this batch. Its waiters are told; a charge gets one more try, alone,
+        in case it was not the one at fault."""
+        for ticket in batch:
+            order = ticket.order
+            if isinstance(order, SettleOrder) and len(batch) == 1:
+                unbooked(batch)
+            elif isinstance(order, SettleOrder | ReleaseOrder):
+                self._singles.append(Ticket(order))
+            elif self._committing or _is_replayed(order):
+                self._singles.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
+            ticket.finish(Unavailable())
 
     def _fail_all(self) -> None:
-        while self._queue:
-            self._queue.popleft().finish(Unavailable())
+        """Tell all waiters; what closes a hold is left to the next writer."""
+        for waiting in (self._singles, self._queue):
+            for _ in range(len(waiting)):
+                ticket = waiting.popleft()
+                if isinstance(ticket.order, SettleOrder | ReleaseOrder):
+                    waiting.append(Ticket(ticket.order))
+                ticket.finish(Unavailable())
 
     def _close(self) -> None:
         session, self._session = self._session, None
+        self._watchdog.busy_since = 0.0
+        self._committing = False
         self._counters.rolled_back()
         if session is not None:
             native(Lane.LEDGER, session.close_quietly)
@@ -237,7 +351,10 @@ class LedgerWriter:
     # --- The sweep ------------------------------------------------------------------------------
 
     def _idle_s(self) -> float:
-        return max(0.01, min(self._next_sweep_at - time.monotonic(), settings.HOLD_SWEEP_SECONDS))
+        next_at = self._next_sweep_at
+        if self._backlog:
+            next_at = min(next_at, self._backlog.due_at)
+        return max(0.01, min(next_at - time.monotonic(), settings.HOLD_SWEEP_SECONDS))
 
     def _sweep_if_due(self) -> None:
         if time.monotonic() < self._next_sweep_at:
@@ -245,17 +362,26 @@ class LedgerWriter:
         self._next_sweep_at = time.monotonic() + settings.HOLD_SWEEP_SECONDS
         try:
             freed = native(Lane.LEDGER, self._sweep)
-        except (*CONNECTION_ERRORS, *ITEM_ERRORS, DatabaseError, InterfaceError) as error:
+        except ERRORS as error:
             log.warning("The sweep of expired holds failed: %s", error)
             self._close()
         else:
+            if freed == SWEEP_BATCH:
+                self._next_sweep_at = 0.0  # There may be more, after the orders that wait.
             if freed:
                 log.warning("Freed %d expired holds; their generations are marked lost", freed)
 
     def _sweep(self) -> int:
-        if self._session is None:
-            self._session = self._open_session()
-        return sweep_all(self._session, datetime.now(UTC))
+        session = self._opened()
+        session.begin()
+        freed = sweep(session, datetime.now(UTC))
+        session.commit()
+        self._watchdog.busy_since = 0.0
+        return freed
+
+
+def _is_replayed(order: Order) -> bool:
+    return isinstance(order, HoldOrder) and order.replayed
 
 
 def sweep_all(session: Session, now: datetime) -> int:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from routing.catalogue.entries import EndpointEntry
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """The request as the filters see it; token counts come from the estimator.
 
     `kinds` are the wire kinds that can serve the caller's format.
@@ -23,8 +23,7 @@ class Ask:
     service_tier: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Removed:
+class Removed(NamedTuple):
     """An endpoint that a filter took out, and the filter's name."""
 
     endpoint: EndpointEntry

@@ -23,7 +23,7 @@ def _takes(modality: str) -> Test:
 
 
 def _produces(endpoint: EndpointEntry, ask: Ask) -> bool:
-    return ask.output_modalities <= frozenset(endpoint.output_modalities)
+    return ask.output_modalities.issubset(endpoint.output_modalities)
 
 
 def _has_tools(endpoint: EndpointEntry, ask: Ask) -> bool:

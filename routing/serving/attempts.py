@@ -1,7 +1,6 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -72,7 +71,7 @@ class Attempts:
     def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
         call = self._call
         assert endpoint.prices is not None
-        prompt_only = replace(call.demand, output_tokens_asked=0)
+        prompt_only = call.demand._replace(output_tokens_asked=0)
         return payment_required(
             call,
             refusal,

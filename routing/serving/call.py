@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
@@ -13,8 +14,7 @@ from routing.selection.ask import Plan
 from routing.upstreams.failures import UpstreamFailure
 
 
-@dataclass(frozen=True, slots=True)
-class AppFacts:
+class AppFacts(NamedTuple):
     """What the caller's headers say of the calling application."""
 
     referer: str | None

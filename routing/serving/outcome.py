@@ -1,8 +1,7 @@
 """How a call ended, what it is charged, and the order that tells the ledger so."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
@@ -16,8 +15,7 @@ CHARGE_MAX_NANO = 2**62
 _NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
     what the account pays of it: nothing where the upstream failed it."""
 

@@ -27,6 +27,7 @@ from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.services.keys import set_limit
 from routing.metering.models import Generation
 from routing.metering.orders import HoldOrder, Payer, TopUpOrder
+from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
 from routing.metering.session import Session
 from routing.metering.writer import LedgerWriter, sweep_all
 from tests.routing.metering.books import (
@@ -56,7 +57,8 @@ class Model:
     spent: list[int] = field(default_factory=lambda: [0, 0])
     limits: list[int | None] = field(default_factory=lambda: [None, None])
     held: dict[str, tuple[int, int]] = field(default_factory=dict)
-    settled: set[str] = field(default_factory=set)
+    # What is left of each charge.
+    settled: dict[str, int] = field(default_factory=dict)
 
     def held_by(self, *keys: int) -> int:
         return sum(amount for key, amount in self.held.values() if key in keys)
@@ -141,8 +143,23 @@ class LedgerLife(RuleBasedStateMachine):
         assert carry_out(self.writer, settle_order(hold, charge)) is True
         if hold.generation_id not in self.model.settled:
             self.model.spent[self._key(hold)] += charge
-        self.model.settled.add(hold.generation_id)
+            self.model.settled[hold.generation_id] = charge
         self.model.held.pop(hold.generation_id, None)
+
+    @rule(hold=holds, percent=st.sampled_from([1, 50, 100, 101]))
+    def reverse(self, hold: HoldOrder, percent: int) -> None:
+        """Some of a charge, all of it, more than that, or of one that never was."""
+        left = self.model.settled.get(hold.generation_id, 0)
+        amount = max(1, left * percent // 100)
+        try:
+            reverse_usage(
+                generation_id=hold.generation_id, amount_nano=amount, source_ref=str(uuid.uuid4())
+            )
+        except (NotCharged, MoreThanCharged):
+            assert amount > left
+            return
+        self.model.spent[self._key(hold)] -= amount
+        self.model.settled[hold.generation_id] = left - amount
 
     @rule(hold=holds)
     def release(self, hold: HoldOrder) -> None:

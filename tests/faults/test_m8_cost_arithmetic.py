@@ -150,7 +150,7 @@ def test_no_float_takes_part() -> None:
     prices = Prices.parse({"prompt": "0.1", "completion": "0.2", "discount": 0.1})
     cost = cost_of(Usage(3, 3), prices)
 
-    assert all(type(getattr(cost, part)) is int for part in Cost.__slots__)
+    assert all(type(getattr(cost, part)) is int for part in Cost._fields)
     assert all(isinstance(getattr(prices, key), Decimal | None) for key in PRICE_KEYS)
     # 0.1 and 0.2 as doubles would leave 270000000.00000006 nano-dollars here.
     assert cost.total_nano == 810_000_000

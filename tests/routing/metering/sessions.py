@@ -77,14 +77,65 @@ class _WatchedSession(Session):
         commits = self._commits
         commits.reached.set()
         assert commits.go_on.wait(WAIT_S)
-        while commits.before:
-            commits.before.pop(0)()
+        _call_all(commits.before)
         super().commit()
         commits.count += 1
-        while commits.after:
-            commits.after.pop(0)()
+        _call_all(commits.after)
+
+
+def _call_all(hooks: list[Callable[[], None]]) -> None:
+    """Each once; what one of them adds is for the next commit."""
+    due = hooks.copy()
+    hooks.clear()
+    for hook in due:
+        hook()
 
 
 def break_connection() -> None:
     """What the driver raises when the server is gone."""
     raise psycopg.OperationalError("server closed the connection unexpectedly")
+
+
+class Moods:
+    """Opens sessions of a database that will not write while `unwilling` says how.
+
+    `read_only` and `no_table` make the real server refuse; `attempts` counts transactions begun.
+    """
+
+    def __init__(self) -> None:
+        self.unwilling = ""
+        self.attempts = 0
+        self._moved = threading.Condition()
+
+    def open(self) -> Session:
+        return _MoodySession(self)
+
+    def wait_attempts(self, count: int) -> None:
+        """Until so many more transactions were begun."""
+        with self._moved:
+            target = self.attempts + count
+            assert self._moved.wait_for(lambda: self.attempts >= target, WAIT_S)
+
+    def began(self) -> None:
+        with self._moved:
+            self.attempts += 1
+            self._moved.notify_all()
+
+
+class _MoodySession(Session):
+    def __init__(self, moods: Moods) -> None:
+        super().__init__()
+        self._moods = moods
+
+    def begin(self) -> None:
+        self._moods.began()
+        if self._moods.unwilling == "read_only" and self.is_sqlite:
+            super().execute("PRAGMA query_only = ON")
+        super().begin()
+        if self._moods.unwilling == "read_only" and not self.is_sqlite:
+            super().execute("SET TRANSACTION READ ONLY")
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        if self._moods.unwilling == "no_table":
+            sql = sql.replace(" accounts_", " dropped_")
+        return super().execute(sql, parameters)

@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,6 +36,7 @@ from tests.routing.metering.books import (
     totals,
 )
 from tests.routing.metering.sessions import Commits, held_up, in_one_batch
+from tests.support.bed import Bed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
@@ -168,7 +170,8 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in() -> None:
 
     with running_writer() as writer:
         carry_out(writer, hold)
-        carry_out(writer, settle_order(hold, 60 * CENT))
+        # Even for one who looks at the clock again: it is the hold that names its counters.
+        carry_out(writer, replace(settle_order(hold, 60 * CENT), payer=later))
         assert isinstance(carry_out(writer, hold_order(payer, 50 * CENT)), Refusal)
         carry_out(writer, hold_order(later, 40 * CENT))
 
@@ -293,9 +296,11 @@ def test_billing_that_is_not_enforced_lets_the_balance_go_but_not_the_key_limit(
 
 
 class Meeting:
-    """Opens sessions that wait for each other with their first settlement carried out."""
+    """Opens sessions that wait for each other with their first settlement carried out. The twin's
+    are `hasty`: they do not lock all accounts of a batch in one go, in primary-key order."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, hasty: bool = False) -> None:
+        self.hasty = hasty
         self.barrier = threading.Barrier(2)
         self.deadlocks: list[Exception] = []
 
@@ -309,6 +314,8 @@ class _MeetingSession(Session):
         self._meeting = meeting
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
+        if self._meeting.hasty and sql.endswith("FOR NO KEY UPDATE"):
+            return None
         try:
             cursor = super().execute(sql, parameters)
         except psycopg.errors.DeadlockDetected as error:
@@ -321,12 +328,17 @@ class _MeetingSession(Session):
         return cursor
 
 
-def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadlock() -> None:
+@pytest.mark.parametrize("hasty", [False, True])
+def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadlock(
+    hasty: bool, stores: Bed
+) -> None:
+    if hasty and not stores.is_postgres:
+        return  # SQLite has one writer at a time: nobody deadlocks.
     payers = sorted((new_payer(USD), new_payer(USD)), key=lambda payer: payer.account_id)
     held = [hold_order(payer, CENT) for payer in payers]
     with running_writer() as writer:
         assert [carry_out(writer, hold) for hold in held] == [True, True]
-    meeting = Meeting()
+    meeting = Meeting(hasty=hasty)
 
     with running_writer(meeting.open) as one, running_writer(meeting.open) as two:
         tickets = []
@@ -335,7 +347,7 @@ def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadl
             tickets += [(writer, ticket) for ticket in _together(writer, batch)]
         assert all(writer.wait(ticket, WAIT_S) is True for writer, ticket in tickets)
 
-    assert meeting.deadlocks == []
+    assert bool(meeting.deadlocks) is hasty
     assert_books_agree()
 
 

@@ -1,15 +1,11 @@
 """What the ledger writer promises when waiters leave and the database fails."""
 
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from gateway.http.errors import Unavailable
-from routing.metering import session as session_module
 from routing.metering.orders import Order, Payer, TopUpOrder
 from routing.metering.session import Session
 from tests.routing.metering.books import (
@@ -26,8 +22,7 @@ from tests.routing.metering.books import (
     settle_order,
     totals,
 )
-from tests.routing.metering.sessions import Commits, break_connection, held_up, in_one_batch
-from tests.support.bed import Bed
+from tests.routing.metering.sessions import Commits, break_connection, held_up
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 GIVEN_UP_S = 0.02
@@ -282,102 +277,4 @@ def test_counters_made_in_a_transaction_that_rolled_back_are_made_again() -> Non
         assert carry_out(writer, hold_order(payer, CENT)) is True
 
     assert totals(payer) == (USD, 0, 2 * CENT)
-    assert_books_agree()
-
-
-class _Proxy:
-    """Between the writer and PostgreSQL; `cut` swallows the answer to the next COMMIT."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-        self.cut = threading.Event()
-        self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
-            server = socket.create_connection(("127.0.0.1", self._port))
-            committing = threading.Event()
-            for way in ((client, server, committing, True), (server, client, committing, False)):
-                threading.Thread(target=self._relay, args=way, daemon=True).start()
-
-    def _relay(
-        self, source: socket.socket, target: socket.socket, committing: threading.Event, asks: bool
-    ) -> None:
-        while data := _received(source):
-            if asks and b"COMMIT" in data and self.cut.is_set():
-                self.cut.clear()
-                committing.set()
-            if not asks and committing.is_set():
-                # The server has answered, so it has committed; its client will never know.
-                self.cuts += 1
-                break
-            target.sendall(data)
-        for end in (source, target):
-            _shut(end)
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-def _received(source: socket.socket) -> bytes:
-    try:
-        return source.recv(65536)
-    except OSError:
-        return b""
-
-
-def _shut(end: socket.socket) -> None:
-    try:
-        end.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return
-    finally:
-        end.close()
-
-
-@contextmanager
-def through_proxy(stores: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[_Proxy]:
-    proxy = _Proxy(stores.postgres.port)
-    direct = session_module._open_postgresql
-
-    def dial(parameters: dict[str, Any]) -> Any:
-        return direct(parameters | {"host": "127.0.0.1", "port": str(proxy.port)})
-
-    monkeypatch.setattr(session_module, "_open_postgresql", dial)
-    try:
-        yield proxy
-    finally:
-        proxy.close()
-
-
-def test_a_connection_cut_between_commit_and_its_answer_doubles_nothing(
-    stores: Bed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not stores.is_postgres:
-        return  # SQLite has no connection that could be cut.
-    payer, fresh = new_payer(USD), new_payer(USD)
-    hold = hold_order(payer, 10 * CENT)
-    commits = Commits()
-
-    with through_proxy(stores, monkeypatch) as proxy, running_writer(commits.open) as writer:
-        carry_out(writer, hold)
-        proxy.cut.set()
-        assert carry_out(writer, settle_order(hold, 7 * CENT)) is True
-        commits.count = 0
-        orders = [hold_order(fresh, CENT) for _ in range(10)]
-        proxy.cut.set()
-        assert carry_out(writer, hold_order(fresh, CENT)) is True
-        assert in_one_batch(writer, commits, orders) == [True] * 10
-
-    assert proxy.cuts == 2
-    assert totals(payer) == (USD, 7 * CENT, 0)
-    assert entries(payer) == [7 * CENT]
-    assert totals(fresh) == (USD, 0, 11 * CENT)
     assert_books_agree()

@@ -1,0 +1,79 @@
+"""Giving a charge back. The entry of the charge stays as it is; a second one puts it right."""
+
+from datetime import UTC, datetime
+
+from django.db import transaction
+from django.db.models import F, Q, Sum
+
+from accounts.models import Account, LedgerEntry, SpendCounter
+from accounts.windows import window_starts
+from routing.metering.models import Generation
+
+SOURCE = "reversal"
+
+
+class NotCharged(Exception):
+    """No charge of that generation is in the books."""
+
+
+class MoreThanCharged(Exception):
+    """What would be given back is more than what is left of the charge."""
+
+
+def reverse_usage(
+    *, generation_id: str, amount_nano: int, source_ref: str, note: str = ""
+) -> tuple[LedgerEntry, bool]:
+    """Lower an account's usage by some or all of one charge: the entry, and whether it is new.
+
+    The key's counters go down where the charge had counted. Told twice under one `source_ref`, it
+    counts once. Raises `NotCharged` and `MoreThanCharged`.
+    """
+    assert amount_nano > 0
+    with transaction.atomic():
+        charge = LedgerEntry.objects.filter(generation_id=generation_id, kind="usage").first()
+        generation = Generation.objects.filter(pk=generation_id).first()
+        if charge is None or generation is None:
+            raise NotCharged(generation_id)
+        # The row that the ledger writer locks first: nobody touches its counters meanwhile.
+        Account.objects.select_for_update().get(pk=charge.account_id)
+        known = LedgerEntry.objects.filter(source=SOURCE, source_ref=source_ref).first()
+        if known is not None:
+            return known, False
+        if amount_nano > _left_nano(generation_id):
+            raise MoreThanCharged(generation_id)
+        _lower(charge, generation, amount_nano)
+        entry = LedgerEntry.objects.create(
+            account_id=charge.account_id,
+            workspace_id=charge.workspace_id,
+            api_key_id=charge.api_key_id,
+            kind=LedgerEntry.Kind.USAGE_REVERSAL,
+            amount_nano=-amount_nano,
+            generation_id=generation_id,
+            source=SOURCE,
+            source_ref=source_ref,
+            note=note,
+            created_at=datetime.now(UTC),
+        )
+    return entry, True
+
+
+def _left_nano(generation_id: str) -> int:
+    kinds = ("usage", "usage_reversal")
+    mine = LedgerEntry.objects.filter(generation_id=generation_id, kind__in=kinds)
+    total_nano: int = mine.aggregate(left=Sum("amount_nano"))["left"]
+    return total_nano
+
+
+def _lower(charge: LedgerEntry, generation: Generation, amount_nano: int) -> None:
+    Account.objects.filter(pk=charge.account_id).update(
+        total_usage_nano=F("total_usage_nano") - amount_nano
+    )
+    # Pinned at admission, as the charge's were.
+    pinned = Q()
+    starts = window_starts(generation.created_at)
+    for window, start in starts.items():
+        pinned |= Q(window=window, window_start=start)
+    lowered = SpendCounter.objects.filter(
+        pinned, scope=SpendCounter.Scope.KEY, scope_id=str(charge.api_key_id)
+    ).update(spent_nano=F("spent_nano") - amount_nano)
+    assert lowered == len(starts)

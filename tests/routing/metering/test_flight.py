@@ -1,0 +1,136 @@
+"""Statements in a flight: together on the wire, one by one in what they do."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from django.db import connection
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.metering.flight import as_text, insertion, numbered
+from routing.metering.session import Session
+
+TABLE = "CREATE TEMPORARY TABLE landed (id int PRIMARY KEY, said text, at timestamptz)"
+
+
+@pytest.fixture
+def session(transactional_db: None) -> Iterator[Session]:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no pipeline")
+    session = Session()
+    session.execute(TABLE)
+    yield session
+    session.close()
+
+
+def together(session: Session, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    with session.flight():
+        for sql, parameters in statements:
+            session.execute(sql, parameters)
+
+
+def landed(session: Session) -> list[Any]:
+    return list(session.execute("SELECT id, said FROM landed ORDER BY id").fetchall())
+
+
+def test_rows_and_counts_are_there_when_the_flight_has_landed(session: Session) -> None:
+    with session.flight():
+        session.insert("landed", ("id", "said"), [(1, "one"), (2, 'a "two" \\ {x,y}')])
+        moved = session.execute("UPDATE landed SET said = %s WHERE id = %s", ("uno", 1))
+        condition, parameters = session.among("said", ['a "two" \\ {x,y}', "nobody"])
+        query = "SELECT id, said, at FROM landed WHERE "
+        found = session.execute(query + condition, parameters)
+
+    assert moved.rowcount == 1
+    assert found.fetchall() == [("2", 'a "two" \\ {x,y}', None)]
+    assert landed(session) == [(1, "uno"), (2, 'a "two" \\ {x,y}')]
+
+
+def test_what_is_there_already_stays_as_it_is(session: Session) -> None:
+    for said in ("first", "second"):
+        with session.flight():
+            session.insert("landed", ("id", "said"), [(1, said)])
+
+    assert landed(session) == [(1, "first")]
+
+
+def test_an_error_is_raised_and_the_connection_goes_on(session: Session) -> None:
+    session.begin()
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        together(
+            session,
+            ("INSERT INTO landed (id) VALUES (%s), (%s)", (1, 1)),
+            ("INSERT INTO landed (id) VALUES (%s)", (7,)),
+        )
+    session.rollback()
+
+    # Its texts behind the failed one were not prepared, and are now.
+    together(session, ("INSERT INTO landed (id) VALUES (%s)", (7,)))
+    assert landed(session) == [(7, None)]
+
+
+def test_a_connection_that_ended_is_told_as_such(session: Session) -> None:
+    own_pid = session.execute("SELECT pg_backend_pid()").fetchone()[0]
+    with connection.cursor() as other:
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", [own_pid])
+
+    with pytest.raises(psycopg.OperationalError):
+        together(session, ("SELECT 1", ()))
+
+
+def test_values_arrive_as_they_were(session: Session) -> None:
+    at = datetime(2026, 2, 28, 23, 59, 59, 999_999, tzinfo=UTC)
+    with session.flight():
+        session.insert("landed", ("id", "said", "at"), [(-(2**31), "ü\n\t'€", at)])
+
+    row = session.execute("SELECT id, said, at FROM landed").fetchone()
+    assert row == (-(2**31), "ü\n\t'€", at)
+
+
+def test_placeholders_are_numbered_from_one() -> None:
+    assert numbered("a = %s AND b IN (%s, %s)") == b"a = $1 AND b IN ($2, $3)"
+    sql = insertion("t", ("a", "b"))
+    assert sql == "INSERT INTO t (a, b) VALUES (%s, %s) ON CONFLICT DO NOTHING"
+
+
+def test_every_kind_of_value_has_its_text() -> None:
+    unit = UUID("12345678123456781234567812345678")
+    assert as_text(None) is None
+    assert [as_text(value) for value in (True, False, 0, -5)] == [b"t", b"f", b"0", b"-5"]
+    assert as_text(unit) == b"12345678-1234-5678-1234-567812345678"
+    assert as_text([1, 2]) == b"{1,2}"
+
+
+@pytest.mark.parametrize("value", [1.5, b"bytes", {}, object()])
+def test_a_value_without_a_text_is_refused(value: object) -> None:
+    with pytest.raises(TypeError):
+        as_text(value)
+
+
+def test_a_nul_never_cuts_a_text_short() -> None:
+    with pytest.raises(psycopg.DataError):
+        as_text("before\x00after")
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))))
+def test_any_list_of_texts_is_one_array_literal(values: list[str]) -> None:
+    """Read back by PostgreSQL's rules: in quotes, a backslash escapes the next character."""
+    text = as_text(values)
+    assert text is not None
+    read, body = [], text.decode()[1:-1]
+    at = 0
+    while at < len(body):
+        assert body[at] == '"'
+        at += 1
+        value = ""
+        while body[at] != '"':
+            at += body[at] == "\\"
+            value += body[at]
+            at += 1
+        read.append(value)
+        at += 2
+    assert read == values
