@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
-from gateway import settings
+from gateway import rolling, settings
 
 if TYPE_CHECKING:
     from gunicorn.arbiter import Arbiter
@@ -26,6 +26,8 @@ bind = os.environ.get("GATEWAY_BIND", f"{settings.HOST}:{settings.PORT}").split(
 keepalive = 75
 timeout = 120
 graceful_timeout = 8
+# No header of a caller's may move the paths we serve, not even through a proxy on this host.
+forwarder_headers = ""
 limit_request_line = 4094
 limit_request_fields = 100
 limit_request_field_size = 8190
@@ -44,3 +46,13 @@ def post_worker_init(worker: "GatewayWorker") -> None:
 def worker_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
     """Every request is done: let nothing queued be lost."""
     import_module("routing.process").stop()
+
+
+def on_reload(server: "Arbiter") -> None:
+    """SIGHUP: new workers take over while the old ones finish."""
+    rolling.retire_all(server)
+
+
+def child_exit(server: "Arbiter", worker: "GatewayWorker") -> None:
+    """In the master, once a worker's process has ended."""
+    rolling.forget(server, worker)

@@ -38,7 +38,7 @@ CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 
 # --- Stores ---------------------------------------------------------------------------------------
 DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 8, minimum=1, maximum=1000)
-DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 2)
+DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 1.5)
 DATABASES = {"default": database(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 REDIS_URL = redis_url()
@@ -154,6 +154,10 @@ PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
 # --- Inference ------------------------------------------------------------------------------------
 ROUTER_REGION = env.text("ROUTER_REGION", "local")
 ROUTER_MAX_BODY_BYTES = env.integer("ROUTER_MAX_BODY_BYTES", 33_554_432, minimum=1024)
+ROUTER_BODY_MEMORY_BYTES = env.integer(
+    "ROUTER_BODY_MEMORY_BYTES", 536_870_912, minimum=ROUTER_MAX_BODY_BYTES
+)
+ROUTER_HEADER_TIMEOUT = env.seconds("ROUTER_HEADER_TIMEOUT", 10)
 ROUTER_BODY_TIMEOUT = env.seconds("ROUTER_BODY_TIMEOUT", 30)
 ROUTER_MAX_ANSWER_BYTES = env.integer("ROUTER_MAX_ANSWER_BYTES", 67_108_864, minimum=1024)
 ROUTER_MAX_EVENT_BYTES = env.integer("ROUTER_MAX_EVENT_BYTES", 16_777_216, minimum=1024)
@@ -183,6 +187,8 @@ CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# For as long as the broker is gone: Celery's own hundred tries end a worker within the hour.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
     # kombu's own defaults leave the tasks of a killed worker lost to sight for 100 s.
     "unacked_restore_interval": 2,

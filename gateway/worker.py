@@ -1,56 +1,60 @@
-"""gunicorn's gevent worker, answering its own refusals in the API's JSON body."""
+"""gunicorn's gevent worker: one connection after another through our own doors."""
 
 from typing import Any
 
-from gunicorn.http import errors as http_errors
-from gunicorn.workers.ggevent import GeventWorker
+from django.conf import settings
+from gevent import GreenletExit
+from gunicorn import util
 
-from gateway.http.jsonio import dumps
-
-_REASONS = {
-    400: "Bad Request",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-}
+from gateway.http.connection import Connection
+from gateway.http.refusals import refusal, refusal_bytes
+from gateway.rolling import RollingWorker
 
 
-def refusal(error: BaseException) -> tuple[int, str]:
-    """Status and message for what gunicorn could not read as a request."""
-    if isinstance(error, http_errors.LimitRequestHeaders):
-        return 431, "Request header fields too large"
-    if isinstance(error, http_errors.LimitRequestLine):
-        return 400, "Request line too long"
-    if isinstance(error, http_errors.ParseException):
-        return 400, "Malformed HTTP request"
-    return 500, "Internal Server Error"
-
-
-def refusal_bytes(status: int, message: str) -> bytes:
-    """A whole HTTP response that ends the connection."""
-    error_type = "server" if status == 500 else "invalid_request"
-    body = dumps(
-        {"error": {"code": status, "message": message, "metadata": {"error_type": error_type}}}
-    )
-    head = (
-        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-class GatewayWorker(GeventWorker):
+class GatewayWorker(RollingWorker):
     """Errors below the application are JSON too, and requests end before the master's patience."""
 
-    def init_process(self) -> None:
-        # The master kills at its own graceful_timeout. Calls still running are ended before that,
-        # so that each is settled and told, and the ledger's queue is empty when the process goes.
-        self.cfg.set("graceful_timeout", max(1, self.cfg.graceful_timeout // 2))
-        super().init_process()  # type: ignore[no-untyped-call]  # gunicorn is untyped.
+    def handle(self, listener: Any, client: Any, addr: Any) -> None:
+        """Serve a connection to its end."""
+        connection = Connection(
+            self.cfg,
+            client,
+            addr,
+            header_s=settings.ROUTER_HEADER_TIMEOUT,
+            idle_s=self.cfg.keepalive,
+            # Some settings are longer than the other, and one socket has one timeout.
+            busy_s=max(settings.ROUTER_STALLED_READER_SECONDS, settings.ROUTER_BODY_TIMEOUT),
+        )
+        try:
+            self._serve(connection, listener.getsockname(), client, addr)
+        except GreenletExit:
+            self.log.debug("The worker stopped while the connection was idle")
+        except OSError as error:
+            self.log.debug("The connection ended: %s", error)
+        except Exception as error:  # noqa: BLE001 - Whatever it is, the caller gets a JSON answer.
+            self.handle_error(None, client, addr, error)
+            connection.linger()
+        finally:
+            util.close(client)
+
+    def _serve(self, connection: Connection, name: Any, client: Any, addr: Any) -> None:
+        while (request := connection.next_request()) is not None:
+            request.proxy_protocol_info = {}
+            if self.is_crowded:
+                request.force_close()
+            try:
+                self.handle_request(name, request, client, addr)
+            except StopIteration:
+                connection.finish()
+                return
+            # Also in a worker that is leaving: the next answer tells the caller so.
+            if not connection.finish():
+                return
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
         status, message = refusal(exc)
         if status == 500:
-            self.log.exception("Error handling request")
+            self.log.error("Error handling request", exc_info=exc)
         else:
             self.log.info("Refused a connection from %s: %s", addr, message)
         try:

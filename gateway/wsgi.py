@@ -2,8 +2,11 @@
 
 import os
 
-from django.core.wsgi import get_wsgi_application
+import django
+
+from gateway.http.front import FrontDoor
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
+django.setup(set_prefix=False)
 
-application = get_wsgi_application()
+application = FrontDoor()

@@ -1,9 +1,26 @@
 """What Django itself refuses, told in the API's JSON body."""
 
-from django.http import HttpRequest, HttpResponse
+import sys
 
-from gateway.http.errors import GatewayError, InvalidRequest, PermissionDenied, UnknownPath
-from gateway.http.responses import error_response
+from django.http import HttpRequest, HttpResponse
+from django.utils.html import escape
+
+from gateway.db import DATABASE_GONE
+from gateway.http.errors import (
+    DatabaseGone,
+    GatewayError,
+    InvalidRequest,
+    PermissionDenied,
+    UnknownPath,
+)
+from gateway.http.middleware import is_page
+from gateway.http.responses import error_response, log
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{text}</title></head>
+<body><h1>{text}</h1><p>The gateway's database does not answer. Try again in a moment.</p></body>
+</html>
+"""
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -19,4 +36,17 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_failed(request: HttpRequest) -> HttpResponse:
-    return error_response(GatewayError())
+    """Django calls it while it handles what was raised."""
+    error = sys.exception()
+    if not isinstance(error, DATABASE_GONE):
+        return error_response(GatewayError())
+    log.warning("%s %s: database: %s", request.method, request.path_info, error)
+    return _page(DatabaseGone()) if is_page(request) else error_response(DatabaseGone())
+
+
+def _page(error: GatewayError) -> HttpResponse:
+    """A refusal for a person's browser."""
+    text = _PAGE.format(text=escape(error.text))
+    response = HttpResponse(text, status=error.status, headers=error.headers)
+    response._has_been_logged = True  # type: ignore[attr-defined]  # The mark Django looks for: it would log a traceback.
+    return response

@@ -5,48 +5,37 @@ run of digits shows, jiter reads the body again with integers of any length. A n
 double is refused by the first pass.
 """
 
-import re
-from array import array
-from itertools import accumulate
 from typing import Any
 
 import orjson
 import pydantic_core
 
 from gateway.http.errors import MalformedJson
+from gateway.http.structure import Between, Raw, has_digits_in_a_row, is_deeper_than, nothing
 
 DEPTH_MAX = 128
-_LONG_DIGITS = re.compile(rb"\d{19}")
-_ESCAPES = re.compile(rb"\\.", re.DOTALL)
-_STRINGS = re.compile(rb'"[^"]*"')
-_NOT_STRUCTURE = bytes(byte for byte in range(256) if byte not in b'[]{}"')
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+# The fewest digits of an integer past 64 bits.
+_LONG_DIGITS = 19
 
 
-def loads(raw: bytes) -> Any:
-    """Parse one JSON document.
+def loads(raw: Raw, between: Between = nothing) -> Any:
+    """Parse one JSON document; `between` is called between two steps where it is a long one.
 
     Raises `MalformedJson` for bad syntax, NaN and Infinity, bytes that are not UTF-8, a BOM, a lone
     surrogate, a NUL in a string, a number beyond a double and nesting past 128 levels. Of duplicate
     keys the last counts.
     """
     try:
+        exact = has_digits_in_a_row(_LONG_DIGITS, raw, between)
         value = orjson.loads(raw)
-        if _LONG_DIGITS.search(raw):
+        if exact:
+            between()
             value = pydantic_core.from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise MalformedJson from error
-    if _too_deep(raw) or (rb"\u0000" in raw and _has_nul(value)):
+    if is_deeper_than(DEPTH_MAX, raw, between) or (rb"\u0000" in raw and _has_nul(value)):
         raise MalformedJson
     return value
-
-
-def _too_deep(raw: bytes) -> bool:
-    if raw.count(b"[") + raw.count(b"{") <= DEPTH_MAX:
-        return False
-    bare = _ESCAPES.sub(b"", raw) if b"\\" in raw else raw
-    brackets = _STRINGS.sub(b"", bare.translate(None, _NOT_STRUCTURE)).translate(_STEPS)
-    return max(accumulate(array("b", brackets)), default=0) > DEPTH_MAX
 
 
 def _has_nul(value: Any) -> bool:

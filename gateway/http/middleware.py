@@ -2,7 +2,10 @@
 
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase, HttpResponseNotAllowed
+
+from gateway.http.errors import MethodNotAllowed
+from gateway.http.responses import error_response
 
 PAGES = ("/admin", "/docs", "/static/")
 
@@ -22,4 +25,8 @@ class ApiDoor:
         path = request.path_info
         if path.endswith("/") and len(path) > 1 and not path.startswith(PAGES):
             request.path_info = path.rstrip("/") or "/"
-        return self.get_response(request)
+        response = self.get_response(request)
+        if isinstance(response, HttpResponseNotAllowed) and not is_page(request):
+            # Django's own answer of views that are plain functions, such as the probes.
+            return error_response(MethodNotAllowed(headers={"Allow": response["Allow"]}))
+        return response

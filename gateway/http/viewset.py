@@ -5,14 +5,17 @@ third of an inference request. Routing (`as_view({"post": "create"})`) and the O
 stay DRF's; reading, authenticating and answering are ours.
 """
 
+from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any, ClassVar
 
-from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.decorators import classonlymethod
+from gevent import GreenletExit
 from rest_framework.viewsets import GenericViewSet
 
-from gateway.http.body import drain_after
-from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed
+from gateway.db import DATABASE_GONE
+from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
 from gateway.http.responses import error_response, log, server_error
 
 
@@ -29,6 +32,28 @@ class LeanViewSet(GenericViewSet[Any]):
     action_map: dict[str, str]
     beside: dict[str, Any]
 
+    @classonlymethod
+    def as_view(  # type: ignore[override]  # DRF's stubs want its own types of actions and request.
+        cls, actions: dict[str, str], **initkwargs: Any
+    ) -> Callable[..., HttpResponseBase]:
+        """The same view to DRF and its schema; each request costs one plain object.
+
+        DRF's own view binds the actions to the instance: a cycle that keeps the whole request until
+        the garbage collector finds it.
+        """
+        face = super().as_view(actions, **initkwargs)  # type: ignore[arg-type]
+        if "get" in actions:
+            actions = {"head": actions["get"], **actions}
+
+        def view(request: HttpRequest, **kwargs: Any) -> HttpResponseBase:
+            self = cls(**initkwargs)
+            self.action_map = actions
+            return self.dispatch(request, **kwargs)
+
+        # What `gateway.http.front` looks for: failures are answered here, not by Django's handler.
+        view.answers_everything = True  # type: ignore[attr-defined]
+        return update_wrapper(view, face)
+
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         self.beside = {}
         method = (request.method or "").lower()
@@ -40,9 +65,12 @@ class LeanViewSet(GenericViewSet[Any]):
             return self.refusal(request, self.database_gone())
         except GatewayError as error:
             return self.refusal(request, error)
-        except (DatabaseError, InterfaceError) as error:
+        except DATABASE_GONE as error:
             log.warning("%s %s: database: %s", request.method, request.path_info, error)
             return self.refusal(request, self.database_gone())
+        except GreenletExit:
+            # The worker stops and this request's time is up; its caller still gets an answer.
+            return self.refusal(request, Unavailable())
         except Exception as error:  # noqa: BLE001 - The last line of defence: a bug becomes a JSON 500.
             return self._failure(request, error)
         return response
@@ -57,11 +85,7 @@ class LeanViewSet(GenericViewSet[Any]):
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
         """A 500 says whose request it was and nothing about routing."""
         beside = {name: value for name, value in self.beside.items() if name == "user_id"}
-        response = server_error(request, error, **beside)
-        drain_after(request, response)
-        return response
+        return server_error(request, error, **beside)
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        response = error_response(error, **self.beside)
-        drain_after(request, response)
-        return response
+        return error_response(error, **self.beside)

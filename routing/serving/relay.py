@@ -15,6 +15,8 @@ from routing.upstreams import openai
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.sse import EventTooLarge, SseParser
 
+_FINGERPRINT_CHARS_MAX = 256
+
 
 class ChatRelay:
     """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
@@ -126,7 +128,8 @@ class ChatRelay:
             self.upstream_id = openai.word(event.upstream_id)
         if event.system_fingerprint and not self._fingerprint_said:
             self._fingerprint_said = True
-            self.chunks.fingerprint(str(event.system_fingerprint))
+            # It is repeated in every chunk, so its length is a factor of all that goes out.
+            self.chunks.fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
         if event.native_finish:
             self.native_finish = openai.word(event.native_finish)
             if self.finish_reason == "error":

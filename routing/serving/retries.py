@@ -23,7 +23,7 @@ class RetryBudget:
         """Take one retry; False when the budget is spent."""
         _forget(self._firsts, now)
         _forget(self._retries, now)
-        if len(self._retries) >= self._share * len(self._firsts) + self._floor:
+        if len(self._retries) + 1 > self._share * len(self._firsts) + self._floor:
             return False
         self._retries.append(now)
         return True

@@ -33,10 +33,14 @@ class Slots:
 
     def take(self) -> Slot:
         """A free place. Raises `Unavailable` (503, Retry-After) when there is none."""
-        if self.taken >= settings.ROUTER_MAX_CONCURRENCY:
-            raise Unavailable("Too many requests in progress")
+        self.refuse_if_full()
         self.taken += 1
         return Slot(self)
+
+    def refuse_if_full(self) -> None:
+        """Raises `Unavailable` when `take` would: a refusal costs least before anything is read."""
+        if self.taken >= settings.ROUTER_MAX_CONCURRENCY:
+            raise Unavailable("Too many requests in progress")
 
 
 slots = Slots()

@@ -5,6 +5,7 @@ connection. Its generator first yields an empty string: the moment of commitment
 failure is an ordinary HTTP error.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, TypeVar
 
@@ -31,14 +32,21 @@ from routing.serving.outcome import (
     price,
     settle_order,
 )
+from routing.serving.pending import PendingReply
 from routing.serving.relay import ChatRelay
-from routing.serving.upstream_call import body_for, error_body, send
+from routing.serving.upstream_call import body_for, read_to_end, refuse_other_than_events, send
 from routing.serving.watch import ClientWatch
-from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
-from routing.upstreams.failures import UpstreamFailure, from_door, malformed, refused
+from routing.upstreams.failures import UpstreamFailure, from_door, refused
 from routing.upstreams.reply import Reply
+from routing.upstreams.turns import give_way
+
+# Chunks are several times the size of the events they come from, and all of them wait for a caller
+# who does not read; so a fast upstream's bytes are taken in parts.
+_PART_BYTES = 16_384
+# A write has `ROUTER_STALLED_READER_SECONDS`, and one who reads slowly is not one who has stopped.
+_WRITE_BYTES = 65_536
 
 T = TypeVar("T")
 Work = Generator[bytes, None, T]
@@ -60,7 +68,8 @@ class ChatStream:
         self._attempt: Attempt | None = None
         self._relay: ChatRelay | None = None
         self._reply: Reply | None = None
-        self._gone = self._committed = False
+        self._gone = self._committed = self._stopping = False
+        self._rest = b""
         self._wrote_at = 0.0
         self._debug = b""
 
@@ -78,6 +87,11 @@ class ChatStream:
 
     def close(self) -> None:
         """End the stream wherever it stands; a caller who left pays for what was produced."""
+        if isinstance(sys.exc_info()[1], GreenletExit):
+            # The worker is stopping and a write was cut short: this caller can be told nothing
+            # more, and there is no time left to read an upstream to its end.
+            self._stopping = True
+            self._watch.cut()
         try:
             self._work.close()
         finally:
@@ -129,6 +143,7 @@ class ChatStream:
     def _try(self, attempt: Attempt) -> Work[None]:
         call = self._call
         self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
+        self._rest = b""
         relay = ChatRelay(
             Served(
                 call.generation_id,
@@ -151,13 +166,16 @@ class ChatStream:
                 relay, lambda: send(call, attempt, body, abort_handle=self._abort)
             )
             self._reply = reply
-            _refuse_other_than_events(reply)
+            refuse_other_than_events(reply)
             self._relay = relay
             yield from self._carry(attempt, relay, reply)
         except Aborted as error:
             raise _CallerGone from error
         except DoorError as error:
-            raise from_door(error) from error
+            failure = from_door(error)
+            # It served to the last; how long that takes is up to the caller's reading as well.
+            failure.outage = failure.outage and not (failure.deadline and relay.started)
+            raise failure from error
         yield from self._finish(attempt, relay, reply)
 
     def _carry(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
@@ -165,20 +183,33 @@ class ChatStream:
         commit_at = process.now() + settings.ROUTER_STREAM_COMMIT_SECONDS
         while not relay.ended:
             due_at = self._keep_alive_at() if self._committed else commit_at
-            piece = reply.read_some(max(0.0, due_at - process.now()))
+            piece: bytes | None
+            if self._rest:
+                # Bytes that are always there never let a read wait: other streams get their turn.
+                give_way()
+                piece, self._rest = self._rest[:_PART_BYTES], self._rest[_PART_BYTES:]
+            else:
+                piece = reply.read_some(max(0.0, due_at - process.now()))
+                if piece and len(piece) > _PART_BYTES:
+                    piece, self._rest = piece[:_PART_BYTES], piece[_PART_BYTES:]
             if self._gone:
                 self._feed_quietly(relay, piece)
                 raise _CallerGone
             out = b"" if piece is None else relay.feed(piece)
             if attempt.first_token is None and relay.seen:
                 attempt.first_token = process.now()
-            if not self._committed and (relay.seen or piece is None):
+            # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
+            if not self._committed and (relay.seen or process.now() >= commit_at):
                 yield from self._commit()
             if not out and self._committed and process.now() >= self._keep_alive_at():
                 out = KEEP_ALIVE
             if out:
                 reply.pause_idle()
-                yield out
+                if len(out) <= _WRITE_BYTES:
+                    yield out
+                else:
+                    for start in range(0, len(out), _WRITE_BYTES):
+                        yield out[start : start + _WRITE_BYTES]
                 self._wrote_at = process.now()
                 reply.resume_idle()
             if relay.failure is not None:
@@ -200,34 +231,33 @@ class ChatStream:
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
-        _read_to_end(reply)
+        read_to_end(reply)
         yield relay.closing(report, metadata)
 
     def _sent(self, relay: ChatRelay, work: Callable[[], Reply]) -> Work[Reply]:
         """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
         if not self._committed or not under_gevent():
             return work()
-        from gevent import spawn
-
-        job = spawn(_captured, work)
+        pending = PendingReply(work)
         try:
-            while not job.ready():
-                job.join(None if self._gone else max(0.0, self._keep_alive_at() - process.now()))
-                if not job.ready() and not self._gone:
+            while not pending.wait(
+                None if self._gone else max(0.0, self._keep_alive_at() - process.now())
+            ):
+                if not self._gone:
                     yield KEEP_ALIVE
                     self._wrote_at = process.now()
         except GeneratorExit:
             self._caller_left()
-            job.join()
-            late, _ = job.get()
-            if late is not None:
+            if self._stopping:
+                self._abort.abort()
+            if (late := pending.late_reply()) is not None:
                 self._reply, self._relay = late, relay
             raise
-        answered, error = job.get()
-        if answered is None:
-            raise error
-        reply: Reply = answered
-        return reply
+        except BaseException:  # Also a greenlet being killed must not leave a call behind.
+            self._abort.abort()
+            pending.let_go()
+            raise
+        return pending.reply()
 
     def _commit(self) -> Work[None]:
         self._committed = True
@@ -331,7 +361,10 @@ class ChatStream:
             self._settle(left_early(self._call), wait=False)
         else:
             try:
-                if not attempt.endpoint.supports_cancellation:
+                self._feed_quietly(relay, self._rest or None)
+                if not (attempt.endpoint.supports_cancellation or self._stopping):
+                    # Not every caller who is given up has closed its end.
+                    self._watch.cut()
                     self._read_out(relay, reply)
             finally:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
@@ -339,12 +372,15 @@ class ChatStream:
 
     def _read_out(self, relay: ChatRelay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""
+        reply.resume_idle()
         try:
             while not relay.ended:
                 piece = reply.read_some()
                 self._feed_quietly(relay, piece)
                 if not piece:
                     return
+                if len(piece) > _PART_BYTES:
+                    give_way()
         except DoorError as error:
             log.info("An upstream read out for a caller who left ended early: %s", error)
 
@@ -359,28 +395,3 @@ class ChatStream:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply.close()
-
-
-def _captured(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
-    """gevent prints what a greenlet raises; so errors come back as values."""
-    try:
-        return work(), None
-    except (UpstreamFailure, DoorError) as error:
-        return None, error
-
-
-def _refuse_other_than_events(reply: Reply) -> None:
-    """A 2xx that is no event stream: an error object, a page, a whole answer."""
-    content_type = reply.headers.get("content-type", "")
-    if content_type and "event-stream" not in content_type.lower():
-        body = error_body(reply)
-        openai.answer(body, content_type)
-        raise malformed("a whole answer where a stream was asked for", raw=body)
-
-
-def _read_to_end(reply: Reply) -> None:
-    try:
-        while reply.read_some(0.0):
-            continue
-    except DoorError:
-        return

@@ -12,12 +12,14 @@ from routing.serving.call import Attempt, Call
 from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
-from routing.upstreams.failures import from_door, from_status
+from routing.upstreams.failures import from_door, from_status, malformed
 from routing.upstreams.reply import Reply
 
 # Enough of an error body to find its message; the rest is not read.
 _ERROR_BYTES_MAX = 65_536
 _ERROR_WAIT_S = 2.0
+# What may follow the end of a stream before its connection is not worth keeping.
+_READS_AFTER_END = 4
 
 
 def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
@@ -78,6 +80,27 @@ def error_body(reply: Reply) -> bytes:
     except DoorError:
         pass
     return body[:_ERROR_BYTES_MAX]
+
+
+def refuse_other_than_events(reply: Reply) -> None:
+    """Raise `UpstreamFailure` for a 2xx that is no event stream: an error object, a page, a whole
+    answer."""
+    content_type = reply.headers.get("content-type", "")
+    if content_type and "event-stream" not in content_type.lower():
+        body = error_body(reply)
+        openai.answer(body, content_type)
+        raise malformed("a whole answer where a stream was asked for", raw=body)
+
+
+def read_to_end(reply: Reply) -> None:
+    """Take the end of a body that is mostly here by now, without waiting for it: only then can the
+    connection be used again."""
+    try:
+        for _ in range(_READS_AFTER_END):
+            if not reply.read_some(0.0):
+                return
+    except DoorError:
+        return
 
 
 def _user_hash(call: Call) -> str:

@@ -1,5 +1,6 @@
 """Noticing that a caller hung up while there is nothing to write to it."""
 
+import contextlib
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -45,6 +46,12 @@ class ClientWatch:
             # The next request on this connection may be anything.
             self._started = False
             self._client.settimeout(None)
+
+    def cut(self) -> None:
+        """End the caller's connection now: it is not read from, or nobody is left to tell."""
+        if self._started:
+            with contextlib.suppress(OSError):
+                self._client.shutdown(socket.SHUT_RDWR)
 
     def _end(self) -> None:
         watcher, self._watcher = self._watcher, None

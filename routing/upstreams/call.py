@@ -15,6 +15,8 @@ from routing.upstreams.door_errors import (
 MIB = 1024 * 1024
 # No system call takes an endless timeout as a number; every wait is in a loop that goes on.
 WAIT_S_MAX = 3600.0
+# While connecting there is nothing yet that an abort could shut down.
+NOTICE_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Cuttable(Protocol):
 class AbortHandle:
     """Ends one call from another greenlet or thread, also before there is a reply to abort.
 
-    A call that is still connecting ends when the connection stands, or by its connect limit.
+    A call that is still connecting looks at it every `NOTICE_S`.
     """
 
     __slots__ = ("aborted", "connection")
@@ -107,6 +109,11 @@ class Call:
         if now >= nearest:
             raise self.late(until, too_late)
         return min(nearest - now, WAIT_S_MAX)
+
+    def notice_s(self, until: float, too_late: type[DoorError]) -> float:
+        """As ``left_s``, in steps that let an abort be seen. Raises Aborted too."""
+        self.check_not_aborted()
+        return min(self.left_s(until, too_late), NOTICE_S)
 
     def late(self, until: float, too_late: type[DoorError]) -> DoorError:
         """The error for having waited up to the nearer of ``until`` and the deadline."""

@@ -1,9 +1,11 @@
 """One open socket with its reader, and the stack of idle ones per origin."""
 
 import contextlib
+import selectors
 import socket
 import ssl
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -20,10 +22,11 @@ _NOTHING_YET = (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWant
 class Connection:
     """A socket that belongs to at most one call at a time."""
 
-    __slots__ = ("_lock", "_owner", "idle_since", "reader", "sock")
+    __slots__ = ("_is_tls", "_lock", "_owner", "idle_since", "reader", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
         self.reader = ReplyReader()
         self.idle_since = 0.0
         self._owner: AbortHandle | None = None
@@ -65,26 +68,50 @@ class Connection:
                 sent += self._send_some(call, rest[sent:])
 
     def _send_some(self, call: Call, data: bytes | memoryview) -> int:
-        self.sock.settimeout(call.left_s(call.deadline, DeadlineExceeded))
+        wait_s = call.left_s(call.deadline, DeadlineExceeded)
+        self.sock.settimeout(0 if self._is_tls else wait_s)
         try:
             return self.sock.send(data)
+        except ssl.SSLWantReadError:
+            wait_for(self.sock, selectors.EVENT_READ, wait_s)
+        except ssl.SSLWantWriteError:
+            wait_for(self.sock, selectors.EVENT_WRITE, wait_s)
         except _NOTHING_YET:
-            return 0
+            pass
+        return 0
 
     def receive(self, wait_s: float) -> bytes | None:
         """Bytes as they come, b"" at end of file, None when ``wait_s`` passed. Raises OSError."""
+        if self._is_tls:
+            return self._receive_tls(wait_s)
         self.sock.settimeout(wait_s)
         try:
             return self.sock.recv(RECV_BYTES)
         except _NOTHING_YET:
             return None
 
+    def _receive_tls(self, wait_s: float) -> bytes | None:
+        """In steps: gevent's own loop would wait anew for each byte of a record that drips."""
+        until = time.monotonic() + wait_s
+        self.sock.settimeout(0)
+        while True:
+            try:
+                return self.sock.recv(RECV_BYTES)
+            except ssl.SSLWantReadError:
+                event = selectors.EVENT_READ
+            except ssl.SSLWantWriteError:
+                event = selectors.EVENT_WRITE
+            left_s = until - time.monotonic()
+            if left_s <= 0:
+                return None
+            wait_for(self.sock, event, left_s)
+
     def is_stale(self) -> bool:
         """Whether an idle connection was closed, or said something nobody asked for."""
         self.sock.settimeout(0)
         try:
             # A TLS socket knows no MSG_PEEK; its read also swallows late session tickets.
-            flags = 0 if isinstance(self.sock, ssl.SSLSocket) else socket.MSG_PEEK
+            flags = 0 if self._is_tls else socket.MSG_PEEK
             self.sock.recv(1, flags)
         except _NOTHING_YET:
             return False
@@ -145,6 +172,13 @@ class Pool:
 
     def _has_expired(self, connection: Connection) -> bool:
         return self._clock() - connection.idle_since > self._idle_keep_s
+
+
+def wait_for(sock: socket.socket, event: int, wait_s: float) -> bool:
+    """Whether the socket became ready in time."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, event)
+        return bool(selector.select(wait_s))
 
 
 def _close_while(stack: deque[Connection], condition: Callable[[Connection], bool]) -> None:

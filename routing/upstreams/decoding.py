@@ -1,10 +1,10 @@
 """Content encodings of answers, undone in bounded steps."""
 
-import time
 import zlib
 from collections.abc import Iterator
 from typing import Self
 
+from routing.upstreams.turns import give_way
 from routing.upstreams.wire import WireFault
 
 STEP_BYTES = 256 * 1024
@@ -60,7 +60,7 @@ class Inflater:
                 yield piece
                 count += 1
                 if count % _YIELD_EVERY_STEPS == 0:
-                    time.sleep(0)
+                    give_way()
 
     def finish(self) -> None:
         """Raises WireFault when the encoded body is cut short. No body at all is fine."""

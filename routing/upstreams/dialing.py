@@ -1,6 +1,8 @@
 """Opening connections: addresses, proxy, TLS, all within one connect limit."""
 
+import errno
 import functools
+import os
 import selectors
 import socket
 import ssl
@@ -10,11 +12,14 @@ from pathlib import Path
 import certifi
 
 from routing.upstreams.call import Call
+from routing.upstreams.connection import wait_for
 from routing.upstreams.door_errors import ConnectFailed, ConnectTimeout, DoorError, TlsFailed
 from routing.upstreams.origin import Origin
 from routing.upstreams.resolver import Address, Resolver
 
 _PROXY_HEAD_BYTES_MAX = 16 * 1024
+_CONNECTED = frozenset({0, errno.EISCONN})
+_CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
 
 
 @functools.cache
@@ -53,7 +58,7 @@ class Dialer:
         self._address_allowed = address_allowed
 
     def dial(self, origin: Origin, call: Call) -> socket.socket:
-        """Raises DnsFailed, ConnectFailed, TlsFailed, ConnectTimeout, DeadlineExceeded."""
+        """Raises DnsFailed, ConnectFailed, TlsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
         until = call.clock() + call.limits.connect_s
         sock = self._connect(self._proxy or origin, call, until)
         try:
@@ -75,10 +80,10 @@ class Dialer:
         for tried, address in enumerate(addresses):
             if self._address_allowed is not None and not self._address_allowed(address.host):
                 continue
-            wait_s = call.left_s(until, ConnectTimeout) / (len(addresses) - tried)
+            share_s = call.left_s(until, ConnectTimeout) / (len(addresses) - tried)
             try:
-                return _open(address, wait_s)
-            except TimeoutError:
+                return _open(address, call, call.clock() + share_s)
+            except (TimeoutError, ConnectTimeout):
                 last = call.late(until, ConnectTimeout)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
@@ -87,11 +92,18 @@ class Dialer:
         raise last
 
 
-def _open(address: Address, wait_s: float) -> socket.socket:
+def _open(address: Address, call: Call, until: float) -> socket.socket:
+    """A connected socket. Raises OSError, ConnectTimeout, DeadlineExceeded, Aborted."""
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
-        sock.settimeout(wait_s)
-        sock.connect(address.sockaddr)
+        sock.settimeout(0)
+        problem = sock.connect_ex(address.sockaddr)
+        while problem in _CONNECTING:
+            wait_s = call.notice_s(until, ConnectTimeout)
+            if wait_for(sock, selectors.EVENT_WRITE, wait_s):
+                problem = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem not in _CONNECTED:
+            raise OSError(problem, os.strerror(problem))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.
         sock.close()
@@ -115,19 +127,13 @@ def _handshake(sock: socket.socket, call: Call, until: float) -> None:
         try:
             sock.do_handshake()
         except ssl.SSLWantReadError:
-            _wait_for(sock, selectors.EVENT_READ, call.left_s(until, ConnectTimeout))
+            wait_for(sock, selectors.EVENT_READ, call.notice_s(until, ConnectTimeout))
         except ssl.SSLWantWriteError:
-            _wait_for(sock, selectors.EVENT_WRITE, call.left_s(until, ConnectTimeout))
+            wait_for(sock, selectors.EVENT_WRITE, call.notice_s(until, ConnectTimeout))
         except OSError as error:
             raise call.fail(TlsFailed, f"the TLS handshake failed: {_reason(error)}") from error
         else:
             return
-
-
-def _wait_for(sock: socket.socket, event: int, wait_s: float) -> None:
-    with selectors.DefaultSelector() as selector:
-        selector.register(sock, event)
-        selector.select(wait_s)
 
 
 def _reason(error: OSError) -> str:
@@ -154,8 +160,11 @@ def _tunnel(sock: socket.socket, origin: Origin, call: Call, until: float) -> No
 def _proxy_head(sock: socket.socket, call: Call, until: float) -> bytes:
     head = b""
     while b"\r\n\r\n" not in head:
-        sock.settimeout(call.left_s(until, ConnectTimeout))
-        data = sock.recv(_PROXY_HEAD_BYTES_MAX)
+        sock.settimeout(call.notice_s(until, ConnectTimeout))
+        try:
+            data = sock.recv(_PROXY_HEAD_BYTES_MAX)
+        except TimeoutError:
+            continue
         if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
             raise _no_tunnel(call)
         head += data

@@ -13,6 +13,7 @@ from typing import Any
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
 from routing.upstreams.door_errors import (
+    BodyTooLarge,
     ConnectTimeout,
     DeadlineExceeded,
     DoorError,
@@ -99,7 +100,8 @@ def from_door(error: DoorError) -> UpstreamFailure:
             deadline=isinstance(error, DeadlineExceeded),
         )
     failure = malformed(str(error))
-    failure.outage = True
+    # What is too much was said by an endpoint that is well.
+    failure.outage = not isinstance(error, BodyTooLarge)
     return failure
 
 

@@ -2,12 +2,11 @@
 
 import io
 import math
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from routing.upstreams.call import MIB, WAIT_S_MAX, Call
+from routing.upstreams.call import WAIT_S_MAX, Call
 from routing.upstreams.connection import Connection
 from routing.upstreams.decoding import Inflater
 from routing.upstreams.door_errors import (
@@ -18,10 +17,12 @@ from routing.upstreams.door_errors import (
     IdleTimeout,
     MalformedReply,
 )
+from routing.upstreams.turns import give_way
 from routing.upstreams.wire import WireFault
 
-# A fast upstream never lets a read block, so the other greenlets get their turn after this much.
-_YIELD_EVERY_BYTES = 2 * MIB
+# A fast upstream never lets a read block, so the other greenlets get their turn after this much:
+# some 20 ms of work in chunks of one byte each.
+_YIELD_EVERY_BYTES = 256 * 1024
 
 T = TypeVar("T")
 
@@ -211,7 +212,7 @@ class Reply:
         self._busy_bytes += handled_bytes
         if self._busy_bytes >= _YIELD_EVERY_BYTES:
             self._busy_bytes = 0
-            time.sleep(0)
+            give_way()
 
     def _finish(self) -> None:
         if self._inflater is not None:

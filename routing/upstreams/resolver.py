@@ -1,5 +1,6 @@
 """Host names to addresses, within a time limit that the system's resolver does not offer."""
 
+import ipaddress
 import socket
 import threading
 from collections.abc import Callable
@@ -44,12 +45,12 @@ class Resolver:
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
     def resolve(self, host: str, port: int, call: Call, until: float) -> tuple[Address, ...]:
-        """At least one address. Raises DnsFailed, ConnectTimeout, DeadlineExceeded."""
+        """At least one address. Raises DnsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
         literal = _literal(host, port)
         if literal:
             return literal
         lookup = self._lookup(host, port)
-        while not lookup.done.wait(call.left_s(until, ConnectTimeout)):
+        while not lookup.done.wait(call.notice_s(until, ConnectTimeout)):
             pass
         if not lookup.addresses:
             raise call.fail(DnsFailed, f"no address found for {host}")
@@ -84,6 +85,20 @@ class Resolver:
 
 
 def _literal(host: str, port: int) -> tuple[Address, ...]:
+    """Numeric addresses without the resolver: names that hang would keep its threads from them."""
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return _odd_literal(host, port)
+    if version == 4:
+        return (Address(socket.AF_INET, (host, port)),)
+    return (Address(socket.AF_INET6, (host, port, 0, 0)),) if "%" not in host else ()
+
+
+def _odd_literal(host: str, port: int) -> tuple[Address, ...]:
+    """Addresses like `0x7f.1`: no name of the public DNS has a last label that begins so."""
+    if not host.rsplit(".", 1)[-1][:1].isdigit():
+        return ()
     try:
         return _getaddrinfo(host, port, socket.AI_NUMERICHOST)
     except OSError:

@@ -28,7 +28,8 @@ class ChatViewSet(LeanViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = inference_caller(request)
         self.beside = {"user_id": caller.creator_id}
-        # Before the slot, so that slow senders do not keep others out.
+        slots.refuse_if_full()
+        # Before the slot is taken, so that slow senders do not keep others out.
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         slot = slots.take()
         try:

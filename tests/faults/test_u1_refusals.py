@@ -27,6 +27,7 @@ pytestmark = pytest.mark.both
 WAYS = {
     "refused": (502, "provider_unavailable"),
     "blackhole": (524, "timeout"),
+    "mute": (524, "timeout"),
     "badname": (502, "provider_unavailable"),
     "deadname": (502, "provider_unavailable"),
     "reset": (502, "provider_unavailable"),
@@ -60,6 +61,13 @@ def black_hole() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@contextmanager
+def mute_port() -> Iterator[int]:
+    """Connections are taken, and nothing is ever said on them: no TLS handshake ends."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield listener.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def refusing(
     tmp_path_factory: pytest.TempPathFactory,
@@ -77,6 +85,7 @@ def refusing(
         urls = {
             "refused": f"http://127.0.0.1:{stack.enter_context(refused_port())}",
             "blackhole": f"http://127.0.0.1:{stack.enter_context(black_hole())}",
+            "mute": f"https://127.0.0.1:{stack.enter_context(mute_port())}",
             "badname": f"https://localhost:{secure.port}",
             "goodname": f"https://127.0.0.1:{secure.port}",
             "deadname": "http://gateway-upstream.invalid",

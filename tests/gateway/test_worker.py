@@ -5,7 +5,7 @@ import json
 import pytest
 from gunicorn.http import errors as http_errors
 
-from gateway.worker import refusal, refusal_bytes
+from gateway.http.refusals import HeadTooSlow, refusal, refusal_bytes
 
 REFUSALS: list[tuple[BaseException, int, str]] = [
     (http_errors.LimitRequestHeaders("too many"), 431, "Request header fields too large"),
@@ -16,6 +16,7 @@ REFUSALS: list[tuple[BaseException, int, str]] = [
     (http_errors.InvalidRequestMethod("x"), 400, "Malformed HTTP request"),
     (http_errors.InvalidHeaderName("x"), 400, "Malformed HTTP request"),
     (http_errors.InvalidChunkSize(b"x"), 400, "Malformed HTTP request"),
+    (HeadTooSlow(), 408, "The request head took too long"),
     (ValueError("a secret of ours"), 500, "Internal Server Error"),
 ]
 
@@ -35,7 +36,7 @@ def test_a_refusal_is_a_whole_json_response_that_ends_the_connection(
         f"Content-Length: {len(body)}",
         "Connection: close",
     ]
-    error_type = "server" if status == 500 else "invalid_request"
+    error_type = {408: "timeout", 500: "server"}.get(status, "invalid_request")
     assert json.loads(body) == {
         "error": {"code": status, "message": message, "metadata": {"error_type": error_type}}
     }

@@ -1,0 +1,140 @@
+"""A stream that waits for a reply, greenlet beside greenlet, without gevent's patches."""
+
+from typing import Any, cast
+
+import gevent
+import pytest
+from gevent.event import Event as GreenEvent
+
+from routing.formats.chat.chunks import KEEP_ALIVE
+from routing.serving import process
+from routing.serving import stream as streams
+from routing.serving.pending import PendingReply
+from routing.serving.relay import ChatRelay
+from routing.serving.stream import ChatStream
+from routing.upstreams.door_errors import Disconnected
+from routing.upstreams.reply import Reply
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import attempt_at, call_to
+
+# More looks at the clock than any wait here needs, and far fewer than one that spins takes.
+LOOKS_MAX = 50
+REST_S = 0.05
+
+
+class FakeReply(Reply):
+    """Only knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.closed = GreenEvent()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch, settings: Any) -> list[float]:
+    """How often the stream looked at the clock, where a keep-alive is always due."""
+    settings.ROUTER_KEEPALIVE_SECONDS = 0
+    seen: list[float] = []
+
+    def now() -> float:
+        seen.append(0.0)
+        assert len(seen) < LOOKS_MAX, "the wait spins"
+        return 1000.0
+
+    monkeypatch.setattr(process, "now", now)
+    monkeypatch.setattr(streams, "under_gevent", lambda: True)
+    return seen
+
+
+@pytest.fixture
+def waiting() -> ChatStream:
+    """A committed stream on its way to an endpoint that cannot be cancelled."""
+    target = endpoint()
+    stream = ChatStream(call_to(target), None)
+    stream._committed = True
+    stream._attempt = attempt_at(target)
+    return stream
+
+
+def sent(stream: ChatStream, work: Any) -> Any:
+    return stream._sent(cast(ChatRelay, None), work)
+
+
+def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(
+    looks: list[float], waiting: ChatStream
+) -> None:
+    gate, reply = GreenEvent(), FakeReply()
+
+    def work() -> Reply:
+        gate.wait()
+        return reply
+
+    waiting._gone = True
+    gevent.spawn_later(REST_S, gate.set)
+
+    with pytest.raises(StopIteration) as ended:
+        next(sent(waiting, work))
+
+    assert ended.value.value is reply
+    assert looks == []
+
+
+def test_the_twin_a_caller_who_is_there_gets_keep_alives(
+    looks: list[float], waiting: ChatStream
+) -> None:
+    gate, reply = GreenEvent(), FakeReply()
+
+    def work() -> Reply:
+        gate.wait()
+        return reply
+
+    generator = sent(waiting, work)
+
+    assert [next(generator) for _ in range(3)] == [KEEP_ALIVE] * 3
+    gate.set()
+    waiting._gone = True
+    with pytest.raises(StopIteration):
+        next(generator)
+
+
+def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
+    looks: list[float], waiting: ChatStream
+) -> None:
+    gate, reply = GreenEvent(), FakeReply()
+
+    def work() -> Reply:
+        gate.wait()
+        return reply
+
+    waiting._gone = True
+    handle = waiting._abort
+    carrier = gevent.spawn(lambda: list(sent(waiting, work)))
+    gevent.idle()
+    carrier.kill()
+
+    assert handle.aborted
+    gate.set()
+    assert reply.closed.wait(5)
+
+
+def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
+    def work() -> Reply:
+        raise Disconnected("gone", phase="head")
+
+    pending = PendingReply(work)
+
+    assert pending.wait(5)
+    assert pending.late_reply() is None
+    with pytest.raises(Disconnected):
+        pending.reply()
+
+
+def test_a_reply_is_there_once_the_work_has_ended() -> None:
+    reply = FakeReply()
+    pending = PendingReply(lambda: reply)
+
+    assert pending.wait(None)
+    assert pending.reply() is pending.late_reply() is reply
+    assert not reply.closed.is_set()
