@@ -1,0 +1,353 @@
+"""M5: whoever leaves, and whenever, is charged by the rule of the inference reference's 3.8.
+
+A provider that can be cancelled: the prompt and what it had produced. One that cannot: everything,
+once it has been read to its end. A request without a stream: everything, whoever waits.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream, Wire
+from tests.conformance.desk import HELLO, TEXT, Desk
+from tests.faults import bench
+from tests.faults.bench import CHEAP_NANO
+from tests.faults.conftest import loaded
+from tests.support.bed import Bed
+from tests.support.callers import at_a_time, begin, seeded
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.ledger import Call, Ledger
+from tests.support.server import GatewayServer
+
+pytestmark = pytest.mark.both
+PIECE = "A piece of text of forty characters or so."
+PIECES = 100
+USAGE = {"prompt_tokens": 50, "completion_tokens": 1_070, "total_tokens": 1_120}
+ALL_NANO = 50 * CHEAP_NANO[0] + 1_070 * CHEAP_NANO[1]
+TEXTS: list[Any] = [{"text": PIECE}]
+END: list[Any] = [
+    {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}},
+    {"json": {"choices": [], "usage": USAGE}},
+    "[DONE]",
+]
+HALF_AN_ANSWER = '{"id":"half","object":"chat.completion","created":1,"model":"good",'
+THE_OTHER_HALF = (
+    '"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}],'
+    '"usage":{"prompt_tokens":50,"completion_tokens":1070,"total_tokens":1120}}'
+)
+LATE = {"gate": "left"}
+CLOSED_WITHIN_S = 1.0
+HOLD_GONE_WITHIN_S = 5.0
+
+
+def produced_nano(pieces: int, prompt_chars: int = len(TEXT)) -> int:
+    """The prompt and so many pieces, four characters a token."""
+    tokens = pieces * len(PIECE) // 4
+    return prompt_chars // 4 * CHEAP_NANO[0] + tokens * CHEAP_NANO[1]
+
+
+def stream_held_after(pieces: int) -> dict[str, Any]:
+    """A stream of all pieces that waits for the caller to have left after so many."""
+    return {"events": TEXTS * pieces + [LATE] + TEXTS * (PIECES - pieces) + END}
+
+
+@pytest.fixture(scope="module")
+def patient(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """A gateway that waits for a silent upstream far longer than for a caller who has left; only
+    `impatient` has a short limit."""
+    folder = tmp_path_factory.mktemp("patient")
+    url = f"{simulator.url}/drained/v1"
+    short = bench.provider("impatient", url, supports_cancellation=False, idle_s=0.5)
+    models = [*bench.plain_models(), bench.model("plain/impatient", bench.endpoint("impatient"))]
+    catalogue = bench.as_yaml([*bench.personas(simulator), short], models)
+    limits = {"ROUTER_FIRST_BYTE_TIMEOUT": "30", "ROUTER_IDLE_TIMEOUT": "30"}
+    with StartGateway(stores, folder) as starter:
+        server = loaded(starter, folder, catalogue, **limits)
+        yield server
+        audit = server.manage("audit_ledger")
+        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+@pytest.fixture
+def desk(patient: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(patient, simulator, seed_account(patient, credits_usd="1000"), "plain/first")
+
+
+@dataclass
+class Leaver:
+    """A caller at a desk, and what became of its call."""
+
+    desk: Desk
+    model: str
+    stream: bool
+
+    def begin(self) -> Wire:
+        desk = self.desk
+        return begin(
+            int(desk.server.env["PORT"]),
+            desk.account.api_key,
+            model=self.model,
+            messages=HELLO,
+            stream=self.stream,
+            max_tokens=1000,
+        )
+
+    def leave(self, wire: Wire) -> float:
+        """Hang up; the moment of it. The gateway has seen it once it answers what came later."""
+        left_at = time.monotonic()
+        wire.close()
+        self.desk.server.get("/healthz")
+        return left_at
+
+    def settled(self) -> Call:
+        """The one record of the call, its hold gone by then."""
+        ledger = Ledger(self.desk.server.env["DATABASE_URL"])
+        desk = self.desk
+        desk.server.wait_until(lambda: ledger.open_holds() == 0, within_s=HOLD_GONE_WITHIN_S)
+        (call,) = ledger.calls(desk.account.account_id)
+        assert (call.entries, call.entries_nano) == (1, call.charge_nano)
+        assert ledger.totals(desk.account.account_id)[1:] == (call.charge_nano, 0)
+        assert not call.lost
+        return call
+
+
+@pytest.mark.parametrize("pieces", [1, 10, PIECES])
+def test_who_leaves_a_stream_that_can_be_cancelled_pays_its_pieces(desk: Desk, pieces: int) -> None:
+    leaver = Leaver(desk, "plain/first", stream=True)
+    desk.upstream.script("first", stream_held_after(pieces))
+    wire = leaver.begin()
+    for _ in range(pieces):
+        wire.until(PIECE.encode())
+
+    left_at = leaver.leave(wire)
+
+    check_closed(desk, left_at)
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (produced_nano(pieces), True)
+
+
+def check_closed(desk: Desk, left_at: float) -> None:
+    entry = desk.upstream.wait(1, "disconnected", timeout_s=CLOSED_WITHIN_S)
+    assert entry["closed_by"] == "client"
+    assert entry["connection_closed_at"] - left_at <= CLOSED_WITHIN_S
+
+
+def test_who_leaves_after_the_headers_pays_the_prompt(desk: Desk) -> None:
+    leaver = Leaver(desk, "plain/first", stream=True)
+    desk.upstream.script("first", stream_held_after(0))
+    wire = leaver.begin()
+    wire.head()
+
+    left_at = leaver.leave(wire)
+
+    check_closed(desk, left_at)
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (produced_nano(0), True)
+
+
+def test_who_leaves_before_the_upstream_answers_pays_nothing(desk: Desk) -> None:
+    leaver = Leaver(desk, "plain/first", stream=True)
+    desk.upstream.script("first", LATE)
+    wire = leaver.begin()
+    desk.upstream.wait_gate("left")
+
+    left_at = leaver.leave(wire)
+
+    check_closed(desk, left_at)
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (0, True)
+
+
+@pytest.mark.parametrize("pieces", [None, 0, 1, 10, PIECES])
+def test_who_leaves_a_stream_that_cannot_be_cancelled_pays_all_of_it(
+    desk: Desk, pieces: int | None
+) -> None:
+    """None: before the upstream answers; 0: after the headers."""
+    leaver = Leaver(desk, "plain/drained", stream=True)
+    whole = {"events": TEXTS * PIECES + END}
+    held = whole | LATE if pieces is None else stream_held_after(pieces)
+    desk.upstream.script("drained", held)
+    wire = leaver.begin()
+    desk.upstream.wait_gate("left")
+    if pieces is not None:
+        wire.head()
+    for _ in range(pieces or 0):
+        wire.until(PIECE.encode())
+
+    leaver.leave(wire)
+    desk.upstream.open_gate("left")
+
+    assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (ALL_NANO, True)
+    assert (call.tokens_prompt, call.tokens_completion) == (50, 1_070)
+
+
+def test_a_drained_stream_that_falls_silent_costs_what_it_had_produced(desk: Desk) -> None:
+    leaver = Leaver(desk, "plain/impatient", stream=True)
+    desk.upstream.script("drained", stream_held_after(10))
+    wire = leaver.begin()
+    for _ in range(10):
+        wire.until(PIECE.encode())
+
+    leaver.leave(wire)
+
+    # Nobody opens the gate: the idle limit ends the draining.
+    assert desk.upstream.wait(1, "disconnected")["closed_by"] == "client"
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (produced_nano(10), True)
+
+
+@pytest.mark.parametrize("moment", ["before the upstream answers", "after headers"])
+@pytest.mark.parametrize("persona", ["first", "drained"])
+def test_who_leaves_a_whole_answer_pays_all_of_it(desk: Desk, persona: str, moment: str) -> None:
+    leaver = Leaver(desk, f"plain/{persona}", stream=False)
+    halves = [HALF_AN_ANSWER, LATE, THE_OTHER_HALF]
+    if moment == "before the upstream answers":
+        halves = [LATE, HALF_AN_ANSWER + THE_OTHER_HALF]
+    desk.upstream.script(persona, {"events": halves, "content_type": "application/json"})
+    wire = leaver.begin()
+    desk.upstream.wait_gate("left")
+
+    leaver.leave(wire)
+    desk.upstream.open_gate("left")
+
+    assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (ALL_NANO, False)
+
+
+@pytest.mark.parametrize("persona", ["first", "drained"])
+def test_who_leaves_after_the_last_byte_pays_what_everybody_pays(desk: Desk, persona: str) -> None:
+    leaver = Leaver(desk, f"plain/{persona}", stream=True)
+    desk.upstream.script(persona, {"events": TEXTS * PIECES + END})
+    wire = leaver.begin()
+    wire.until(b"data: [DONE]")
+
+    leaver.leave(wire)
+
+    call = leaver.settled()
+    assert (call.charge_nano, call.cancelled) == (ALL_NANO, False)
+
+
+# --- At every other moment ------------------------------------------------------------------------
+
+
+@dataclass
+class Drop:
+    """One caller who left after so many bytes; `heard` is how many pieces it had got by then."""
+
+    tag: str
+    model: str
+    stream: bool
+    bytes_read: int
+    pieces_heard: int = 0
+    had_head: bool = False
+    left_at: float = 0.0
+
+    @property
+    def text(self) -> str:
+        return f"{TEXT} {self.tag}"
+
+    def carry_out(self, desk: Desk) -> None:
+        wire = begin(
+            int(desk.server.env["PORT"]),
+            desk.account.api_key,
+            model=self.model,
+            messages=[{"role": "user", "content": self.text}],
+            stream=self.stream,
+            max_tokens=1000,
+            user=self.tag,
+        )
+        try:
+            while len(wire.received) < self.bytes_read and wire.more():
+                pass
+            self.pieces_heard = wire.received.count(PIECE.encode())
+            self.had_head = b"\r\n\r\n" in wire.received
+        finally:
+            self.left_at = time.monotonic()
+            wire.close()
+
+
+@pytest.fixture
+def dropping(desk: Desk) -> Iterator[Desk]:
+    """A desk whose upstreams take some 50 ms for a stream."""
+    simulator = desk.upstream
+    pieces = [*TEXTS * 2, {"pause_s": 0.001}] * (PIECES // 2)
+    for persona in ("first", "drained"):
+        simulator.script(persona, {"events": pieces + END}, repeat=True)
+    whole = {"text": "Hi", "usage": USAGE, "delay_s": 0.02}
+    simulator.script("second", whole, repeat=True)
+    yield desk
+    simulator.clear()
+
+
+@pytest.mark.parametrize(
+    "drops", [40, pytest.param(500, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
+)
+def test_every_one_of_many_drops_is_charged_by_the_rule(dropping: Desk, drops: int) -> None:
+    chance = seeded()
+    callers = [_drop(number, chance) for number in range(drops)]
+
+    at_a_time(16, drops, lambda number: callers[number].carry_out(dropping))
+
+    server, upstream = dropping.server, dropping.upstream
+    ledger = Ledger(server.env["DATABASE_URL"])
+    mine = dropping.account.account_id
+    # Even who leaves at once has a record; once all are written, every upstream has ended.
+    server.wait_until(lambda: len(ledger.calls(mine)) == drops, within_s=30)
+    assert ledger.open_holds() == 0
+    seen = {e["body"]["messages"][0]["content"]: e for e in upstream.requests()}
+    found = ledger.calls(mine)
+    charged = {call.user: call for call in found}
+    for caller in callers:
+        _check_drop(caller, charged[caller.tag], seen.get(caller.text))
+    assert ledger.totals(mine)[1:] == (sum(c.charge_nano for c in found), 0)
+    cancelled = [call.charge_nano for call in found if call.cancelled]
+    assert len(set(cancelled)) >= 5, "the drops came at many moments"
+
+
+def _drop(number: int, chance: random.Random) -> Drop:
+    model = chance.choice(["plain/first"] * 5 + ["plain/drained"] * 4 + ["plain/second"])
+    # 28 kB are a whole stream.
+    bytes_read = chance.choice([0, 600, *[chance.randrange(30_000)] * 3])
+    return Drop(f"drop-{number}", model, model != "plain/second", bytes_read)
+
+
+def _check_drop(caller: Drop, call: Call, seen: dict[str, Any] | None) -> None:
+    assert not call.lost, (caller, call)
+    assert (call.entries, call.entries_nano) == (1, call.charge_nano), (caller, call)
+    assert call.charge_nano in _allowed_nano(caller, call, seen), (caller, call, seen)
+    if seen is not None:
+        _check_let_go(caller, call, seen)
+
+
+def _allowed_nano(caller: Drop, call: Call, seen: dict[str, Any] | None) -> list[int]:
+    """What the rule allows; only what the upstream had sent on but we cannot see is left open."""
+    if seen is None:
+        # It had left before anything was sent for it.
+        return [0]
+    if not call.cancelled or caller.model != "plain/first":
+        return [ALL_NANO]
+    # The usage came with the end, if that had been read.
+    end_was_sent = seen["outcome"] == "answered"
+    pieces = range(caller.pieces_heard, PIECES + 1)
+    allowed = [produced_nano(n, len(caller.text)) for n in pieces] + [ALL_NANO] * end_was_sent
+    return allowed if caller.had_head else [0, *allowed]
+
+
+def _check_let_go(caller: Drop, call: Call, seen: dict[str, Any]) -> None:
+    """The upstream was let go, or read out, in time; and the books followed within seconds."""
+    if seen["outcome"] != "answered":
+        assert caller.model == "plain/first", (caller, seen)
+        assert seen["ended_at"] - caller.left_at <= CLOSED_WITHIN_S, (caller, seen)
+    assert call.settled_at is not None
+    settled_s = call.settled_at.timestamp() - time.time() + time.monotonic()
+    assert settled_s - seen["ended_at"] <= HOLD_GONE_WITHIN_S, (caller, call, seen)
