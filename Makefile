@@ -10,7 +10,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly bench lint lock installed installed-dev
+.PHONY: help run test test-nightly bench bench-peers lint lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -34,10 +34,13 @@ test: installed-dev ## Run the tests: on PostgreSQL with Valkey, then those mark
 test-nightly: installed-dev ## Run the long variants
 	@GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m nightly
 
-bench: installed-dev ## Measure the request path and print a table
-	@$(BIN)/python -m tests.load.bench
+bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE fails on a regression
+	@$(BIN)/python -m tests.load.bench $(if $(COMPARE),--compare "$(COMPARE)")
 
-lint: installed-dev ## Check style, types, import contracts, migrations, settings and locks
+bench-peers: installed-dev ## Measure it beside LiteLLM and Portkey, which this installs into GATEWAY_HOME
+	@$(BIN)/python -m tests.load.peers
+
+lint: installed-dev ## Check style, types, import contracts, migrations, settings, locks, known holes
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(MYPY) $(SOURCES)
@@ -45,6 +48,11 @@ lint: installed-dev ## Check style, types, import contracts, migrations, setting
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/check_django.py
 	@$(BIN)/python .ci/check_locks.py
+	@$(BIN)/python .ci/check_pth.py
+	@$(BIN)/python .ci/audit.py
+
+sbom: installed-dev ## Write the bill of materials to GATEWAY_HOME as CycloneDX JSON
+	@$(BIN)/python .ci/sbom.py
 
 lock: installed-dev ## Renew both locks from pyproject.toml
 	@$(LOCK) --upgrade -o requirements.lock
