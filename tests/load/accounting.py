@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -25,33 +26,44 @@ def cpu_s_of(stat: str, *, ticks_per_s: int) -> float:
 
 
 def rss_bytes_of(status: str) -> int:
-    """Resident memory, from the text of /proc/PID/status."""
-    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024
+    """Resident memory, from the text of /proc/PID/status. One that has ended holds none."""
+    found = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(next(found, 0)) * 1024
+
+
+def parents() -> dict[int, int]:
+    """Every process's parent, by pid."""
+    found = {}
+    for entry in PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found[int(entry.name)] = int(stat_fields((entry / "stat").read_text())[_PARENT])
+    return found
+
+
+def tree_of(pid: int, parents: Mapping[int, int]) -> list[int]:
+    """The process, its children, theirs, and so on."""
+    found = [pid]
+    for one in found:
+        found += sorted(child for child, parent in parents.items() if parent == one)
+    return found
 
 
 def children_of(pid: int) -> list[int]:
     """Pids of the process's own children: of gunicorn's master, its workers."""
-    found = []
-    for entry in PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            fields = stat_fields((entry / "stat").read_text())
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[_PARENT]) == pid:
-            found.append(int(entry.name))
-    return sorted(found)
+    return sorted(child for child, parent in parents().items() if parent == pid)
 
 
 def cpu_s_by_pid(pids: Iterable[int]) -> dict[int, float]:
-    """CPU seconds spent so far, by process."""
+    """CPU seconds spent so far, by process; one that has just ended is missing."""
     ticks_per_s = os.sysconf("SC_CLK_TCK")
-    return {
-        pid: cpu_s_of((PROC / str(pid) / "stat").read_text(), ticks_per_s=ticks_per_s)
-        for pid in pids
-    }
+    found = {}
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            stat = (PROC / str(pid) / "stat").read_text()
+            found[pid] = cpu_s_of(stat, ticks_per_s=ticks_per_s)
+    return found
 
 
 def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
@@ -59,6 +71,23 @@ def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
     if before.keys() != after.keys():
         raise ProcessReplaced(f"web processes were {sorted(before)} and are {sorted(after)}")
     return sum(after.values()) - sum(before.values())
+
+
+class ProcessTree:
+    """A server's first process with all that came of it, however it divides its work."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def cpu_s(self) -> dict[int, float]:
+        return cpu_s_by_pid(tree_of(self._pid, parents()))
+
+    def rss_bytes(self) -> int:
+        """Resident memory of all together; what they share counts in each."""
+        return sum(
+            rss_bytes_of((PROC / str(pid) / "status").read_text())
+            for pid in tree_of(self._pid, parents())
+        )
 
 
 class WebProcesses:

@@ -1,26 +1,40 @@
 """The books after a run: the audit's word, and that nothing answered is missing."""
 
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
-from tests.load.stand import DATABASE, Stand
+from tests.load.stand import COMPLETION_NANO, DATABASE, PROMPT_NANO, Stand
 from tests.support import processes
 
 # Callers that the load generator cut off are settled within this.
 _SETTLE_S = 15.0
+_COUNTS = """
+    SELECT count(*), count(*) FILTER (
+        WHERE status = 200 AND NOT cancelled AND NOT lost AND (
+            tokens_completion = 0
+            OR charge_nano <> tokens_prompt * %s + tokens_completion * %s
+        )
+    )
+    FROM routing_generation
+"""
 
 
 @dataclass(frozen=True)
 class Books:
-    """`answered` requests the load generators saw; `generations` the database holds."""
+    """`answered` requests the load generators saw; `generations` the database holds.
+
+    `mischarged` are finished ones whose charge is not their tokens at the catalogue's prices.
+    """
 
     mismatches: list[str]
     open_holds: int
     generations: int
     answered: int
+    mischarged: int
 
     def problems(self) -> list[str]:
         """A line for each thing that must not be; none when all is well."""
@@ -29,7 +43,18 @@ class Books:
             found.append(f"{self.open_holds} holds are still open though no request is")
         if self.generations < self.answered:
             found.append(f"{self.answered} answers, but only {self.generations} generations")
+        if self.mischarged:
+            found.append(f"{self.mischarged} generations are not charged what their tokens cost")
         return found
+
+    def tell(self) -> bool:
+        """Say what was found; whether all is well."""
+        problems = self.problems()
+        for problem in problems:
+            sys.stderr.write(f"bench: {problem}\n")
+        if not problems:
+            sys.stdout.write(f"The books agree after {self.generations} generations.\n")
+        return not problems
 
 
 def closed_books(stand: Stand, *, answered: int) -> Books:
@@ -43,6 +68,7 @@ def closed_books(stand: Stand, *, answered: int) -> Books:
     with suppress(TimeoutError):
         processes.eventually(at_rest, within_s=_SETTLE_S, what="the last settlement", log=None)
     with psycopg.connect(stand.postgres.url(DATABASE)) as connection:
-        row = connection.execute("SELECT count(*) FROM routing_generation").fetchone()
+        row = connection.execute(_COUNTS, [PROMPT_NANO, COMPLETION_NANO]).fetchone()
     assert row is not None
-    return Books(found["mismatches"], found["open_holds"], int(row[0]), answered)
+    generations, mischarged = row
+    return Books(found["mismatches"], found["open_holds"], generations, answered, mischarged)

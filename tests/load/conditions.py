@@ -9,6 +9,8 @@ from typing import Any
 
 from tests.support.manage import PROJECT
 
+# What the required values are meant for: two web processes, with all that is beside them.
+CORES = 2
 _PACKAGES = ("django", "gunicorn", "gevent", "psycopg", "pydantic", "orjson")
 
 
@@ -26,6 +28,11 @@ def commit() -> str | None:
         ["git", "rev-parse", "HEAD"], cwd=PROJECT, capture_output=True, text=True, check=False
     )
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def confine(cores: int) -> None:
+    """This process, and all that it will start, to so many cores, as far as there are more."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def machine() -> dict[str, Any]:

@@ -15,12 +15,16 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class Interval:
-    """One measured interval of one server. `units` are requests, or chunks of streams."""
+    """One measured interval of one server. `units` are requests, or chunks of streams.
+
+    `beside_cpu_s` is what was spent for it outside its own processes: by its database.
+    """
 
     units: int
     seconds: float
     cpu_s: float
     p50_ms: float = 0.0
+    beside_cpu_s: float = 0.0
 
     @property
     def cpu_us_per_unit(self) -> float:

@@ -1,7 +1,7 @@
 """The bundled load generator: `python -m tests.load.generator --connections 64 --seconds 5 URL`.
 
-Posts LOAD_BODY with the key LOAD_KEY over connections that stay open, as `wrk` would, at a much
-higher price in CPU. Prints the same line of JSON as `wrk.lua`.
+Posts LOAD_BODY with the key LOAD_KEY and the lines of LOAD_HEADERS over connections that stay open,
+as `wrk` would, at a much higher price in CPU. Prints the same line of JSON as `wrk.lua`.
 """
 
 import argparse
@@ -67,12 +67,14 @@ def answer_bytes(received: bytes) -> int | None:
     raise ConnectionError("an answer without Content-Length")
 
 
-def request_bytes(url: str, *, key: str, body: str) -> bytes:
-    """The whole POST."""
+def request_bytes(url: str, *, key: str, body: str, further: str = "") -> bytes:
+    """The whole POST; `further` holds more headers as `header_lines` writes them."""
     parts, data = urlsplit(url), body.encode()
     head = (
         f"POST {parts.path} HTTP/1.1\r\nHost: {parts.netloc}\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+        + further.replace("\n", "\r\n")
+        + "\r\n"
     )
     return head.encode() + data
 
@@ -100,7 +102,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--connections", type=int, required=True)
     parser.add_argument("--seconds", type=float, required=True)
     asked = parser.parse_args(argv)
-    request = request_bytes(asked.url, key=os.environ["LOAD_KEY"], body=os.environ["LOAD_BODY"])
+    request = request_bytes(
+        asked.url,
+        key=os.environ["LOAD_KEY"],
+        body=os.environ["LOAD_BODY"],
+        further=os.environ["LOAD_HEADERS"],
+    )
     done = load(asked.url, request, connections=asked.connections, seconds=asked.seconds)
     sys.stdout.write(json.dumps(asdict(done)) + "\n")
 

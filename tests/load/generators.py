@@ -5,8 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.manage import PROJECT
@@ -25,11 +25,12 @@ class LoadFailed(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """Where each request goes, with which key and body."""
+    """Where each request goes, with which key, body and further headers."""
 
     url: str
     key: str
     body: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,12 @@ class Generator:
             self._command(target.url, connections, seconds),
             cwd=PROJECT,
             # The key goes through the environment: a command line is everybody's to read.
-            env={**os.environ, "LOAD_BODY": target.body, "LOAD_KEY": target.key},
+            env={
+                **os.environ,
+                "LOAD_BODY": target.body,
+                "LOAD_KEY": target.key,
+                "LOAD_HEADERS": header_lines(target.headers),
+            },
             capture_output=True,
             text=True,
             timeout=seconds + _GRACE_S,
@@ -74,6 +80,11 @@ class Generator:
         # wrk takes whole seconds.
         options = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
         return ["wrk", *options, "-s", str(_SCRIPT), url]
+
+
+def header_lines(headers: Mapping[str, str]) -> str:
+    """`Name: value` in lines, as generators take them from LOAD_HEADERS."""
+    return "".join(f"{name}: {value}\n" for name, value in headers.items())
 
 
 def find() -> Generator:

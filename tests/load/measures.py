@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.load.accounting import WebProcesses, spent_s
+from tests.load.answers import asked, check_governed, check_passed_on
 from tests.load.database import CommitCounter, commit_p50_ms
 from tests.load.figures import Commits, Interval, Pair
 from tests.load.generators import Generator, Target
@@ -33,18 +34,26 @@ class Measures:
 
     def __post_init__(self) -> None:
         stand = self.stand
-        body = _chat("bench/whole", "Say the same again.")
+        body = whole_body()
         key = stand.key
         self._governed = Target(f"{stand.gateway.base_url}/chat/completions", key, body)
         self._ceiling = Target(f"{stand.ceiling.root_url}/whole", key, body)
         self._direct = Target(f"{stand.upstream_url}/v1/chat/completions", key, body)
 
-    def memory(self) -> Memory:
-        """Workers at rest, then before and after thousands of requests. Warms up as well."""
-        self.say("memory of the web workers")
-        idle = _resting(self.stand.web)
+    def warm_up(self) -> None:
+        """Both servers, so that no measured interval pays for a first time; and their answers."""
+        direct = asked(self._direct)
+        check_passed_on(asked(self._ceiling), direct)
+        check_governed(asked(self._governed), direct)
+        self.answered += 1
         for target in (self._ceiling, self._governed):
             self._load(target, BUSY_CONNECTIONS, self.plan.warm_up_s)
+
+    def memory(self) -> Memory:
+        """Workers at rest, then after the warm-up and after thousands of requests more."""
+        self.say("memory of the web workers")
+        idle = _resting(self.stand.web)
+        self.warm_up()
         warm = self.stand.web.worker_rss_bytes()
         requests, until = 0, time.monotonic() + _GROWTH_S_MAX
         while requests < self.plan.growth_requests and time.monotonic() < until:
@@ -58,7 +67,7 @@ class Measures:
             requests=requests,
         )
 
-    def busy(self) -> list[Pair]:
+    def requests(self) -> list[Pair]:
         """64 connections: the gateway, the ceiling, the gateway, the ceiling."""
         pairs = []
         for number in range(self.plan.busy_pairs):
@@ -108,9 +117,8 @@ class Measures:
     def streams(self) -> list[Pair]:
         """200 streams at a time: the gateway, the bare relay, the gateway, the bare relay."""
         stand, plan = self.stand, self.plan
-        temper = {"first_token_s": 0.05, "tokens_per_s": CHUNKS_PER_S}
-        stand.simulator.control("PUT", "/_persona/paced", temper)
-        body = _chat("bench/paced", f"Please say {plan.stream_chunks} words.", stream=True)
+        stand.pace_streams()
+        body = stream_body(plan.stream_chunks)
         governed = Target(self._governed.url, stand.key, body)
         relay = Target(f"{stand.ceiling.root_url}/relay", stand.key, body)
         pairs = []
@@ -137,6 +145,16 @@ class Measures:
         within_s = self.plan.stream_chunks / CHUNKS_PER_S + _STREAM_GRACE_S
         done = read_streams(target, streams=STREAMS, within_s=within_s)
         return Interval(done.chunks, done.seconds, spent_s(before, web.cpu_s()))
+
+
+def whole_body() -> str:
+    """What every request that is no stream asks."""
+    return _chat("bench/whole", "Say the same again.")
+
+
+def stream_body(chunks: int) -> str:
+    """Asks the simulated upstream for a stream of that many words, each a chunk."""
+    return _chat("bench/paced", f"Please say {chunks} words.", stream=True)
 
 
 def _chat(model: str, text: str, *, stream: bool = False) -> str:

@@ -46,6 +46,21 @@ QUICK = Plan(
     stream_chunks=60,
     second_starts=1,
 )
+# For one part alone, between two changes of the code.
+BRIEF = Plan(
+    warm_up_s=2,
+    growth_requests=20_000,
+    busy_pairs=3,
+    busy_s=3,
+    single_pairs=3,
+    single_s=2,
+    probe_s=1,
+    commits_s=5,
+    stream_pairs=2,
+    stream_chunks=100,
+    second_starts=1,
+)
+PARTS = ("memory", "requests", "single", "commits", "streams", "start")
 BUSY_CONNECTIONS = 64
 STREAMS = 200
 # Slow enough that the simulated upstream and two web workers share two cores with room to spare.

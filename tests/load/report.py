@@ -13,8 +13,12 @@ _ALIKE = ("cores", "load_generator", "upstream", "stream_upstream", "quick")
 
 def table(lines: Sequence[Figure]) -> str:
     """Each figure with the required value beside it."""
-    rows = [_HEADINGS, *map(_row, lines)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    return aligned([_HEADINGS, *map(_row, lines)])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equally many cells as text, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     told = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(told) + "\n"
 
@@ -27,16 +31,22 @@ def _row(figure: Figure) -> tuple[str, ...]:
     return told["text"], value, told["required"] + unit, met, figure.note
 
 
+def ratios(document: Mapping[str, Any]) -> dict[str, float]:
+    """What is compared: the ratios that a run's document holds, by the figure's name."""
+    figures = document.get("figures", {})
+    found = {one.name: figures.get(one.name, {}).get("value") for one in REQUIRED if one.is_ratio}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
 def regressions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """A line for each ratio that got worse by more than a tenth. Both are documents of runs."""
-    found = []
-    for required in REQUIRED:
-        old, new = _value(before, required.name), _value(now, required.name)
-        if not required.is_ratio or old is None or new is None:
-            continue
-        if required.is_worse(before=old, now=new, by=REGRESSION_SHARE):
-            found.append(f"{required.text}: was {old:.2f}, is {new:.2f}")
-    return found
+    old, new = ratios(before), ratios(now)
+    return [
+        f"{one.text}: was {old[one.name]:.2f}, is {new[one.name]:.2f}"
+        for one in REQUIRED
+        if one.name in old.keys() & new.keys()
+        and one.is_worse(before=old[one.name], now=new[one.name], by=REGRESSION_SHARE)
+    ]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -47,8 +57,3 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name in _ALIKE
         if old.get(name) != new[name]
     ]
-
-
-def _value(document: Mapping[str, Any], name: str) -> float | None:
-    value = document.get("figures", {}).get(name, {}).get("value")
-    return None if value is None else float(value)

@@ -1,7 +1,7 @@
 """What one run measured, and the figures that follow from it."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.load.figures import (
     median_ratio,
     medians,
 )
-from tests.load.plan import BUSY_CONNECTIONS, STREAMS
+from tests.load.plan import STREAMS
 
 _MB = 1e6
 
@@ -42,59 +42,109 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """All of a run. Where `starts_s` is empty, `no_start` says why."""
+class Part:
+    """Figures and notes that one part of a run gives, by the figure's name."""
 
-    memory: Memory
-    busy: Sequence[Pair]
-    single: Sequence[Single]
-    commits: dict[int, Commits]
-    streams: Sequence[Pair]
-    starts_s: Sequence[float]
+    values: dict[str, float]
+    notes: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What was measured of a run; a part that was not asked for is empty.
+
+    Where `starts_s` is empty though asked for, `no_start` says why.
+    """
+
+    memory: Memory | None = None
+    requests: Sequence[Pair] = ()
+    single: Sequence[Single] = ()
+    commits: Mapping[int, Commits] = field(default_factory=dict)
+    streams: Sequence[Pair] = ()
+    starts_s: Sequence[float] = ()
     no_start: str = ""
 
     def figures(self) -> list[Figure]:
-        """Every line of the table."""
-        single, many = self.commits[1], self.commits[BUSY_CONNECTIONS]
-        values = {
-            "cpu_ratio": median_ratio(self.busy, _cpu),
-            "rate_ratio": median_ratio(self.busy, _rate),
-            "added_p50_ms": median(s.governed_ms - s.direct_ms for s in self.single),
-            "commits_per_request_1": single.per_request,
-            "commits_per_request_64": many.per_request,
-            "cpu_chunk_ratio": median_ratio(self.streams, _cpu),
-            "worker_idle_mb": self.memory.idle_bytes / _MB,
-            "worker_growth_percent": self.memory.growth_share * 100,
-        }
-        if self.starts_s:
-            values["second_start_s"] = median(self.starts_s)
-        return figures(values, self._notes(), commit_p50_ms=self._commit_ms())
+        """A line for each figure that was asked for, in the table's order."""
+        parts = list(self._parts())
+        values = {name: value for part in parts for name, value in part.values.items()}
+        notes = {name: note for part in parts for name, note in part.notes.items()}
+        lines = figures(values, notes, commit_p50_ms=self._commit_ms())
+        return [line for line in lines if line.value is not None or line.note]
+
+    def _parts(self) -> Iterator[Part]:
+        if self.requests:
+            yield _requests_part(self.requests)
+        if self.single:
+            yield _single_part(self.single, commit_ms=self._commit_ms())
+        if self.commits:
+            yield _commits_part(self.commits)
+        if self.streams:
+            yield _streams_part(self.streams)
+        if self.memory is not None:
+            yield _memory_part(self.memory)
+        if self.starts_s or self.no_start:
+            yield _starts_part(self.starts_s, self.no_start)
 
     def _commit_ms(self) -> float:
-        return median(sample.commit_ms for sample in self.single)
-
-    def _notes(self) -> dict[str, str]:
-        cpu, rate = medians(self.busy, _cpu), medians(self.busy, _rate)
-        chunk, memory = medians(self.streams, _cpu), self.memory
-        over_ceiling_ms = median(s.governed_ms - s.ceiling_ms for s in self.single)
-        single, many = self.commits[1], self.commits[BUSY_CONNECTIONS]
-        return {
-            "cpu_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
-            "rate_ratio": f"{rate['governed']:.0f}/s and {rate['ceiling']:.0f}/s",
-            "added_p50_ms": f"over a direct call; over the ceiling {over_ceiling_ms:.2f} ms; "
-            f"1 ms + {COMMIT_SHARE} x one commit of {self._commit_ms():.2f} ms",
-            "commits_per_request_1": f"raw {single.per_request_raw:.2f}; {single.idle_note}",
-            "commits_per_request_64": f"raw {many.per_request_raw:.2f}; {many.idle_note}",
-            "cpu_chunk_ratio": f"{chunk['governed']:.1f} us and {chunk['ceiling']:.1f} us, "
-            f"{STREAMS} streams",
-            "worker_idle_mb": f"the larger one; warm {memory.warm_bytes / _MB:.1f} MB",
-            "worker_growth_percent": f"to {memory.after_bytes / _MB:.1f} MB over "
-            f"{memory.requests} requests",
-            "second_start_s": self.no_start or f"{len(self.starts_s)} measured",
-        }
+        return median(sample.commit_ms for sample in self.single) if self.single else 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _requests_part(pairs: Sequence[Pair]) -> Part:
+    cpu, rate = medians(pairs, _cpu), medians(pairs, _rate)
+    return Part(
+        {"cpu_ratio": median_ratio(pairs, _cpu), "rate_ratio": median_ratio(pairs, _rate)},
+        {
+            "cpu_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
+            "rate_ratio": f"{rate['governed']:.0f}/s and {rate['ceiling']:.0f}/s",
+        },
+    )
+
+
+def _single_part(samples: Sequence[Single], *, commit_ms: float) -> Part:
+    over_ceiling_ms = median(s.governed_ms - s.ceiling_ms for s in samples)
+    note = (
+        f"over a direct call; over the ceiling {over_ceiling_ms:.2f} ms; "
+        f"1 ms + {COMMIT_SHARE} x one commit of {commit_ms:.2f} ms"
+    )
+    added_ms = median(s.governed_ms - s.direct_ms for s in samples)
+    return Part({"added_p50_ms": added_ms}, {"added_p50_ms": note})
+
+
+def _commits_part(commits: Mapping[int, Commits]) -> Part:
+    names = {f"commits_per_request_{connections}": one for connections, one in commits.items()}
+    return Part(
+        {name: one.per_request for name, one in names.items()},
+        {name: f"raw {one.per_request_raw:.2f}; {one.idle_note}" for name, one in names.items()},
+    )
+
+
+def _streams_part(pairs: Sequence[Pair]) -> Part:
+    cpu = medians(pairs, _cpu)
+    note = f"{cpu['governed']:.1f} us and {cpu['ceiling']:.1f} us, {STREAMS} streams"
+    return Part({"cpu_chunk_ratio": median_ratio(pairs, _cpu)}, {"cpu_chunk_ratio": note})
+
+
+def _memory_part(memory: Memory) -> Part:
+    return Part(
+        {
+            "worker_idle_mb": memory.idle_bytes / _MB,
+            "worker_growth_percent": memory.growth_share * 100,
+        },
+        {
+            "worker_idle_mb": f"the larger one; warm {memory.warm_bytes / _MB:.1f} MB",
+            "worker_growth_percent": f"to {memory.after_bytes / _MB:.1f} MB over "
+            f"{memory.requests} requests",
+        },
+    )
+
+
+def _starts_part(starts_s: Sequence[float], no_start: str) -> Part:
+    values = {"second_start_s": median(starts_s)} if starts_s else {}
+    return Part(values, {"second_start_s": no_start or f"{len(starts_s)} measured"})
 
 
 def _cpu(interval: Interval) -> float:

@@ -15,6 +15,7 @@ import yaml
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.load.accounting import WebProcesses
+from tests.load.plan import CHUNKS_PER_S
 from tests.load.upstreams import NginxUpstream, nginx_version
 from tests.support import processes
 from tests.support.gateways import seed_account
@@ -28,6 +29,8 @@ DATABASE = "gateway_bench"
 WEB_WORKERS = 2
 # Enough for hours of load at the prices below.
 CREDITS_USD = "1000000"
+# Per token, of both models.
+PROMPT_NANO, COMPLETION_NANO = 1_000, 2_000
 _START_S = 20.0
 _STOP_S = 12.0
 _TAIL_CHARS = 3000
@@ -67,9 +70,11 @@ class Stand:
     """Start with `with Stand() as stand:`. All addresses are on 127.0.0.1 or Unix sockets.
 
     `upstream` and `warnings` say what answers and what was left out. `key` is an inference key.
+    Without `with_ceiling` there is no `ceiling`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_ceiling: bool = True) -> None:
+        self._with_ceiling = with_ceiling
         self.warnings: list[str] = []
         self._ends = ExitStack()
 
@@ -119,7 +124,13 @@ class Stand:
         )
         self.upstream, self.upstream_url = self._whole_upstream()
         self._start_gateway()
-        self._start_ceiling()
+        if self._with_ceiling:
+            self._start_ceiling()
+
+    def pace_streams(self) -> None:
+        """From now on streams come as slowly as the benches want them."""
+        temper = {"first_token_s": 0.05, "tokens_per_s": CHUNKS_PER_S}
+        self.simulator.control("PUT", "/_persona/paced", temper)
 
     def _whole_upstream(self) -> tuple[str, str]:
         version = nginx_version()
@@ -156,15 +167,19 @@ class Stand:
     def _start_ceiling(self) -> None:
         env = self._environment() | {
             "DJANGO_SETTINGS_MODULE": "tests.load.ceiling_settings",
-            "CEILING_WHOLE": f"{self.upstream_url}/v1",
-            "CEILING_STREAM": f"{self.simulator.url}/paced/v1",
+            "CEILING_WHOLE": self.upstream_bases()["whole"],
+            "CEILING_STREAM": self.upstream_bases()["paced"],
         }
         self.ceiling = CeilingServer(env=env, folder=self.folder)
         self._ends.callback(self.ceiling.stop)
         self.ceiling.wait_ready(self.folder / "ceiling.log")
 
+    def upstream_bases(self) -> dict[str, str]:
+        """Base URLs by provider: `whole` answers at once, `paced` in streams."""
+        return {"whole": f"{self.upstream_url}/v1", "paced": f"{self.simulator.url}/paced/v1"}
+
     def _catalogue(self) -> dict[str, Any]:
-        bases = {"whole": f"{self.upstream_url}/v1", "paced": f"{self.simulator.url}/paced/v1"}
+        bases = self.upstream_bases()
         return {
             "providers": [
                 {
@@ -193,7 +208,10 @@ def _model(provider: str) -> dict[str, Any]:
                 "provider": provider,
                 "upstream_model": f"bench-{provider}",
                 "max_completion_tokens": 16_384,
-                "pricing": {"prompt": "0.000001", "completion": "0.000002"},
+                "pricing": {
+                    "prompt": f"{PROMPT_NANO / 1e9:.9f}",
+                    "completion": f"{COMPLETION_NANO / 1e9:.9f}",
+                },
                 "supported_parameters": ["temperature", "max_tokens"],
             }
         ],

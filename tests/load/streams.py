@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from tests.load.generator import request_bytes
-from tests.load.generators import LoadFailed, Target
+from tests.load.generators import LoadFailed, Target, header_lines
 
 _READ_BYTES = 65_536
 _TAIL_BYTES = 64
@@ -68,8 +68,9 @@ def read_streams(target: Target, *, streams: int, within_s: float) -> Streamed:
 def _opened(target: Target) -> socket.socket:
     parts = urlsplit(target.url)
     connection = socket.create_connection((parts.hostname or "", parts.port or 80), timeout=10)
-    request = request_bytes(target.url, key=target.key, body=target.body)
-    connection.sendall(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1))
+    further = header_lines({**target.headers, "Connection": "close"})
+    request = request_bytes(target.url, key=target.key, body=target.body, further=further)
+    connection.sendall(request)
     connection.setblocking(False)
     return connection
 

@@ -1,8 +1,15 @@
 """The bench's own arithmetic. Nothing here measures anything."""
 
+import json
+import os
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tests.load import bench, conditions
 from tests.load.accounting import ProcessReplaced, cpu_s_of, rss_bytes_of, spent_s
+from tests.load.answers import check_governed
 from tests.load.books import Books
 from tests.load.figures import (
     REQUIRED,
@@ -34,7 +41,7 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
     commits = Commits(requests=1000, raw=2100, seconds=10, idle_per_s=10)
     return Samples(
         memory=Memory(90_000_000, 100_000_000, 105_000_000, 0.05, 20_000),
-        busy=pairs,
+        requests=pairs,
         single=[Single(governed_ms=2.3, ceiling_ms=0.5, direct_ms=0.2, commit_ms=0.6)],
         commits={1: commits, 64: commits},
         streams=pairs,
@@ -111,6 +118,12 @@ def test_a_figure_that_was_left_out_says_why() -> None:
     assert table(lines).splitlines()[-1].endswith("skipped: there is no .venv")
 
 
+def test_one_part_alone_gives_its_own_lines() -> None:
+    lines = Samples(requests=samples().requests).figures()
+
+    assert [line.required.name for line in lines] == ["cpu_ratio", "rate_ratio"]
+
+
 def test_the_table_shows_each_required_value_beside_the_figure() -> None:
     told = table(samples().figures()).splitlines()
 
@@ -146,6 +159,33 @@ def test_a_figure_that_one_run_lacks_is_no_regression() -> None:
     assert regressions({}, document(cpu_ratio=9.0)) == []
 
 
+@pytest.mark.parametrize("held", [None, "no JSON", "[]", "{}", json.dumps(document())])
+def test_a_file_that_holds_no_ratio_is_refused_before_the_run(
+    held: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "earlier.json"
+    if held is not None:
+        file.write_text(held)
+
+    assert bench.main(["--compare", str(file)]) == 2
+    assert f"--compare: {file}" in capsys.readouterr().err
+
+
+def test_a_worse_ratio_fails_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The whole of `--compare`, on a run that is only said to have been made."""
+    earlier, out = tmp_path / "earlier.json", tmp_path / "now.json"
+    earlier.write_text(json.dumps(document(cpu_ratio=1.0)))
+    books = {"mismatches": [], "open_holds": 0, "generations": 1, "answered": 1, "mischarged": 0}
+    found = {now: {**document(cpu_ratio=now), "books": books} for now in (1.05, 1.2)}
+    statuses = []
+    for run in found.values():
+        monkeypatch.setattr(bench, "_run", lambda *_, run=run, **__: (run, "a table"))
+        statuses.append(bench.main(["--compare", str(earlier), "--out", str(out)]))
+
+    assert statuses == [0, 1]
+    assert json.loads(out.read_text())["figures"]["cpu_ratio"]["value"] == 1.2
+
+
 def test_other_conditions_are_told() -> None:
     other = document()
     other["conditions"] = {**document()["conditions"], "upstream": "simulated"}  # type: ignore[dict-item]  # The conditions are a mapping.
@@ -158,6 +198,10 @@ def test_cpu_is_read_past_a_command_with_spaces_and_parentheses() -> None:
     stat = "7 (gunicorn: (web) 1) S 3 7 7 0 -1 4194560 11 0 0 0 250 50 9 9 20 0 4 0 100 1 1"
 
     assert cpu_s_of(stat, ticks_per_s=100) == 3.0
+
+
+def test_a_process_that_ended_holds_no_memory() -> None:
+    assert rss_bytes_of("Name:\tx\nState:\tZ (zombie)\n") == 0
 
 
 def test_resident_memory_is_in_bytes() -> None:
@@ -230,6 +274,37 @@ def test_the_bundled_generator_asks_with_key_and_length() -> None:
     assert b"Content-Length: 9\r\n\r\n" in request
 
 
+def answer(*, content: str = "well", cost: float | None = 0.000016) -> dict[str, Any]:
+    """Ten tokens in and three out, at $0.000001 and $0.000002."""
+    usage = {"prompt_tokens": 10, "completion_tokens": 3, "cost": cost}
+    return {"choices": [{"message": {"content": content}}], "usage": usage}
+
+
+def test_an_answer_that_is_the_upstreams_and_priced_may_be_counted() -> None:
+    check_governed(answer(), answer())
+
+
+@pytest.mark.parametrize("wrong", [{"content": "else"}, {"cost": 0}, {"cost": 0.000017}])
+def test_a_fast_wrong_answer_is_no_figure(wrong: dict[str, Any]) -> None:
+    with pytest.raises(LoadFailed):
+        check_governed(answer(**wrong), answer())
+
+
+def test_the_bench_takes_two_cores_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {7, 3, 5, 1}, raising=False)
+    monkeypatch.setattr(
+        os, "sched_setaffinity", lambda _pid, cores: taken.append(cores), raising=False
+    )
+
+    conditions.confine(2)
+
+    assert taken == [[1, 3]]
+
+
 def test_the_books_hold_every_answer() -> None:
-    assert Books([], open_holds=0, generations=10, answered=10).problems() == []
-    assert len(Books(["off by one"], open_holds=1, generations=9, answered=10).problems()) == 3
+    well = Books([], open_holds=0, generations=10, answered=10, mischarged=0)
+    ill = Books(["off by one"], open_holds=1, generations=9, answered=10, mischarged=2)
+
+    assert well.problems() == []
+    assert len(ill.problems()) == 4

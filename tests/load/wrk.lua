@@ -1,8 +1,12 @@
--- POST LOAD_BODY with the key LOAD_KEY again and again; at the end, one line of JSON.
+-- POST LOAD_BODY with the key LOAD_KEY and the lines of LOAD_HEADERS again and again; at the end,
+-- one line of JSON.
 wrk.method = "POST"
 wrk.body = os.getenv("LOAD_BODY")
 wrk.headers["Content-Type"] = "application/json"
 wrk.headers["Authorization"] = "Bearer " .. os.getenv("LOAD_KEY")
+for name, value in os.getenv("LOAD_HEADERS"):gmatch("([^:\n]+): ([^\n]*)\n") do
+  wrk.headers[name] = value
+end
 
 function done(summary, latency, requests)
   local errors = summary.errors

@@ -1,0 +1,152 @@
+"""`make bench-peers`: this gateway beside LiteLLM and Portkey's, on one upstream and one load.
+
+Ours runs with keys, limits and ledger on, theirs off. Prints a table, writes JSON and the chart of
+docs/benchmarks.md. Exit status 1: the books do not agree or a load broke; 2: nothing was measured.
+"""
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gateway.home import PROJECT, home
+from tests.load import conditions
+from tests.load.accounting import PROC, ProcessReplaced
+from tests.load.books import Books, closed_books
+from tests.load.generators import Generator, LoadFailed, find
+from tests.load.peers import installs
+from tests.load.peers.chart import Panel, chart
+from tests.load.peers.comparing import FULL, QUICK, Comparing, PeerPlan
+from tests.load.peers.figures import ROWS, servers_table
+from tests.load.peers.servers import (
+    LITELLM,
+    OURS,
+    PORTKEY,
+    check_answers,
+    ours,
+    start_litellm,
+    start_portkey,
+)
+from tests.load.report import table
+from tests.load.stand import WEB_WORKERS, Stand
+
+_CHART = PROJECT / "docs" / "benchmarks-peers.svg"
+_CHARTED = ("cpu_us_per_request", "requests_per_s", "cpu_us_per_chunk")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Install, run, print, write; returns the exit status."""
+    asked = _parser().parse_args(argv)
+    if not (PROC / "self" / "stat").exists():
+        _say("CPU is read from /proc, so this needs Linux")
+        return 2
+    try:
+        installed = installs.install(home(), _say)
+    except installs.InstallFailed as error:
+        _say(str(error))
+        return 2
+    try:
+        document, shown = _run(find(), installed, QUICK if asked.quick else FULL)
+    except (LoadFailed, ProcessReplaced, TimeoutError) as error:
+        _say(str(error))
+        return 1
+    out = asked.out or Path(f"bench-peers-{datetime.now(UTC):%Y-%m-%d}.json")
+    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    sys.stdout.write(f"\n{shown}\nWritten to {out}\n")
+    picture = asked.chart or (None if asked.quick else _CHART)
+    if picture:
+        picture.write_text(drawn(document), encoding="utf-8")
+        sys.stdout.write(f"Drawn in {picture}\n")
+    return 0 if Books(**document["books"]).tell() else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench-peers", description="Measure beside others.")
+    parser.add_argument("--quick", action="store_true", help="short turns: a try, no figures")
+    parser.add_argument("--out", type=Path, help="the JSON file (default: bench-peers-<date>.json)")
+    parser.add_argument("--chart", type=Path, help="the SVG (default: the one in docs/)")
+    return parser
+
+
+def _run(
+    generator: Generator, installed: installs.Installed, plan: PeerPlan
+) -> tuple[dict[str, Any], str]:
+    """The document of a run and its tables. Raises `LoadFailed` and `ProcessReplaced`."""
+    conditions.confine(conditions.CORES)
+    began = conditions.machine()
+    with ExitStack() as ends:
+        stand = ends.enter_context(Stand(with_ceiling=False))
+        if generator.is_bundled:
+            stand.warn("wrk is not installed: the bundled generator competes for the same cores")
+        stand.pace_streams()
+        _say("starting Portkey's gateway and LiteLLM")
+        servers = [
+            ours(stand),
+            start_portkey(stand, installed, ends),
+            start_litellm(stand, installed, ends),
+        ]
+        check_answers(servers, stand)
+        comparing = Comparing(servers, generator, plan, _say)
+        compared = comparing.run()
+        books = closed_books(stand, answered=comparing.answered)
+    figures, own = compared.figures(), compared.servers()
+    document = {
+        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "conditions": began
+        | {
+            "quick": plan is QUICK,
+            "plan": asdict(plan),
+            "web_workers": {OURS: WEB_WORKERS, PORTKEY: 1, LITELLM: WEB_WORKERS},
+            "versions": installs.versions(installed),
+            "load_generator": generator.name,
+            "upstream": stand.upstream,
+            "stream_upstream": "simulated upstream",
+        },
+        "warnings": stand.warnings,
+        "figures": {line.required.name: line.as_json() for line in figures},
+        "servers": own,
+        "books": asdict(books),
+        "samples": asdict(compared),
+    }
+    return document, f"{servers_table(own)}\n{table(figures)}"
+
+
+def drawn(document: Mapping[str, Any]) -> str:
+    """The chart of a run's document."""
+    told, servers = document["conditions"], document["servers"]
+    rows = {key: (heading, form) for key, heading, form in ROWS}
+    better = {"requests_per_s": "more is better"}
+    panels = [
+        Panel(
+            f"{rows[key][0]} ({better.get(key, 'less is better')})",
+            rows[key][1].replace(" us", " µs"),
+            {name: figures[key] for name, figures in servers.items()},
+        )
+        for key in _CHARTED
+    ]
+    versions = told["versions"]
+    beside = f"{told['load_generator']} and {told['upstream']} beside"
+    litellm = f"LiteLLM {versions[LITELLM]['litellm']}, {told['web_workers'][LITELLM]} workers"
+    portkey = f"Portkey {versions[PORTKEY]['@portkey-ai/gateway']}, one process"
+    notes = [
+        "This gateway with keys, limits and a synced ledger in PostgreSQL; the others without.",
+        f"{told['cores']} shared cores, {beside}; taking turns; {document['made_at'][:10]}.",
+        f"{litellm}. {portkey}, node {versions[PORTKEY]['node']}.",
+    ]
+    return chart("What a call costs on its way through", panels, marked=OURS, notes=notes)
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"bench-peers: {what}\n")
+
+
+if __name__ == "__main__":
+    # So that SIGTERM takes down what was started, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    sys.exit(main())

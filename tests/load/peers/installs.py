@@ -1,0 +1,111 @@
+"""Other gateways, installed at a fixed version into folders of their own below GATEWAY_HOME."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.home import private_folder
+
+LITELLM_VERSION = "1.106.2"
+PORTKEY_VERSION = "1.15.2"
+# What its own lock names. With a later one, which it would take, its streams end in `TypeError:
+# immutable` (its issue 1389).
+HONO_NODE_SERVER_VERSION = "1.13.5"
+_PORTKEY_PACKAGE = {
+    "private": True,
+    "dependencies": {"@portkey-ai/gateway": PORTKEY_VERSION},
+    "overrides": {"@hono/node-server": HONO_NODE_SERVER_VERSION},
+}
+_INSTALL_S = 900
+_TAIL_CHARS = 1500
+# What else decides how fast LiteLLM is; its own versions leave these open.
+_TOLD_PACKAGES = ("uvicorn", "uvloop", "fastapi", "starlette", "httpx", "aiohttp", "openai")
+_TELL_VERSIONS = """
+import json, platform, sys
+from importlib.metadata import PackageNotFoundError, version
+found = {"python": platform.python_version()}
+for name in sys.argv[1:]:
+    try:
+        found[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps(found))
+"""
+
+
+class InstallFailed(Exception):
+    """A gateway could not be installed; the text says which, and the installer's last words."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Where the gateways are: a command of LiteLLM and a script of Portkey's for node."""
+
+    litellm: Path
+    portkey: Path
+
+
+def install(home: Path, say: Callable[[str], None]) -> Installed:
+    """Both, below `home`/peers; what an earlier call installed stays. Raises `InstallFailed`."""
+    folder = private_folder(home / "peers")
+    return Installed(_litellm(folder / "litellm", say), _portkey(folder / "portkey", say))
+
+
+def _litellm(folder: Path, say: Callable[[str], None]) -> Path:
+    stamp = folder / f".installed-{LITELLM_VERSION}"
+    if not stamp.exists():
+        say(f"installing LiteLLM {LITELLM_VERSION} (first time only)")
+        _run("LiteLLM", [sys.executable, "-m", "venv", "--clear", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--quiet"]
+        _run("LiteLLM", [*pip, f"litellm[proxy]=={LITELLM_VERSION}"])
+        stamp.touch()
+    return folder / "bin" / "litellm"
+
+
+def _portkey(folder: Path, say: Callable[[str], None]) -> Path:
+    if not (shutil.which("node") and shutil.which("npm")):
+        raise InstallFailed("Portkey's gateway needs node and npm, which are not installed")
+    stamp = folder / f".installed-{PORTKEY_VERSION}-{HONO_NODE_SERVER_VERSION}"
+    if not stamp.exists():
+        say(f"installing Portkey's gateway {PORTKEY_VERSION} (first time only)")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]
+        (folder / "package.json").write_text(json.dumps(_PORTKEY_PACKAGE))
+        _run("Portkey's gateway", [*npm, str(folder)])
+        stamp.touch()
+    return folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+
+
+def _run(what: str, command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_INSTALL_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise InstallFailed(f"{what} could not be installed: {error}") from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()[-_TAIL_CHARS:]
+        raise InstallFailed(f"{what} could not be installed:\n{said}")
+
+
+def versions(installed: Installed) -> dict[str, dict[str, str]]:
+    """By gateway, the versions that a figure depends on."""
+    python = installed.litellm.with_name("python")
+    told = _output([str(python), "-c", _TELL_VERSIONS, *_TOLD_PACKAGES])
+    return {
+        "LiteLLM": {"litellm": LITELLM_VERSION, **json.loads(told)},
+        "Portkey": {
+            "@portkey-ai/gateway": PORTKEY_VERSION,
+            "@hono/node-server": HONO_NODE_SERVER_VERSION,
+            "node": _output(["node", "--version"]).strip().removeprefix("v"),
+        },
+    }
+
+
+def _output(command: Sequence[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
