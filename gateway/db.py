@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 
 from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, connection
-from gevent import Timeout, monkey, sleep
+from gevent import Timeout, monkey
 
 T = TypeVar("T")
 # The database is gone, frozen, full or read-only. Its other errors are bugs of ours.
@@ -37,12 +37,6 @@ _BEYOND_S: Final = {Lane.READ: 0.2, Lane.OPERATOR: 15.0, Lane.LEDGER: 15.0}
 def under_gevent() -> bool:
     """Whether this process runs on gevent's event loop."""
     return bool(monkey.is_module_patched("socket"))
-
-
-def let_others_run() -> None:
-    """Every greenlet that is ready gets its turn before ours goes on."""
-    if under_gevent():
-        sleep(0)
 
 
 @cache

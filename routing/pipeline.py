@@ -2,6 +2,7 @@
 
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.conf import settings
@@ -48,7 +49,7 @@ def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Ca
     plan = select(models, ask, stable=process.stable, random=process.chance)
     call = _call(request, caller, chat, plan, references, strategy_of(references, models))
     if not plan.order:
-        call.refusal = _no_endpoint(models, ask, plan)
+        call.refusal = partial(_no_endpoint, models, ask, plan)
         refuse_broke(call, free=_is_free(models))
     return call
 

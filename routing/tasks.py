@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from celery import shared_task
 
 from routing.metering.session import Session
-from routing.metering.writer import sweep_all
+from routing.metering.settlements import sweep_all
 
 
 # A database that falls silent must not keep the worker's slot.

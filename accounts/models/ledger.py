@@ -28,12 +28,27 @@ class LedgerEntry(models.Model):
         BYOK_FEE = "byok_fee", "BYOK fee"
         USAGE_REVERSAL = "usage_reversal", "Usage reversal"
 
-    account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="entries")
+    # The index below begins with it.
+    account = models.ForeignKey(
+        Account, on_delete=models.PROTECT, related_name="entries", db_index=False
+    )
+    # The database checks the account, whose money it is. Each further check costs the hot path a
+    # look-up and a row lock; Django protects workspaces and keys that have entries.
     workspace = models.ForeignKey(
-        Workspace, on_delete=models.PROTECT, null=True, related_name="+", db_index=False
+        Workspace,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
     )
     api_key = models.ForeignKey(
-        ApiKey, on_delete=models.PROTECT, null=True, related_name="entries", db_index=False
+        ApiKey,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="entries",
+        db_index=False,
+        db_constraint=False,
     )
     kind = models.CharField(max_length=16, choices=Kind.choices)
     amount_nano = models.BigIntegerField()
@@ -78,12 +93,19 @@ class Hold(models.Model):
     """What one request in flight may cost at most, reserved until it settles or its lease ends."""
 
     generation_id = models.CharField(max_length=64, primary_key=True)
+    # The batch that writes it updates the account's row and the key's counters, so they exist.
     account = models.ForeignKey(
-        Account, on_delete=models.PROTECT, related_name="holds", db_index=False
+        Account,
+        on_delete=models.PROTECT,
+        related_name="holds",
+        db_index=False,
+        db_constraint=False,
     )
-    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, related_name="+", db_index=False)
+    api_key = models.ForeignKey(
+        ApiKey, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
+    )
     workspace = models.ForeignKey(
-        Workspace, on_delete=models.PROTECT, related_name="+", db_index=False
+        Workspace, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
     )
     amount_nano = models.BigIntegerField()
     counter_ids = models.CharField(max_length=400)

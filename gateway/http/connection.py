@@ -14,7 +14,7 @@ from gunicorn.http.unreader import SocketUnreader
 
 from gateway.http import drain
 from gateway.http.refusals import HeadTooSlow
-from gateway.http.turns import give_turn
+from gateway.turns import give_way
 
 _END = b"\r\n\r\n"
 _PIECE_BYTES = 8192
@@ -38,7 +38,7 @@ class _FairUnreader(SocketUnreader):
     def chunk(self, size_hint: int | None = None) -> bytes:
         self.reads += 1
         if self.reads % _READS_IN_A_ROW == 0:
-            give_turn()
+            give_way()
         data: bytes = super().chunk(size_hint)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
         return data
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django import db
 from django.core import signals
 from django.core.cache import close_caches
+from django.core.handlers.base import reset_urlconf
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -21,6 +22,21 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
 View = Callable[..., HttpResponseBase]
+
+
+class ApiRequest(WSGIRequest):
+    """What an API view asks of a request, and no more: `gateway.http.body` reads the body, from
+    `wsgi.input`, and nothing looks for forms in it."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self.environ = self.META = environ
+        self.path = self.path_info = environ["PATH_INFO"]
+        self.method = environ["REQUEST_METHOD"].upper()
+        self.content_type = environ.get("CONTENT_TYPE", "")
+        self.content_params = {}
+        self.resolver_match = None
+        self._stream = environ["wsgi.input"]
+        self._read_started = False
 
 
 class FrontDoor(WSGIHandler):
@@ -34,6 +50,8 @@ class FrontDoor(WSGIHandler):
         signals.request_started.disconnect(db.close_old_connections)
         signals.request_finished.disconnect(db.close_old_connections)
         signals.request_finished.disconnect(close_caches)
+        # There is one URL map, and pages set it before each request.
+        signals.request_finished.disconnect(reset_urlconf)
 
     def __call__(
         self, environ: dict[str, Any], start_response: "StartResponse"
@@ -41,7 +59,7 @@ class FrontDoor(WSGIHandler):
         view = self._straight.get(environ["PATH_INFO"])
         if view is None:
             return super().__call__(environ, start_response)
-        request = WSGIRequest(environ)
+        request = ApiRequest(environ)
         response = view(request)
         # As Django's handler does: the request is closed with its response, and the signal that
         # tells of it says who handled it.

@@ -17,7 +17,7 @@ from gateway.db import under_gevent
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from gateway.http.jsonio import loads
 from gateway.http.structure import Between, Raw, is_fuller_than, nothing
-from gateway.http.turns import give_turn
+from gateway.turns import give_way
 
 # Fewer bytes are parsed in a few milliseconds.
 ONE_AT_A_TIME_BYTES: Final = 262_144
@@ -74,7 +74,7 @@ def parse(raw: Raw) -> Any:
     if not under_gevent():
         return _parsed(raw, nothing)
     with _turn:
-        return _parsed(raw, give_turn)
+        return _parsed(raw, give_way)
 
 
 def _parsed(raw: Raw, between: Between) -> Any:

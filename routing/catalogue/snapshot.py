@@ -59,7 +59,10 @@ def _no_collections() -> Iterator[None]:
     One of those holds every thread for as long as it takes (280 ms and more were seen on a busy
     machine with 10,000 endpoints), and in a snapshot there are no cycles to find.
     """
-    collects = gc.isenabled()
+    collects, keeps_frozen = gc.isenabled(), gc.get_freeze_count() > 0
+    if collects and keeps_frozen:
+        # What is garbage now would be frozen with the rest; little is left to look at here.
+        gc.collect()
     gc.disable()
     try:
         yield
@@ -68,7 +71,10 @@ def _no_collections() -> Iterator[None]:
             # Together these call the new objects old without looking at each, which the next
             # collection of the young would do (150 ms and more on the same machine).
             gc.freeze()
-            gc.unfreeze()
+            if not keeps_frozen:
+                # Web workers froze what they loaded (`gateway.rolling`), and collections would go
+                # through it again from now on; there the catalogue stays frozen too.
+                gc.unfreeze()
             gc.enable()
 
 

@@ -17,6 +17,11 @@ _RESET_OF_WINDOW = {window: reset for reset, window in LIMITED_WINDOW.items()}
 _KNOWN_MAX = 50_000
 
 
+def text_of(ids: Ids) -> str:
+    """Counter ids as a hold names them."""
+    return ",".join(map(str, ids))
+
+
 class CounterIds:
     """The ids of a payer's counters; `committed` and `rolled_back` follow the transaction."""
 

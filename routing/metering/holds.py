@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from accounts.windows import LIMITED_WINDOW
-from routing.metering.counters import CounterIds, Ids
+from routing.metering.counters import CounterIds, Ids, text_of
 from routing.metering.orders import HoldOrder, Payer, Refusal, TopUpOrder
 from routing.metering.session import Session
 
@@ -201,7 +201,7 @@ def _hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...
         payer.key_id,
         session.uuid(payer.workspace_id),
         order.amount_nano,
-        ",".join(map(str, ids)),
+        text_of(ids),
         order.model,
         session.time(order.created_at),
         session.time(order.lease_expires_at),

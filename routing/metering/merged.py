@@ -6,9 +6,8 @@ orders, and on PostgreSQL the statements travel in one flight. Where a count is 
 back and `batch.apply_batch` looks at the orders one by one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from routing.metering.counters import CounterIds, Ids
@@ -19,13 +18,12 @@ from routing.metering.holds import (
     reserve_counters,
 )
 from routing.metering.orders import HoldOrder, Order, ReleaseOrder, SettleOrder
-from routing.metering.session import CONSTRAINT_ERRORS, Session
+from routing.metering.session import CONSTRAINT_ERRORS, NotAsExpected, Session
 from routing.metering.settlements import (
     Sums,
-    ids_of,
     move_account,
     move_counters,
-    take_holds,
+    take_exactly,
     write_entries,
     write_records,
 )
@@ -45,9 +43,18 @@ class _Batch:
 
 
 def apply_merged(
-    session: Session, counters: CounterIds, orders: Sequence[Order], *, enforced: bool
+    session: Session,
+    counters: CounterIds,
+    orders: Sequence[Order],
+    *,
+    enforced: bool,
+    before_commit: Callable[[], None],
 ) -> bool:
-    """Begin a transaction and carry all orders out in it; False when it must be rolled back."""
+    """Carry all orders out in a transaction and commit it; False when it must be rolled back.
+
+    On PostgreSQL the COMMIT travels with the rest, behind statements that fail where they do not
+    move what they should. `before_commit` is called before it leaves.
+    """
     batch = _sorted(counters, orders)
     if batch is None:
         session.begin()
@@ -55,15 +62,17 @@ def apply_merged(
     try:
         with session.flight():
             session.begin()
-            taken = take_holds(session, list(batch.expected)) if batch.closing else None
+            if batch.expected:
+                take_exactly(session, batch.expected)
             lock_accounts(session, [order.payer for order in orders])
-            counted = _moves(session, batch, enforced)
+            _move(session, batch, enforced)
             _write(session, batch)
-    except CONSTRAINT_ERRORS:
-        # A hold that was swept meanwhile would be freed twice; or one order is at fault.
+            before_commit()
+            session.commit()
+    except (NotAsExpected, *CONSTRAINT_ERRORS):
+        # Something does not fit, or a hold was swept meanwhile, or one order is at fault.
         return False
-    fits = all(cursor.rowcount == rows for cursor, rows in counted)
-    return fits and _as_expected(batch, taken)
+    return True
 
 
 def _sorted(counters: CounterIds, orders: Sequence[Order]) -> _Batch | None:
@@ -102,19 +111,21 @@ def _close(batch: _Batch, order: SettleOrder | ReleaseOrder, ids: Ids, held_nano
         sums.released_nano += held_nano
 
 
-def _moves(session: Session, batch: _Batch, enforced: bool) -> list[tuple[Any, int]]:
-    """Every update with the rows it must move: what frees money before what takes it."""
-    moves: list[tuple[Any, int]] = []
+def _move(session: Session, batch: _Batch, enforced: bool) -> None:
+    """What frees money before what takes it."""
     for account_id, sums in sorted(batch.closed_accounts.items()):
-        moves.append((move_account(session, account_id, sums), 1))
+        session.expect(1)
+        move_account(session, account_id, sums)
     for ids, sums in sorted(batch.closed_counters.items()):
-        moves.append((move_counters(session, ids, sums), len(ids)))
+        session.expect(len(ids))
+        move_counters(session, ids, sums)
     for account_id, amount_nano in sorted(batch.opened_accounts.items()):
-        moves.append((reserve_account(session, account_id, amount_nano, enforced), 1))
+        session.expect(1)
+        reserve_account(session, account_id, amount_nano, enforced)
     for ids, amount_nano in sorted(batch.opened_counters.items()):
         if amount_nano:
-            moves.append((reserve_counters(session, ids, amount_nano), len(ids)))
-    return moves
+            session.expect(len(ids))
+            reserve_counters(session, ids, amount_nano)
 
 
 def _write(session: Session, batch: _Batch) -> None:
@@ -123,11 +134,3 @@ def _write(session: Session, batch: _Batch) -> None:
         write_entries(session, settled)
         write_records(session, settled)
     insert_holds(session, batch.opening)
-
-
-def _as_expected(batch: _Batch, taken: Any) -> bool:
-    """Whether every hold to close was open, for the amount and the counters that were assumed."""
-    if taken is None:
-        return True
-    found = {row[0]: (int(row[1]), ids_of(row[2])) for row in taken.fetchall()}
-    return found == batch.expected

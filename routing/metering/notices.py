@@ -23,7 +23,7 @@ class Complaints:
         if self._last and self._last[0] is what and now - self._last[1] < _AGAIN_S:
             return
         self._last = what, now
-        if what is Trouble.LASTING:
+        if what is not Trouble.PASSING:
             log.error("The ledger's database refuses to write: %s", error)
         else:
             log.warning("The ledger's database does not answer: %s", error)

@@ -15,8 +15,7 @@ class Payer(NamedTuple):
     windows: tuple[tuple[str, date], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class HoldOrder:
+class HoldOrder(NamedTuple):
     """Reserve `amount_nano` for a request; zero for a free model, which still needs a balance."""
 
     generation_id: str
@@ -29,8 +28,7 @@ class HoldOrder:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopUpOrder:
+class TopUpOrder(NamedTuple):
     """Raise an open hold by `amount_nano`, for a fallback to a dearer endpoint."""
 
     generation_id: str
@@ -38,8 +36,7 @@ class TopUpOrder:
     amount_nano: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseOrder:
+class ReleaseOrder(NamedTuple):
     """Give an open hold back without a record: the request never reached an upstream.
 
     `held_nano` is what the hold is believed to be, None where nobody can tell.
@@ -50,8 +47,7 @@ class ReleaseOrder:
     held_nano: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SettleOrder:
+class SettleOrder(NamedTuple):
     """Charge a finished request and write its record. `record` maps Generation columns to values
     (without id, account, workspace and key); `charge_nano` is in it under that name. `held_nano` is
     what the hold is believed to be, None where nobody can tell."""
@@ -80,3 +76,8 @@ class Refusal:
     key_left_nano: int | None
     key_held_nano: int
     key_reset: str | None
+
+
+def is_replayed(order: Order) -> bool:
+    """Whether an earlier attempt at it may have been committed."""
+    return isinstance(order, HoldOrder) and order.replayed

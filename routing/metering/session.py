@@ -34,6 +34,10 @@ _KEEPALIVE = {
 CONSTRAINT_ERRORS = (psycopg.IntegrityError, sqlite3.IntegrityError)
 
 
+class NotAsExpected(Exception):
+    """A statement moved other rows than it had to; the transaction must be rolled back."""
+
+
 class Session:
     """One raw connection with explicit transactions."""
 
@@ -49,13 +53,22 @@ class Session:
         )
         self._prepared: dict[str, bytes] = {}
         self._flight: Flight | None = None
+        self._rows: int | None = None
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
-        """A cursor with `rowcount` and `fetchall()`; inside a flight they hold once it has landed,
-        and rows are text."""
+        """A cursor with `rowcount` and `fetchall()`; None inside a flight."""
+        rows, self._rows = self._rows, None
         if self._flight is not None:
-            return self._flight.execute(sql, parameters)
-        return self._raw.execute(self._spelled(sql), parameters)
+            return self._flight.execute(sql, parameters, rows=rows)
+        cursor = self._raw.execute(self._spelled(sql), parameters)
+        if rows is not None and cursor.rowcount != rows:
+            raise NotAsExpected
+        return cursor
+
+    def expect(self, rows: int) -> None:
+        """The next statement, an update or a deletion, must move so many rows: else it raises
+        `NotAsExpected`, inside a flight when that ends."""
+        self._rows = rows
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Insert rows; a row that is there already stays as it is."""
@@ -76,7 +89,8 @@ class Session:
     def flight(self) -> Iterator[None]:
         """Statements that leave together and are answered together, where the database can.
 
-        Their results are there when the block ends; an error of any of them is raised then.
+        An error of any of them is raised when the block ends; what stands behind it was not
+        carried out.
         """
         if self.is_sqlite:
             yield
@@ -86,7 +100,10 @@ class Session:
             yield
         finally:
             self._flight = None
-        flight.land()
+        try:
+            flight.land()
+        except psycopg.errors.DivisionByZero:
+            raise NotAsExpected from None
 
     def begin(self) -> None:
         self._swiftly("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
@@ -127,11 +144,12 @@ class Session:
         except (psycopg.Error, OSError):
             return  # It is closed by now.
 
-    def limit_ghosts(self) -> None:
-        """Have the server end a transaction whose client fell silent: its row locks would keep the
-        next connection waiting for as long as the network hides that this one is gone."""
+    def set_up(self) -> None:
+        """Tell the server what kind of client this is."""
         if self.is_sqlite:
             return
+        # A transaction whose client fell silent is to end: its row locks would keep the next
+        # connection waiting for as long as the network hides that this one is gone.
         limits = {
             "tcp_keepalives_idle": 5,
             "tcp_keepalives_interval": 2,
@@ -142,7 +160,11 @@ class Session:
         }
         if self._raw.info.server_version >= 170_000:
             limits["transaction_timeout"] = _GHOST_MS
-        self.execute("; ".join(f"SET {name} = {value}" for name, value in limits.items()))
+        # Every statement names rows by key. Planned while a table was empty, it would go on reading
+        # all of it, and the holds' table is mostly rows that were deleted a moment ago. And it is
+        # planned once: for lists of keys PostgreSQL would otherwise plan anew each time.
+        plans = "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; "
+        self.execute(plans + "; ".join(f"SET {name} = {value}" for name, value in limits.items()))
 
     def time(self, value: datetime) -> Any:
         return self._adapt_time(value)

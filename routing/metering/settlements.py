@@ -3,16 +3,16 @@
 Order of locks: hold rows, then accounts in primary-key order, then counters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from routing.metering.counters import CounterIds, Ids
+from routing.metering.counters import CounterIds, Ids, text_of
 from routing.metering.holds import lock_accounts
 from routing.metering.orders import Payer, ReleaseOrder, SettleOrder
-from routing.metering.session import Session
+from routing.metering.session import NotAsExpected, Session
 
 SWEEP_BATCH = 500
 _ENTRY_COLUMNS = (
@@ -135,6 +135,18 @@ def sweep(session: Session, now: datetime) -> int:
     return len(rows)
 
 
+def sweep_all(session: Session, now: datetime) -> int:
+    """Sweep in batches, a transaction each, until none is left. Returns how many were freed."""
+    total = 0
+    while True:
+        session.begin()
+        freed = sweep(session, now)
+        session.commit()
+        total += freed
+        if freed < SWEEP_BATCH:
+            return total
+
+
 def take_holds(session: Session, generation_ids: list[str]) -> Any:
     """Remove open holds; the cursor gives generation, amount and counters of each that was open."""
     condition, parameters = session.among("generation_id", generation_ids)
@@ -142,6 +154,29 @@ def take_holds(session: Session, generation_ids: list[str]) -> Any:
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
         " RETURNING generation_id, amount_nano, counter_ids",
         parameters,
+    )
+
+
+def take_exactly(session: Session, expected: Mapping[str, tuple[int, Ids]]) -> None:
+    """Remove open holds, by generation, of exactly these amounts and counters.
+
+    Raises `NotAsExpected` (inside a flight when it ends) where one is not there or is another.
+    """
+    if session.is_sqlite:
+        rows = take_holds(session, list(expected)).fetchall()
+        if {row[0]: (row[1], ids_of(row[2])) for row in rows} != expected:
+            raise NotAsExpected
+        return
+    amounts = [amount_nano for amount_nano, _ in expected.values()]
+    counters = [text_of(ids) for _, ids in expected.values()]
+    session.expect(len(expected))
+    session.execute(
+        "DELETE FROM accounts_hold USING unnest(%s::text[], %s::bigint[], %s::text[])"
+        " AS asked (generation_id, amount_nano, counter_ids)"
+        " WHERE accounts_hold.generation_id = asked.generation_id"
+        " AND accounts_hold.amount_nano = asked.amount_nano"
+        " AND accounts_hold.counter_ids = asked.counter_ids",
+        [list(expected), amounts, counters],
     )
 
 

@@ -10,10 +10,12 @@ from django.db import DatabaseError, InterfaceError
 class Trouble(Enum):
     """`ITEM`: one of the orders is at fault; nothing was committed. `PASSING`: the database is not
     there, busy or restarting; the same orders may pass in a moment. `LASTING`: it is there and will
-    not write until somebody mends it (read-only, full, a table or a right is missing).
+    not write until somebody mends it (read-only, full, a table or a right is missing). `STRANGE`:
+    none of these for certain, such as a plan that a migration outdated; a new connection may do.
     """
 
     ITEM = "item"
+    STRANGE = "strange"
     PASSING = "passing"
     LASTING = "lasting"
 
@@ -51,6 +53,8 @@ _ITEM_ERRORS = (
 # Classes and codes of PostgreSQL's Appendix A. Read-only, system errors, disk full, configuration
 # file, a missing right, table, column or schema.
 _LASTING_STATES = ("25006", "53100", "58", "F0", "42501", "42P01", "42703", "3F000")
+# Values, constraints, and limits of a statement.
+_ITEM_STATES = ("22", "23", "54")
 # Connections, a transaction that took too long, rolled back by a deadlock, resources, a lock or the
 # object in use, operators.
 _PASSING_STATES = ("08", "25P03", "25P04", "40", "53", "55", "57")
@@ -81,10 +85,21 @@ def trouble(error: BaseException) -> Trouble:
     return Trouble.ITEM if isinstance(error, _ITEM_ERRORS) else Trouble.PASSING
 
 
+def is_answer(error: BaseException) -> bool:
+    """Whether the server itself said that a statement failed: then nothing was committed.
+
+    One that is shutting down may say so behind a COMMIT that it carried out.
+    """
+    state = getattr(error, "sqlstate", None)
+    return state is not None and not state.startswith(("08", "57"))
+
+
 def _of_state(state: str) -> Trouble:
     if state.startswith(_LASTING_STATES):
         return Trouble.LASTING
-    return Trouble.PASSING if state.startswith(_PASSING_STATES) else Trouble.ITEM
+    if state.startswith(_PASSING_STATES):
+        return Trouble.PASSING
+    return Trouble.ITEM if state.startswith(_ITEM_STATES) else Trouble.STRANGE
 
 
 def _of_code(code: int) -> Trouble:

@@ -11,24 +11,31 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 from django.conf import settings
 
-from gateway.db import Lane, let_others_run, native
+from gateway.db import Lane, native
 from gateway.http.errors import Unavailable
+from gateway.turns import give_way
 from routing.metering.backlog import Backlog
 from routing.metering.batch import apply_batch
 from routing.metering.counters import CounterIds
 from routing.metering.merged import apply_merged
 from routing.metering.notices import Complaints, refused, unbooked
-from routing.metering.orders import HoldOrder, Order, Refusal, ReleaseOrder, SettleOrder
+from routing.metering.orders import (
+    HoldOrder,
+    Order,
+    Refusal,
+    ReleaseOrder,
+    SettleOrder,
+    is_replayed,
+)
 from routing.metering.session import Session
 from routing.metering.settlements import SWEEP_BATCH, sweep
-from routing.metering.tickets import Outcome, Ticket, new_event
-from routing.metering.troubles import ERRORS, NotOpened, Trouble, trouble
+from routing.metering.tickets import Outcome, Patience, Ticket, new_event
+from routing.metering.troubles import ERRORS, NotOpened, Trouble, is_answer, trouble
 from routing.metering.watchdog import Watchdog
 
 log = logging.getLogger("gateway.ledger")
@@ -36,7 +43,7 @@ BATCH_MAX = 200
 # A hold is refused with 503 within two seconds of the database's silence; a retry sooner than this
 # would only burn CPU.
 _RETRY_S = 0.2
-HOLD_WAIT_S = 1.8
+HOLD_WAIT_S = 1.7
 
 
 class LedgerWriter:
@@ -55,12 +62,13 @@ class LedgerWriter:
         self._session: Session | None = None
         self._counters = CounterIds()
         self._next_sweep_at = 0.0
+        self._patience = Patience()
         self._watchdog = Watchdog(lambda: self._session)
         self._complaints = Complaints()
         # From the moment a COMMIT leaves until its answer is here, its outcome is unknown.
         self._committing = False
-        self._stopping = False
-        self._given_up = False
+        self._stopping = self._given_up = False
+        self._was_alone = True
 
     # --- For requests ---------------------------------------------------------------------------
 
@@ -83,7 +91,7 @@ class LedgerWriter:
         releases it.
         """
         try:
-            in_time = ticket.done.wait(timeout_s)
+            in_time = self._patience.wait(ticket, timeout_s)
         except BaseException:  # GreenletExit too: whoever leaves must not leave a hold behind.
             self._abandon(ticket)
             raise
@@ -168,8 +176,12 @@ class LedgerWriter:
         self._sweep_if_due()
         if self._backlog:
             self._commit(self._backlog.take(BATCH_MAX))
-        let_others_run()
-        self._commit(self._take())
+        if len(self._queue) > self._was_alone:
+            # Whoever is about to place an order does: a larger batch costs each less (measured).
+            give_way(rounds=2)
+        batch = self._take()
+        self._was_alone = len(batch) <= 1
+        self._commit(batch)
 
     def _is_done(self) -> bool:
         if not self._stopping or self._given_up:
@@ -225,16 +237,22 @@ class LedgerWriter:
         enforced = settings.BILLING_ENFORCED
         outcomes: list[Outcome] = [True] * len(batch)
         orders = [ticket.order for ticket in batch]
-        if not apply_merged(session, self._counters, orders, enforced=enforced):
+        if not apply_merged(
+            session, self._counters, orders, enforced=enforced, before_commit=self._leaving
+        ):
+            self._committing = False
             session.rollback()
             session.begin()
             outcomes = apply_batch(session, self._counters, batch, enforced=enforced)
-        self._committing = True
-        session.commit()
+            self._leaving()
+            session.commit()
         self._committing = False
         self._watchdog.busy_since = 0.0
         self._counters.committed()
         return outcomes
+
+    def _leaving(self) -> None:
+        self._committing = True
 
     def _opened(self) -> Session:
         """The session, with the clock on whatever it is asked from here on."""
@@ -245,7 +263,7 @@ class LedgerWriter:
             except Exception as error:  # Whatever keeps it from opening, no order is at fault.
                 raise NotOpened(str(error)) from error
             self._watchdog.busy_since = time.monotonic()
-            session.limit_ghosts()
+            session.set_up()
         self._watchdog.busy_since = time.monotonic()
         return session
 
@@ -261,28 +279,27 @@ class LedgerWriter:
 
     def _after(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
         """Decide what becomes of a batch that failed. Returns what to try again now."""
-        what, doubtful = trouble(error), self._committing
+        what, doubtful = trouble(error), self._committing and not is_answer(error)
         self._close()
+        if what in (Trouble.ITEM, Trouble.STRANGE) and len(batch) > 1:
+            self._singles.extend(batch)
+            return []
         if what is Trouble.ITEM:
-            if len(batch) > 1:
-                self._singles.extend(batch)
-            else:
-                self._refuse(batch[0], error)
+            self._refuse(batch[0], error)
             return []
         self._complaints.tell(what, error)
-        if what is Trouble.LASTING or self._given_up:
+        if what is not Trouble.PASSING or self._given_up:
             self._put_aside(batch, error, doubtful=doubtful)
             return []
         new_event().wait(_RETRY_S)
         return self._again(batch, error, doubtful=doubtful)
 
     def _refuse(self, ticket: Ticket, error: Exception) -> None:
-        """Fail an order that cannot be written, by name; its hold must not stay until the lease
-        ends."""
+        """Fail an order that cannot be written, by name, and free its hold."""
         order = ticket.order
         refused(order.generation_id, error)
         unbooked([ticket])
-        if isinstance(order, SettleOrder) or _is_replayed(order):
+        if isinstance(order, SettleOrder) or is_replayed(order):
             self.submit(ReleaseOrder(order.generation_id, order.payer))
         ticket.finish(error)
 
@@ -293,7 +310,7 @@ class LedgerWriter:
             if isinstance(ticket.order, SettleOrder | ReleaseOrder):
                 closing.append(ticket)
                 continue
-            if doubtful or _is_replayed(ticket.order):
+            if doubtful or is_replayed(ticket.order):
                 order = ticket.order
                 closing.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
             ticket.finish(error)
@@ -311,7 +328,7 @@ class LedgerWriter:
                         self._release_if_hold(ticket)
                     continue
                 if doubtful:
-                    ticket.order = replace(order, replayed=True)
+                    ticket.order = order._replace(replayed=True)
             elif not isinstance(order, SettleOrder | ReleaseOrder):
                 ticket.finish(error)  # A raise cannot be told from its replay: refuse it.
                 continue
@@ -327,7 +344,7 @@ class LedgerWriter:
                 unbooked(batch)
             elif isinstance(order, SettleOrder | ReleaseOrder):
                 self._singles.append(Ticket(order))
-            elif self._committing or _is_replayed(order):
+            elif self._committing or is_replayed(order):
                 self._singles.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
             ticket.finish(Unavailable())
 
@@ -378,22 +395,6 @@ class LedgerWriter:
         session.commit()
         self._watchdog.busy_since = 0.0
         return freed
-
-
-def _is_replayed(order: Order) -> bool:
-    return isinstance(order, HoldOrder) and order.replayed
-
-
-def sweep_all(session: Session, now: datetime) -> int:
-    """Sweep in batches, a transaction each, until none is left. Returns how many were freed."""
-    total = 0
-    while True:
-        session.begin()
-        freed = sweep(session, now)
-        session.commit()
-        total += freed
-        if freed < SWEEP_BATCH:
-            return total
 
 
 ledger = LedgerWriter()

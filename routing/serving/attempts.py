@@ -12,7 +12,7 @@ from routing.metering.estimate import Room, estimate_nano, output_tokens_bound
 from routing.metering.orders import HoldOrder, Refusal, ReleaseOrder, TopUpOrder
 from routing.metering.writer import HOLD_WAIT_S, ledger
 from routing.serving import process
-from routing.serving.call import Attempt, Call
+from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
@@ -46,6 +46,7 @@ class Attempts:
         now = process.now()
         failure.hide(attempt.endpoint.provider.credential)
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
+        forget_origin(failure)
         endpoint = attempt.endpoint
         if failure.parked:
             hint_s = failure.retry_after_s

@@ -1,5 +1,6 @@
 """One request on its way: who asks for what, the plan, what was tried so far."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
@@ -43,8 +44,9 @@ class Attempt:
 class Call:
     """`started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
     there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
-    set once the ledger was told how it ended; `refusal` where no endpoint can serve it;
-    `served_by` is the attempt whose answer the caller got, where it is not the last."""
+    set once the ledger was told how it ended; `refusal` makes what the caller is told where no
+    endpoint can serve it; `served_by` is the attempt whose answer the caller got, where it is not
+    the last."""
 
     generation_id: str
     caller: Caller
@@ -63,7 +65,8 @@ class Call:
     held_nano: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     settled: bool = False
-    refusal: GatewayError | None = None
+    # No exception of its own: one that was raised holds its frames, and these hold the call.
+    refusal: Callable[[], GatewayError] | None = None
     served_by: Attempt | None = None
 
     @property
@@ -74,3 +77,16 @@ class Call:
     @property
     def created(self) -> int:
         return int(self.created_at.timestamp())
+
+
+def forget_origin(error: BaseException) -> None:
+    """Keep what an exception says, not where it was raised, nor what it was raised from.
+
+    Its traceback holds every frame it passed, and these hold the call and its prompt: whoever keeps
+    the exception where they can see it would keep all of it until the next garbage collection.
+    """
+    origins = (error.__cause__, error.__context__)
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    for origin in origins:
+        if origin is not None:
+            forget_origin(origin)

@@ -15,13 +15,14 @@ from gevent import GreenletExit
 from gateway.db import under_gevent
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
+from gateway.turns import give_way
 from routing.formats.chat.answer import Served
 from routing.formats.chat.chunks import KEEP_ALIVE
 from routing.metering.report import usage_report
 from routing.metering.writer import ledger
 from routing.serving import process
 from routing.serving.attempts import Attempts
-from routing.serving.call import Attempt, Call
+from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.metadata import router_metadata
 from routing.serving.outcome import (
     Outcome,
@@ -40,7 +41,6 @@ from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
 from routing.upstreams.failures import UpstreamFailure, from_door, refused
 from routing.upstreams.reply import Reply
-from routing.upstreams.turns import give_way
 
 # Chunks are several times the size of the events they come from, and all of them wait for a caller
 # who does not read; so a fast upstream's bytes are taken in parts.
@@ -131,7 +131,8 @@ class ChatStream:
                 yield from self._try(attempt)
             except UpstreamFailure as failure:
                 if self._gone:
-                    raise _CallerGone from failure
+                    forget_origin(failure)
+                    raise _CallerGone from None
                 self._attempts.failed(attempt, failure)
                 if self._relay is not None and self._relay.started:
                     raise self._attempts.error() from failure
@@ -170,7 +171,8 @@ class ChatStream:
             self._relay = relay
             yield from self._carry(attempt, relay, reply)
         except Aborted as error:
-            raise _CallerGone from error
+            forget_origin(error)
+            raise _CallerGone from None
         except DoorError as error:
             failure = from_door(error)
             # It served to the last; how long that takes is up to the caller's reading as well.
@@ -351,6 +353,8 @@ class ChatStream:
                 self._settle_hang_up()
         finally:
             self._let_go()
+            if self._relay is not None and self._relay.failure is not None:
+                forget_origin(self._relay.failure)
 
     def _settle_hang_up(self) -> None:
         attempt, relay, reply = self._attempt, self._relay, self._reply
@@ -383,6 +387,7 @@ class ChatStream:
                     give_way()
         except DoorError as error:
             log.info("An upstream read out for a caller who left ended early: %s", error)
+            forget_origin(error)
 
     def _feed_quietly(self, relay: ChatRelay, piece: bytes | None) -> None:
         try:

@@ -8,7 +8,7 @@ from django.conf import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.formats.chat.forward import forwarded_body
 from routing.serving import process
-from routing.serving.call import Attempt, Call
+from routing.serving.call import Attempt, Call, forget_origin
 from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
@@ -77,8 +77,8 @@ def error_body(reply: Reply) -> bytes:
             if not piece:
                 break
             body += piece
-    except DoorError:
-        pass
+    except DoorError as error:
+        forget_origin(error)
     return body[:_ERROR_BYTES_MAX]
 
 
@@ -99,8 +99,8 @@ def read_to_end(reply: Reply) -> None:
         for _ in range(_READS_AFTER_END):
             if not reply.read_some(0.0):
                 return
-    except DoorError:
-        return
+    except DoorError as error:
+        forget_origin(error)
 
 
 def _user_hash(call: Call) -> str:

@@ -20,7 +20,7 @@ class ClientWatch:
 
     def __init__(self, client: Any, on_gone: Callable[[], None]) -> None:
         self._client = client
-        self._on_gone = on_gone
+        self._on_gone: Callable[[], None] | None = on_gone
         self._watcher: Any = None
         self._started = False
 
@@ -42,6 +42,8 @@ class ClientWatch:
 
     def stop(self) -> None:
         self._end()
+        # Who is called has this watch as well; neither need outlive the other.
+        self._on_gone = None
         if self._started:
             # The next request on this connection may be anything.
             self._started = False
@@ -67,5 +69,5 @@ class ClientWatch:
         except OSError:
             gone = True
         self._end()
-        if gone:
+        if gone and self._on_gone is not None:
             self._on_gone()

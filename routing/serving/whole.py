@@ -67,9 +67,8 @@ def chat_whole(call: Call) -> dict[str, Any]:
         raise
     except GreenletExit as stop:
         # The worker is stopping: there is time to tell the caller, none to wait for the ledger.
-        stopped = Unavailable()
-        _record_failure(call, attempts, stopped, wait=False)
-        raise stopped from stop
+        _record_failure(call, attempts, Unavailable(), wait=False)
+        raise Unavailable() from stop
     except Exception:
         # A bug of ours must not keep the caller's money held until the lease ends.
         _record_failure(call, attempts, GatewayError())

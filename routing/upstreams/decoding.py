@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Self
 
-from routing.upstreams.turns import give_way
+from gateway.turns import give_way
 from routing.upstreams.wire import WireFault
 
 STEP_BYTES = 256 * 1024

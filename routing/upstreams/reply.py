@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
+from gateway.turns import give_way
 from routing.upstreams.call import WAIT_S_MAX, Call
 from routing.upstreams.connection import Connection
 from routing.upstreams.decoding import Inflater
@@ -17,7 +18,6 @@ from routing.upstreams.door_errors import (
     IdleTimeout,
     MalformedReply,
 )
-from routing.upstreams.turns import give_way
 from routing.upstreams.wire import WireFault
 
 # A fast upstream never lets a read block, so the other greenlets get their turn after this much:

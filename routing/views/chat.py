@@ -44,7 +44,7 @@ class ChatViewSet(LeanViewSet):
 
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
         if call.refusal is not None:
-            raise call.refusal
+            raise call.refusal()
         headers = {"X-Generation-Id": call.generation_id}
         if not call.chat.stream:
             return json_response(chat_whole(call), headers=headers)

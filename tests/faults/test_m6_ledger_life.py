@@ -29,7 +29,8 @@ from routing.metering.models import Generation
 from routing.metering.orders import HoldOrder, Payer, TopUpOrder
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
 from routing.metering.session import Session
-from routing.metering.writer import LedgerWriter, sweep_all
+from routing.metering.settlements import sweep_all
+from routing.metering.writer import LedgerWriter
 from tests.routing.metering.books import (
     USD,
     assert_books_agree,

@@ -1,6 +1,7 @@
 import gc
 import time
 import tracemalloc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,7 +57,15 @@ def test_ten_thousand_endpoints_are_built_in_time_and_in_little_memory() -> None
     assert held_bytes <= MEMORY_BYTES_MAX
 
 
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.mark.django_db
+@pytest.mark.usefixtures("unfrozen")
 def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) -> None:
     load(small)
 
@@ -64,3 +73,21 @@ def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) 
 
     assert gc.isenabled()
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unfrozen")
+def test_what_a_web_worker_has_frozen_stays_so(small: dict[str, Any]) -> None:
+    """Thawed, all of the process would be gone through in every full collection."""
+    load(small)
+    gc.collect()
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+
+    kept = build()
+
+    assert gc.isenabled()
+    # What was frozen can still end by itself; nearly all of it is modules and classes.
+    assert gc.get_freeze_count() > frozen * 0.9
+    assert kept.endpoint_count
+    assert not any(each is kept for each in gc.get_objects())

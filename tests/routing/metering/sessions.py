@@ -1,7 +1,8 @@
 """The writer's connection with something taken away or put in, for tests of the writer."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -72,6 +73,7 @@ class _WatchedSession(Session):
     def __init__(self, commits: Commits) -> None:
         super().__init__()
         self._commits = commits
+        self._is_leaving = False
 
     def commit(self) -> None:
         commits = self._commits
@@ -79,8 +81,22 @@ class _WatchedSession(Session):
         assert commits.go_on.wait(WAIT_S)
         _call_all(commits.before)
         super().commit()
-        commits.count += 1
-        _call_all(commits.after)
+        if self._flight is None:
+            self._committed()
+        else:
+            self._is_leaving = True
+
+    @contextmanager
+    def flight(self) -> Iterator[None]:
+        with super().flight():
+            yield
+        if self._is_leaving and self._flight is None:
+            self._is_leaving = False
+            self._committed()
+
+    def _committed(self) -> None:
+        self._commits.count += 1
+        _call_all(self._commits.after)
 
 
 def _call_all(hooks: list[Callable[[], None]]) -> None:

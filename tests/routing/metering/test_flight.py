@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.metering.flight import as_text, insertion, numbered
-from routing.metering.session import Session
+from routing.metering.session import NotAsExpected, Session
 
 TABLE = "CREATE TEMPORARY TABLE landed (id int PRIMARY KEY, said text, at timestamptz)"
 
@@ -37,17 +37,35 @@ def landed(session: Session) -> list[Any]:
     return list(session.execute("SELECT id, said FROM landed ORDER BY id").fetchall())
 
 
-def test_rows_and_counts_are_there_when_the_flight_has_landed(session: Session) -> None:
+def test_statements_are_carried_out_when_the_flight_ends(session: Session) -> None:
     with session.flight():
         session.insert("landed", ("id", "said"), [(1, "one"), (2, 'a "two" \\ {x,y}')])
-        moved = session.execute("UPDATE landed SET said = %s WHERE id = %s", ("uno", 1))
         condition, parameters = session.among("said", ['a "two" \\ {x,y}', "nobody"])
-        query = "SELECT id, said, at FROM landed WHERE "
-        found = session.execute(query + condition, parameters)
+        update = "UPDATE landed SET id = %s WHERE "
+        session.execute(update + condition, [3, *parameters])
 
-    assert moved.rowcount == 1
-    assert found.fetchall() == [("2", 'a "two" \\ {x,y}', None)]
-    assert landed(session) == [(1, "uno"), (2, 'a "two" \\ {x,y}')]
+    assert landed(session) == [(1, "one"), (3, 'a "two" \\ {x,y}')]
+
+
+def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out(
+    session: Session,
+) -> None:
+    session.insert("landed", ("id",), [(1,), (2,)])
+
+    def move(rows: int) -> None:
+        with session.flight():
+            session.begin()
+            session.expect(rows)
+            session.execute("UPDATE landed SET said = %s WHERE id < %s", ("moved", 3))
+            session.commit()
+
+    with pytest.raises(NotAsExpected):
+        move(3)
+    session.rollback()
+    assert landed(session) == [(1, None), (2, None)]
+
+    move(2)
+    assert landed(session) == [(1, "moved"), (2, "moved")]
 
 
 def test_what_is_there_already_stays_as_it_is(session: Session) -> None:
@@ -101,7 +119,7 @@ def test_every_kind_of_value_has_its_text() -> None:
     unit = UUID("12345678123456781234567812345678")
     assert as_text(None) is None
     assert [as_text(value) for value in (True, False, 0, -5)] == [b"t", b"f", b"0", b"-5"]
-    assert as_text(unit) == b"12345678-1234-5678-1234-567812345678"
+    assert as_text(unit) == unit.hex.encode()
     assert as_text([1, 2]) == b"{1,2}"
 
 

@@ -8,8 +8,7 @@ from pytest_django import Settings
 
 from accounts.models import Account
 from routing.metering.session import Session
-from routing.metering.settlements import SWEEP_BATCH
-from routing.metering.writer import sweep_all
+from routing.metering.settlements import SWEEP_BATCH, sweep_all
 from tests.routing.metering.books import (
     CENT,
     USD,

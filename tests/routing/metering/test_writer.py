@@ -3,7 +3,6 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -171,7 +170,7 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in() -> None:
     with running_writer() as writer:
         carry_out(writer, hold)
         # Even for one who looks at the clock again: it is the hold that names its counters.
-        carry_out(writer, replace(settle_order(hold, 60 * CENT), payer=later))
+        carry_out(writer, settle_order(hold, 60 * CENT)._replace(payer=later))
         assert isinstance(carry_out(writer, hold_order(payer, 50 * CENT)), Refusal)
         carry_out(writer, hold_order(later, 40 * CENT))
 

@@ -209,9 +209,10 @@ def test_a_database_that_is_away_for_long_costs_no_charge_and_no_memory(
         _give_up_on_holds(writer, payer)
         settled = writer.submit(settle_order(hold, 7 * CENT))
         _give_up_on_holds(writer, payer)
-        # None of these holds was ever near a COMMIT: there is nothing to give back.
-        assert not any(isinstance(order, ReleaseOrder) for order in submitted)
-        assert len(writer._queue) <= 20
+        # Only the one under way when the line was cut was near a COMMIT, and may have to be given
+        # back; the others would queue up without end.
+        assert sum(isinstance(order, ReleaseOrder) for order in submitted) <= 1
+        assert len(writer._queue) <= 20 + 1
         line.thaw()
         assert writer.wait(settled, WAIT_S) is True
 

@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -31,7 +30,12 @@ from tests.routing.metering.books import (
     settle_order,
     totals,
 )
-from tests.routing.metering.sessions import Commits, Moods, break_connection, held_up
+from tests.routing.metering.sessions import (
+    Commits,
+    Moods,
+    break_connection,
+    held_up,
+)
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
@@ -172,7 +176,7 @@ def test_a_charge_outlives_the_writer_that_died_with_it(
 def test_a_charge_that_kills_writers_is_told_and_let_go(caplog: pytest.LogCaptureFixture) -> None:
     payer = new_payer(USD)
     deadly, sound = hold_order(payer, 10 * CENT), hold_order(payer, 10 * CENT)
-    poison = replace(settle_order(deadly, 7 * CENT), record=Deadly())
+    poison = settle_order(deadly, 7 * CENT)._replace(record=Deadly())
 
     with running_writer() as writer:
         carry_out(writer, deadly)
@@ -244,6 +248,30 @@ def _of_sqlite(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
     return error
 
 
+def test_a_failure_nobody_can_read_costs_no_charge() -> None:
+    """Such as a plan that a migration outdated: a fresh connection has none."""
+    payer = new_payer(USD)
+    hold, beside = hold_order(payer, 10 * CENT), hold_order(payer, CENT)
+    commits = Commits()
+
+    def fail() -> None:
+        raise psycopg.errors.FeatureNotSupported("cached plan must not change result type")
+
+    with running_writer(commits.open) as writer:
+        carry_out(writer, hold)
+        carry_out(writer, beside)
+        first = held_up(writer, commits)
+        settling = [settle_order(hold, 7 * CENT), settle_order(beside, CENT)]
+        tickets = [first, *[writer.submit(order) for order in settling]]
+        # Not the commit that is held up, but the one behind it.
+        commits.before.append(lambda: commits.before.append(fail))
+        commits.go_on.set()
+        assert [writer.wait(ticket, WAIT_S) for ticket in tickets] == [True] * 3
+
+    assert sorted(entries(payer)) == [CENT, 7 * CENT]
+    assert_books_agree()
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -261,6 +289,10 @@ def _of_sqlite(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
         (psycopg.errors.InsufficientPrivilege(), Trouble.LASTING),
         (psycopg.errors.UndefinedTable(), Trouble.LASTING),
         (psycopg.errors.UndefinedColumn(), Trouble.LASTING),
+        (psycopg.errors.FeatureNotSupported(), Trouble.STRANGE),
+        (psycopg.errors.InvalidSqlStatementName(), Trouble.STRANGE),
+        (psycopg.errors.InternalError_(), Trouble.STRANGE),
+        (psycopg.errors.RaiseException(), Trouble.STRANGE),
         (psycopg.errors.CheckViolation(), Trouble.ITEM),
         (psycopg.errors.NumericValueOutOfRange(), Trouble.ITEM),
         (psycopg.errors.ProgramLimitExceeded(), Trouble.ITEM),

@@ -1,4 +1,4 @@
-"""Letting others run, for work that never waits by itself."""
+"""Letting others run, for work on the event loop that never waits by itself."""
 
 import time
 from functools import cache
@@ -9,7 +9,7 @@ from gevent import monkey
 _FIRST = 2
 
 
-def give_way() -> None:
+def give_way(*, rounds: int = 1) -> None:
     """Let every greenlet run whose socket is ready; in an ordinary process, any other thread.
 
     A sleep of 0 would not do: the event loop takes dozens of those before it looks at a socket.
@@ -17,7 +17,8 @@ def give_way() -> None:
     if _under_gevent():
         from gevent import idle
 
-        idle(_FIRST)
+        for _ in range(rounds):
+            idle(_FIRST)
     else:
         time.sleep(0)
 

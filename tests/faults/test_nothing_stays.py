@@ -1,0 +1,252 @@
+"""A request is forgotten as soon as it has ended, however it ended.
+
+Web workers collect garbage rarely, so whatever refers to itself keeps its prompt for long. Here the
+worker has no garbage collector at all.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.faults.bench import DEAR, endpoint, model
+from tests.faults.conftest import loaded
+from tests.faults.test_hang_ups import begin, open_holds
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.remembering import FILE
+from tests.support.server import GatewayServer
+
+Ending = Callable[[Desk], None]
+# The next looks of the worker: one may be under way while the request ends.
+LOOKS = 2
+FAULTY = endpoint("first", "sim/503")
+
+
+@pytest.fixture(scope="module")
+def remembering(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    folder = tmp_path_factory.mktemp("remembering")
+    models = [
+        *bench.plain_models(),
+        *bench.fault_models(simulator),
+        model("pair/503", FAULTY, endpoint("second", pricing=DEAR)),
+        model("alone/503", FAULTY),
+        model("dear/one", endpoint("first", pricing=DEAR)),
+        model("small/one", endpoint("first", context_length=50), context_length=50),
+        model("gone/one", endpoint("nowhere")),
+        model("gone/pair", endpoint("nowhere"), endpoint("second", pricing=DEAR)),
+    ]
+    # Nothing listens on the port of discarded bytes.
+    nowhere = bench.provider("nowhere", "http://127.0.0.1:9/v1")
+    catalogue = bench.as_yaml([*bench.personas(simulator), nowhere], models)
+    worker = "tests.support.remembering.RememberingWorker"
+    with StartGateway(stores, folder) as starter:
+        yield loaded(
+            starter,
+            folder,
+            catalogue,
+            WEB_CONCURRENCY="1",
+            GUNICORN_CMD_ARGS=f"--worker-class {worker}",
+            **{FILE: str(folder / "remembered.json")},
+        )
+
+
+@pytest.fixture
+def mine(remembering: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    account = seed_account(remembering, credits_usd="1000")
+    return Desk(remembering, simulator, account, "plain/first")
+
+
+def remembered(server: GatewayServer) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))
+    return told
+
+
+def look_on(desk: Desk, looks: int) -> None:
+    """Until the worker has looked so many times more."""
+    until = remembered(desk.server)["looks"] + looks
+    desk.server.wait_until(lambda: remembered(desk.server)["looks"] >= until)
+
+
+def answered(desk: Desk) -> None:
+    desk.ok()
+
+
+def streamed(desk: Desk) -> None:
+    desk.stream()
+
+
+def fell_back(desk: Desk) -> None:
+    desk.ok(model="pair/503")
+    desk.ok(model="gone/pair")
+
+
+def fell_back_streaming(desk: Desk) -> None:
+    desk.stream(model="pair/503")
+    desk.stream(model="gone/pair")
+
+
+def fell_back_after_a_refusal(desk: Desk) -> None:
+    refused = {"choices": [{"message": {"content": ""}, "finish_reason": "content_filter"}]}
+    desk.upstream.script("first", {"json": refused})
+    desk.ok(models=["plain/third"])
+
+
+def all_failed(desk: Desk) -> None:
+    assert desk.post(model="alone/503").status_code == 503
+    assert desk.post(model="gone/one").status_code == 502
+
+
+def all_failed_streaming(desk: Desk) -> None:
+    assert desk.post(model="alone/503", stream=True).status_code == 503
+    assert desk.post(model="gone/one", stream=True).status_code == 502
+
+
+def failed_after_commitment(desk: Desk) -> None:
+    desk.upstream.script("first", {"events": [{"gate": "never"}]})
+    desk.upstream.script("second", {"gate": "never"})
+    stream = desk.stream(models=["plain/second"])
+    assert stream.comments
+    assert "error" in stream.chunks[-1]
+
+
+def refused_before_routing(desk: Desk) -> None:
+    assert desk.post(model="small/one", max_tokens=1000).status_code == 400
+    assert desk.post(model="small/one", max_tokens=1000, stream=True).status_code == 400
+
+
+def refused_by_the_books(desk: Desk) -> None:
+    poor = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0.01"))
+    for stream in (False, True):
+        assert poor.post(model="dear/one", stream=stream).status_code == 402
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    assert broke.post(model="small/one", max_tokens=1000).status_code == 402
+
+
+def broke_off_inside(desk: Desk) -> None:
+    steps = [{"text": "Hello."}, {"json": {"error": {"code": 502, "message": "no more"}}}]
+    desk.upstream.script("first", {"events": steps})
+    assert "error" in desk.stream().chunks[-1]
+    both = 'data: {"choices":[{"index":0,"delta":{"content":"Hi."}}]}\n\ndata: {"error":"x"}\n\n'
+    desk.upstream.script("first", {"events": [both]})
+    assert "error" in desk.stream().chunks[-1]
+    desk.upstream.script("first", {"events": [{"text": "Hello."}, {"cut": "reset"}]})
+    assert "error" in desk.stream().chunks[-1]
+
+
+def broke_off_in_an_error(desk: Desk) -> None:
+    page = {"events": [{"text": "No stream."}, {"cut": "reset"}], "content_type": "text/html"}
+    desk.upstream.script("first", page)
+    assert desk.post(stream=True).status_code == 502
+
+
+def every_fault(desk: Desk) -> None:
+    for fault in desk.upstream.control("GET", "/_faults")["faults"]:
+        desk.post(model=f"alone/{fault}.whole")
+        desk.post(model=f"pair/{fault}.stream", stream=True)
+
+
+def left_inside(desk: Desk) -> None:
+    desk.upstream.script("first", {"events": [{"text": "Hello."}, {"gate": "never"}]})
+    left(desk, "plain/first", after=b"Hello.")
+
+
+def left_while_read_out(desk: Desk) -> None:
+    desk.upstream.script(
+        "drained", {"events": [{"text": "Hello."}, {"gate": "left"}, {"json": {"error": "x"}}]}
+    )
+    left(desk, "plain/drained", after=b"Hello.", gate="left")
+
+
+def left_while_the_upstream_broke_off(desk: Desk) -> None:
+    """At once, and when it is being read out already."""
+    for reads_out in (False, True):
+        desk.upstream.clear()
+        steps = [{"text": "Hello."}, {"gate": "left"}, {"cut": "reset"}]
+        desk.upstream.script("drained", {"events": steps})
+        left(desk, "plain/drained", after=b"Hello.", gate="left", looks=3 if reads_out else 0)
+
+
+def left_before_the_head(desk: Desk) -> None:
+    desk.upstream.script("first", {"gate": "never"})
+    left(desk, "pair/503")
+    desk.upstream.clear()
+    desk.upstream.script("drained", {"gate": "go", "status": 503})
+    left(desk, "plain/drained", gate="go")
+
+
+def left(desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: int = 0) -> None:
+    """A caller who goes away after those bytes, and then the upstream goes on at its gate."""
+    wire = begin(desk, model=name)
+    if after:
+        wire.head()
+        wire.until(after)
+    else:
+        desk.upstream.wait(1, "received")
+    wire.close()
+    # Its event loop has seen the closed socket once it has answered something that came later.
+    desk.server.get("/healthz")
+    look_on(desk, looks)
+    if gate:
+        desk.upstream.open_gate(gate)
+    desk.server.wait_until(lambda: open_holds(desk) == 0)
+
+
+ENDINGS: list[Any] = [
+    answered,
+    streamed,
+    fell_back,
+    fell_back_streaming,
+    fell_back_after_a_refusal,
+    all_failed,
+    all_failed_streaming,
+    failed_after_commitment,
+    refused_before_routing,
+    refused_by_the_books,
+    broke_off_inside,
+    broke_off_in_an_error,
+    pytest.param(every_fault, id="every_fault", marks=pytest.mark.nightly),
+    left_inside,
+    left_while_read_out,
+    left_while_the_upstream_broke_off,
+    left_before_the_head,
+]
+
+
+@pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
+def test_nothing_of_a_request_stays_once_it_has_ended(mine: Desk, ending: Ending) -> None:
+    before = remembered(mine.server)
+    ending(mine)
+
+    look_on(mine, LOOKS)
+    # Calls that an earlier ending left behind are that ending's failure.
+    assert remembered(mine.server)["calls"] == before["calls"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_nothing_stays_with_a_connection_that_is_kept(mine: Desk, stream: bool) -> None:
+    before = remembered(mine.server)["calls"]
+    wire = begin(mine, model="plain/first", stream=stream)
+    _, headers = wire.head()
+    wire.body(headers)
+
+    mine.server.wait_until(lambda: remembered(mine.server)["calls"] == before)
+    wire.close()
+
+
+def test_a_call_under_way_is_seen(mine: Desk) -> None:
+    """Or the test above would say nothing."""
+    mine.upstream.script("first", {"events": [{"text": "Hello."}, {"gate": "never"}]})
+    wire = begin(mine, model="plain/first")
+    wire.head()
+
+    mine.server.wait_until(lambda: "plain/first" in remembered(mine.server)["calls"])
+    wire.close()
