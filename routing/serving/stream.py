@@ -71,6 +71,8 @@ class ChatStream:
         self._gone = self._committed = self._stopping = False
         self._rest = b""
         self._wrote_at = 0.0
+        # Asked for at every event, which Django's settings make dear.
+        self._keep_alive_s = float(settings.ROUTER_KEEPALIVE_SECONDS)
         self._debug = b""
 
     def open(self) -> None:
@@ -273,7 +275,7 @@ class ChatStream:
         return debug
 
     def _keep_alive_at(self) -> float:
-        return self._wrote_at + float(settings.ROUTER_KEEPALIVE_SECONDS)
+        return self._wrote_at + self._keep_alive_s
 
     def _end_with(self, error: GatewayError) -> Work[None]:
         """The error chunk, the last thing on the stream."""
