@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psycopg
@@ -58,12 +58,15 @@ class FaultyPostgres(PostgresCluster):
 
     def freeze(self) -> None:
         """SIGSTOP to all its processes: connections stay open and nothing answers."""
-        for pid in self._family():
-            os.kill(pid, signal.SIGSTOP)
+        assert self._process is not None
+        # The postmaster first: it has no new children afterwards.
+        signalled(self.pid, signal.SIGSTOP)
+        for pid in children_of(self.pid):
+            signalled(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        for pid in self._family():
-            os.kill(pid, signal.SIGCONT)
+        for pid in (*children_of(self.pid), self.pid):
+            signalled(pid, signal.SIGCONT)
 
     def mend(self) -> None:
         """Whatever a failed test left it in, it answers again."""
@@ -72,10 +75,6 @@ class FaultyPostgres(PostgresCluster):
             self.thaw()
         else:
             self.revive()
-
-    def _family(self) -> list[int]:
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [self.pid, *map(int, children)]
 
     @contextmanager
     def no_room(self, database: str) -> Iterator[None]:
@@ -109,3 +108,21 @@ class FaultyPostgres(PostgresCluster):
             connection.execute("SET default_transaction_read_only = off")
             connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
             connection.execute("SELECT pg_reload_conf()")
+
+
+def children_of(parent: int) -> list[int]:
+    """Read from every process's own record: the parent's list of children skips some while they
+    come and go, and one left frozen keeps its row locks for good."""
+    found = []
+    for record in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            after_name = record.read_text().rpartition(")")[2].split()
+            if int(after_name[1]) == parent:
+                found.append(int(record.parent.name))
+    return found
+
+
+def signalled(pid: int, number: signal.Signals) -> None:
+    """A backend may end between being listed and being told."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
