@@ -40,6 +40,12 @@ def under_gevent() -> bool:
 
 
 @cache
+def _is_sqlite() -> bool:
+    """Asked for every piece of work, and Django takes ten microseconds to say."""
+    return connection.vendor == "sqlite"
+
+
+@cache
 def _threads(lane: Lane) -> Any:
     from gevent.threadpool import ThreadPool
 
@@ -69,7 +75,7 @@ def run(lane: Lane, work: Callable[[], T]) -> T:
     """
     if not under_gevent():
         return work()
-    if connection.vendor == "sqlite":
+    if _is_sqlite():
         return _in_lane(lane, work)
     try:
         return _in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
@@ -91,6 +97,6 @@ def _in_time(limit_s: float, work: Callable[[], T]) -> T:
 
 def native(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
-    if under_gevent() and connection.vendor == "sqlite":
+    if under_gevent() and _is_sqlite():
         return _in_lane(lane, work)
     return work()

@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+# Set by the supervisor of `make run` for what it starts; not a setting.
+SUPERVISED = "GATEWAY_SUPERVISED"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")

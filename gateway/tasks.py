@@ -1,10 +1,20 @@
-"""What every Celery worker does besides its tasks: it shows `/readyz` that it lives."""
+"""What every Celery worker does besides its tasks: it shows `/readyz` that it lives, and does not
+outlive the supervisor that started it."""
 
+import os
+import signal
+import threading
+import time
 from typing import Any
 
-from celery.signals import heartbeat_sent, worker_ready
+from celery.signals import heartbeat_sent, worker_init, worker_ready
 
+from gateway.env import SUPERVISED
 from gateway.health import worker_lives
+
+_LOOK_S = 0.5
+# The signal that came with the supervisor's death has had its chance by then.
+_ORPHAN_S = 4.0
 
 
 @worker_ready.connect
@@ -12,3 +22,18 @@ from gateway.health import worker_lives
 def show_life(**_: Any) -> None:
     """Every two seconds, from the worker's main process."""
     worker_lives()
+
+
+@worker_init.connect
+def watch_supervisor(**_: Any) -> None:
+    """With the broker gone as well, a worker was seen to miss the signal and to retry for good."""
+    if os.environ.get(SUPERVISED):
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(supervisor: int) -> None:
+    while os.getppid() == supervisor:
+        time.sleep(_LOOK_S)
+    time.sleep(_ORPHAN_S)
+    # It leads a group of its own, which holds its pool.
+    os.killpg(os.getpgrp(), signal.SIGKILL)

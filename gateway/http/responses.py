@@ -1,10 +1,11 @@
 """JSON responses, good and bad."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
@@ -17,7 +18,13 @@ def json_response(
     value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     """`value` as compact JSON."""
-    content = dumps(value)
+    return written_response(dumps(value), status=status, headers=headers)
+
+
+def written_response(
+    content: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    """JSON that is written already."""
     response = HttpResponse(
         content, status=status, content_type="application/json", headers=headers
     )
@@ -43,3 +50,38 @@ def server_error(request: HttpRequest, error: BaseException, **beside: Any) -> H
     """A bug: logged with its traceback, told to the caller by a fixed text."""
     log.error("%s %s failed", request.method, request.path_info, exc_info=error)
     return error_response(_SERVER_ERROR, **beside)
+
+
+class EventStream(HttpResponseBase):
+    """Server-sent events as they come; `on_close` is called in order, whatever the one before did.
+
+    Django's own streaming response looks at every chunk once more.
+    """
+
+    streaming = True
+    # Middleware and the test client look for it.
+    is_async = False
+
+    def __init__(
+        self,
+        events: Iterable[bytes],
+        on_close: Sequence[Callable[[], None]],
+        *,
+        headers: Mapping[str, str],
+    ) -> None:
+        super().__init__(
+            content_type="text/event-stream; charset=utf-8",
+            headers={**headers, "Cache-Control": "no-cache", "X-Accel-Buffering": "no"},
+        )
+        self._events = events
+        self._on_close = on_close
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._events)
+
+    def close(self) -> None:
+        due, self._on_close = self._on_close, ()
+        with ExitStack() as ends:
+            ends.callback(super().close)
+            for end in reversed(due):
+                ends.callback(end)

@@ -4,6 +4,7 @@ import signal
 import sys
 from pathlib import Path
 
+from gateway.env import SUPERVISED
 from gateway.run.child import Child
 from gateway.run.plan import Plan
 from gateway.run.simulated import Simulated
@@ -47,7 +48,7 @@ def web(plan: Plan, listener_fd: int) -> Child:
 def worker(plan: Plan) -> Child:
     options = "worker --concurrency 1 --without-mingle --without-gossip --loglevel WARNING"
     command = [_BIN / "celery", "--quiet", "-A", "gateway", *options.split()]
-    environment = plan.environment() | {"PYTHONWARNINGS": _HUSH}
+    environment = plan.environment() | {"PYTHONWARNINGS": _HUSH, SUPERVISED: "1"}
     # SIGQUIT is Celery's cold shutdown: with the supervisor gone there is no time to finish tasks.
     return Child("worker", lambda: command, environment, death_signal=signal.SIGQUIT)
 

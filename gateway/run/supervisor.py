@@ -148,12 +148,16 @@ class Supervisor:
 def _end(children: Sequence[Child], grace_s: float, signals: Signals) -> None:
     """Ask them to stop; kill what is left past the grace, or at a further stop signal."""
     deadline = time.monotonic() + grace_s
-    for child in children:
-        child.ask_to_stop()
+    ask_at = [deadline - grace_s, deadline - grace_s / 2]
     while any(child.runs() for child in children):
         left_s = deadline - time.monotonic()
         if left_s <= 0 or signals.stops:
             break
+        if ask_at and time.monotonic() >= ask_at[0]:
+            # A second time too: seen was a Celery worker that had not noticed the first.
+            del ask_at[0]
+            for child in children:
+                child.ask_to_stop()
         signals.wait(min(left_s, TICK_S))
     for child in children:
         child.end()

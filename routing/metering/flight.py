@@ -6,10 +6,10 @@ connection and its values go as text.
 """
 
 import itertools
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
@@ -19,6 +19,8 @@ from psycopg.waiting import Wait
 _NAMES = itertools.count()
 
 
+_PORTIONS = (16, 8, 4, 2, 1)
+_T = TypeVar("_T")
 _Queued = tuple[str, list[bytes | None]]
 
 
@@ -115,10 +117,20 @@ def _counted(sql: str) -> str:
 
 
 @cache
-def insertion(table: str, columns: tuple[str, ...]) -> str:
-    """The statement that inserts one row unless it is there."""
-    marks = ", ".join(["%s"] * len(columns))
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"  # noqa: S608 - Names are constants of this package; values are bound.
+def insertion(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
+    """The statement that inserts so many rows, each unless it is there."""
+    marks = ", ".join([f"({', '.join(['%s'] * len(columns))})"] * rows)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} ON CONFLICT DO NOTHING"  # noqa: S608 - Names are constants of this package; values are bound.
+
+
+def portions(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """The rows in portions of few different sizes, since each size is a statement of its own: one
+    of sixteen rows costs the database a quarter less than sixteen of one (measured)."""
+    begin = 0
+    for size in _PORTIONS:
+        while len(rows) - begin >= size:
+            yield rows[begin : begin + size]
+            begin += size
 
 
 def numbered(sql: str) -> bytes:

@@ -15,7 +15,7 @@ from routing.metering.counters import CounterIds, Ids, text_of
 from routing.metering.orders import HoldOrder, Payer, Refusal, TopUpOrder
 from routing.metering.session import Session
 
-_HOLD_COLUMNS = (
+HOLD_COLUMNS = (
     "generation_id",
     "account_id",
     "api_key_id",
@@ -64,8 +64,8 @@ def place(
 def insert_holds(session: Session, holds: Sequence[tuple[HoldOrder, Ids]]) -> None:
     """Write down what was reserved."""
     if holds:
-        rows = [_hold_row(session, order, ids) for order, ids in holds]
-        session.insert("accounts_hold", _HOLD_COLUMNS, rows)
+        rows = [hold_row(session, order, ids) for order, ids in holds]
+        session.insert("accounts_hold", HOLD_COLUMNS, rows)
 
 
 def raise_hold(
@@ -193,7 +193,8 @@ def _refusal(session: Session, counters: CounterIds, payer: Payer, amount_nano: 
     )
 
 
-def _hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
+def hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
+    """The values of `HOLD_COLUMNS`."""
     payer = order.payer
     return (
         order.generation_id,

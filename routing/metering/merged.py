@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from routing.metering.alone import hold_alone, settle_alone
 from routing.metering.counters import CounterIds, Ids
 from routing.metering.holds import (
     insert_holds,
@@ -61,18 +62,37 @@ def apply_merged(
         return False
     try:
         with session.flight():
-            session.begin()
-            if batch.expected:
-                take_exactly(session, batch.expected)
-            lock_accounts(session, [order.payer for order in orders])
-            _move(session, batch, enforced)
-            _write(session, batch)
+            if session.is_sqlite or not _alone(session, batch, enforced):
+                _together(session, batch, orders, enforced)
             before_commit()
             session.commit()
     except (NotAsExpected, *CONSTRAINT_ERRORS):
         # Something does not fit, or a hold was swept meanwhile, or one order is at fault.
         return False
     return True
+
+
+def _alone(session: Session, batch: _Batch, enforced: bool) -> bool:
+    """Carry a single order out as a transaction of one statement; False where this is none."""
+    match (*batch.opening, *batch.closing):
+        case [(order, ids)]:
+            session.begin(alone=True)
+            hold_alone(session, order, ids, enforced=enforced)
+        case [SettleOrder() as order]:
+            session.begin(alone=True)
+            settle_alone(session, order, batch.expected[order.generation_id][1])
+        case _:
+            return False
+    return True
+
+
+def _together(session: Session, batch: _Batch, orders: Sequence[Order], enforced: bool) -> None:
+    session.begin()
+    if batch.expected:
+        take_exactly(session, batch.expected)
+    lock_accounts(session, [order.payer for order in orders])
+    _move(session, batch, enforced)
+    _write(session, batch)
 
 
 def _sorted(counters: CounterIds, orders: Sequence[Order]) -> _Batch | None:

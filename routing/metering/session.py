@@ -19,7 +19,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from gateway.db import under_gevent
 from routing.metering.cooperative import CooperativeConnection
-from routing.metering.flight import Flight, insertion
+from routing.metering.flight import Flight, insertion, portions
 
 # Longer than any transaction of a writer that is alive.
 _GHOST_MS = 5_000
@@ -54,6 +54,7 @@ class Session:
         self._prepared: dict[str, bytes] = {}
         self._flight: Flight | None = None
         self._rows: int | None = None
+        self._begun = False
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
         """A cursor with `rowcount` and `fetchall()`; None inside a flight."""
@@ -72,12 +73,14 @@ class Session:
 
     def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Insert rows; a row that is there already stays as it is."""
-        sql = insertion(table, tuple(columns))
+        names, rows = tuple(columns), list(rows)
         if self._flight is None:
-            self._raw.cursor().executemany(self._spelled(sql), rows)
+            self._raw.cursor().executemany(self._spelled(insertion(table, names)), rows)
             return
-        for row in rows:
-            self._flight.execute(sql, row)
+        for several in portions(rows):
+            self._flight.execute(
+                insertion(table, names, len(several)), [value for row in several for value in row]
+            )
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition that `column` is one of `values`, and its parameters."""
@@ -105,13 +108,20 @@ class Session:
         except psycopg.errors.DivisionByZero:
             raise NotAsExpected from None
 
-    def begin(self) -> None:
-        self._swiftly("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+    def begin(self, *, alone: bool = False) -> None:
+        """Begin a transaction; where one statement is to be all of it (`alone`), it is one by
+        itself, and neither this nor `commit` sends anything."""
+        self._begun = not alone
+        if self._begun:
+            self._swiftly("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
 
     def commit(self) -> None:
-        self._swiftly("COMMIT")
+        if self._begun:
+            self._begun = False
+            self._swiftly("COMMIT")
 
     def rollback(self) -> None:
+        self._begun = False
         self._swiftly("ROLLBACK")
 
     def _swiftly(self, sql: str) -> None:

@@ -15,7 +15,7 @@ from routing.metering.orders import Payer, ReleaseOrder, SettleOrder
 from routing.metering.session import NotAsExpected, Session
 
 SWEEP_BATCH = 500
-_ENTRY_COLUMNS = (
+ENTRY_COLUMNS = (
     "account_id",
     "workspace_id",
     "api_key_id",
@@ -59,7 +59,7 @@ RECORD_COLUMNS = (
     "attempts",
     "detail",
 )
-_GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_COLUMNS)
+GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ def sweep(session: Session, now: datetime) -> int:
             "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s", (row[4], row[1])
         )
         move_counters(session, ids_of(row[5]), Sums(released_nano=row[4]))
-    session.insert("routing_generation", _GENERATION_COLUMNS, (_lost_row(row) for row in rows))
+    session.insert("routing_generation", GENERATION_COLUMNS, (_lost_row(row) for row in rows))
     return len(rows)
 
 
@@ -253,10 +253,11 @@ def _forget_lost(session: Session, generation_ids: list[str]) -> None:
 
 def write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
     """The usage entries."""
-    session.insert("accounts_ledgerentry", _ENTRY_COLUMNS, (_entry(session, o) for o in orders))
+    session.insert("accounts_ledgerentry", ENTRY_COLUMNS, (entry_row(session, o) for o in orders))
 
 
-def _entry(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+    """The values of `ENTRY_COLUMNS`."""
     payer = order.payer
     return (
         session.uuid(payer.account_id),
@@ -274,11 +275,12 @@ def _entry(session: Session, order: SettleOrder) -> tuple[Any, ...]:
 
 def write_records(session: Session, orders: Iterable[SettleOrder]) -> None:
     """The generation records."""
-    rows = (_record(session, order) for order in orders)
-    session.insert("routing_generation", _GENERATION_COLUMNS, rows)
+    rows = (record_row(session, order) for order in orders)
+    session.insert("routing_generation", GENERATION_COLUMNS, rows)
 
 
-def _record(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+def record_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+    """The values of `GENERATION_COLUMNS`."""
     payer, record = order.payer, order.record
     return (
         order.generation_id,

@@ -8,12 +8,14 @@ from django.conf import settings
 
 from gateway.http.errors import GatewayError
 from routing.catalogue.entries import EndpointEntry
+from routing.exchange import WireRequest
 from routing.metering.estimate import Room, estimate_nano, output_tokens_bound
 from routing.metering.orders import HoldOrder, Refusal, ReleaseOrder, TopUpOrder
 from routing.metering.writer import HOLD_WAIT_S, ledger
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
+from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 
@@ -26,6 +28,7 @@ class Attempts:
         self._refused: tuple[Refusal, EndpointEntry, int] | None = None
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
+        self._request: WireRequest | None = None
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed."""
@@ -37,7 +40,8 @@ class Attempts:
                 return
             if not self._held(endpoint):
                 continue
-            attempt = Attempt(endpoint, started=process.now())
+            request, self._request = self._request or request_for(call, endpoint), None
+            attempt = Attempt(endpoint, request, started=process.now())
             call.attempts.append(attempt)
             yield attempt
 
@@ -115,6 +119,7 @@ class Attempts:
     def _held(self, endpoint: EndpointEntry) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         assert endpoint.prices is not None
+        self._request = None
         needed_nano = estimate_nano(
             self._call.demand,
             _room(endpoint),
@@ -145,7 +150,12 @@ class Attempts:
         return self._booked(order, endpoint, needed_nano)
 
     def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry, nano: int) -> bool:
-        outcome: Any = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
+        ticket = ledger.submit(order)
+        try:
+            # While the database works: there is time for what would otherwise come after it.
+            self._request = request_for(self._call, endpoint)
+        finally:
+            outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
         if outcome is True:
             self._call.held_nano = nano
             return True

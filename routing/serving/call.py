@@ -8,6 +8,7 @@ from typing import NamedTuple
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from routing.catalogue.entries import EndpointEntry
+from routing.exchange import WireRequest
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
@@ -28,10 +29,12 @@ class AppFacts(NamedTuple):
 class Attempt:
     """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
 
-    `status` is the upstream's own status, 502 for connection errors and 524 for timeouts.
+    `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
+    is there until it is sent: a large one is not to live as long as its answer.
     """
 
     endpoint: EndpointEntry
+    request: WireRequest | None
     started: float
     status: int = 0
     first_token: float | None = None

@@ -102,6 +102,11 @@ class ChatRelay:
         self._has_choice = self._has_choice or event.has_choice
         self._note(event)
         delta = event.delta
+        content = delta.get("content")
+        if self.started and len(delta) == 1 and type(content) is str and content:
+            # Nearly every chunk of nearly every stream.
+            self.produced_chars += len(content)
+            return self.chunks.delta(delta, event.logprobs)
         if not has_content(delta) and event.logprobs is None:
             return b""
         opening = b"" if self.started else self._opening()

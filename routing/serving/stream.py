@@ -157,16 +157,15 @@ class ChatStream:
             exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
             event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
         )
-        body = body_for(call, attempt.endpoint)
         if call.chat.echo_upstream_body:
-            self._debug += relay.chunks.debug(body)
+            self._debug += relay.chunks.debug(body_for(call, attempt.endpoint))
             if self._committed:
                 yield self._take_debug()
         if self._gone:
             raise _CallerGone
         try:
             reply = yield from self._sent(
-                relay, lambda: send(call, attempt, body, abort_handle=self._abort)
+                relay, lambda: send(call, attempt, abort_handle=self._abort)
             )
             self._reply = reply
             refuse_other_than_events(reply)

@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from routing.catalogue.entries import EndpointEntry
+from routing.exchange import WireRequest
 from routing.formats.chat.forward import forwarded_body
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
@@ -22,8 +23,13 @@ _ERROR_WAIT_S = 2.0
 _READS_AFTER_END = 4
 
 
-def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
+def request_for(call: Call, endpoint: EndpointEntry) -> WireRequest:
     """What this endpoint is sent."""
+    return openai.request(body_for(call, endpoint), credential=endpoint.provider.credential)
+
+
+def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
+    """The body of what this endpoint is sent."""
     return forwarded_body(
         call.chat,
         upstream_model=endpoint.upstream_model,
@@ -34,13 +40,12 @@ def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
     )
 
 
-def send(
-    call: Call, attempt: Attempt, body: dict[str, Any], *, abort_handle: AbortHandle | None = None
-) -> Reply:
+def send(call: Call, attempt: Attempt, *, abort_handle: AbortHandle | None = None) -> Reply:
     """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`, and `Aborted` when the
     handle ended it."""
     provider = attempt.endpoint.provider
-    wire = openai.request(body, credential=provider.credential)
+    wire, attempt.request = attempt.request, None
+    assert wire is not None
     origin = process.origin_of(provider.base_url)
     deadline = call.deadline
     if provider.total_s:

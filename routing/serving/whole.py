@@ -7,19 +7,22 @@ from django.conf import settings
 from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.jsonio import dumps
 from routing.exchange import Answer
 from routing.formats.chat.answer import Served, chat_answer, chat_choice
 from routing.formats.chat.message import clean_message, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
 from routing.metering.report import usage_report
+from routing.metering.tickets import Ticket
+from routing.metering.usage import Usage
 from routing.metering.writer import ledger
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
 from routing.serving.metadata import with_metadata
 from routing.serving.outcome import Outcome, answered, failed, measured, settle_order
-from routing.serving.upstream_call import body_for, send
+from routing.serving.upstream_call import send
 from routing.upstreams import openai
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import (
@@ -40,8 +43,8 @@ class _Broken:
     failure: UpstreamFailure | None
 
 
-def chat_whole(call: Call) -> dict[str, Any]:
-    """The answer's body, charged and recorded. Raises `GatewayError` (recorded too)."""
+def chat_whole(call: Call) -> bytes:
+    """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
     attempts = Attempts(call)
     broken: _Broken | None = None
     try:
@@ -76,8 +79,7 @@ def chat_whole(call: Call) -> dict[str, Any]:
 
 
 def _ask(call: Call, attempt: Attempt) -> Answer:
-    body = body_for(call, attempt.endpoint)
-    reply = send(call, attempt, body)
+    reply = send(call, attempt)
     try:
         with reply:
             raw = reply.read_all()
@@ -99,7 +101,7 @@ def _breakage(answer: Answer) -> UpstreamFailure | None:
 
 def _answered(
     call: Call, attempt: Attempt, answer: Answer, *, failure: UpstreamFailure | None = None
-) -> dict[str, Any]:
+) -> bytes:
     message = clean_message(
         answer.message,
         exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
@@ -118,7 +120,6 @@ def _answered(
         native_finish=answer.native_finish,
         service_tier=answer.service_tier,
     )
-    _settle(call, outcome)
     choice = chat_choice(
         message,
         finish_reason=finish,
@@ -126,6 +127,22 @@ def _answered(
         logprobs=answer.logprobs,
         error=_told(failure) if failure else None,
     )
+    ticket = _book(call, outcome)
+    try:
+        # Written while the database works; it leaves once its charge is in the books.
+        return dumps(_body(call, attempt, answer, choice, usage, outcome))
+    finally:
+        _wait_for(ticket)
+
+
+def _body(
+    call: Call,
+    attempt: Attempt,
+    answer: Answer,
+    choice: dict[str, Any],
+    usage: Usage,
+    outcome: Outcome,
+) -> dict[str, Any]:
     body = chat_answer(
         Served(
             call.generation_id,
@@ -161,12 +178,16 @@ def _told(failure: UpstreamFailure) -> dict[str, Any]:
     }
 
 
-def _settle(call: Call, outcome: Outcome, *, wait: bool = True) -> None:
+def _book(call: Call, outcome: Outcome) -> Ticket | None:
+    """Tell the ledger how the call ended, unless it knows."""
     if call.settled:
-        return
+        return None
     call.settled = True
-    ticket = ledger.submit(settle_order(call, outcome))
-    if wait:
+    return ledger.submit(settle_order(call, outcome))
+
+
+def _wait_for(ticket: Ticket | None) -> None:
+    if ticket is not None:
         ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
 
@@ -175,6 +196,8 @@ def _record_failure(
 ) -> None:
     """Record what was tried; a call that never reached an upstream only gives its hold back."""
     if call.attempts:
-        _settle(call, failed(error), wait=wait)
+        ticket = _book(call, failed(error))
+        if wait:
+            _wait_for(ticket)
     else:
         attempts.release()

@@ -9,8 +9,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from gateway.db import under_gevent
 from routing.upstreams.call import AbortHandle, Call
 from routing.upstreams.door_errors import DeadlineExceeded
+from routing.upstreams.readiness import Readiness
 from routing.upstreams.wire import ReplyReader
 
 RECV_BYTES = 64 * 1024
@@ -22,7 +24,7 @@ _NOTHING_YET = (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWant
 class Connection:
     """A socket that belongs to at most one call at a time."""
 
-    __slots__ = ("_is_tls", "_lock", "_owner", "idle_since", "reader", "sock")
+    __slots__ = ("_is_tls", "_lock", "_owner", "_readiness", "idle_since", "reader", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -31,6 +33,7 @@ class Connection:
         self.idle_since = 0.0
         self._owner: AbortHandle | None = None
         self._lock = threading.Lock()
+        self._readiness = Readiness(sock.fileno()) if under_gevent() else None
 
     def own(self, owner: AbortHandle) -> None:
         """Let this call's handle, and no other, cut the connection."""
@@ -84,14 +87,21 @@ class Connection:
         """Bytes as they come, b"" at end of file, None when ``wait_s`` passed. Raises OSError."""
         if self._is_tls:
             return self._receive_tls(wait_s)
-        self.sock.settimeout(wait_s)
+        readiness = self._readiness
+        if readiness is None:
+            self.sock.settimeout(wait_s)
+        else:
+            self.sock.settimeout(0)
+            if wait_s > 0:
+                # Also when it says no: what came at the last moment counts.
+                readiness.wait(wait_s)
         try:
             return self.sock.recv(RECV_BYTES)
         except _NOTHING_YET:
             return None
 
     def _receive_tls(self, wait_s: float) -> bytes | None:
-        """In steps: gevent's own loop would wait anew for each byte of a record that drips."""
+        """In steps: gevent's own socket would wait anew for each byte of a record that drips."""
         until = time.monotonic() + wait_s
         self.sock.settimeout(0)
         while True:
@@ -104,7 +114,10 @@ class Connection:
             left_s = until - time.monotonic()
             if left_s <= 0:
                 return None
-            wait_for(self.sock, event, left_s)
+            if event == selectors.EVENT_READ and self._readiness is not None:
+                self._readiness.wait(left_s)
+            else:
+                wait_for(self.sock, event, left_s)
 
     def is_stale(self) -> bool:
         """Whether an idle connection was closed, or said something nobody asked for."""
@@ -121,6 +134,8 @@ class Connection:
 
     def close(self) -> None:
         self.disown()
+        if self._readiness is not None:
+            self._readiness.close()
         with contextlib.suppress(OSError):
             self.sock.close()
 

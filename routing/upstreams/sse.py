@@ -59,6 +59,13 @@ class SseParser:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the events that ``data`` completes. Raises EventTooLarge."""
+        if data[:6] == b"data: " and self._is_clean and not (self._is_first or self._skip_lf):
+            end = len(data) - 2
+            # One whole event, as a model that says a word at a time sends it.
+            if data.find(b"\n") == end and data[end:] == b"\n\n" and b"\r" not in data:
+                if end - 6 > self._bytes_max:
+                    raise EventTooLarge
+                return [data[6:end]]
         return [payload for _, payload in self.feed_typed(data)]
 
     def feed_typed(self, data: bytes) -> list[Event]:

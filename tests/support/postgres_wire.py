@@ -9,6 +9,9 @@ _LENGTH = struct.Struct("!i")
 class Wire:
     """Both directions of one connection, fed with its chunks as they pass.
 
+    A statement outside of BEGIN and COMMIT that begins with WITH, as the ledger sends them, is a
+    transaction by itself: it stands for its COMMIT, and "ready for query" for the answer.
+
     Anything but PostgreSQL's protocol version 3 in the clear passes unseen.
     """
 
@@ -21,6 +24,7 @@ class Wire:
         self._statements: dict[bytes, bytes] = {}
         self._portals: dict[bytes, bytes] = {}
         self._transaction: list[bytes] = []
+        self._begun = self._alone = False
 
     def touched(self, text: bytes) -> bool:
         """Whether a statement of the transaction contains the text."""
@@ -46,7 +50,7 @@ class Wire:
         at, commit_at = -len(self._answered), None
         self._answered += data
         while self._known and (message := self._next_answer()):
-            if message[:1] == b"C" and message[5:] == b"COMMIT\0" and commit_at is None:
+            if self._has_committed(message) and commit_at is None:
                 commit_at = max(0, at)
             at += len(message)
         return commit_at
@@ -92,10 +96,21 @@ class Wire:
 
     def _runs(self, text: bytes) -> bool:
         word = text.strip().upper()
-        if word.startswith(b"BEGIN"):
+        self._alone = not self._begun and word.startswith(b"WITH")
+        if word.startswith(b"BEGIN") or self._alone:
             self._transaction.clear()
+        self._begun = word.startswith(b"BEGIN") or (
+            self._begun and not word.startswith((b"COMMIT", b"ROLLBACK"))
+        )
         self._transaction.append(text)
-        return word.startswith(b"COMMIT")
+        return self._alone or word.startswith(b"COMMIT")
+
+    def _has_committed(self, message: bytes) -> bool:
+        """Follow one message of the server's; True when it tells of a commit."""
+        kind = message[:1]
+        if kind == b"E":
+            self._alone = False
+        return (kind == b"Z" and self._alone) or (kind == b"C" and message[5:] == b"COMMIT\0")
 
 
 def _taken(buffer: bytearray, type_bytes: int) -> bytes:

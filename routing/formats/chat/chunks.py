@@ -18,22 +18,26 @@ _LONGEST_SHOWN_PAYLOAD = 256
 class ChatChunks:
     """Writes the chunks of one stream."""
 
-    __slots__ = ("_close", "_open", "_served")
+    __slots__ = ("_after_delta", "_close", "_open", "_served")
 
     def __init__(self, served: Served) -> None:
         self._served = served
         self._open = self._head() + b',"choices":[{"index":0,"delta":'
         self._close = b"}]}\n\n"
+        self._after_delta = _OPEN_END + self._close
 
     def fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on."""
         self._close = b'}],"system_fingerprint":' + dumps(value) + b"}\n\n"
+        self._after_delta = _OPEN_END + self._close
 
     def first(self) -> bytes:
         return self._open + _ROLE + _OPEN_END + self._close
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
-        said = b',"logprobs":' + dumps(logprobs) if logprobs is not None else b""
+        if logprobs is None:
+            return b"%b%b%b" % (self._open, dumps(delta), self._after_delta)
+        said = b',"logprobs":' + dumps(logprobs)
         return self._open + dumps(delta) + _OPEN_END + said + self._close
 
     def terminal(self, finish_reason: str, native_finish: str | None) -> bytes:

@@ -20,7 +20,11 @@ _MESSAGE_OPTIONAL = ("reasoning_details", "tool_calls", "images", "audio", "anno
 
 def has_content(delta: dict[str, Any]) -> bool:
     """Whether the delta carries anything a caller would miss."""
-    return any(delta.get(name) for name in _CONTENT_FIELDS)
+    # A loop, because this is asked for every chunk and a generator costs three times as much.
+    for name in _CONTENT_FIELDS:  # noqa: SIM110 - See above.
+        if delta.get(name):
+            return True
+    return False
 
 
 def clean_delta(

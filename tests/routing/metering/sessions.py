@@ -13,6 +13,11 @@ from routing.metering.writer import LedgerWriter
 from tests.routing.metering.books import CENT, WAIT_S, carry_out, hold_order, new_payer
 
 _GUARDS = (" AND total_credits_nano - total_usage_nano", " AND NOT EXISTS")
+# The same in a statement that is a whole transaction; what takes their place is always true.
+_GUARDS_ALONE = (
+    "total_credits_nano - total_usage_nano - held_nano >= %s",
+    "spent_nano + held_nano + %s <= limit_nano",
+)
 
 
 class UnguardedSession(Session):
@@ -23,6 +28,8 @@ class UnguardedSession(Session):
             if sql.startswith("UPDATE") and guard in sql:
                 sql = sql.split(guard)[0]
                 parameters = list(parameters)[: sql.count("%s")]
+        for guard in _GUARDS_ALONE:
+            sql = sql.replace(guard, "%s::bigint IS NOT NULL")
         return super().execute(sql, parameters)
 
 
@@ -143,11 +150,12 @@ class _MoodySession(Session):
         super().__init__()
         self._moods = moods
 
-    def begin(self) -> None:
+    def begin(self, *, alone: bool = False) -> None:
         self._moods.began()
         if self._moods.unwilling == "read_only" and self.is_sqlite:
             super().execute("PRAGMA query_only = ON")
-        super().begin()
+        # What is to be told of a transaction needs one to be told of.
+        super().begin(alone=alone and not self._moods.unwilling)
         if self._moods.unwilling == "read_only" and not self.is_sqlite:
             super().execute("SET TRANSACTION READ ONLY")
 

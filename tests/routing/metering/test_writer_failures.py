@@ -200,11 +200,11 @@ class _MortalSession(Session):
         super().__init__()
         self._fate = fate
 
-    def begin(self) -> None:
+    def begin(self, *, alone: bool = False) -> None:
         if self._fate.deaths:
             self._fate.deaths -= 1
             raise RuntimeError("nobody foresaw this")
-        super().begin()
+        super().begin(alone=alone)
 
     def close_quietly(self) -> None:
         self._fate.closing.set()

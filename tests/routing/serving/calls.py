@@ -56,7 +56,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
 
 
 def attempt_at(endpoint: EndpointEntry, **changes: Any) -> Attempt:
-    return Attempt(endpoint, started=1.0, **changes)
+    return Attempt(endpoint, None, started=1.0, **changes)
 
 
 def failed_at(endpoint: EndpointEntry, status: int = 503, **changes: Any) -> Attempt:
