@@ -3,15 +3,19 @@
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal
 
-from accounts.models import ApiKey, Membership
+from accounts.models import Account, ApiKey, Membership, Workspace
+
+ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """A key as it stood when it was read. `creator_left` means the creator is no member any more.
 
-    `workspace_id` is None for management keys.
+    `workspace_id` is None for management keys. `allowed_providers` and `ignored_providers` are the
+    account's own lists; None allows every provider.
     """
 
     key_id: int
@@ -24,6 +28,9 @@ class Caller:
     disabled: bool
     expires_at: datetime | None
     default_text_model: str
+    default_provider_sort: ProviderSort | None = None
+    allowed_providers: tuple[str, ...] | None = None
+    ignored_providers: tuple[str, ...] = ()
 
     def usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -33,7 +40,7 @@ def read_caller(key_hash: str) -> Caller | None:
     """The caller behind a key's hash, or None when there is no such key (or it was deleted)."""
     key = (
         ApiKey.objects.filter(hash=key_hash, deleted_at__isnull=True)
-        .select_related("workspace", "creator")
+        .select_related("account", "workspace", "creator")
         .first()
     )
     if key is None:
@@ -53,5 +60,15 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_left=left,
         disabled=key.disabled,
         expires_at=key.expires_at,
-        default_text_model=key.workspace.default_text_model if key.workspace else "",
+        **_wishes(key.account, key.workspace),
     )
+
+
+def _wishes(account: Account, workspace: Workspace | None) -> dict[str, Any]:
+    """What account and workspace have to say about every request."""
+    return {
+        "default_text_model": workspace.default_text_model if workspace else "",
+        "default_provider_sort": workspace.default_provider_sort if workspace else None,
+        "allowed_providers": tuple(account.allowed_providers or ()) or None,
+        "ignored_providers": tuple(account.ignored_providers or ()),
+    }

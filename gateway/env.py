@@ -17,6 +17,7 @@ SUPERVISED = "GATEWAY_SUPERVISED"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
+_MODEL_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,199}")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -87,6 +88,15 @@ def choice(name: str, default: str, allowed: Collection[str]) -> str:
 def words(name: str, default: str = "") -> list[str]:
     """A comma-separated list."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def model_patterns(name: str) -> tuple[str, ...]:
+    """A comma-separated list of model ids, aliases, or patterns with `*` for anything."""
+    found = words(name)
+    for word in found:
+        if not _MODEL_PATTERN.fullmatch(word):
+            raise SettingError(name, f"expected model ids like author/slug or author/*: {word!r}")
+    return tuple(found)
 
 
 def url(name: str, schemes: Collection[str]) -> SplitResult | None:

@@ -7,17 +7,15 @@ answer into 503 when it is not ok.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import gevent
-import redis
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.db import Lane, run, under_gevent
+from gateway.hints import hints
 from gateway.http.responses import json_response
 
 log = logging.getLogger("gateway")
@@ -107,42 +105,22 @@ def _is_writable() -> bool:
         return bool(cursor.fetchone()[0] == "off")
 
 
-@cache
-def _hint_store() -> "redis.Redis":
-    return redis.Redis.from_url(
-        settings.REDIS_URL,
-        socket_timeout=settings.REDIS_TIMEOUT,
-        socket_connect_timeout=settings.REDIS_TIMEOUT,
-    )
-
-
 def _hints() -> Report:
-    if not settings.REDIS_URL:
+    if not hints().configured:
         return {"ok": True, "configured": False}
-    try:
-        _hint_store().ping()
-    except redis.RedisError as error:
-        return {"ok": False, "configured": True, "error": type(error).__name__}
-    return {"ok": True, "configured": True}
+    if hints().run(lambda store: bool(store.ping()), False, knocks=True):
+        return {"ok": True, "configured": True}
+    return {"ok": False, "configured": True, "error": hints().error}
 
 
 def _worker() -> Report:
-    if not settings.REDIS_URL:
-        return {"ok": None}
-    try:
-        return {"ok": bool(_hint_store().exists(WORKER_KEY))}
-    except redis.RedisError:
-        return {"ok": None}
+    """Null where nobody can tell."""
+    return {"ok": hints().run(lambda store: bool(store.exists(WORKER_KEY)), None)}
 
 
 def worker_lives() -> None:
     """Note that a worker is at work; without a hint store there is nowhere to note it."""
-    if not settings.REDIS_URL:
-        return
-    try:
-        _hint_store().set(WORKER_KEY, 1, ex=WORKER_KEY_S)
-    except redis.RedisError:
-        log.debug("The worker's sign of life was not written")
+    hints().run(lambda store: bool(store.set(WORKER_KEY, 1, ex=WORKER_KEY_S)), False, knocks=True)
 
 
 register_check("database", True, _database)

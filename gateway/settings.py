@@ -169,7 +169,13 @@ ROUTER_IDLE_TIMEOUT = env.seconds("ROUTER_IDLE_TIMEOUT", 60)
 ROUTER_TOTAL_TIMEOUT = env.seconds("ROUTER_TOTAL_TIMEOUT", 600)
 ROUTER_STALLED_READER_SECONDS = env.seconds("ROUTER_STALLED_READER_SECONDS", 30)
 ROUTER_OUTAGE_WINDOW_SECONDS = env.seconds("ROUTER_OUTAGE_WINDOW_SECONDS", 30)
+ROUTER_STATS_WINDOW_SECONDS = env.decimal(
+    "ROUTER_STATS_WINDOW_SECONDS", 300, minimum=10, maximum=600
+)
+ROUTER_STICKY_SECONDS = env.seconds("ROUTER_STICKY_SECONDS", 600)
+ROUTER_HISTORY_DAYS = env.integer("ROUTER_HISTORY_DAYS", 7, minimum=1, maximum=3650)
 ROUTER_MAX_ATTEMPTS = env.integer("ROUTER_MAX_ATTEMPTS", 10, minimum=1, maximum=100)
+ROUTER_AUTO_MODELS = env.model_patterns("ROUTER_AUTO_MODELS")
 ROUTER_MAX_MODELS = env.integer("ROUTER_MAX_MODELS", 3, minimum=1, maximum=100)
 ROUTER_RETRY_BUDGET = env.decimal("ROUTER_RETRY_BUDGET", 0.2, maximum=100)
 ROUTER_RETRY_FLOOR = env.integer("ROUTER_RETRY_FLOOR", 100)
@@ -207,9 +213,17 @@ if not CELERY_BROKER_URL:
 CELERY_TASK_ALWAYS_EAGER = False
 LEDGER_AUDIT_SECONDS = env.seconds("LEDGER_AUDIT_SECONDS", 900)
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
+    "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},
+    "endpoint-history": {"task": "routing.tasks.record_endpoint_history", "schedule": 60.0},
+    # What is still waiting when the next is due would only ask again.
+    "probe-providers": {
+        "task": "routing.tasks.probe_providers",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
 }
 
 # --- Logs -----------------------------------------------------------------------------------------

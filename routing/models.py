@@ -1,5 +1,6 @@
 """The rows of the app, where Django looks for them."""
 
+from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import (
     CatalogueServing,
     CatalogueVersion,
@@ -9,13 +10,18 @@ from routing.catalogue.models import (
     Provider,
 )
 from routing.metering.models import Generation
+from routing.metering.popularity import CallsCounted, DailyCalls
 
 __all__ = [
+    "CallsCounted",
     "CatalogueServing",
     "CatalogueVersion",
+    "DailyCalls",
     "Endpoint",
+    "EndpointSample",
     "Generation",
     "Model",
     "ModelAlias",
     "Provider",
+    "ProviderProbe",
 ]

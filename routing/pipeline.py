@@ -1,6 +1,7 @@
 """A chat request, top to bottom."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -10,8 +11,9 @@ from django.http import HttpRequest
 
 from accounts.caller import Caller
 from accounts.windows import windows_of
-from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid, Unavailable
-from routing.catalogue.entries import ModelEntry, Snapshot
+from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Unavailable
+from routing.candidates import names_a_router, references_of, resolution_of
+from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import (
     ChatInvalid,
@@ -23,13 +25,17 @@ from routing.ids import generation_id
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
-from routing.selection.ask import Ask, Plan
+from routing.selection.ask import Ask, Plan, Policy, Resolution, State
 from routing.selection.filters import CONTEXT_STEP
-from routing.selection.select import all_down, select
+from routing.selection.policy import policy_of
+from routing.selection.select import all_down, select, serving
+from routing.selection.trace import kept_state
 from routing.serving import process
 from routing.serving.app_facts import categories
-from routing.serving.call import AppFacts, Call
-from routing.serving.errors import ContextTooLong, NoEndpoint, UnknownModel
+from routing.serving.call import AppFacts, Call, Choice
+from routing.serving.errors import ContextTooLong, NoEndpoint
+from routing.serving.learned import Conversation, may_go_on, state_for
+from routing.serving.observing import standing
 from routing.serving.standing import refuse_broke
 
 # Wire kinds that can serve a chat request today.
@@ -42,16 +48,59 @@ def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Ca
     A request that no endpoint can serve comes back with its `refusal`.
     """
     chat = _parsed(request, body)
-    references = _references(chat, caller)
+    references = references_of(chat, caller)
     _refuse_what_nothing_runs(chat)
-    models = resolved(catalogue.current(), references)
-    ask = ask_of(chat)
-    plan = select(models, ask, stable=process.stable, random=process.chance)
-    call = _call(request, caller, chat, plan, references, strategy_of(references, models))
+    snapshot, ask = catalogue.current(), ask_of(chat)
+    conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
+    wanted = partial(policy_for, chat, caller)
+    resolution = resolution_of(
+        snapshot,
+        references,
+        chat,
+        ask,
+        policy=wanted,
+        random=process.chance,
+        sticky_model=conversation.model_id() if names_a_router(snapshot, references) else None,
+    )
+    models, policy = resolution.models, wanted(resolution)
+    plan, state = _planned(conversation, models, ask, policy)
+    choice = Choice(tuple(references), models, ask, policy, kept_state(plan, state))
+    call = _call(request, caller, chat, plan, choice, resolution.strategy)
+    call.sticky = conversation.key(models)
     if not plan.order:
-        call.refusal = partial(_no_endpoint, models, ask, plan)
-        refuse_broke(call, free=_is_free(models))
+        call.refusal = partial(_no_endpoint, models, ask, policy, plan)
     return call
+
+
+def refusal_of(call: Call) -> GatewayError:
+    """What the caller is told where no endpoint can serve the request: payment comes first."""
+    assert call.refusal is not None
+    refuse_broke(call, free=_is_free(call.choice.models))
+    return call.refusal()
+
+
+def _planned(
+    conversation: Conversation, models: Sequence[ModelEntry], ask: Ask, policy: Policy
+) -> tuple[Plan, State]:
+    """The plan, and what it was made from. One that begins with another's probe is made anew."""
+    state = state_for(conversation, models, policy)
+    plan = select(models, ask, policy, state, random=conversation.random())
+    if not may_go_on(plan):
+        state = state._replace(standing=standing())
+        plan = select(models, ask, policy, state, random=conversation.random())
+    return plan, state
+
+
+def policy_for(chat: ChatRequest, caller: Caller, resolution: Resolution) -> Policy:
+    """What the request, its workspace and its account want of the choice."""
+    return policy_of(
+        chat.provider,
+        resolution=resolution,
+        default_sort=caller.default_provider_sort,
+        account_allowed=caller.allowed_providers,
+        account_ignored=caller.ignored_providers,
+        models_named=bool(chat.models),
+    )
 
 
 def ask_of(chat: ChatRequest) -> Ask:
@@ -62,6 +111,7 @@ def ask_of(chat: ChatRequest) -> Ask:
         input_modalities=chat.input_modalities,
         output_modalities=chat.output_modalities,
         supplied_parameters=chat.supplied_parameters,
+        required_parameters=chat.required_parameters,
         prompt_tokens=estimated_tokens(chat.prompt_text_chars),
         output_tokens=chat.max_output_tokens,
         service_tier=chat.service_tier,
@@ -91,50 +141,21 @@ def _refuse_what_nothing_runs(chat: ChatRequest) -> None:
         raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
 
 
-def _references(chat: ChatRequest, caller: Caller) -> list[str]:
-    """Candidate models as named, in order; the workspace's default where none is named."""
-    references = chat.candidates or [caller.default_text_model]
-    if not references[0]:
-        raise InvalidRequest("model: name a model, or set the workspace's default_text_model")
-    if chat.preset is not None or any("@preset/" in reference for reference in references):
-        raise NotFound("Preset not found")
-    return references
-
-
-def resolved(snapshot: Snapshot, references: list[str]) -> list[ModelEntry]:
-    """The models behind the references; one that is named twice, by its alias too, counts once."""
-    return list(dict.fromkeys(_model(snapshot, reference) for reference in references))
-
-
-def _is_free(models: list[ModelEntry]) -> bool:
+def _is_free(models: Sequence[ModelEntry]) -> bool:
     """Whether some endpoint could be had for nothing."""
     prices = [each.prices for model in models for each in model.endpoints]
     return any(price is not None and price.is_free for price in prices)
 
 
-def _model(snapshot: Snapshot, reference: str) -> ModelEntry:
-    model = snapshot.model(reference)
-    if model is None:
-        raise UnknownModel(reference)
-    if model.endpoints and not any(each.provider.kind in CHAT_KINDS for each in model.endpoints):
-        raise InvalidRequest(f"{reference} does not serve chat completions")
-    return model
-
-
-def strategy_of(references: list[str], models: list[ModelEntry]) -> str:
-    """What `router_metadata.strategy` calls the way the candidates were named."""
-    if len(references) > 1:
-        return "fallback"
-    return "direct" if references[0] == models[0].id else "alias"
-
-
-def _no_endpoint(models: list[ModelEntry], ask: Ask, plan: Plan) -> GatewayError:
+def _no_endpoint(
+    models: Sequence[ModelEntry], ask: Ask, policy: Policy, plan: Plan
+) -> GatewayError:
+    if all_down(models, ask, policy):
+        return Unavailable("Every provider of this model is down")
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
-    if all_down(models, ask):
-        return Unavailable("Every provider of this model is down")
-    providers = sorted({each.provider.slug for model in models for each in model.endpoints})
-    return NoEndpoint(plan.failed_step, providers)
+    held_to = policy.only or (() if policy.allow_fallbacks else policy.order)
+    return NoEndpoint(plan.failed_step, available=serving(models, ask), requested=list(held_to))
 
 
 def _call(
@@ -142,7 +163,7 @@ def _call(
     caller: Caller,
     chat: ChatRequest,
     plan: Plan,
-    references: list[str],
+    choice: Choice,
     strategy: str,
 ) -> Call:
     now, started = datetime.now(UTC), time.monotonic()
@@ -159,7 +180,8 @@ def _call(
             output_tokens_asked=chat.max_output_tokens,
         ),
         plan=plan,
-        requested_model=references[0],
+        choice=choice,
+        requested_model=choice.requested[0],
         strategy=strategy,
         root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
         app=_app_facts(request),

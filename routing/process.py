@@ -2,6 +2,7 @@
 
 from routing.catalogue.snapshot import catalogue
 from routing.metering.writer import ledger
+from routing.serving import observing, sharing
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
 # is not booked after this long is logged while there is still somebody to log it.
@@ -9,12 +10,16 @@ _LEDGER_STOP_S = 1.2
 
 
 def start() -> None:
-    """Follow the catalogue, and sweep expired holds even before the first request."""
+    """Follow the catalogue, sweep expired holds even before the first request, and learn."""
     catalogue.start_polling()
     ledger.start()
+    observing.start()
+    sharing.start()
 
 
 def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
     catalogue.stop_polling()
+    observing.stop()
+    sharing.stop()

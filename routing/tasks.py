@@ -1,11 +1,13 @@
-"""The schedule's part in metering."""
+"""The schedule's part in metering and in watching endpoints."""
 
 from datetime import UTC, datetime
 
 from celery import shared_task
 
+from routing.metering import popularity
 from routing.metering.session import Session
 from routing.metering.settlements import sweep_all
+from routing.serving import history, probes
 
 
 # A database that falls silent must not keep the worker's slot.
@@ -17,3 +19,25 @@ def sweep_expired_holds() -> int:
         return sweep_all(session, datetime.now(UTC))
     finally:
         session.close_quietly()
+
+
+# What is left is counted the next time.
+@shared_task(soft_time_limit=60, time_limit=90)
+def count_calls() -> int:
+    """Count how often each model answered, for the orders of `GET /models`."""
+    return popularity.count_calls(datetime.now(UTC))
+
+
+@shared_task(soft_time_limit=60, time_limit=90)
+def record_endpoint_history() -> int:
+    """Write down what endpoints did in the last five minutes that are over, and forget the old."""
+    now = datetime.now(UTC).timestamp()
+    made = history.record_shared(now)
+    history.forget_old(now)
+    return made
+
+
+@shared_task(soft_time_limit=60, time_limit=90)
+def probe_providers() -> int:
+    """Ask those providers that are due whether they answer."""
+    return probes.probe_due(datetime.now(UTC))

@@ -12,10 +12,11 @@ from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
 from accounts.admin.credits import CreditsForm, book
+from accounts.admin.fields import WordsField
 from accounts.admin.histories import account_histories
 from accounts.models import Account, Membership, Workspace
 from accounts.services.accounts import open_account
-from gateway.admin import PageAdmin, ReadOnlyInline, usd_column
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
 from gateway.http.jsonio import usd_text
 
 
@@ -41,10 +42,29 @@ class MemberInline(ReadOnlyInline):
         return super().get_queryset(request).select_related("account", "user")
 
 
+class AccountForm(Form):
+    """An account, with the providers that its requests may be sent to."""
+
+    allowed_providers = WordsField(
+        required=False,
+        help_text="Provider slugs, with commas between. Requests of this account go to no other "
+        "provider; empty allows all of them.",
+    )
+    ignored_providers = WordsField(
+        required=False,
+        help_text="Provider slugs, with commas between, that no request of this account goes to.",
+    )
+
+    class Meta:
+        model = Account
+        fields = ("name", "allowed_providers", "ignored_providers")
+
+
 @admin.register(Account)
 class AccountAdmin(PageAdmin):
     """Totals are the ledger's; money comes in through `Add credits`."""
 
+    form = AccountForm
     credits = usd_column("total_credits_nano", "credits")
     usage = usd_column("total_usage_nano", "usage")
     held = usd_column("held_nano", "held")
@@ -64,7 +84,7 @@ class AccountAdmin(PageAdmin):
         return super().get_queryset(request).annotate(key_count=living, left_nano=left_nano)
 
     def get_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
-        return ("name", *self._SHOWN) if obj else ("name",)
+        return (*AccountForm.Meta.fields, *self._SHOWN) if obj else ("name",)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
         return self._SHOWN

@@ -1,5 +1,6 @@
-"""Money in forms: people type USD, the books keep nano-USD."""
+"""Fields for what people type otherwise than the tables keep it: money in USD, lists of words."""
 
+import re
 from typing import Any
 
 from django import forms
@@ -18,3 +19,22 @@ class UsdField(forms.DecimalField):
     def clean(self, value: Any) -> Any:
         usd = super().clean(value)
         return None if usd is None else nano_of(usd)
+
+
+class WordsField(forms.CharField):
+    """A list of words, typed with commas or line breaks between them; None where there are none."""
+
+    widget = forms.Textarea(attrs={"rows": 2, "cols": 90})
+
+    def prepare_value(self, value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        words = [word.strip() for word in re.split(r"[,\n]", value or "")]
+        return list(dict.fromkeys(word for word in words if word)) or None
+
+    def run_validators(self, value: Any) -> None:
+        """The validators of text do not suit a list."""
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool(self.to_python(data) != (initial or None))

@@ -10,7 +10,10 @@ from django.http import HttpRequest
 from accounts.models import Membership, Workspace
 from gateway.admin import Form, PageAdmin
 
-_FIELDS = ("account", "name", "slug", "description", "default_text_model")
+_FIELDS = (
+    *("account", "name", "slug", "description"),
+    *("default_text_model", "default_provider_sort"),
+)
 
 
 class WorkspaceForm(Form):

@@ -31,6 +31,8 @@ class Account(models.Model):
 
     The balance is `total_credits_nano - total_usage_nano`; `held_nano` of it is reserved by
     requests in flight. Only the ledger writer and the credits service change these three.
+    `allowed_providers` and `ignored_providers` are lists of provider slugs that every request of
+    the account keeps to; null says nothing.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -38,6 +40,8 @@ class Account(models.Model):
     total_credits_nano = models.BigIntegerField(default=0, editable=False)
     total_usage_nano = models.BigIntegerField(default=0, editable=False)
     held_nano = models.BigIntegerField(default=0, editable=False)
+    allowed_providers = models.JSONField(null=True, blank=True, default=None)
+    ignored_providers = models.JSONField(null=True, blank=True, default=None)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -83,7 +87,16 @@ class Membership(models.Model):
 
 
 class Workspace(models.Model):
-    """Where keys live. Every account has exactly one default workspace."""
+    """Where keys live. Every account has exactly one default workspace.
+
+    `default_provider_sort` orders the endpoints of requests that ask for no sort and no order.
+    """
+
+    class ProviderSort(models.TextChoices):
+        PRICE = "price", "Price, lowest first"
+        THROUGHPUT = "throughput", "Throughput, highest first"
+        LATENCY = "latency", "Time to first token, shortest first"
+        EXACTO = "exacto", "Success of tool calls, best first"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
@@ -92,6 +105,9 @@ class Workspace(models.Model):
     description = models.CharField(max_length=500, blank=True, default="")
     is_default = models.BooleanField(default=False)
     default_text_model = models.CharField(max_length=200, blank=True, default="")
+    default_provider_sort = models.CharField(
+        max_length=16, choices=ProviderSort.choices, null=True, blank=True, default=None
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -103,6 +119,11 @@ class Workspace(models.Model):
                 name="accounts_workspace_one_default",
                 fields=["account"],
                 condition=Q(is_default=True),
+            ),
+            models.CheckConstraint(
+                name="accounts_workspace_provider_sort_known",
+                condition=Q(default_provider_sort__isnull=True)
+                | Q(default_provider_sort__in=["price", "throughput", "latency", "exacto"]),
             ),
         ]
         ordering = [F("created_at").desc()]

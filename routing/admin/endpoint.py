@@ -8,10 +8,13 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 
+from routing.admin.charts import history
 from routing.admin.checks import CheckedForm
 from routing.admin.prices import PricedFilter, PricedRows
+from routing.admin.samples import DropsHistory
 from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
+from routing.catalogue.history import EndpointSample
 from routing.catalogue.models import Endpoint
 from routing.catalogue.spec import EndpointSpec
 
@@ -30,7 +33,7 @@ class EndpointForm(CheckedForm):
 
 
 @admin.register(Endpoint)
-class EndpointAdmin(PricedRows, SwitchedAdmin):
+class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
     """Where requests go. A test request shows whether anyone answers there."""
 
     form = EndpointForm
@@ -46,13 +49,19 @@ class EndpointAdmin(PricedRows, SwitchedAdmin):
     autocomplete_fields = ("model", "provider")
     actions = ("send_test_requests", "disable", "enable")
     change_form_template = "admin/routing/endpoint/change_form.html"
+    readonly_fields = ("history",)
+
+    class Media:
+        css = {"all": ("routing/admin.css",)}
+
     fieldsets = (
         (None, {"fields": ("model", "provider", "tag", "upstream_model", "status")}),
         (
             "Price",
             {
-                "fields": ("pricing",),
-                "description": "USD per token, as decimal strings. Without a price it is not used.",
+                "fields": ("pricing", "price_source"),
+                "description": "USD per token, as decimal strings. Without a price it is not used. "
+                "A price changed here is one set by hand, which refresh_prices leaves alone.",
             },
         ),
         (
@@ -73,7 +82,18 @@ class EndpointAdmin(PricedRows, SwitchedAdmin):
                 "description": "Unknown takes the provider's own.",
             },
         ),
+        ("The last 24 hours", {"fields": ("history",)}),
     )
+
+    @admin.display(description="")
+    def history(self, endpoint: Endpoint) -> str:
+        return history(EndpointSample.objects.filter(endpoint=endpoint.pk))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if "pricing" in form.changed_data and "price_source" not in form.changed_data:
+            obj.price_source = "hand"
+            form.changed_data.append("price_source")
+        super().save_model(request, obj, form, change)
 
     def get_urls(self) -> list[URLPattern]:
         view = self.admin_site.admin_view(self.trial_view)

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.histories import History, add_history
 from gateway.admin import ReadOnlyAdmin, usd_column
 from gateway.http.jsonio import dumps, usd_text
+from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
 
 add_history(History("Generations", "admin:routing_generation_changelist"))
@@ -93,6 +94,7 @@ class GenerationAdmin(ReadOnlyAdmin):
             },
         ),
         ("Attempts", {"fields": ("attempt_table",)}),
+        ("Routing", {"fields": ("trace_shown",)}),
         (
             "Tokens and time",
             {
@@ -114,14 +116,15 @@ class GenerationAdmin(ReadOnlyAdmin):
         ("Caller", {"fields": ("session_id", "external_user", "detail_table")}),
     )
     readonly_fields = (
-        *("attempt_table", "charge", "hold", "charge_against_hold", "upstream_cost"),
+        *("attempt_table", "trace_shown", "charge", "hold", "charge_against_hold", "upstream_cost"),
         *("ledger_entries", "detail_table"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A workspace is named after its account.
         rows: QuerySet[Any] = super().get_queryset(request)
-        return rows.select_related("account", "api_key", "workspace__account")
+        # A list shows no trace, and they are the larger part of a row.
+        return rows.select_related("account", "api_key", "workspace__account").defer("trace")
 
     @admin.display(description="attempts")
     def attempt_table(self, generation: Generation) -> SafeString:
@@ -129,6 +132,10 @@ class GenerationAdmin(ReadOnlyAdmin):
         rows = format_html_join("", "<tr>{}</tr>", ((_cells(a),) for a in generation.attempts))
         table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
         return format_html(table, heads, rows)
+
+    @admin.display(description="candidates")
+    def trace_shown(self, generation: Generation) -> SafeString:
+        return trace_table(generation.trace)
 
     @admin.display(description="detail")
     def detail_table(self, generation: Generation) -> SafeString:

@@ -13,6 +13,7 @@ from pydantic import ValidationError as SpecError
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, TabularInline
 from routing.admin.checks import CheckedForm
 from routing.admin.prices import PricedRows, has_price
+from routing.admin.samples import DropsHistory
 from routing.catalogue.models import Endpoint, Model, ModelAlias
 from routing.catalogue.spec import Alias, ModelSpec
 
@@ -65,7 +66,7 @@ class EndpointInline(PricedRows, ReadOnlyInline):
 
 
 @admin.register(Model)
-class ModelAdmin(PageAdmin):
+class ModelAdmin(DropsHistory, PageAdmin):
     """What callers can name."""
 
     form = ModelForm

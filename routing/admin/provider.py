@@ -7,9 +7,12 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from routing.admin.charts import history
 from routing.admin.checks import CheckedForm
+from routing.admin.samples import DropsHistory, probe_text
 from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
+from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
 from routing.upstreams.door import Origin
@@ -72,7 +75,7 @@ _CREDENTIAL_FIELDS = ("credential_state", "new_credential", "remove_credential")
 
 
 @admin.register(Provider)
-class ProviderAdmin(SwitchedAdmin):
+class ProviderAdmin(DropsHistory, SwitchedAdmin):
     """Who answers, how to reach them, and whether they do."""
 
     form = ProviderForm
@@ -80,6 +83,10 @@ class ProviderAdmin(SwitchedAdmin):
     list_filter = ("status", "kind", "zdr", "collects_data")
     search_fields = ("name", "slug", "base_url")
     actions = ("send_test_requests", "disable", "enable")
+
+    class Media:
+        css = {"all": ("routing/admin.css",)}
+
     fieldsets = (
         (None, {"fields": ("slug", "name", "kind", "base_url", "status")}),
         ("Credential", {"fields": _CREDENTIAL_FIELDS}),
@@ -94,6 +101,15 @@ class ProviderAdmin(SwitchedAdmin):
                 "description": "Empty takes the gateway's own.",
             },
         ),
+        (
+            "Active probes",
+            {
+                "fields": ("probe_interval_s", "probe_state"),
+                "description": "In seconds, 5 at least; empty leaves it to requests to find out. "
+                "Needs a worker, beat and a hint store.",
+            },
+        ),
+        ("The last 24 hours", {"fields": ("history",)}),
         (
             "About",
             {
@@ -110,7 +126,8 @@ class ProviderAdmin(SwitchedAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: Provider | None = None) -> Any:
         # The credential is bound to the slug, and endpoints' tags begin with it.
-        return ("slug", "credential_state") if obj else ("credential_state",)
+        own = ("credential_state", "probe_state", "history")
+        return ("slug", *own) if obj else own
 
     def get_fieldsets(self, request: HttpRequest, obj: Provider | None = None) -> Any:
         if obj is None or self.has_change_permission(request, obj):
@@ -124,6 +141,15 @@ class ProviderAdmin(SwitchedAdmin):
     @admin.display(description="credential")
     def credential_state(self, provider: Provider) -> str:
         return "set" if provider.has_credential else "not set"
+
+    @admin.display(description="last probe")
+    def probe_state(self, provider: Provider) -> str:
+        probe = ProviderProbe.objects.filter(provider=provider.pk).first()
+        return "none yet" if probe is None else probe_text(probe)
+
+    @admin.display(description="")
+    def history(self, provider: Provider) -> str:
+        return history(EndpointSample.objects.filter(endpoint__provider=provider.pk))
 
     @admin.display(description="endpoints", ordering="endpoint_count")
     def endpoints(self, provider: Any) -> int:

@@ -92,6 +92,7 @@ def _add_model(
         endpoint = _new_endpoint(model, provider, found)
     if endpoint.pk is None or pricing is not None:
         endpoint.pricing = pricing
+        endpoint.price_source = "book" if book and book.pricing else "hand"
         endpoint.save()
     (added.unpriced if pricing is None else added.enabled).append(found.id)
 

@@ -12,6 +12,8 @@ from routing.catalogue.models import open_credential
 from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
 from routing.catalogue.vocabulary import STATUS_DISABLED
+from routing.selection.market import Market
+from routing.selection.resolving import families
 
 _T = TypeVar("_T")
 _Priced: TypeAlias = tuple[Prices | None, Mapping[str, Any] | None]
@@ -20,7 +22,11 @@ _FLAGS: Final = ("collects_data", "zdr", "moderated", "supports_cancellation")
 
 def assemble(rows: Rows) -> Snapshot:
     """The snapshot of what was read. What cannot be used has no effect and is in `problems`."""
-    return _Assembly(rows).snapshot()
+    snapshot = _Assembly(rows).snapshot()
+    # What requests look things up in is made here, beside the event loop.
+    snapshot.derive(Market)
+    snapshot.derive(families)
+    return snapshot
 
 
 class _Assembly:
@@ -102,6 +108,7 @@ class _Assembly:
             **own,
             canonical_slug=model["canonical_slug"],
             model_name=model["name"],
+            distillable=model["distillable"],
             provider=provider,
             prices=prices,
             pricing=pricing,

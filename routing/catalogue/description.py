@@ -8,7 +8,8 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from gateway.openapi.components import OPTIONAL_KEY, Component
 from gateway.openapi.errors import error_responses
 from routing.catalogue import schemas
-from routing.catalogue.query import LIMIT_MAX, SORTS
+from routing.catalogue.orders import SORTS
+from routing.catalogue.query import INDEXES, LIMIT_MAX
 from routing.catalogue.vocabulary import CATEGORIES
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -46,13 +47,30 @@ _FILTERS: Final = [
     _parameter("zdr", enum=["true"]),
     _parameter("region", enum=["eu", "us"]),
     *_numbers("min_age_days", "max_age_days", description="Days since created.", kind="integer"),
-    *_numbers("min_tool_success_rate", "max_tool_success_rate", description="0 to 1."),
-    _parameter("sort", "`newest` when absent.", enum=list(SORTS)),
+    *_numbers(
+        *("min_tool_success_rate", "max_tool_success_rate"),
+        description="0 to 1, of the last minutes; models of which nothing is known are left out.",
+    ),
+    *_numbers(
+        *(f"{side}_{index}_index" for index in INDEXES for side in ("min", "max")),
+        description="Benchmarks are not kept here, so no model passes.",
+    ),
+    _parameter(
+        "sort",
+        "`newest` when absent. Models without the figure come last; without a key the figures of "
+        "speed are not known.",
+        enum=list(SORTS),
+    ),
+    _parameter("use_rss", "Feeds are not offered: a true value is refused."),
 ]
 _MODEL_NAME: Final = [
     OpenApiParameter("author", str, OpenApiParameter.PATH, description="As in `author/slug`."),
     OpenApiParameter(
-        "slug", str, OpenApiParameter.PATH, description="Aliases resolve to their model."
+        "slug",
+        str,
+        OpenApiParameter.PATH,
+        description="With a variant (`:free`) or suffix (`:nitro`), if any; aliases and "
+        "`~author/family-latest` resolve to their model.",
     ),
 ]
 
@@ -63,6 +81,7 @@ def _describe(
     description: str,
     answer: Component,
     *statuses: int,
+    auth: Any = OPTIONAL_KEY,
     **more: Any,
 ) -> Callable[[F], F]:
     described: Callable[[F], F] = extend_schema(
@@ -70,8 +89,8 @@ def _describe(
         summary=summary,
         description=description,
         tags=["Models"],
-        # Open to everyone, but a credential that is sent must be good.
-        auth=OPTIONAL_KEY,
+        # Most are open to everyone, but a credential that is sent must be good.
+        auth=auth,
         responses={
             200: OpenApiResponse(answer, description=description),
             **error_responses(*statuses, 401, 403, 500, 503),
@@ -89,6 +108,15 @@ describe_model_list = _describe(
     400,
     parameters=_FILTERS,
 )
+describe_user_models = _describe(
+    "listUserModels",
+    "List models for the caller",
+    "Models that the caller's account may use, with the endpoints that its provider lists leave.",
+    schemas.MODEL_PAGE,
+    400,
+    auth=None,
+    parameters=_FILTERS,
+)
 describe_model_count = _describe(
     "countModels",
     "Count models",
@@ -100,7 +128,7 @@ describe_model_count = _describe(
 describe_model = _describe(
     "getModel",
     "Get a model",
-    "One model, by id or alias.",
+    "One model, by id, alias or family.",
     schemas.MODEL_ANSWER,
     404,
     parameters=_MODEL_NAME,
@@ -108,7 +136,8 @@ describe_model = _describe(
 describe_model_endpoints = _describe(
     "listModelEndpoints",
     "List the endpoints of a model",
-    "Which providers serve the model, at which price.",
+    "Which providers serve the model, at which price, and how they have done lately. Without a "
+    "key the statistics are null.",
     schemas.MODEL_ENDPOINTS,
     404,
     parameters=_MODEL_NAME,
@@ -116,7 +145,7 @@ describe_model_endpoints = _describe(
 describe_zdr_endpoints = _describe(
     "listZeroDataRetentionEndpoints",
     "List zero-data-retention endpoints",
-    "Every endpoint that keeps nothing of what it is sent.",
+    "Every endpoint that keeps nothing of what it is sent. Without a key the statistics are null.",
     schemas.ENDPOINT_LIST,
 )
 describe_providers = _describe(

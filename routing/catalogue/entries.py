@@ -4,18 +4,34 @@ A snapshot is built from rows read at one moment (`routing.catalogue.reading`), 
 changes afterwards; a request keeps the one it began with.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from routing.catalogue.prices import Prices
 from routing.catalogue.vocabulary import STATUS_ROUTABLE_MIN
 
+_T = TypeVar("_T")
+# Dearer than anything: an endpoint without a price is never called.
+_UNPRICED: Final = Decimal("Infinity")
+# The order of equals in every sort: by price, then by tag.
+BY_PRICE: Final = attrgetter("token_usd", "tag")
+
+
+# Entries do not change; while one is made, this is how a field gets its value.
+_put: Final = object.__setattr__
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProviderEntry:
-    """How to reach a provider. Limits are in seconds; None takes the gateway's setting."""
+    """How to reach a provider. Limits are in seconds; None takes the gateway's setting.
+
+    `names` are slug and display name as references are compared: without regard to case.
+    """
 
     pk: int
     slug: str
@@ -33,6 +49,10 @@ class ProviderEntry:
     headquarters: str | None
     datacenters: tuple[str, ...] | None
     status: int
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _put(self, "names", frozenset({self.slug.casefold(), self.name.casefold()}))
 
     def __repr__(self) -> str:
         # The generated one would print the credential into logs and tracebacks.
@@ -45,7 +65,10 @@ class EndpointEntry:
 
     `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
-    worse of the endpoint's and its provider's.
+    worse of the endpoint's and its provider's. What stands last is worked out here once, because
+    selection asks for it at every request: `tag_key` is the tag without regard to case, `token_usd`
+    the price of a prompt and a completion token together (`token_price` the same as a float), and
+    `prompt_tokens_max` the longest prompt that leaves no room for an answer.
     """
 
     pk: int
@@ -76,6 +99,22 @@ class EndpointEntry:
     decisions_max_questions: int | None
     decisions_max_options: int | None
     decisions_max_levels: int | None
+    distillable: bool = False
+    tag_key: str = field(init=False)
+    token_usd: Decimal = field(init=False)
+    token_price: float = field(init=False)
+    prompt_tokens_max: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        key = self.tag.casefold()
+        # Nearly all tags are their own key, and one string of each is enough.
+        _put(self, "tag_key", self.tag if key == self.tag else key)
+        prices = self.prices
+        _put(self, "token_usd", _UNPRICED if prices is None else prices.token_usd)
+        _put(self, "token_price", math.inf if prices is None else prices.token_price)
+        limits = (self.max_prompt_tokens, self.context_length)
+        known = [limit for limit in limits if limit is not None]
+        _put(self, "prompt_tokens_max", min(known, default=math.inf))
 
     @property
     def routable(self) -> bool:
@@ -88,7 +127,10 @@ class EndpointEntry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelEntry:
-    """Something callers can name. `id` is `author/slug`; `created` is in Unix seconds."""
+    """Something callers can name. `id` is `author/slug`; `created` is in Unix seconds.
+
+    `by_price` are the endpoints that a request may be sent to, cheapest first.
+    """
 
     pk: int
     id: str
@@ -114,6 +156,11 @@ class ModelEntry:
     reasoning: Mapping[str, Any] | None
     supported_voices: tuple[str, ...] | None
     endpoints: tuple[EndpointEntry, ...]
+    by_price: tuple[EndpointEntry, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        routable = [endpoint for endpoint in self.endpoints if endpoint.routable]
+        _put(self, "by_price", tuple(sorted(routable, key=BY_PRICE)))
 
     def __repr__(self) -> str:
         return f"<ModelEntry {self.id}>"
@@ -135,6 +182,14 @@ class Snapshot:
     listing: tuple[ModelEntry, ...]
     endpoint_count: int
     problems: tuple[str, ...] = ()
+    _derived: dict[Any, Any] = field(default_factory=dict, init=False)
+
+    def derive(self, work: "Callable[[Snapshot], _T]") -> _T:
+        """What `work` makes of this snapshot, made once and kept as long as the snapshot."""
+        if work not in self._derived:
+            self._derived[work] = work(self)
+        found: _T = self._derived[work]
+        return found
 
     def model(self, reference: str) -> ModelEntry | None:
         """The model of this id, else of this alias."""

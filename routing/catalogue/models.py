@@ -20,6 +20,7 @@ from routing.catalogue.vocabulary import (
     INPUT_MODALITIES,
     OUTPUT_MODALITIES,
     PARAMETERS,
+    PRICE_SOURCES,
     QUANTIZATIONS,
     REGIONS,
     STATUSES,
@@ -85,6 +86,11 @@ class Provider(Versioned):
     first_byte_s = models.FloatField(null=True, blank=True)
     idle_s = models.FloatField(null=True, blank=True)
     total_s = models.FloatField(null=True, blank=True)
+    probe_interval_s = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="How often to ask whether it answers (GET of its models); empty: never.",
+    )
     status = models.SmallIntegerField(choices=_STATUS_CHOICES, default=0)
 
     class Meta:
@@ -188,6 +194,13 @@ class Endpoint(Versioned):
     upstream_model = models.CharField(max_length=200)
     status = models.SmallIntegerField(choices=_STATUS_CHOICES, default=0)
     pricing = models.JSONField(null=True, blank=True)
+    price_source = models.CharField(
+        max_length=8,
+        choices=[("hand", "set by hand"), ("book", "price book (refresh_prices)")],
+        default="hand",
+        # Also the table's own: an older version still writes while a new one moves in.
+        db_default="hand",
+    )
     quantization = _optional_text(16, choices=_choices(QUANTIZATIONS))
     context_length = models.PositiveBigIntegerField(null=True, blank=True)
     max_completion_tokens = models.PositiveBigIntegerField(null=True, blank=True)
@@ -226,6 +239,10 @@ class Endpoint(Versioned):
             ),
             models.CheckConstraint(
                 name="routing_endpoint_region_known", condition=_known("region", REGIONS)
+            ),
+            models.CheckConstraint(
+                name="routing_endpoint_price_source_known",
+                condition=_known("price_source", PRICE_SOURCES),
             ),
             models.CheckConstraint(
                 name="routing_endpoint_quantization_known",

@@ -96,6 +96,22 @@ class Prices:
         return self.discount == 1 or not (any(own) or any(overridden))
 
     @cached_property
+    def token_usd(self) -> Decimal:
+        """Of one prompt and one completion token together, after discount: what a sort by price and
+        the draw of load balancing go by."""
+        return (self.prompt + self.completion) * (1 - self.discount)
+
+    @cached_property
+    def token_price(self) -> float:
+        """The same, where a draw needs no more digits."""
+        return float(self.token_usd)
+
+    @cached_property
+    def caches_cheaper(self) -> bool:
+        """Whether a cached prompt token costs less than a fresh one."""
+        return self.input_cache_read is not None and self.input_cache_read < self.prompt
+
+    @cached_property
     def highest(self) -> tuple[Decimal, Decimal, Decimal, Decimal]:
         """The dearest a prompt token, a completion token, a request and an image can be, overrides
         included."""

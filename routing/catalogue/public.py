@@ -1,32 +1,13 @@
 """Catalogue objects as the API shows them. Pure: entries in, JSON objects out."""
 
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.catalogue.learned import NOTHING, Learned
+from routing.catalogue.listing import published, top
 from routing.catalogue.vocabulary import PARAMETERS, STATUS_REMOVED
-
-
-def published(model: ModelEntry) -> list[EndpointEntry]:
-    """The endpoints the API shows: priced and not removed."""
-    return [
-        endpoint
-        for endpoint in model.endpoints
-        if endpoint.prices is not None and endpoint.status > STATUS_REMOVED
-    ]
-
-
-def top(model: ModelEntry) -> EndpointEntry | None:
-    """The endpoint that stands for a model: the cheapest of those that could serve it best."""
-    return min(published(model), key=_rank, default=None)
-
-
-def _rank(endpoint: EndpointEntry) -> tuple[bool, bool, Decimal, str]:
-    assert endpoint.prices is not None
-    price = endpoint.prices.prompt + endpoint.prices.completion
-    return (not endpoint.routable, endpoint.tier != "default", price, endpoint.tag)
+from routing.selection.ask import Percentiles
 
 
 def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
@@ -35,10 +16,15 @@ def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:
     return [parameter for parameter in PARAMETERS if parameter in supported]
 
 
-@lru_cache(maxsize=1)
-def listed_objects(snapshot: Snapshot) -> Mapping[str, dict[str, Any]]:
-    """The Model objects of the listing by id, made once for a snapshot."""
-    return {model.id: model_object(model) for model in snapshot.listing}
+def model_objects(snapshot: Snapshot, models: Sequence[ModelEntry]) -> list[dict[str, Any]]:
+    """The Model objects of models. Those of the listing are made once for a snapshot; a model that
+    was narrowed for one account is not among them."""
+    known = snapshot.derive(_listed_objects)
+    return [known.get(model) or model_object(model) for model in models]
+
+
+def _listed_objects(snapshot: Snapshot) -> Mapping[ModelEntry, dict[str, Any]]:
+    return {model: model_object(model) for model in snapshot.listing}
 
 
 def model_object(model: ModelEntry) -> dict[str, Any]:
@@ -87,8 +73,9 @@ def architecture(model: ModelEntry) -> dict[str, Any]:
     }
 
 
-def endpoint_object(endpoint: EndpointEntry) -> dict[str, Any]:
-    """The Endpoint object; statistics are null until there are some to show."""
+def endpoint_object(endpoint: EndpointEntry, learned: Learned = NOTHING) -> dict[str, Any]:
+    """The Endpoint object; statistics are null where nothing, or too little, was learned."""
+    figures = learned.of(endpoint)
     return {
         "name": f"{endpoint.provider.name} | {endpoint.model_id}",
         "model_id": endpoint.model_id,
@@ -102,16 +89,26 @@ def endpoint_object(endpoint: EndpointEntry) -> dict[str, Any]:
         "pricing": dict(endpoint.pricing or {}),
         "supported_parameters": parameters([endpoint]),
         "supports_implicit_caching": endpoint.supports_implicit_caching,
-        "status": endpoint.status,
-        "uptime_last_5m": None,
-        "uptime_last_30m": None,
-        "uptime_last_1d": None,
-        "latency_last_30m": None,
-        "throughput_last_30m": None,
+        "status": learned.status(endpoint),
+        "uptime_last_5m": _percent(figures.uptime_5m),
+        "uptime_last_30m": _percent(figures.uptime_30m),
+        "uptime_last_1d": _percent(figures.uptime_1d),
+        "latency_last_30m": _percentiles(figures.latency_s, 1000),
+        "throughput_last_30m": _percentiles(figures.throughput_tps, 1),
     }
 
 
-def endpoints_object(model: ModelEntry) -> dict[str, Any]:
+def _percent(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)
+
+
+def _percentiles(value: Percentiles | None, factor: float) -> dict[str, float] | None:
+    if value is None:
+        return None
+    return {name: round(each * factor, 3) for name, each in value._asdict().items()}
+
+
+def endpoints_object(model: ModelEntry, learned: Learned = NOTHING) -> dict[str, Any]:
     """The model with its endpoints, as `/models/{author}/{slug}/endpoints` shows it."""
     return {
         "id": model.id,
@@ -119,14 +116,14 @@ def endpoints_object(model: ModelEntry) -> dict[str, Any]:
         "created": model.created,
         "description": model.description,
         "architecture": architecture(model),
-        "endpoints": [endpoint_object(endpoint) for endpoint in published(model)],
+        "endpoints": [endpoint_object(endpoint, learned) for endpoint in published(model)],
     }
 
 
-def zdr_objects(snapshot: Snapshot) -> list[dict[str, Any]]:
+def zdr_objects(snapshot: Snapshot, learned: Learned = NOTHING) -> list[dict[str, Any]]:
     """Every published zero-data-retention endpoint of the listed models."""
     return [
-        endpoint_object(endpoint)
+        endpoint_object(endpoint, learned)
         for model in snapshot.listing
         for endpoint in published(model)
         if endpoint.zdr

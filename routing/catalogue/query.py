@@ -1,15 +1,16 @@
-"""The query string of `GET /models`: read, checked, and applied to a snapshot. Pure."""
+"""The query string of `GET /models`: read, checked, and applied to a list of models. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
-from routing.catalogue.entries import ModelEntry, Snapshot
-from routing.catalogue.public import published, top
+from routing.catalogue.entries import ModelEntry
+from routing.catalogue.learned import NOTHING, Learned, tool_success
+from routing.catalogue.listing import published
+from routing.catalogue.orders import SORTS, in_order, usd_per_million
 from routing.catalogue.vocabulary import (
     CATEGORIES,
     INPUT_MODALITIES,
@@ -20,52 +21,62 @@ from routing.catalogue.vocabulary import (
 LIMIT_DEFAULT: Final = 500
 LIMIT_MAX: Final = 1000
 _DAY_S: Final = 86_400
-_MILLION: Final = Decimal(1_000_000)
 _FALSE: Final = frozenset({"", "0", "false", "no", "off"})
 _REGIONS: Final = {"eu": "europe", "us": "us"}
+INDEXES: Final = ("intelligence", "coding", "agentic")
 
 Test = Callable[[ModelEntry], bool]
-Order = Callable[[ModelEntry], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Query(NamedTuple):
+    """What is asked (`words`), the moment in Unix seconds, and what traffic has taught."""
+
+    words: Mapping[str, str]
+    now_s: float
+    learned: Learned = NOTHING
+
+
+class Page(NamedTuple):
     """One page of models: `total_count` counts all that match, `next` is a path or None."""
 
-    models: list[ModelEntry]
+    models: Sequence[ModelEntry]
     total_count: int
     next: str | None
 
 
-def page(snapshot: Snapshot, query: Mapping[str, str], *, path: str, now_s: float) -> Page:
-    """The models of a query. Raises `SchemaInvalid`; unknown parameters are ignored."""
-    found = matching(snapshot, query, now_s=now_s)
-    offset = _whole(query, "offset", 0, None)
-    limit = _whole(query, "limit", 1, LIMIT_MAX)
+def page(models: Sequence[ModelEntry], query: Query, *, path: str) -> Page:
+    """The models of a query, out of models that come newest first.
+
+    Raises `SchemaInvalid`; unknown parameters are ignored.
+    """
+    offset = _whole(query.words, "offset", 0, None)
+    limit = _whole(query.words, "limit", 1, LIMIT_MAX)
+    found = matching(models, query)
     if offset is None and limit is None:
         return Page(found, len(found), None)
     start = offset or 0
     end = start + (limit or LIMIT_DEFAULT)
-    more = {**query, "offset": str(end), "limit": str(end - start)}
+    more = {**query.words, "offset": str(end), "limit": str(end - start)}
     following = f"{path}?{urlencode(more)}" if end < len(found) else None
     return Page(found[start:end], len(found), following)
 
 
-def matching(snapshot: Snapshot, query: Mapping[str, str], *, now_s: float) -> list[ModelEntry]:
-    """The listed models that pass every filter, in the order asked for (newest by default)."""
+def matching(models: Sequence[ModelEntry], query: Query) -> Sequence[ModelEntry]:
+    """The models that pass every filter, in the order asked for (as they come by default)."""
     for name in ("use_rss", "use_rss_chat_links"):
-        if query.get(name, "").lower() not in _FALSE:
+        if query.words.get(name, "").lower() not in _FALSE:
             raise SchemaInvalid([Issue(name, "feeds are not available")])
-    tests = [test for filter_ in _FILTERS for test in filter_(query, now_s)]
-    order = _order(query)
-    found = [model for model in snapshot.listing if all(test(model) for test in tests)]
-    return found if order is None else sorted(found, key=order)
+    sort = _word(query.words, "sort", SORTS)
+    tests = [test for filter_ in _FILTERS for test in filter_(query.words)]
+    tests += [*_ages(query), *_measured(query)]
+    found = [model for model in models if all(test(model) for test in tests)]
+    return in_order(found, sort, query.learned)
 
 
-def count(snapshot: Snapshot, query: Mapping[str, str]) -> int:
-    """How many listed models have one of the output modalities."""
-    tests = _output_modalities(query, 0)
-    return sum(all(test(model) for test in tests) for model in snapshot.listing)
+def count(models: Sequence[ModelEntry], words: Mapping[str, str]) -> int:
+    """How many of the models have one of the output modalities."""
+    tests = _output_modalities(words)
+    return sum(all(test(model) for test in tests) for model in models)
 
 
 def _refuse(name: str, value: str, expected: str) -> SchemaInvalid:
@@ -120,12 +131,12 @@ def _number(query: Mapping[str, str], name: str, maximum: int | None = None) -> 
     return number
 
 
-def _categories(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _categories(query: Mapping[str, str]) -> list[Test]:
     category = _word(query, "category", CATEGORIES)
     return [lambda model: category in model.categories] if category else []
 
 
-def _supported(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _supported(query: Mapping[str, str]) -> list[Test]:
     wanted = _words(query, "supported_parameters", PARAMETERS)
 
     def supports_all(model: ModelEntry) -> bool:
@@ -134,27 +145,27 @@ def _supported(query: Mapping[str, str], now_s: float) -> list[Test]:
     return [supports_all] if wanted else []
 
 
-def _output_modalities(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _output_modalities(query: Mapping[str, str]) -> list[Test]:
     wanted = _words(query, "output_modalities", ("all", *OUTPUT_MODALITIES)) or {"text"}
     return [] if "all" in wanted else [lambda model: not wanted.isdisjoint(model.output_modalities)]
 
 
-def _input_modalities(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _input_modalities(query: Mapping[str, str]) -> list[Test]:
     wanted = _words(query, "input_modalities", INPUT_MODALITIES)
     return [lambda model: not wanted.isdisjoint(model.input_modalities)] if wanted else []
 
 
-def _text(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _text(query: Mapping[str, str]) -> list[Test]:
     text = query.get("q", "").strip().casefold()
     return [lambda model: text in f"{model.name}\n{model.id}".casefold()] if text else []
 
 
-def _context(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _context(query: Mapping[str, str]) -> list[Test]:
     least = _whole(query, "context", 1, None)
     return [] if least is None else [lambda model: (model.context_length or 0) >= least]
 
 
-def _prices(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _prices(query: Mapping[str, str]) -> list[Test]:
     """Bounds on the price of the endpoint that stands for the model, USD per million tokens."""
     bounds = (("prompt", ""), ("completion", "output_"))
     return [test for key, infix in bounds for test in _price_bounds(query, key, infix)]
@@ -165,20 +176,13 @@ def _price_bounds(query: Mapping[str, str], key: str, infix: str) -> list[Test]:
     most = _number(query, f"max_{infix}price")
     tests: list[Test] = []
     if least is not None:
-        tests.append(lambda model: _per_million(model, key) >= least)
+        tests.append(lambda model: usd_per_million(model, key) >= least)
     if most is not None:
-        tests.append(lambda model: _per_million(model, key) <= most)
+        tests.append(lambda model: usd_per_million(model, key) <= most)
     return tests
 
 
-def _per_million(model: ModelEntry, key: str) -> Decimal:
-    best = top(model)
-    assert best is not None
-    price: Decimal = getattr(best.prices, key)
-    return price * _MILLION
-
-
-def _names(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _names(query: Mapping[str, str]) -> list[Test]:
     tests: list[Test] = []
     if families := _folded(query, "arch"):
         tests.append(lambda model: not families.isdisjoint(_architectures(model)))
@@ -201,11 +205,10 @@ def _architectures(model: ModelEntry) -> set[str]:
 
 
 def _providers(model: ModelEntry) -> set[str]:
-    entries = [endpoint.provider for endpoint in published(model)]
-    return {name.casefold() for entry in entries for name in (entry.slug, entry.name)}
+    return {name for endpoint in published(model) for name in endpoint.provider.names}
 
 
-def _policies(query: Mapping[str, str], now_s: float) -> list[Test]:
+def _policies(query: Mapping[str, str]) -> list[Test]:
     tests: list[Test] = []
     distillable = _word(query, "distillable", ("true", "false"))
     if distillable:
@@ -219,48 +222,36 @@ def _policies(query: Mapping[str, str], now_s: float) -> list[Test]:
     return tests
 
 
-def _ages(query: Mapping[str, str], now_s: float) -> list[Test]:
-    least, most = (_whole(query, f"{side}_age_days", 0, None) for side in ("min", "max"))
+def _ages(query: Query) -> list[Test]:
+    least, most = (_whole(query.words, f"{side}_age_days", 0, None) for side in ("min", "max"))
     tests: list[Test] = []
     if least is not None:
-        tests.append(lambda model: now_s - model.created >= least * _DAY_S)
+        tests.append(lambda model: query.now_s - model.created >= least * _DAY_S)
     if most is not None:
-        tests.append(lambda model: now_s - model.created <= most * _DAY_S)
+        tests.append(lambda model: query.now_s - model.created <= most * _DAY_S)
     return tests
 
 
-def _measured(query: Mapping[str, str], now_s: float) -> list[Test]:
-    """Filters on figures nobody has measured here yet: with no figure a model is left out."""
+def _measured(query: Query) -> list[Test]:
+    """Bounds on figures; a model without the figure is left out."""
+    low = _number(query.words, "min_tool_success_rate", maximum=1)
+    high = _number(query.words, "max_tool_success_rate", maximum=1)
     tests: list[Test] = []
-    for side in ("min", "max"):
-        given = [_number(query, f"{side}_tool_success_rate", maximum=1)]
-        given += [_number(query, f"{side}_{index}_index") for index in _INDEXES]
-        tests += [lambda model: False for value in given if value is not None]
+    if low is not None or high is not None:
+        least, most = float(low or 0), float(1 if high is None else high)
+        tests.append(lambda model: _is_within(tool_success(model, query.learned), least, most))
+    for name in [f"{side}_{index}_index" for side in ("min", "max") for index in INDEXES]:
+        if _number(query.words, name) is not None:
+            # Benchmarks are not kept.
+            tests.append(lambda model: False)
     return tests
 
 
-_INDEXES: Final = ("intelligence", "coding", "agentic")
+def _is_within(value: float | None, least: float, most: float) -> bool:
+    return value is not None and least <= value <= most
+
+
 _FILTERS: Final = (
     *(_categories, _supported, _output_modalities, _input_modalities, _text),
-    *(_context, _prices, _names, _policies, _ages, _measured),
+    *(_context, _prices, _names, _policies),
 )
-_ORDERS: Final[dict[str, Order | None]] = {
-    "newest": None,
-    "pricing-low-to-high": lambda model: _per_million(model, "prompt"),
-    "pricing-high-to-low": lambda model: -_per_million(model, "prompt"),
-    "context-high-to-low": lambda model: -(model.context_length or 0),
-    # Nothing is measured for these, and models without the figure go last: all keep their order.
-    **dict.fromkeys(
-        ("most-popular", "top-weekly", "throughput-high-to-low", "latency-low-to-high")
-    ),
-    **dict.fromkeys(f"{index}-high-to-low" for index in _INDEXES),
-    "design-arena-elo-high-to-low": None,
-}
-
-
-SORTS: Final = tuple(_ORDERS)
-
-
-def _order(query: Mapping[str, str]) -> Order | None:
-    name = _word(query, "sort", SORTS)
-    return _ORDERS[name] if name else None

@@ -110,10 +110,20 @@ MODEL: Final = Component(
         optional=("reasoning", "alias_target"),
     ),
 )
-_STATISTICS: Final = {
-    "type": ["object", "null"],
-    "properties": dict.fromkeys(("p50", "p75", "p90", "p99"), _NUMBER),
+_UPTIME: Final = {
+    "type": ["number", "null"],
+    "description": "Percent; calls that were rate limited are not counted.",
 }
+
+
+def _statistics(description: str) -> dict[str, Any]:
+    return {
+        "type": ["object", "null"],
+        "description": description,
+        "properties": dict.fromkeys(("p50", "p75", "p90", "p99"), _NUMBER),
+    }
+
+
 ENDPOINT: Final = Component(
     "Endpoint",
     obj(
@@ -131,11 +141,11 @@ ENDPOINT: Final = Component(
             "supported_parameters": _SUPPORTED,
             "supports_implicit_caching": FLAG,
             "status": {"type": "integer", "enum": list(STATUSES)},
-            "uptime_last_5m": nullable(_NUMBER),
-            "uptime_last_30m": nullable(_NUMBER),
-            "uptime_last_1d": nullable(_NUMBER),
-            "latency_last_30m": _STATISTICS,
-            "throughput_last_30m": _STATISTICS,
+            "uptime_last_5m": _UPTIME,
+            "uptime_last_30m": _UPTIME,
+            "uptime_last_1d": _UPTIME,
+            "latency_last_30m": _statistics("Milliseconds to the first token."),
+            "throughput_last_30m": _statistics("Tokens per second."),
         }
     ),
 )

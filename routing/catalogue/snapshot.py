@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import gevent
 from django.conf import settings
@@ -32,6 +32,7 @@ __all__ = [
     "ModelEntry",
     "ProviderEntry",
     "Snapshot",
+    "beside_the_loop",
     "build",
     "catalogue",
     "serving",
@@ -49,7 +50,7 @@ def build() -> Snapshot:
     with _no_collections():
         # Not the lane of the hot path's reads: a big catalogue would hold them up.
         rows = run(Lane.OPERATOR, read_rows)
-        return _beside_the_loop(lambda: assemble(rows))
+        return beside_the_loop(lambda: assemble(rows))
 
 
 @contextmanager
@@ -78,12 +79,22 @@ def _no_collections() -> Iterator[None]:
             gc.enable()
 
 
-def _beside_the_loop(work: Callable[[], _T]) -> _T:
+def beside_the_loop(work: Callable[[], _T]) -> _T:
     """Pure computing in a native thread where there is an event loop to keep turning."""
     if not under_gevent():
         return work()
-    result: _T = gevent.get_hub().threadpool.apply(work)
-    return result
+    result, error = gevent.get_hub().threadpool.apply(_captured, (work,))
+    if error is not None:
+        raise error
+    return cast(_T, result)
+
+
+def _captured(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
+    """gevent prints what a pool's thread raises, so errors come back as values."""
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
+        return None, error
 
 
 def serving() -> dict[str, int]:

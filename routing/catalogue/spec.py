@@ -24,6 +24,8 @@ from routing.catalogue.vocabulary import (
     INPUT_MODALITIES,
     OUTPUT_MODALITIES,
     PARAMETERS,
+    PRICE_SOURCES,
+    PROBE_INTERVAL_MIN_S,
     QUANTIZATIONS,
     REGIONS,
     STATUSES,
@@ -131,6 +133,7 @@ class ProviderSpec(_Spec):
     first_byte_s: Seconds | None = None
     idle_s: Seconds | None = None
     total_s: Seconds | None = None
+    probe_interval_s: Annotated[Seconds, Field(ge=PROBE_INTERVAL_MIN_S)] | None = None
     status: Status = 0
 
 
@@ -140,6 +143,7 @@ class EndpointSpec(_Spec):
     upstream_model: _Line
     status: Status = 0
     pricing: Annotated[dict[str, Any] | Literal["auto"] | None, BeforeValidator(_pricing)] = None
+    price_source: Annotated[str, _one_of(PRICE_SOURCES)] = "hand"
     quantization: Annotated[str, _one_of(QUANTIZATIONS)] | None = None
     context_length: Count | None = None
     max_completion_tokens: Count | None = None
@@ -162,13 +166,17 @@ class EndpointSpec(_Spec):
     @model_validator(mode="before")
     @classmethod
     def _fill_in(cls, given: Any) -> Any:
-        """The tag is the provider's slug, its suffix names the tier, unless the file says so."""
+        """The tag is the provider's slug, its suffix names the tier, unless the file says so.
+
+        `pricing: auto` is a price from the book; so is one that a dump wrote out as such.
+        """
         if not isinstance(given, dict) or not isinstance(given.get("provider"), str):
             return given
         tag = given.get("tag") or given["provider"]
         suffix = tag.rpartition("/")[2] if isinstance(tag, str) else ""
         tier = suffix if suffix in ("flex", "priority") else "default"
-        return {"tier": tier, **given, "tag": tag}
+        source = {"price_source": "book"} if given.get("pricing") == "auto" else {}
+        return {"tier": tier, **given, "tag": tag, **source}
 
     @model_validator(mode="after")
     def _tag_names_provider(self) -> "EndpointSpec":

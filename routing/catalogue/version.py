@@ -107,6 +107,8 @@ class Versioned(models.Model):
 
     class Meta:
         abstract = True
+        # `model.endpoints.add()` and the like write through this one; Django's own would not count.
+        base_manager_name = "objects"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         with version_bumped(kwargs.get("using") or self._state.db or "default"):

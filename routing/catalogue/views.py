@@ -1,11 +1,13 @@
 """GET /models and what belongs to it: the catalogue as callers read it."""
 
 import time
+from collections.abc import Sequence
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from accounts.authentication import optional_caller, required_caller
+from accounts.caller import Caller
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
@@ -16,22 +18,37 @@ from routing.catalogue.description import (
     describe_model_endpoints,
     describe_model_list,
     describe_providers,
+    describe_user_models,
     describe_zdr_endpoints,
 )
 from routing.catalogue.entries import ModelEntry, Snapshot
-from routing.catalogue.snapshot import catalogue
+from routing.catalogue.learned import NOTHING, Learned
+from routing.catalogue.listing import Rules, permitted, published
+from routing.catalogue.orders import BY_CALLS
+from routing.catalogue.snapshot import beside_the_loop, catalogue
+from routing.metering.popularity import popularity
+from routing.selection.naming import parse
+from routing.selection.resolving import named_model
+from routing.serving import observing
 
 
 class CatalogueViewSet(LeanViewSet):
     """Open to everyone, but a credential that is sent must be good; see `PUBLIC_CATALOG`."""
 
-    def snapshot(self, request: HttpRequest) -> Snapshot:
-        """Check the caller and take the catalogue to answer from."""
-        if settings.PUBLIC_CATALOG:
-            optional_caller(request)
-        else:
-            required_caller(request)
-        return catalogue.current()
+    def caller(self, request: HttpRequest) -> Caller | None:
+        """Whoever asks, None for somebody without a credential."""
+        caller = optional_caller(request) if settings.PUBLIC_CATALOG else required_caller(request)
+        return self.known(caller) if caller else None
+
+    def known(self, caller: Caller) -> Caller:
+        self.beside = {"user_id": caller.creator_id}
+        return caller
+
+    def learned(self, caller: Caller | None) -> Learned:
+        """What traffic has taught, for those who have a key."""
+        if caller is None:
+            return NOTHING
+        return Learned(observing.figures(), observing.standing())
 
 
 class ModelViewSet(CatalogueViewSet):
@@ -39,42 +56,38 @@ class ModelViewSet(CatalogueViewSet):
 
     @describe_model_list
     def list(self, request: HttpRequest) -> HttpResponse:
-        snapshot = self.snapshot(request)
-        found = query.page(snapshot, request.GET.dict(), path=request.path_info, now_s=time.time())
-        objects = public.listed_objects(snapshot)
-        return json_response(
-            {
-                "data": [objects[model.id] for model in found.models],
-                "total_count": found.total_count,
-                "links": {"next": found.next},
-            }
-        )
+        learned = self.learned(self.caller(request))
+        snapshot = catalogue.current()
+        return _listed(request, snapshot, snapshot.listing, learned)
+
+    @describe_user_models
+    def user(self, request: HttpRequest) -> HttpResponse:
+        caller = self.known(required_caller(request))
+        snapshot, rules = catalogue.current(), _rules_of(caller)
+        models = beside_the_loop(lambda: permitted(snapshot, rules))
+        return _listed(request, snapshot, models, self.learned(caller))
 
     @describe_model_count
     def count(self, request: HttpRequest) -> HttpResponse:
-        snapshot = self.snapshot(request)
-        return json_response({"data": {"count": query.count(snapshot, request.GET.dict())}})
+        self.caller(request)
+        number = query.count(catalogue.current().listing, request.GET.dict())
+        return json_response({"data": {"count": number}})
 
     @describe_model
     def retrieve(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
-        model, alias = self._model(request, author, slug)
+        self.caller(request)
+        reference = f"{author}/{slug}"
+        model = _shown(reference)
         shown = public.model_object(model)
-        if alias:
+        if parse(reference).base != model.id:
             shown["alias_target"] = {"slug": model.id, "name": model.name}
         return json_response({"data": shown})
 
     @describe_model_endpoints
     def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
-        model, _ = self._model(request, author, slug)
-        return json_response({"data": public.endpoints_object(model)})
-
-    def _model(self, request: HttpRequest, author: str, slug: str) -> tuple[ModelEntry, bool]:
-        """The listed model of that name, and whether the name is an alias."""
-        reference = f"{author}/{slug}"
-        model = self.snapshot(request).model(reference)
-        if model is None or not model.visible or not public.published(model):
-            raise NotFound(f"Model {reference[:200]} not found")
-        return model, model.id != reference
+        learned = self.learned(self.caller(request))
+        model = _shown(f"{author}/{slug}")
+        return json_response({"data": public.endpoints_object(model, learned)})
 
 
 class EndpointViewSet(CatalogueViewSet):
@@ -82,7 +95,10 @@ class EndpointViewSet(CatalogueViewSet):
 
     @describe_zdr_endpoints
     def zdr(self, request: HttpRequest) -> HttpResponse:
-        return json_response({"data": public.zdr_objects(self.snapshot(request))})
+        learned = self.learned(self.caller(request))
+        snapshot = catalogue.current()
+        shown = beside_the_loop(lambda: public.zdr_objects(snapshot, learned))
+        return json_response({"data": shown})
 
 
 class ProviderViewSet(CatalogueViewSet):
@@ -90,4 +106,38 @@ class ProviderViewSet(CatalogueViewSet):
 
     @describe_providers
     def list(self, request: HttpRequest) -> HttpResponse:
-        return json_response({"data": public.provider_objects(self.snapshot(request))})
+        self.caller(request)
+        return json_response({"data": public.provider_objects(catalogue.current())})
+
+
+def _listed(
+    request: HttpRequest, snapshot: Snapshot, models: Sequence[ModelEntry], learned: Learned
+) -> HttpResponse:
+    """One page of models. A big catalogue takes a while to look through."""
+    words, path = request.GET.dict(), request.path_info
+    if words.get("sort") in BY_CALLS:
+        learned = learned._replace(calls=popularity.calls())
+    asked = query.Query(words, time.time(), learned)
+
+    def work() -> tuple[query.Page, list[dict[str, object]]]:
+        found = query.page(models, asked, path=path)
+        return found, public.model_objects(snapshot, found.models)
+
+    found, objects = beside_the_loop(work)
+    return json_response(
+        {"data": objects, "total_count": found.total_count, "links": {"next": found.next}}
+    )
+
+
+def _rules_of(caller: Caller) -> Rules:
+    return Rules(
+        allowed_providers=caller.allowed_providers, ignored_providers=caller.ignored_providers
+    )
+
+
+def _shown(reference: str) -> ModelEntry:
+    """The model of that name, which may be an alias or carry a suffix. Raises `NotFound`."""
+    model = named_model(catalogue.current(), reference)
+    if model is None or not model.visible or not published(model):
+        raise NotFound(f"Model {reference[:200]} not found")
+    return model

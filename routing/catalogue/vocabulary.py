@@ -5,7 +5,11 @@ from typing import Final
 WIRE_KINDS: Final = ("openai", "anthropic", "responses", "decisions")
 TIERS: Final = ("default", "flex", "priority")
 REGIONS: Final = ("global", "europe", "us")
+# Who says what an endpoint costs: the operator, or the offline price book.
+PRICE_SOURCES: Final = ("hand", "book")
 
+STATUS_ELEVATED_ERRORS: Final = -1
+STATUS_RATE_LIMITED: Final = -2
 STATUS_DISABLED: Final = -5
 STATUS_REMOVED: Final = -10
 STATUS_ROUTABLE_MIN: Final = -2
@@ -40,3 +44,5 @@ CATEGORIES: Final = (
     *("programming", "roleplay", "marketing", "marketing/seo", "technology", "science"),
     *("translation", "legal", "finance", "health", "trivia", "academia"),
 )
+# Providers are not to be probed more often than the schedule looks.
+PROBE_INTERVAL_MIN_S = 5

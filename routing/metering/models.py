@@ -13,7 +13,8 @@ class Generation(models.Model):
     provider is expected to bill, also where the caller is charged nothing. `overrun` marks a charge
     above the hold: the upstream reported more than it was allowed to produce. `lost` marks a
     request whose process died before it could settle. `attempts` is a list of
-    `{status, provider_name, endpoint_id, model_permaslug, id, latency, is_byok}` in order.
+    `{status, provider_name, endpoint_id, model_permaslug, id, latency, is_byok}` in order. `trace`
+    is the JSON text of `routing.selection.trace`: why it went where it went.
     """
 
     id = models.CharField(max_length=64, primary_key=True)
@@ -61,6 +62,9 @@ class Generation(models.Model):
     service_tier = models.CharField(max_length=32, null=True)
     attempts = models.JSONField(default=list)
     detail = models.JSONField(default=dict)
+    # Text, because nobody filters by it and reading it as JSON costs the database at every insert.
+    # The default is the table's own too: an older version still writes while a new one moves in.
+    trace = models.TextField(default="{}", db_default="{}")
 
     class Meta:
         indexes = [

@@ -58,6 +58,7 @@ RECORD_COLUMNS = (
     "service_tier",
     "attempts",
     "detail",
+    "trace",
 )
 GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_COLUMNS)
 
@@ -297,7 +298,7 @@ def _lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
     values |= {"created_at": row[7], "api_type": "completions", "model": row[6]}
     values |= {"requested_model": row[6], "status": 500, "lost": True, "hold_nano": row[4]}
-    values |= {"attempts": "[]", "detail": "{}"}
+    values |= {"attempts": "[]", "detail": "{}", "trace": "{}"}
     return (row[0], row[1], row[2], row[3], *[values[column] for column in RECORD_COLUMNS])
 
 

@@ -1,16 +1,21 @@
-"""What a request needs of an endpoint, and what selection makes of it. Values only."""
+"""What selection is asked and told, and what it answers. Values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from decimal import Decimal
+from typing import Literal, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry
+from routing.catalogue.entries import EndpointEntry, ModelEntry
+
+Sort = Literal["price", "throughput", "latency", "exacto"]
 
 
 class Ask(NamedTuple):
     """The request as the filters see it; token counts come from the estimator.
 
-    `kinds` are the wire kinds that can serve the caller's format.
+    `kinds` are the wire kinds that can serve the caller's format. `supplied_parameters` are those
+    the caller gave; `required_parameters` are the same in the words that `require_parameters`
+    looks for (`structured_outputs` for a JSON schema, `reasoning` for any reasoning setting).
     """
 
     kinds: frozenset[str]
@@ -18,13 +23,110 @@ class Ask(NamedTuple):
     input_modalities: frozenset[str] = frozenset()
     output_modalities: frozenset[str] = frozenset()
     supplied_parameters: frozenset[str] = frozenset()
+    required_parameters: frozenset[str] = frozenset()
     prompt_tokens: int = 0
     output_tokens: int | None = None
     service_tier: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the caller, the workspace and the account want of the choice.
+
+    References are provider references (inference reference 7.2) as they were written. Empty or
+    None means that nothing was said. `max_price_usd` is in USD per million tokens (prompt,
+    completion) or per unit (request, image, audio). Cutoffs map a percentile ("p50") to seconds or
+    tokens per second. `sort_named` tells an explicit `provider.sort` from a suffix or a workspace's
+    default; `admitted_tiers` are those that `:nitro` or `:floor` opened.
+    """
+
+    only: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    account_allowed: tuple[str, ...] | None = None
+    account_ignored: tuple[str, ...] = ()
+    allow_fallbacks: bool = True
+    # An explicit `models` list moves on to the next model also without fallbacks.
+    models_named: bool = False
+    deny_data_collection: bool = False
+    zdr: bool = False
+    distillable_only: bool = False
+    region: str | None = None
+    quantizations: frozenset[str] = frozenset()
+    max_price_usd: Mapping[str, Decimal] = field(default_factory=dict)
+    require_parameters: bool = False
+    sort: Sort | None = None
+    sort_named: bool = False
+    across_models: bool = False
+    max_latency_s: Mapping[str, float] = field(default_factory=dict)
+    min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
+    admitted_tiers: frozenset[str] = frozenset()
+
+
+NO_POLICY = Policy()
+
+
+class Percentiles(NamedTuple):
+    """Of one figure over the statistics window."""
+
+    p50: float
+    p75: float
+    p90: float
+    p99: float
+
+
+class Figures(NamedTuple):
+    """What is known of one endpoint's last minutes. None where the data is too thin to say.
+
+    `latency_s` is the time to first token, `throughput_tps` tokens per second, both over five
+    minutes. `tool_success` is a share of 0..1, `uptime_*` percent. `calls` counts the window.
+    """
+
+    latency_s: Percentiles | None = None
+    throughput_tps: Percentiles | None = None
+    tool_success: float | None = None
+    uptime_5m: float | None = None
+    uptime_30m: float | None = None
+    uptime_1d: float | None = None
+    calls: int = 0
+
+
+class Standing(NamedTuple):
+    """Endpoints, by key, that are not as good as the others at this moment.
+
+    `unstable` had an outage within their window, or are being probed; `parked` answered 429 and
+    their hint has not passed; `half_open` may be tried by one request, the probe.
+    """
+
+    unstable: frozenset[int] = frozenset()
+    parked: frozenset[int] = frozenset()
+    half_open: frozenset[int] = frozenset()
+
+
+ALL_WELL = Standing()
+
+
+class State(NamedTuple):
+    """What has been learned, as selection reads it: endpoint keys to values.
+
+    `sticky` is the endpoint that served this conversation before. `byok` maps endpoints for which
+    a prioritized credential matches to its place; `byok_fallback` likewise for fallback
+    credentials: an endpoint may be in both and among the shared ones.
+    """
+
+    figures: Mapping[int, Figures] = {}
+    standing: Standing = ALL_WELL
+    sticky: int | None = None
+    sticky_by_session: bool = False
+    byok: Mapping[int, int] = {}
+    byok_fallback: Mapping[int, int] = {}
+
+
+NOTHING_LEARNED = State()
+
+
 class Removed(NamedTuple):
-    """An endpoint that a filter took out, and the filter's name."""
+    """An endpoint that a step took out, and the step's name."""
 
     endpoint: EndpointEntry
     step: str
@@ -34,9 +136,12 @@ class Removed(NamedTuple):
 class Plan:
     """The endpoints to try, in order, and why the others are not among them.
 
-    `considered` are the candidates after the filters; where nothing is left, those before the
-    filter that emptied the list, and `failed_step` names it. `output_caps` lowers the requested
-    output for endpoints that cannot give as much.
+    `considered` are the candidates after the hard filters; where nothing is left, those before the
+    filter that emptied the list, and `failed_step` names it. `order` holds the endpoints that may
+    be tried and no other; `rule` is the ordering that made it. `output_caps` lowers the requested
+    output for endpoints that cannot give as much. `weights` are those of the draw, by endpoint key,
+    where one was made; `probe` is the half-open endpoint that this request is to probe because it
+    comes first.
     """
 
     order: Sequence[EndpointEntry]
@@ -44,3 +149,21 @@ class Plan:
     considered: Sequence[EndpointEntry]
     failed_step: str | None = None
     output_caps: Mapping[int, int] = field(default_factory=dict)
+    weights: Mapping[int, float] = field(default_factory=dict)
+    rule: str = "balanced"
+    probe: int | None = None
+
+
+class Resolution(NamedTuple):
+    """What the named models come to (inference reference 7.4).
+
+    `strategy` is `router_metadata`'s word. `sort` and `admitted_tiers` come from a suffix,
+    `plugins` from `:online`. `virtual` names the virtual router, None for concrete models.
+    """
+
+    models: tuple[ModelEntry, ...]
+    strategy: str
+    sort: Sort | None = None
+    admitted_tiers: frozenset[str] = frozenset()
+    plugins: tuple[str, ...] = ()
+    virtual: str | None = None

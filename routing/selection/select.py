@@ -1,89 +1,158 @@
 """From candidate models to an ordered list of endpoints, with the reason for each one left out.
 
-A pure function of the request, the catalogue's entries, health, a random source and nothing else.
+A pure function of the request, the catalogue's entries, what was learned, a random source and
+nothing else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import Ask, Plan, Removed
-from routing.selection.filters import FILTERS, preferred
-from routing.selection.ordering import Random, balanced
+from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan, Policy, Removed, State
+from routing.selection.filters import TOOLS_STEP, model_id_of, preferred, steps, too_short
+from routing.selection.ordering import Case, Random, ordered, rule_of
 
-NOT_SERVED = "Not Served"
-NO_PRICE = "No Price"
-DOWN = "Down"
-OUTPUT_STEP = "Filter by Max Tokens"
-PREFERENCE = "Parameter Preference"
-_DOWN_STATUS = -3
+NOT_SERVED: Final = "Not Served"
+NO_PRICE: Final = "No Price"
+DOWN: Final = "Down"
+PREFERENCE: Final = "Parameter Preference"
+NO_FALLBACKS: Final = "Fallbacks Disabled"
+_DOWN_STATUS: Final = -3
+_DISABLED_STATUS: Final = -5
 
 
 def select(
     models: Sequence[ModelEntry],
     ask: Ask,
+    policy: Policy = NO_POLICY,
+    state: State = NOTHING_LEARNED,
     *,
-    stable: Callable[[EndpointEntry], bool],
     random: Random,
 ) -> Plan:
-    """Endpoints of all models, all of model 1 before those of model 2."""
+    """Which endpoints of the models to try, and in which order. `random` gives floats in [0, 1).
+
+    Every endpoint of the models is in `order` or in `removed`, once.
+    """
     removed: list[Removed] = []
-    candidates = [each for model in models for each in _servable(model, ask, removed)]
-    before = candidates
-    for step, test in FILTERS:
-        before, candidates = candidates, [each for each in candidates if test(each, ask)]
-        if len(candidates) != len(before):
-            removed += [Removed(each, step) for each in before if each not in candidates]
-        if before and not candidates:
-            return Plan((), removed, before, failed_step=step)
-    candidates = _with_enough_output(candidates, ask, removed)
-    order: list[EndpointEntry] = []
-    for model in models:
-        mine = [each for each in candidates if each.model_id == model.id]
-        chosen = preferred(mine, ask)
-        removed += [Removed(each, PREFERENCE) for each in mine if each not in chosen]
-        order += balanced(chosen, stable=stable, random=random) if chosen else []
-    return Plan(order, removed, candidates, output_caps=_caps(order, ask))
+    candidates = _servable(models, ask, removed)
+    for step, keep in steps(ask, policy):
+        kept = keep(candidates)
+        if len(kept) != len(candidates):
+            removed += _without(candidates, kept, step)
+            if not kept:
+                return Plan((), removed, candidates, failed_step=step)
+            candidates = kept
+    supporting = _preferred(candidates, ask)
+    if candidates and not supporting:
+        removed += _without(candidates, (), TOOLS_STEP)
+        return Plan((), removed, candidates, failed_step=TOOLS_STEP)
+    case = Case(ask, policy, state, random, {})
+    order = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
+    if not policy.allow_fallbacks:
+        order = _narrowed(order, _first_choices(order, policy), NO_FALLBACKS, removed)
+    first = order[0].pk if order else None
+    return Plan(
+        order,
+        removed,
+        candidates,
+        output_caps=_caps(order, ask.output_tokens),
+        weights=case.weights,
+        rule=rule_of(order, ask, policy),
+        probe=first if first in state.standing.half_open else None,
+    )
 
 
-def all_down(models: Sequence[ModelEntry], ask: Ask) -> bool:
-    """Whether endpoints exist for the request and every one of them is down."""
-    served = [each for model in models for each in model.endpoints if _speaks(each, ask)]
-    alive = [each for each in served if each.status > -5]
-    return bool(alive) and all(each.status == _DOWN_STATUS for each in alive)
+def all_down(models: Sequence[ModelEntry], ask: Ask, policy: Policy = NO_POLICY) -> bool:
+    """Whether endpoints exist that could serve the request and every one of them is down."""
+    left = [each for model in models for each in model.endpoints if _is_offered(each, ask)]
+    for _, keep in steps(ask, policy):
+        left = keep(left)
+    return bool(left) and all(each.status == _DOWN_STATUS for each in left)
 
 
-def _servable(model: ModelEntry, ask: Ask, removed: list[Removed]) -> list[EndpointEntry]:
-    kept = []
-    for each in model.endpoints:
-        if not _speaks(each, ask):
-            removed.append(Removed(each, NOT_SERVED))
-        elif each.routable:
-            kept.append(each)
-        else:
-            removed.append(Removed(each, NO_PRICE if each.prices is None else DOWN))
-    return kept
+def serving(models: Sequence[ModelEntry], ask: Ask) -> list[str]:
+    """The slugs of the providers that serve the models in the caller's format, down or not."""
+    found = {
+        each.provider.slug for model in models for each in model.endpoints if _is_offered(each, ask)
+    }
+    return sorted(found)
 
 
-def _speaks(endpoint: EndpointEntry, ask: Ask) -> bool:
-    return endpoint.provider.kind in ask.kinds
+def _is_offered(endpoint: EndpointEntry, ask: Ask) -> bool:
+    """Whether it would serve the request's format if it were not down."""
+    is_there = endpoint.prices is not None and endpoint.status > _DISABLED_STATUS
+    return is_there and endpoint.provider.kind in ask.kinds
 
 
-def _with_enough_output(
-    candidates: list[EndpointEntry], ask: Ask, removed: list[Removed]
+def _servable(
+    models: Sequence[ModelEntry], ask: Ask, removed: list[Removed]
 ) -> list[EndpointEntry]:
-    """Endpoints that can give the requested output; all of them where none can (see `_caps`)."""
-    able = [each for each in candidates if not _too_short(each, ask)]
-    if not able:
+    """What may be called in the caller's format, model by model and cheapest first."""
+    found: list[EndpointEntry] = []
+    for model in models:
+        own = [each for each in model.by_price if each.provider.kind in ask.kinds]
+        found += own
+        if len(own) != len(model.endpoints):
+            kept = set(own)
+            absent = (each for each in model.endpoints if each not in kept)
+            removed += [Removed(each, _why_absent(each, ask)) for each in absent]
+    return found
+
+
+def _why_absent(endpoint: EndpointEntry, ask: Ask) -> str:
+    if endpoint.provider.kind not in ask.kinds:
+        return NOT_SERVED
+    return NO_PRICE if endpoint.prices is None else DOWN
+
+
+def _without(
+    candidates: Sequence[EndpointEntry], kept: Sequence[EndpointEntry], step: str
+) -> list[Removed]:
+    left = set(kept)
+    return [Removed(each, step) for each in candidates if each not in left]
+
+
+def _narrowed(
+    candidates: list[EndpointEntry],
+    kept: list[EndpointEntry],
+    step: str,
+    removed: list[Removed],
+) -> list[EndpointEntry]:
+    """`candidates` without those that are not kept; why is noted in `removed`."""
+    if len(kept) == len(candidates):
         return candidates
-    removed += [Removed(each, OUTPUT_STEP) for each in candidates if each not in able]
-    return able
+    gone = _without(candidates, kept, step)
+    removed += gone
+    left_out = {each.endpoint for each in gone}
+    return [each for each in candidates if each not in left_out]
 
 
-def _too_short(endpoint: EndpointEntry, ask: Ask) -> bool:
-    most = endpoint.max_completion_tokens
-    return most is not None and ask.output_tokens is not None and ask.output_tokens > most
+def _preferred(candidates: list[EndpointEntry], ask: Ask) -> list[EndpointEntry]:
+    """Model by model those that support what was supplied, where some do."""
+    if not (ask.supplied_parameters or ask.tools):
+        return candidates
+    by_model = groupby(candidates, key=model_id_of)
+    return [each for _, group in by_model for each in preferred(list(group), ask)]
 
 
-def _caps(order: Sequence[EndpointEntry], ask: Ask) -> dict[int, int]:
+def _first_choices(order: list[EndpointEntry], policy: Policy) -> list[EndpointEntry]:
+    """What is tried where nothing may be fallen back to: with an order all that it lists (there is
+    nothing else by now), else the first endpoint; of one model, unless the caller listed several.
+    """
+    if not policy.models_named:
+        order = [each for each in order if each.model_id == order[0].model_id]
+    if policy.order:
+        return order
+    firsts: dict[str, EndpointEntry] = {}
+    for each in order:
+        firsts.setdefault(each.model_id, each)
+    return list(firsts.values())
+
+
+def _caps(order: Sequence[EndpointEntry], output_tokens: int | None) -> dict[int, int]:
     """The output cap is lowered to the endpoint's maximum where every endpoint falls short."""
-    return {each.pk: each.max_completion_tokens or 0 for each in order if _too_short(each, ask)}
+    if output_tokens is None:
+        return {}
+    short = [each for each in order if too_short(each, output_tokens)]
+    return {each.pk: each.max_completion_tokens or 0 for each in short}

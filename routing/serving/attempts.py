@@ -15,6 +15,7 @@ from routing.metering.writer import HOLD_WAIT_S, ledger
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
+from routing.serving.observing import observed
 from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
@@ -58,6 +59,7 @@ class Attempts:
             process.health().parked(endpoint.pk, now, hint_s=hint_s)
         elif failure.outage:
             process.health().failed(endpoint.pk, now)
+        observed(attempt, streamed=self._call.chat.stream)
         if failure.larger_only:
             self._needs_context[endpoint.model_id] = endpoint.context_length or 0
         if not failure.elsewhere:
@@ -86,9 +88,9 @@ class Attempts:
 
     def another_model_left(self, attempt: Attempt) -> bool:
         """Whether the plan goes on to a model other than the attempt's."""
-        order = self._call.plan.order
+        order, model_id = self._call.plan.order, attempt.endpoint.model_id
         later = order[order.index(attempt.endpoint) + 1 :]
-        return any(each.model_id != attempt.endpoint.model_id for each in later)
+        return any(each.model_id != model_id and self._may_try(each) for each in later)
 
     def release(self) -> None:
         """Give the hold back without a record: nothing was sent upstream."""

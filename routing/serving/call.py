@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
-from routing.catalogue.entries import EndpointEntry
+from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.exchange import WireRequest
+from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
-from routing.selection.ask import Plan
+from routing.selection.ask import Ask, Plan, Policy, State
+from routing.serving.stickiness import Key
 from routing.upstreams.failures import UpstreamFailure
 
 
@@ -25,12 +27,27 @@ class AppFacts(NamedTuple):
     user_agent: str | None
 
 
+class Choice(NamedTuple):
+    """What the plan was made from, as far as the record and the caller are told of it.
+
+    `requested` are the references as the caller named them, `models` what they came to. `state` is
+    narrowed to the plan's endpoints (`routing.selection.trace.kept_state`).
+    """
+
+    requested: tuple[str, ...]
+    models: tuple[ModelEntry, ...]
+    ask: Ask
+    policy: Policy
+    state: State
+
+
 @dataclass(slots=True)
 class Attempt:
     """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
 
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
-    is there until it is sent: a large one is not to live as long as its answer.
+    is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
+    long a stream's caller kept it waiting.
     """
 
     endpoint: EndpointEntry
@@ -41,6 +58,7 @@ class Attempt:
     ended: float | None = None
     upstream_id: str | None = None
     failure: UpstreamFailure | None = None
+    held_up_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -49,7 +67,8 @@ class Call:
     there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
     set once the ledger was told how it ended; `refusal` makes what the caller is told where no
     endpoint can serve it; `served_by` is the attempt whose answer the caller got, where it is not
-    the last."""
+    the last. `stages` are those of `router_metadata.pipeline` that changed, answered or blocked
+    something."""
 
     generation_id: str
     caller: Caller
@@ -57,6 +76,7 @@ class Call:
     chat: ChatRequest
     demand: Demand
     plan: Plan
+    choice: Choice
     requested_model: str
     strategy: str
     root_url: str
@@ -71,6 +91,9 @@ class Call:
     # No exception of its own: one that was raised holds its frames, and these hold the call.
     refusal: Callable[[], GatewayError] | None = None
     served_by: Attempt | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    # The conversation to keep on the endpoint that answers it; None where none is to be kept.
+    sticky: Key | None = None
 
     @property
     def last_attempt(self) -> Attempt | None:
@@ -80,6 +103,11 @@ class Call:
     @property
     def created(self) -> int:
         return int(self.created_at.timestamp())
+
+    def served(self, attempt: Attempt) -> Served:
+        """What an answer of this attempt says of itself."""
+        endpoint = attempt.endpoint
+        return Served(self.generation_id, self.created, endpoint.model_id, endpoint.provider.name)
 
 
 def forget_origin(error: BaseException) -> None:

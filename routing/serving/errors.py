@@ -40,11 +40,18 @@ class ContextTooLong(InvalidRequest):
 
 
 class NoEndpoint(NotFound):
-    """No endpoint is left for the request; `failed_routing_step` names the filter."""
+    """No endpoint is left for the request; `failed_routing_step` names the filter.
 
-    def __init__(self, step: str | None, providers: list[str]) -> None:
+    `available` are the slugs of the providers that serve the models, `requested` the references to
+    which the caller would be held.
+    """
+
+    def __init__(self, step: str | None, *, available: list[str], requested: list[str]) -> None:
         text = f"No endpoint is left for this request ({step})" if step else "No endpoints found"
-        metadata: dict[str, Any] = {"available_providers": providers}
+        metadata: dict[str, Any] = {
+            "available_providers": available,
+            "requested_providers": requested,
+        }
         if step:
             metadata["failed_routing_step"] = step
         super().__init__(text, metadata=metadata)

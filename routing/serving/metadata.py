@@ -19,14 +19,16 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
         for endpoint in endpoints
     ]
     summary = f"available={len(endpoints)}"
+    number = len(call.attempts)
     if selected is not None:
         summary += f", selected={selected.endpoint.provider.name}"
+        number = call.attempts.index(selected) + 1
     value: dict[str, Any] = {
         "requested": call.requested_model,
         "strategy": call.strategy,
         "region": settings.ROUTER_REGION,
         "summary": summary,
-        "attempt": len(call.attempts),
+        "attempt": number,
         "is_byok": False,
         "endpoints": {"total": len(endpoints), "available": available},
     }
@@ -34,6 +36,10 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
         value["generation_time"] = round((selected.ended - selected.started) * 1000)
     if call.attempts:
         value["attempts"] = [_attempt(attempt) for attempt in call.attempts]
+    if params := _params(call):
+        value["params"] = params
+    if call.stages:
+        value["pipeline"] = call.stages
     return value
 
 
@@ -42,6 +48,17 @@ def with_metadata(body: dict[str, Any], call: Call, *, selected: Attempt | None)
     if call.wants_metadata:
         body["router_metadata"] = router_metadata(call, selected=selected)
     return body
+
+
+def _params(call: Call) -> dict[str, Any]:
+    """What the choice was held to: the family whose newest model was taken, the wished speed."""
+    params: dict[str, Any] = {}
+    if call.strategy == "latest" and call.choice.models:
+        params["version_group"] = call.choice.models[0].family
+    floors = call.choice.policy.min_throughput_tps
+    if floors:
+        params["throughput_floor"] = floors.get("p50", min(floors.values()))
+    return params
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from gateway.http.jsonio import dumps
 from routing.metering.cost import FREE, Cost, Units, cost_of
 from routing.metering.orders import SettleOrder
 from routing.metering.usage import Usage, believable, estimated_tokens
+from routing.selection.trace import Tried, trace_of
 from routing.serving.call import Attempt, Call
 
 # No balance is that large, and the books' columns end a little above it.
@@ -141,6 +142,7 @@ def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
         "service_tier": (outcome.service_tier or "")[:32] or None,
         "attempts": dumps([_attempt(attempt) for attempt in call.attempts]).decode(),
         "detail": dumps(_detail(call, outcome)).decode(),
+        "trace": dumps(_trace(call, outcome)).decode(),
     }
 
 
@@ -156,6 +158,27 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "routed_service_tier": attempt.endpoint.tier,
         "error_type": attempt.failure.error_type if attempt.failure else None,
     }
+
+
+def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
+    choice, last = call.choice, call.last_attempt
+    answered = last is not None and (last.failure is None or last is call.served_by)
+    return trace_of(
+        call.plan,
+        choice.ask,
+        choice.policy,
+        choice.state,
+        models=[model.id for model in choice.models],
+        requested=choice.requested,
+        strategy=call.strategy,
+        attempts=[_tried(attempt, outcome) for attempt in call.attempts],
+        chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
+    )
+
+
+def _tried(attempt: Attempt, outcome: Outcome) -> Tried:
+    failure = attempt.failure
+    return Tried(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
 def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from functools import cache, lru_cache
 
 from django.conf import settings
 
-from routing.catalogue.entries import EndpointEntry, ProviderEntry
+from routing.catalogue.entries import ProviderEntry
 from routing.selection.health import EndpointHealth
 from routing.serving.retries import RetryBudget
 from routing.upstreams.door import Door, Limits, Origin
 
 now = time.monotonic
 # A probe that neither succeeded nor failed within this long is given up, so that another may try.
-_PROBE_S = 30.0
+PROBE_S = 30.0
 
 
 @cache
@@ -25,16 +25,12 @@ def door() -> Door:
 
 @cache
 def health() -> EndpointHealth:
-    return EndpointHealth(window_s=settings.ROUTER_OUTAGE_WINDOW_SECONDS, probe_s=_PROBE_S)
+    return EndpointHealth(window_s=settings.ROUTER_OUTAGE_WINDOW_SECONDS, probe_s=PROBE_S)
 
 
 @cache
 def retries() -> RetryBudget:
     return RetryBudget(share=settings.ROUTER_RETRY_BUDGET, floor=settings.ROUTER_RETRY_FLOOR)
-
-
-def stable(endpoint: EndpointEntry) -> bool:
-    return health().stable(endpoint.pk, now())
 
 
 def chance() -> float:

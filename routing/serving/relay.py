@@ -11,6 +11,7 @@ from routing.formats.chat.chunks import DONE, ChatChunks
 from routing.formats.chat.message import clean_delta, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
+from routing.serving.tool_calls import StreamedCalls
 from routing.upstreams import openai
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.sse import EventTooLarge, SseParser
@@ -22,7 +23,8 @@ class ChatRelay:
     """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
 
     `seen` tells of a first parsed event, `started` of content that was written. `usage`,
-    `native_finish`, `service_tier`, `upstream_id` and `produced_chars` are what it said so far.
+    `native_finish`, `service_tier`, `upstream_id`, `produced_chars` and `tool_calls` are what it
+    said so far.
     What stood before a failure in one piece is given out first: the next `feed` raises it.
     """
 
@@ -34,6 +36,7 @@ class ChatRelay:
         self.service_tier: str | None = None
         self.upstream_id: str | None = None
         self.produced_chars = 0
+        self.tool_calls = StreamedCalls()
         self._parser = SseParser(event_bytes_max)
         self._exclude_reasoning = exclude_reasoning
         self._has_tool_calls = self._refused = self._fingerprint_said = False
@@ -118,7 +121,9 @@ class ChatRelay:
         return opening + self.chunks.delta(delta, event.logprobs)
 
     def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
-        self._has_tool_calls = self._has_tool_calls or bool(delta.get("tool_calls"))
+        if calls := delta.get("tool_calls"):
+            self._has_tool_calls = True
+            self.tool_calls.add(calls)
         self._refused = self._refused or bool(delta.get("refusal"))
         return clean_delta(
             delta, exclude_reasoning=self._exclude_reasoning, new_call_id=tool_call_id

@@ -7,6 +7,7 @@ failure is an ordinary HTTP error.
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -16,14 +17,14 @@ from gateway.db import under_gevent
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.turns import give_way
-from routing.formats.chat.answer import Served
-from routing.formats.chat.chunks import KEEP_ALIVE
+from routing.formats.chat.chunks import KEEP_ALIVE, ChatChunks
 from routing.metering.report import usage_report
 from routing.metering.writer import ledger
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.metadata import router_metadata
+from routing.serving.observing import observed
 from routing.serving.outcome import (
     Outcome,
     answered,
@@ -35,6 +36,7 @@ from routing.serving.outcome import (
 )
 from routing.serving.pending import PendingReply
 from routing.serving.relay import ChatRelay
+from routing.serving.stickiness import remember
 from routing.serving.upstream_call import body_for, read_to_end, refuse_other_than_events, send
 from routing.serving.watch import ClientWatch
 from routing.upstreams.call import AbortHandle
@@ -148,12 +150,7 @@ class ChatStream:
         self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
         self._rest = b""
         relay = ChatRelay(
-            Served(
-                call.generation_id,
-                call.created,
-                attempt.endpoint.model_id,
-                attempt.endpoint.provider.name,
-            ),
+            call.served(attempt),
             exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
             event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
         )
@@ -199,7 +196,7 @@ class ChatStream:
                 self._feed_quietly(relay, piece)
                 raise _CallerGone
             out = b"" if piece is None else relay.feed(piece)
-            if attempt.first_token is None and relay.seen:
+            if attempt.first_token is None and relay.started:
                 attempt.first_token = process.now()
             # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
             if not self._committed and (relay.seen or process.now() >= commit_at):
@@ -208,12 +205,11 @@ class ChatStream:
                 out = KEEP_ALIVE
             if out:
                 reply.pause_idle()
-                if len(out) <= _WRITE_BYTES:
-                    yield out
-                else:
-                    for start in range(0, len(out), _WRITE_BYTES):
-                        yield out[start : start + _WRITE_BYTES]
+                began = process.now()
+                for start in range(0, len(out), _WRITE_BYTES):
+                    yield out[start : start + _WRITE_BYTES]
                 self._wrote_at = process.now()
+                attempt.held_up_s += self._wrote_at - began
                 reply.resume_idle()
             if relay.failure is not None:
                 raise relay.failure
@@ -228,7 +224,10 @@ class ChatStream:
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         process.health().succeeded(attempt.endpoint.pk)
         outcome = self._answered(attempt, relay, cancelled=False)
-        self._settle(outcome, wait=True)
+        tokens = outcome.usage.completion_tokens
+        observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
+        keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
+        self._settle(outcome, wait=True, meanwhile=keep)
         metadata = router_metadata(call, selected=attempt) if call.wants_metadata else None
         report = usage_report(outcome.usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
         if not self._committed:
@@ -282,17 +281,7 @@ class ChatStream:
             return
         call, attempt = self._call, self._attempt
         assert attempt is not None
-        served = Served(
-            call.generation_id,
-            call.created,
-            attempt.endpoint.model_id,
-            attempt.endpoint.provider.name,
-        )
-        chunks = (
-            self._relay.chunks
-            if self._relay
-            else ChatRelay(served, exclude_reasoning=False, event_bytes_max=1).chunks
-        )
+        chunks = self._relay.chunks if self._relay else ChatChunks(call.served(attempt))
         told = call.wants_metadata and error.status != 500
         metadata = router_metadata(call, selected=None) if told else None
         yield chunks.error(error.body(), router_metadata=metadata)
@@ -310,11 +299,15 @@ class ChatStream:
             cancelled=cancelled,
         )
 
-    def _settle(self, outcome: Outcome, *, wait: bool) -> None:
+    def _settle(
+        self, outcome: Outcome, *, wait: bool, meanwhile: Callable[[], None] | None = None
+    ) -> None:
         if self._call.settled:
             return
         self._call.settled = True
         ticket = ledger.submit(settle_order(self._call, outcome))
+        if meanwhile is not None:
+            meanwhile()
         if wait:
             ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
@@ -373,6 +366,8 @@ class ChatStream:
                     self._read_out(relay, reply)
             finally:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+                if relay.started:
+                    observed(attempt, streamed=True)
                 self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
 
     def _read_out(self, relay: ChatRelay, reply: Reply) -> None:

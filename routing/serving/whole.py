@@ -9,7 +9,7 @@ from gevent import GreenletExit
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.jsonio import dumps
 from routing.exchange import Answer
-from routing.formats.chat.answer import Served, chat_answer, chat_choice
+from routing.formats.chat.answer import chat_answer, chat_choice
 from routing.formats.chat.message import clean_message, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
@@ -21,7 +21,10 @@ from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
 from routing.serving.metadata import with_metadata
+from routing.serving.observing import observed
 from routing.serving.outcome import Outcome, answered, failed, measured, settle_order
+from routing.serving.stickiness import remember
+from routing.serving.tool_calls import well_formed
 from routing.serving.upstream_call import send
 from routing.upstreams import openai
 from routing.upstreams.door_errors import DoorError
@@ -112,6 +115,10 @@ def _answered(
     if failure is None:
         process.health().succeeded(attempt.endpoint.pk)
     usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    if attempt.failure is None:
+        judged = well_formed(answer.message.get("tool_calls"))
+        tokens = usage.completion_tokens
+        observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
     outcome = answered(
         call,
         attempt,
@@ -129,7 +136,9 @@ def _answered(
     )
     ticket = _book(call, outcome)
     try:
-        # Written while the database works; it leaves once its charge is in the books.
+        # Done while the database works; it leaves once its charge is in the books.
+        if failure is None:
+            remember(call.sticky, attempt.endpoint, usage)
         return dumps(_body(call, attempt, answer, choice, usage, outcome))
     finally:
         _wait_for(ticket)
@@ -144,12 +153,7 @@ def _body(
     outcome: Outcome,
 ) -> dict[str, Any]:
     body = chat_answer(
-        Served(
-            call.generation_id,
-            call.created,
-            attempt.endpoint.model_id,
-            attempt.endpoint.provider.name,
-        ),
+        call.served(attempt),
         choice=choice,
         usage=usage_report(usage, charged_nano=outcome.charged_nano, cost=outcome.cost),
         system_fingerprint=answer.system_fingerprint,

@@ -115,7 +115,8 @@ class _Row:
 
 
 _UNAVAILABLE = _Row(502, "provider_unavailable", outage=True)
-_CREDENTIAL = _Row(502, "provider_unavailable")
+# Our credential is refused to every caller, so the endpoint is reported unhealthy.
+_CREDENTIAL = _Row(502, "provider_unavailable", outage=True)
 _TIMEOUT = _Row(524, "timeout", outage=True)
 _ROWS: dict[int, _Row] = {
     400: _Row(400, "invalid_request", elsewhere=False, own_message=True),
@@ -149,6 +150,7 @@ _CODES: dict[str, tuple[str, int]] = {
     "refusal": ("refusal", 403),
 }
 _CONTEXT_WORDS = ("maximum context length", "context length", "context window", "too many tokens")
+_POLICY_WORDS = ("policy", "policies", "moderation")
 _PARAMETER_WORDS = (
     "unsupported parameter",
     "unknown parameter",
@@ -198,6 +200,7 @@ def from_error_object(error: Any) -> UpstreamFailure:
         raw=str(said)[:_KEPT_CHARS_MAX] if said else None,
         provider_code=str(code) if code is not None else None,
         elsewhere=row.elsewhere,
+        larger_only=status == 413,
         outage=row.outage,
         parked=status == 429,
     )
@@ -207,14 +210,17 @@ def from_error_object(error: Any) -> UpstreamFailure:
 
 def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
     """Let the upstream's own code and words name the fault."""
-    if code not in _CODES and failure.status in (400, 413):
-        if any(words in said for words in _CONTEXT_WORDS):
+    if code not in _CODES and failure.status in (400, 413, 422):
+        if failure.status != 422 and any(words in said for words in _CONTEXT_WORDS):
             code = "context_length_exceeded"
         elif any(words in said or words in code for words in _PARAMETER_WORDS):
             failure.elsewhere = True
-    if code not in _CODES and failure.status == 403 and "policy" in f"{said} {code}":
-        code = "content_policy_violation"
+    elif failure.status == 403 and code not in _CODES:
+        spoken = f"{said} {code}"
+        code = "content_policy_violation" if any(map(spoken.__contains__, _POLICY_WORDS)) else code
     if code in _CODES:
+        # It is the request that was refused, by an endpoint that is well.
+        failure.outage = False
         failure.error_type, failure.told_status = _CODES[code]
         failure.message = (said and _original(failure, said)) or failure.message
         failure.elsewhere = failure.larger_only = code == "context_length_exceeded"

@@ -10,7 +10,7 @@ from gateway.http.body import read_object
 from gateway.http.errors import GatewayError
 from gateway.http.responses import EventStream, written_response
 from gateway.http.viewset import LeanViewSet
-from routing.pipeline import admit_chat
+from routing.pipeline import admit_chat, refusal_of
 from routing.serving.call import Call
 from routing.serving.metadata import router_metadata
 from routing.serving.slots import slots
@@ -42,7 +42,7 @@ class ChatViewSet(LeanViewSet):
 
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
         if call.refusal is not None:
-            raise call.refusal()
+            raise refusal_of(call)
         headers = {"X-Generation-Id": call.generation_id}
         if not call.chat.stream:
             return written_response(chat_whole(call), headers=headers)

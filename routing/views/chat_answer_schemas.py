@@ -17,6 +17,7 @@ from gateway.openapi.components import (
 from gateway.openapi.errors import ERROR_OBJECT
 
 _FREE: Final = {"type": "object", "additionalProperties": True}
+_NUMBER: Final = {"type": "number"}
 _MAYBE_TEXT: Final = nullable(TEXT)
 _MAYBE_WHOLE: Final = nullable(WHOLE)
 _FINISH: Final = words("stop", "length", "tool_calls", "content_filter", "error", None)
@@ -126,6 +127,18 @@ USAGE: Final = Component(
         },
     ),
 )
+_STAGE: Final = obj(
+    {
+        "type": TEXT,
+        "name": TEXT,
+        "summary": TEXT,
+        "data": _FREE,
+        "guardrail_id": TEXT,
+        "guardrail_scope": TEXT,
+        "cost_usd": nullable(_NUMBER),
+    },
+    optional=("summary", "data", "guardrail_id", "guardrail_scope", "cost_usd"),
+)
 _ROUTER_METADATA: Final = Component(
     "RouterMetadata",
     _some(
@@ -144,6 +157,15 @@ _ROUTER_METADATA: Final = Component(
                 }
             ),
             "attempts": array(obj({"provider": TEXT, "model": TEXT, "status": WHOLE})),
+            "params": _some(
+                {
+                    "version_group": described(TEXT, "The family whose newest model was taken."),
+                    "throughput_floor": described(_NUMBER, "Tokens per second that were wished."),
+                }
+            ),
+            "pipeline": described(
+                array(_STAGE), "Stages that changed, answered or blocked something."
+            ),
         },
         description="What was considered, tried and chosen; only on opt-in.",
     ),

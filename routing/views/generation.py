@@ -36,7 +36,8 @@ class GenerationViewSet(LeanViewSet):
 def _find(wanted: str, account_id: Any) -> Generation | None:
     if "\x00" in wanted:
         return None
-    return Generation.objects.filter(pk=wanted, account_id=account_id, lost=False).first()
+    rows = Generation.objects.filter(pk=wanted, account_id=account_id, lost=False)
+    return rows.defer("trace").first()
 
 
 def generation_object(row: Generation) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def test_a_price_that_was_broken_by_hand_takes_its_endpoint_out(what: str) -> No
 
 def _planned() -> Any:
     snapshot = build()
-    return select([snapshot.models["acme/one"]], ASK, stable=lambda _: True, random=lambda: 0.0)
+    return select([snapshot.models["acme/one"]], ASK, random=lambda: 0.0)
 
 
 def test_zero_is_free_only_where_both_prices_say_so() -> None:
@@ -158,7 +158,7 @@ def test_hours_are_those_of_admission() -> None:
 def test_an_endpoint_without_a_price_beside_one_with_leaves_the_one() -> None:
     both = model(endpoint("unpriced", pricing=None), endpoint("priced"))
 
-    plan = select([both], ASK, stable=lambda _: True, random=lambda: 0.0)
+    plan = select([both], ASK, random=lambda: 0.0)
 
     assert [each.tag for each in plan.order] == ["priced"]
 

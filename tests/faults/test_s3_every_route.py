@@ -55,6 +55,7 @@ TABLE: dict[str, dict[str, Row]] = {
     "api/v1/generation": {"GET": Row("/api/v1/generation?id={generation}", 401, 200, 200)},
     "api/v1/models": {"GET": Row("/api/v1/models", *ANYONE)},
     "api/v1/models/count": {"GET": Row("/api/v1/models/count", *ANYONE)},
+    "api/v1/models/user": {"GET": Row("/api/v1/models/user", 401, 200, 200)},
     "api/^v1/models/(?P<author>[^/]+)/(?P<slug>[^/]+)/endpoints$": {
         "GET": Row("/api/v1/models/acme/small/endpoints", *ANYONE)
     },

@@ -101,6 +101,9 @@ COMMIT_SHARE = 2.5
 REQUIRED = (
     Required("cpu_ratio", "CPU per request / ceiling, 64 connections", "x", 1.8, is_ratio=True),
     Required("rate_ratio", "req/s / ceiling, 64 connections", "x", 0.5, True, is_ratio=True),
+    Required("selection_percent", "choosing among 8 endpoints, of CPU per request", "%", 12),
+    Required("selection_large_ratio", "the same in 10,000 endpoints, 2,000 models", "x", 1.2),
+    Required("selection_auto_ratio", "router/auto over these", "x", 30),
     # To the bound of this one the measured commit is added.
     Required("added_p50_ms", "added p50, 1 connection", "ms", 1.0),
     Required("commits_per_request_1", "commits per request, 1 connection", "", 2.1),

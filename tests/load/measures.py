@@ -1,6 +1,8 @@
 """The measured intervals: each returns samples and decides nothing."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,17 +11,20 @@ from tests.load.accounting import WebProcesses, spent_s
 from tests.load.answers import asked, check_governed, check_passed_on
 from tests.load.database import CommitCounter, commit_p50_ms
 from tests.load.figures import Commits, Interval, Pair
-from tests.load.generators import Generator, Target
+from tests.load.generators import Generator, LoadFailed, Target
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
-from tests.load.samples import Memory, Single
+from tests.load.samples import Memory, Selected, Single
+from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
 from tests.load.streams import read_streams
 from tests.support import processes
+from tests.support.manage import PROJECT
 
 # Requests are counted in slices, because wrk is told seconds and not requests.
 _SLICE_S = 3.0
 _GROWTH_S_MAX = 180.0
 _STREAM_GRACE_S = 60.0
+_CHOOSING_S = 60.0
 
 
 @dataclass
@@ -77,6 +82,32 @@ class Measures:
                 Pair(governed, self._load(self._ceiling, BUSY_CONNECTIONS, self.plan.busy_s))
             )
         return pairs
+
+    def selection(self) -> list[Selected]:
+        """64 connections, then the choice alone, in turn."""
+        found = []
+        for number in range(self.plan.selection_rounds):
+            self.say(f"selection, round {number + 1} of {self.plan.selection_rounds}")
+            governed = self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
+            found.append(Selected(governed, self._choosing()))
+        return found
+
+    def _choosing(self) -> Choosing:
+        """In a process of its own: it needs the gateway's settings, this one has none."""
+        command = [sys.executable, "-m", "tests.load.selecting"]
+        done = subprocess.run(
+            [*command, "--rounds", "1", "--seconds", str(self.plan.selection_s)],
+            cwd=PROJECT,
+            env=dict(self.stand.gateway.env),
+            capture_output=True,
+            text=True,
+            timeout=_CHOOSING_S,
+            check=False,
+            preexec_fn=processes.dies_with_parent(),
+        )
+        if done.returncode:
+            raise LoadFailed(f"selection ended with {done.returncode}: {done.stderr[-500:]}")
+        return Choosing(**json.loads(done.stdout)[0])
 
     def single(self) -> list[Single]:
         """One connection, and one commit after the other on the same PostgreSQL."""

@@ -15,6 +15,8 @@ class Plan:
     single_s: float
     probe_s: float
     commits_s: float
+    selection_rounds: int
+    selection_s: float
     stream_pairs: int
     stream_chunks: int
     second_starts: int
@@ -29,6 +31,8 @@ FULL = Plan(
     single_s=5,
     probe_s=2,
     commits_s=15,
+    selection_rounds=5,
+    selection_s=3,
     stream_pairs=3,
     stream_chunks=200,
     second_starts=3,
@@ -42,6 +46,8 @@ QUICK = Plan(
     single_s=1,
     probe_s=0.5,
     commits_s=2,
+    selection_rounds=1,
+    selection_s=0.6,
     stream_pairs=1,
     stream_chunks=60,
     second_starts=1,
@@ -56,11 +62,13 @@ BRIEF = Plan(
     single_s=2,
     probe_s=1,
     commits_s=5,
+    selection_rounds=3,
+    selection_s=1.5,
     stream_pairs=2,
     stream_chunks=100,
     second_starts=1,
 )
-PARTS = ("memory", "requests", "single", "commits", "streams", "start")
+PARTS = ("memory", "requests", "selection", "single", "commits", "streams", "start")
 BUSY_CONNECTIONS = 64
 STREAMS = 200
 # Slow enough that the simulated upstream and two web workers share two cores with room to spare.

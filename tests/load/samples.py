@@ -16,6 +16,7 @@ from tests.load.figures import (
     medians,
 )
 from tests.load.plan import STREAMS
+from tests.load.selecting import Choosing
 
 _MB = 1e6
 
@@ -42,6 +43,14 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Selected:
+    """An interval of requests at 64 connections, and right after it the choice alone."""
+
+    governed: Interval
+    choosing: Choosing
+
+
+@dataclass(frozen=True)
 class Part:
     """Figures and notes that one part of a run gives, by the figure's name."""
 
@@ -58,6 +67,7 @@ class Samples:
 
     memory: Memory | None = None
     requests: Sequence[Pair] = ()
+    selection: Sequence[Selected] = ()
     single: Sequence[Single] = ()
     commits: Mapping[int, Commits] = field(default_factory=dict)
     streams: Sequence[Pair] = ()
@@ -75,6 +85,8 @@ class Samples:
     def _parts(self) -> Iterator[Part]:
         if self.requests:
             yield _requests_part(self.requests)
+        if self.selection:
+            yield _selection_part(self.selection)
         if self.single:
             yield _single_part(self.single, commit_ms=self._commit_ms())
         if self.commits:
@@ -100,6 +112,29 @@ def _requests_part(pairs: Sequence[Pair]) -> Part:
         {
             "cpu_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
             "rate_ratio": f"{rate['governed']:.0f}/s and {rate['ceiling']:.0f}/s",
+        },
+    )
+
+
+def _selection_part(samples: Sequence[Selected]) -> Part:
+    """Shares and ratios are taken within each sample."""
+    one_us = median(s.choosing.one_us for s in samples)
+    request_us = median(_cpu(s.governed) for s in samples)
+    large_us = median(s.choosing.large_us for s in samples)
+    auto_us = median(s.choosing.auto_us for s in samples)
+    return Part(
+        {
+            "selection_percent": median(s.choosing.one_us / _cpu(s.governed) for s in samples)
+            * 100,
+            "selection_large_ratio": median(
+                s.choosing.large_us / s.choosing.one_us for s in samples
+            ),
+            "selection_auto_ratio": median(s.choosing.auto_us / s.choosing.one_us for s in samples),
+        },
+        {
+            "selection_percent": f"{one_us:.1f} us of {request_us:.0f} us",
+            "selection_large_ratio": f"{large_us:.1f} us",
+            "selection_auto_ratio": f"{auto_us:.1f} us",
         },
     )
 

@@ -23,7 +23,8 @@ from tests.load.figures import (
 from tests.load.generator import answer_bytes, request_bytes
 from tests.load.generators import Load, LoadFailed, checked, parsed
 from tests.load.report import differences, regressions, table
-from tests.load.samples import Memory, Samples, Single
+from tests.load.samples import Memory, Samples, Selected, Single
+from tests.load.selecting import Choosing
 from tests.load.streams import EventReader
 
 STREAM = (
@@ -42,6 +43,7 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
     return Samples(
         memory=Memory(90_000_000, 100_000_000, 105_000_000, 0.05, 20_000),
         requests=pairs,
+        selection=[Selected(interval(0.6), Choosing(30.0, 33.0, 300.0))] * 3,
         single=[Single(governed_ms=2.3, ceiling_ms=0.5, direct_ms=0.2, commit_ms=0.6)],
         commits={1: commits, 64: commits},
         streams=pairs,
@@ -103,6 +105,7 @@ def test_figures_come_from_the_samples() -> None:
 
     assert found["cpu_ratio"] == pytest.approx(1.6)
     assert found["rate_ratio"] == pytest.approx(1.0)
+    assert found["selection_percent"] == pytest.approx(5)
     assert found["added_p50_ms"] == pytest.approx(2.1)
     assert found["commits_per_request_64"] == pytest.approx(2.0)
     assert found["worker_idle_mb"] == pytest.approx(90)

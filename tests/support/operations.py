@@ -22,8 +22,10 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
+from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
 from routing.metering.models import Generation
+from routing.metering.popularity import CallsCounted, DailyCalls
 
 CREDENTIAL = "canary-of-a-provider-credential"
 _numbers = itertools.count(1)
@@ -117,7 +119,12 @@ def _catalogue(number: int) -> None:
         output_modalities=["text"],
     )
     ModelAlias.objects.create(alias=f"acme/alias-{number}", model=model)
-    endpoint(model, provider)
+    served = endpoint(model, provider)
+    now = datetime.now(UTC)
+    EndpointSample.objects.create(endpoint=served, started_at=now, calls=4, errors=1)
+    DailyCalls.objects.create(model=model.slug, day=now.date(), calls=3)
+    CallsCounted.objects.create(until=now)
+    ProviderProbe.objects.create(provider=provider, at=now, ok=True, since=now, status=200)
     CatalogueServing.objects.create(
         process=f"process {number}", version=1, seen_at=datetime.now(UTC)
     )

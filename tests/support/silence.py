@@ -36,9 +36,13 @@ def ticking_upstream() -> Iterator[RawUpstream]:
 
 
 def worker_cpu_s(server: GatewayServer) -> float:
-    """CPU that the server's one worker has used so far."""
-    (worker,) = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    fields = Path(f"/proc/{worker}/stat").read_text().rsplit(")", 1)[1].split()
+    """CPU that the server's workers have used so far."""
+    workers = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
+    return sum(map(_cpu_s, workers))
+
+
+def _cpu_s(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -46,7 +50,7 @@ class Listener:
     """Reads a ticking stream in a thread of its own.
 
     On a busy machine everybody falls silent now and then. What the gateway did of it is what its
-    worker computed meanwhile; with `waits` its waiting is counted too.
+    workers computed meanwhile; with `waits` its waiting is counted too.
     """
 
     def __init__(self, wire: Wire, server: GatewayServer) -> None:

@@ -97,12 +97,16 @@ class Steady:
         finally:
             connection.close()
 
-    def _ask(self, connection: HTTPConnection, tag: str) -> Asked:
-        body = {
+    def body(self, tag: str) -> dict[str, Any]:
+        """What is asked."""
+        return {
             "model": self._desk.model,
             "user": tag,
             "messages": [{"role": "user", "content": tag}],
         }
+
+    def _ask(self, connection: HTTPConnection, tag: str) -> Asked:
+        body = self.body(tag)
         headers = {
             "Authorization": f"Bearer {self._desk.account.api_key}",
             "Content-Type": "application/json",

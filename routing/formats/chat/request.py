@@ -47,6 +47,12 @@ PARAMETER_VOCABULARY: Final = frozenset(
     }
 )
 TEXT_ONLY: Final = frozenset({"text"})
+# What `require_parameters` asks of an endpoint, where it is not the parameter's own name.
+_OTHERWISE_CALLED: Final = {
+    "max_completion_tokens": "max_tokens",
+    "reasoning_effort": "reasoning",
+    "include_reasoning": "reasoning",
+}
 
 ErrorType = Literal["invalid_request", "invalid_prompt"]
 
@@ -95,6 +101,18 @@ class ChatRequest:
     media_parts: int
     image_parts: int
     prompt_text_chars: int
+
+    @property
+    def required_parameters(self) -> frozenset[str]:
+        """What `require_parameters` looks for: one word for every spelling of the output cap, one
+        for every reasoning setting, and `structured_outputs` beside the format of a JSON schema."""
+        supplied = self.supplied_parameters
+        if not supplied:
+            return supplied
+        required = {_OTHERWISE_CALLED.get(name, name) for name in supplied}
+        if self.response_format_type == "json_schema":
+            required.add("structured_outputs")
+        return frozenset(required)
 
 
 def parse_chat(

@@ -1,72 +1,186 @@
-"""route: which endpoints would a request be tried at, and why not at the others?"""
+"""route: which endpoints would a request be tried at, in which order, and why not at the others?"""
 
 import random
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
-from gateway.http.errors import GatewayError, MalformedJson
-from gateway.http.jsonio import loads
-from routing.catalogue.entries import EndpointEntry
+from gateway.http.errors import GatewayError
+from routing.candidates import names_a_router, references_of, resolution_of
 from routing.catalogue.snapshot import catalogue
-from routing.formats.chat.request import ChatInvalid, parse_chat
-from routing.pipeline import ask_of, resolved, strategy_of
+from routing.formats.chat.request import ChatRequest
+from routing.management.chat_argument import chat_of, json_object
+from routing.pipeline import ask_of, policy_for
+from routing.selection.ask import Ask, Plan, Policy, Resolution, State
+from routing.selection.replay import TraceRow, rows_of
 from routing.selection.select import select
+from routing.selection.trace import kept_state, trace_of
+from routing.serving import observing, process, sharing
+from routing.serving.learned import Conversation, state_for
+
+# Nobody in particular: an account without lists, a workspace without defaults.
+_NOBODY = Caller(
+    key_id=0,
+    key_hash="",
+    management=False,
+    account_id=UUID(int=0),
+    workspace_id=None,
+    creator_id=None,
+    creator_left=False,
+    disabled=False,
+    expires_at=None,
+    default_text_model="",
+)
+# What a trace calls the figures of an endpoint, and what they are called here.
+_FIGURES = {
+    "ttft": "first_token_s",
+    "tps": "tokens_per_s",
+    "tools": "tool_success",
+    "up": "uptime",
+    "n": "calls",
+}
+
+
+class _Routed(NamedTuple):
+    requested: Sequence[str]
+    resolution: Resolution
+    ask: Ask
+    policy: Policy
+    state: State
+    plan: Plan
 
 
 class Command(JsonCommand):
     help = (
         "Print the endpoints that a chat request would be tried at, in order, without calling any. "
-        "--explain adds every endpoint that is left out and the step that removed it."
+        "It goes by the statistics that the web processes share through the hint store; without "
+        "one every endpoint counts as stable and nothing is known of its speed. --explain adds "
+        "every endpoint with its verdict, price and figures."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--model", required=True, help="model id or alias")
+        parser.add_argument("--model", required=True, help="model id, alias or router")
+        parser.add_argument("--provider-json", help="the request's provider object")
         parser.add_argument("--body-json", default="{}", help="further fields of the request body")
-        parser.add_argument("--explain", action="store_true", help="say what was left out and why")
+        parser.add_argument("--session", help="the request's session_id")
+        parser.add_argument("--key-hash", help="route as for this API key: its lists and defaults")
+        parser.add_argument("--explain", action="store_true", help="say of each endpoint why")
         parser.add_argument("--seed", type=int, help="fixes the draw of load balancing")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        chat = _request(options["model"], options["body_json"])
+        caller = _caller(options["key_hash"])
+        chat = chat_of(_body(options))
         try:
-            models = resolved(catalogue.current(), chat.candidates)
+            routed = _route(chat, caller, _dice(options["seed"]))
         except GatewayError as error:
             raise Refused(error.text) from error
-        dice = random.Random(options["seed"])  # noqa: S311 - Load balancing; guards nothing.
-        plan = select(models, ask_of(chat), stable=_well, random=dice.random)
-        result: dict[str, Any] = {
-            "order": [_named(each) for each in plan.order],
-            "strategy": strategy_of(chat.candidates, models),
-        }
-        if options["explain"]:
-            removed = [{**_named(each.endpoint), "step": each.step} for each in plan.removed]
-            result["removed"] = removed
-        return result, 0
+        return _told(routed, explain=options["explain"]), 0
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        yield f"strategy {result['strategy']}, rule {result['rule']}"
+        if result["failed_step"]:
+            yield f"nothing is left after: {result['failed_step']}"
+        for number, each in enumerate(result["order"], 1):
+            yield f"{number}. {each['model']} at {each['tag']} ({each['provider']})"
+        for each in result.get("endpoints", ()):
+            facts = (f"{name} {value}" for name, value in each.items() if name not in _NAMES)
+            yield f"{each['model']} at {each['tag']}: {'; '.join(facts)}"
 
 
-def _request(model: str, body_json: str) -> Any:
-    try:
-        body = loads(body_json.encode())
-    except MalformedJson as error:
-        raise Refused("--body-json is no JSON") from error
-    if not isinstance(body, dict):
-        raise Refused("--body-json is no object")
-    body = {"messages": [{"role": "user", "content": ""}]} | body | {"model": model}
-    try:
-        return parse_chat(body, session_header=None)
-    except ChatInvalid as error:
-        raise Refused(str(error)) from error
+_NAMES = ("model", "tag")
 
 
-def _well(endpoint: EndpointEntry) -> bool:
-    """A command sees no traffic, so every endpoint counts as stable."""
-    return True
+def _caller(key_hash: str | None) -> Caller:
+    if key_hash is None:
+        return _NOBODY
+    caller = read_caller(key_hash)
+    if caller is None:
+        raise Refused("There is no key with that hash")
+    return caller
 
 
-def _named(endpoint: EndpointEntry) -> dict[str, str]:
-    return {
-        "model": endpoint.model_id,
-        "tag": endpoint.tag,
-        "provider": endpoint.provider.name,
+def _body(options: dict[str, Any]) -> dict[str, Any]:
+    body = json_object(options["body_json"], "--body-json") | {"model": options["model"]}
+    if options["provider_json"] is not None:
+        body["provider"] = json_object(options["provider_json"], "--provider-json")
+    if options["session"] is not None:
+        body["session_id"] = options["session"]
+    return body
+
+
+def _dice(seed: int | None) -> Callable[[], float] | None:
+    return None if seed is None else random.Random(seed).random  # noqa: S311 - Load balancing; guards nothing.
+
+
+def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) -> _Routed:
+    """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
+    sharing.sharing().listen()
+    observing.refresh()
+    snapshot, references, ask = catalogue.current(), references_of(chat, caller), ask_of(chat)
+    conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
+    wanted = partial(policy_for, chat, caller)
+    resolution = resolution_of(
+        snapshot,
+        references,
+        chat,
+        ask,
+        policy=wanted,
+        random=dice or process.chance,
+        sticky_model=conversation.model_id() if names_a_router(snapshot, references) else None,
+    )
+    policy = wanted(resolution)
+    state = state_for(conversation, resolution.models, policy)
+    chance = dice or conversation.random()
+    plan = select(resolution.models, ask, policy, state, random=chance)
+    return _Routed(references, resolution, ask, policy, kept_state(plan, state), plan)
+
+
+def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
+    plan, resolution = routed.plan, routed.resolution
+    order = [
+        {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
+        for each in plan.order
+    ]
+    result: dict[str, Any] = {
+        "order": order,
+        "strategy": resolution.strategy,
+        "rule": plan.rule,
+        "failed_step": plan.failed_step,
     }
+    if explain:
+        trace = trace_of(
+            plan,
+            routed.ask,
+            routed.policy,
+            routed.state,
+            models=[model.id for model in resolution.models],
+            requested=routed.requested,
+            strategy=resolution.strategy,
+        )
+        result |= {"models": trace["models"], "request": trace["ask"]}
+        result["policy"] = trace.get("policy", {})
+        result["endpoints"] = [_explained(row) for row in rows_of(trace)]
+        result["more"] = trace.get("more", {})
+    return result
+
+
+def _explained(row: TraceRow) -> dict[str, Any]:
+    """A row of the trace in words, for endpoints that nobody has tried yet."""
+    shown: dict[str, Any] = {
+        "model": row.model,
+        "tag": row.tag,
+        "verdict": "removed" if row.place is None else "would be tried",
+        "place": None if row.place is None else row.place + 1,
+        "step": row.why,
+        "usd_per_million": row.usd,
+        "weight": row.weight,
+        "standing": list(row.standing) or None,
+        "sticky": row.sticky or None,
+        **{name: row.figures.get(key) for key, name in _FIGURES.items()},
+    }
+    return {name: value for name, value in shown.items() if value is not None}

@@ -4,9 +4,12 @@ import pytest
 
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.entries import Snapshot
+from routing.catalogue.learned import Learned
 from routing.catalogue.load import load
-from routing.catalogue.query import count, matching, page
+from routing.catalogue.query import Page, Query, count, matching, page
 from routing.catalogue.snapshot import build
+from routing.metering.popularity import Calls
+from routing.selection.ask import Figures, Percentiles
 
 DAY_S = 86_400
 NOW_S = 100 * DAY_S
@@ -69,6 +72,10 @@ def listed(db: None) -> Snapshot:
     return build()
 
 
+def paged(listed: Snapshot, words: dict[str, str]) -> Page:
+    return page(listed.listing, Query(words, NOW_S), path="/models")
+
+
 @pytest.mark.parametrize(
     ("query", "ids"),
     [
@@ -117,7 +124,7 @@ def listed(db: None) -> Snapshot:
 def test_a_filter_keeps_what_it_says(
     listed: Snapshot, query: dict[str, str], ids: list[str]
 ) -> None:
-    assert [found.id for found in matching(listed, query, now_s=NOW_S)] == ids
+    assert [found.id for found in matching(listed.listing, Query(query, NOW_S))] == ids
 
 
 @pytest.mark.parametrize(
@@ -151,7 +158,7 @@ def test_a_filter_keeps_what_it_says(
 )
 def test_an_odd_value_is_refused_by_name(listed: Snapshot, name: str, value: str) -> None:
     with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
-        page(listed, {name: value}, path="/models", now_s=NOW_S)
+        paged(listed, {name: value})
 
     (issue,) = caught.value.metadata["issues"]
     assert caught.value.text == f"{name}: {issue['message']}"
@@ -159,22 +166,67 @@ def test_an_odd_value_is_refused_by_name(listed: Snapshot, name: str, value: str
 
 
 def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
-    first = page(listed, {"limit": "2", "q": "/"}, path="/models", now_s=NOW_S)
-    second = page(listed, {"limit": "2", "offset": "2", "q": "/"}, path="/models", now_s=NOW_S)
+    first = paged(listed, {"limit": "2", "q": "/"})
+    second = paged(listed, {"limit": "2", "offset": "2", "q": "/"})
 
-    assert [found.id for found in first.models + second.models] == NEWEST
+    assert [found.id for found in [*first.models, *second.models]] == NEWEST
     assert (first.total_count, second.total_count) == (3, 3)
     assert first.next == "/models?limit=2&q=%2F&offset=2"
     assert second.next is None
 
 
 def test_a_page_beyond_the_end_is_empty(listed: Snapshot) -> None:
-    beyond = page(listed, {"offset": "1" * 18}, path="/models", now_s=NOW_S)
+    beyond = paged(listed, {"offset": "1" * 18})
 
-    assert (beyond.models, beyond.total_count, beyond.next) == ([], 3, None)
+    assert (list(beyond.models), beyond.total_count, beyond.next) == ([], 3, None)
 
 
 def test_counting_looks_at_what_comes_out(listed: Snapshot) -> None:
-    assert count(listed, {}) == 3
-    assert count(listed, {"output_modalities": "audio"}) == 1
-    assert count(listed, {"output_modalities": "all", "q": "cheap"}) == 4
+    assert count(listed.listing, {}) == 3
+    assert count(listed.listing, {"output_modalities": "audio"}) == 1
+    assert count(listed.listing, {"output_modalities": "all", "q": "cheap"}) == 4
+
+
+def alike(p50: float) -> Percentiles:
+    return Percentiles(p50, p50 * 2, p50 * 3, p50 * 4)
+
+
+# By the tag of an endpoint.
+FIGURES = {
+    "a/cheap acme": Figures(alike(0.5), alike(40), tool_success=0.9, calls=50),
+    "b/middle other": Figures(alike(0.9), alike(10), tool_success=1.0, calls=10),
+    "b/middle other/us": Figures(alike(0.2), alike(30), tool_success=0.5, calls=30),
+    "b/sound acme": Figures(alike(0.1), alike(99), tool_success=0.1, calls=10),
+}
+CALLS = {"a/cheap": Calls(week=1, month=90), "a/dear": Calls(week=5, month=7)}
+
+
+def learned(listed: Snapshot) -> Learned:
+    ends = [end for model in listed.listing for end in model.endpoints]
+    named = {f"{end.model_id} {end.tag}": end.pk for end in ends}
+    return Learned({named[name]: figures for name, figures in FIGURES.items()}, calls=CALLS)
+
+
+@pytest.mark.parametrize(
+    ("query", "ids"),
+    [
+        ({"sort": "throughput-high-to-low"}, ["a/cheap", "b/middle", "a/dear"]),
+        ({"sort": "latency-low-to-high"}, ["b/middle", "a/cheap", "a/dear"]),
+        ({"sort": "most-popular"}, ["a/cheap", "a/dear", "b/middle"]),
+        ({"sort": "top-weekly"}, ["a/dear", "a/cheap", "b/middle"]),
+        ({"sort": "agentic-high-to-low"}, NEWEST),
+        # The mean of the endpoints, each as often as it is called: 0.9 and (10 + 15) / 40.
+        ({"min_tool_success_rate": "0.5"}, ["b/middle", "a/cheap"]),
+        ({"min_tool_success_rate": "0.63"}, ["a/cheap"]),
+        ({"max_tool_success_rate": "0.63"}, ["b/middle"]),
+        ({"min_tool_success_rate": "0.9", "max_tool_success_rate": "0.9"}, ["a/cheap"]),
+        ({"max_tool_success_rate": "0.1"}, []),
+        ({"max_tool_success_rate": "1", "output_modalities": "audio"}, ["b/sound"]),
+    ],
+)
+def test_what_traffic_has_taught_orders_and_filters(
+    listed: Snapshot, query: dict[str, str], ids: list[str]
+) -> None:
+    asked = Query(query, NOW_S, learned(listed))
+
+    assert [found.id for found in matching(listed.listing, asked)] == ids

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.db import transaction
 
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
@@ -18,11 +19,17 @@ def make_model(slug: str = "a/m") -> Model:
     return Model(slug=slug, canonical_slug=slug, name=slug, created=1)
 
 
+def other_model() -> Model:
+    """A model that is there, so that making it moves no version."""
+    return Model.objects.get(slug="a/other")
+
+
 @pytest.fixture
 def endpoint() -> Endpoint:
     provider, model = make_provider(), make_model()
     provider.save()
     model.save()
+    make_model("a/other").save()
     ModelAlias.objects.create(alias="a/alias", model=model)
     return Endpoint.objects.create(model=model, provider=provider, tag="p", upstream_model="m")
 
@@ -49,6 +56,11 @@ CHANGES: dict[str, Callable[[Endpoint], Any]] = {
     "alias": lambda row: ModelAlias.objects.update(alias="a/other"),
     "provider": lambda row: Provider.objects.update(status=-5),
     "model": lambda row: Model.objects.update(visible=False),
+    "move to another model": lambda row: other_model().endpoints.add(row),
+    "set of a relation": lambda row: other_model().aliases.set(ModelAlias.objects.all()),
+    "create through a relation": lambda row: row.model.aliases.create(alias="a/second"),
+    "update by the base manager": lambda row: Endpoint._base_manager.update(status=-5),
+    "asynchronous update": lambda row: async_to_sync(Endpoint.objects.all().aupdate)(status=-5),
 }
 
 

@@ -113,6 +113,7 @@ def record_of(hold: HoldOrder, charge_nano: int) -> dict[str, Any]:
         "upstream_cost_nano": charge_nano,
         "attempts": "[]",
         "detail": "{}",
+        "trace": "{}",
     }
 
 

@@ -54,6 +54,7 @@ def test_an_expired_hold_is_freed_and_its_generation_is_lost_without_an_entry() 
     assert lost is not None
     assert (lost.lost, lost.charge_nano, lost.hold_nano) == (True, 0, 10 * CENT)
     assert (lost.attempts, lost.detail, lost.created_at) == ([], {}, dead.created_at)
+    assert lost.trace == "{}"
     assert generation(alive) is None
     assert_books_agree()
 

@@ -1,53 +1,67 @@
 """Outages, probes and parking, on a clock of the test's own."""
 
-import pytest
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.selection.ask import ALL_WELL
 from routing.selection.health import EndpointHealth
 
 E1, E2 = 1, 2
+WINDOW_S, PROBE_S = 30.0, 10.0
 
 
 @pytest.fixture
 def health() -> EndpointHealth:
-    return EndpointHealth(window_s=30, probe_s=10)
+    return EndpointHealth(window_s=WINDOW_S, probe_s=PROBE_S)
 
 
-def test_an_endpoint_nobody_complained_about_is_stable(health: EndpointHealth) -> None:
-    assert health.stable(E1, 0)
+def how(health: EndpointHealth, now: float, endpoint: int = E1) -> str:
+    """What the standing says of one endpoint."""
+    standing = health.standing(now)
+    words = [name for name in standing._fields if endpoint in getattr(standing, name)]
+    return " ".join(words)
+
+
+def test_an_endpoint_nobody_complained_about_is_well(health: EndpointHealth) -> None:
+    assert health.standing(0) is ALL_WELL
 
 
 def test_an_outage_lasts_its_window_and_touches_nobody_else(health: EndpointHealth) -> None:
     health.failed(E1, 100)
 
-    assert not health.stable(E1, 100)
-    assert not health.stable(E1, 129.9)
-    assert health.stable(E2, 100)
-    assert health.stable(E1, 130)
+    assert how(health, 100) == how(health, 129.9) == "unstable"
+    assert how(health, 100, E2) == ""
+    assert how(health, 130) == "half_open"
+    assert how(health, 10_000) == "half_open"
 
 
-def test_after_the_window_one_probe_at_a_time_is_let_through(health: EndpointHealth) -> None:
+def test_while_a_probe_is_under_way_nobody_else_sends_one(health: EndpointHealth) -> None:
     health.failed(E1, 0)
+    assert how(health, 30) == how(health, 30) == "half_open"
 
-    assert [health.stable(E1, 30) for _ in range(5)] == [True, False, False, False, False]
+    health.probing(E1, 30)
+
+    assert how(health, 30) == how(health, 39.9) == "unstable"
+    assert how(health, 40) == "half_open"
 
 
-def test_a_probe_that_never_ends_is_given_up_so_that_another_may_try(
-    health: EndpointHealth,
-) -> None:
-    health.failed(E1, 0)
+def test_a_probe_of_an_endpoint_that_has_recovered_means_nothing(health: EndpointHealth) -> None:
+    health.probing(E1, 5)
 
-    assert health.stable(E1, 30)
-    assert not health.stable(E1, 39.9)
-    assert health.stable(E1, 40)
+    assert health.standing(5) is ALL_WELL
 
 
 def test_each_failed_probe_doubles_the_window_up_to_five_minutes(health: EndpointHealth) -> None:
     now, windows = 0.0, []
     health.failed(E1, now)
     for expected in (30, 60, 120, 240, 300, 300):
-        assert not health.stable(E1, now + expected - 0.01)
+        assert how(health, now + expected - 0.01) == "unstable"
         now += expected
-        assert health.stable(E1, now), expected
+        assert how(health, now) == "half_open", expected
+        health.probing(E1, now)
         windows.append(expected)
         health.failed(E1, now)
 
@@ -60,39 +74,80 @@ def test_failures_of_requests_that_were_under_way_do_not_double_the_window(
     for now in (0, 1, 2, 3):
         health.failed(E1, now)
 
-    assert not health.stable(E1, 32.9)
-    assert health.stable(E1, 33)
+    assert how(health, 32.9) == "unstable"
+    assert how(health, 33) == "half_open"
 
 
 def test_a_success_forgets_everything(health: EndpointHealth) -> None:
     health.failed(E1, 0)
-    health.stable(E1, 30)
+    health.probing(E1, 30)
     health.failed(E1, 30)
     health.succeeded(E1)
 
-    assert health.stable(E1, 31)
+    assert health.standing(31) == ALL_WELL
     health.failed(E1, 40)
-    assert health.stable(E1, 70)
+    assert how(health, 70) == "half_open"
 
 
 def test_a_429_parks_until_its_hint_and_is_no_outage(health: EndpointHealth) -> None:
     health.parked(E1, 0, hint_s=7)
 
-    assert not health.stable(E1, 6.9)
-    assert [health.stable(E1, 7) for _ in range(3)] == [True, True, True]
+    assert how(health, 6.9) == "parked"
+    assert health.standing(7) == ALL_WELL
 
 
 def test_a_429_during_an_outage_does_not_shorten_it(health: EndpointHealth) -> None:
     health.failed(E1, 0)
     health.parked(E1, 1, hint_s=2)
 
-    assert not health.stable(E1, 5)
-    assert health.stable(E1, 30)
+    assert how(health, 2) == "unstable parked"
+    assert how(health, 5) == "unstable"
+    assert how(health, 30) == "half_open"
 
 
-def test_an_outage_does_not_end_before_the_parking_does(health: EndpointHealth) -> None:
+def test_who_is_parked_is_not_probed(health: EndpointHealth) -> None:
     health.failed(E1, 0)
     health.parked(E1, 1, hint_s=100)
 
-    assert not health.stable(E1, 50)
-    assert health.stable(E1, 101)
+    assert how(health, 50) == "parked"
+    assert how(health, 101) == "half_open"
+
+
+def test_what_was_worked_out_once_holds_until_something_changes(health: EndpointHealth) -> None:
+    health.failed(E1, 0)
+    first = health.standing(1)
+
+    assert health.standing(29) is first
+    health.failed(E2, 29)
+    assert how(health, 29, E2) == "unstable"
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("failed"), st.integers(0, 3)),
+    st.tuples(st.just("succeeded"), st.integers(0, 3)),
+    st.tuples(st.just("probing"), st.integers(0, 3)),
+    st.tuples(st.just("parked"), st.integers(0, 3), st.floats(0, 50)),
+)
+
+
+@given(st.lists(st.tuples(st.floats(0, 40), EVENTS), max_size=30))
+def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
+    happenings: list[tuple[float, Any]],
+) -> None:
+    asked, fresh = (EndpointHealth(window_s=WINDOW_S, probe_s=PROBE_S) for _ in range(2))
+    now = 0.0
+    for pause_s, (what, endpoint, *hint_s) in happenings:
+        now += pause_s
+        asked.standing(now)
+        for health in (asked, fresh):
+            if what == "parked":
+                health.parked(endpoint, now, hint_s=hint_s[0])
+            elif what == "succeeded":
+                health.succeeded(endpoint)
+            else:
+                getattr(health, what)(endpoint, now)
+    standing = asked.standing(now)
+
+    assert standing == fresh.standing(now)
+    assert not standing.unstable & standing.half_open
+    assert not standing.parked & standing.half_open

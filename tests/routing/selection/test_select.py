@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import Ask, Plan
+from routing.selection.ask import NO_POLICY, Ask, Plan, Standing, State
 from routing.selection.select import all_down, select
 from tests.routing.selection.entries import endpoint, model
 
@@ -16,7 +16,7 @@ CHAT = frozenset({"openai"})
 
 
 def plan_for(*models: ModelEntry, mark: float = 0.0, **needs: Any) -> Plan:
-    return select(models, Ask(kinds=CHAT, **needs), stable=lambda _: True, random=lambda: mark)
+    return select(models, Ask(kinds=CHAT, **needs), random=lambda: mark)
 
 
 def steps(plan: Plan) -> dict[str, str]:
@@ -36,7 +36,7 @@ FILTERED: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("Filter by Video Support", {}, {"input_modalities": frozenset({"video"})}),
     ("Filter by File Support", {}, {"input_modalities": frozenset({"file"})}),
     ("Filter by Output Modality", {}, {"output_modalities": frozenset({"image"})}),
-    ("Filter by Tool Compatibility", {"supported_parameters": frozenset()}, {"tools": True}),
+    ("Parameter Preference", {"supported_parameters": frozenset()}, {"tools": True}),
     ("Filter by Context Length", {"context_length": 99}, {"prompt_tokens": 100}),
     ("Filter by Context Length", {"max_prompt_tokens": 99}, {"prompt_tokens": 100}),
     (
@@ -72,7 +72,10 @@ FITTING: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"max_prompt_tokens": 100}, {"prompt_tokens": 100}),
     ({"max_completion_tokens": 50}, {"output_tokens": 50}),
     # The endpoint gives 50 at most, so only 50 of the 100 asked for have to fit.
-    ({"context_length": 150, "max_completion_tokens": 50}, {"prompt_tokens": 100}),
+    (
+        {"context_length": 150, "max_completion_tokens": 50},
+        {"prompt_tokens": 100, "output_tokens": 100},
+    ),
 ]
 
 
@@ -84,13 +87,16 @@ def test_what_just_fits_stays(changes: dict[str, Any], needs: dict[str, Any]) ->
 
 
 def test_the_filter_that_emptied_the_list_is_named_with_who_was_there_before() -> None:
-    textual = [endpoint("a"), endpoint("b", supported_parameters=frozenset())]
-    plan = plan_for(model(*textual), tools=True, prompt_tokens=10**6)
+    plan = plan_for(
+        model(endpoint("a", input_modalities=("text", "image")), endpoint("b")),
+        input_modalities=frozenset({"text", "image"}),
+        prompt_tokens=10**6,
+    )
 
     assert plan.order == ()
     assert plan.failed_step == "Filter by Context Length"
     assert [each.tag for each in plan.considered] == ["a"]
-    assert steps(plan) == {"b": "Filter by Tool Compatibility", "a": "Filter by Context Length"}
+    assert steps(plan) == {"b": "Filter by Image Support", "a": "Filter by Context Length"}
 
 
 def test_where_no_endpoint_gives_enough_output_the_request_is_lowered() -> None:
@@ -111,7 +117,20 @@ def test_supporters_of_a_parameter_are_preferred_where_there_are_some(parameter:
 
     assert [each.tag for each in some.order] == ["able"]
     assert steps(some) == {"unable": "Parameter Preference"}
-    assert [each.tag for each in none.order] == ["unable"]
+    # Tools alone are more than a preference.
+    given_up = parameter == "tools"
+    assert [each.tag for each in none.order] == ([] if given_up else ["unable"])
+    assert none.failed_step == ("Filter by Tool Compatibility" if given_up else None)
+
+
+def test_preferences_narrow_one_after_the_other_and_never_to_nothing() -> None:
+    one = endpoint("one", supported_parameters=frozenset({"response_format"}))
+    two = endpoint("two", supported_parameters=frozenset({"verbosity"}))
+    wanted = frozenset({"response_format", "verbosity"})
+
+    plan = plan_for(model(one, two), supplied_parameters=wanted)
+
+    assert [each.tag for each in plan.order] == ["one"]
 
 
 def test_all_of_model_one_comes_before_any_of_model_two() -> None:
@@ -188,12 +207,14 @@ def test_every_endpoint_is_ordered_or_explained_exactly_once(
 ) -> None:
     models = [model(*each, id=f"acme/{n}") for n, each in enumerate(lists)]
 
+    known = [each for entry in models for each in entry.endpoints]
+    state = State(standing=Standing(frozenset(e.pk for e in known if e.pk % ill == 0)))
+
     def planned() -> Plan:
-        return select(models, ask, stable=lambda e: e.pk % ill != 0, random=lambda: mark)
+        return select(models, ask, NO_POLICY, state, random=lambda: mark)
 
     plan = planned()
     removed = [each.endpoint for each in plan.removed]
-    known = [each for entry in models for each in entry.endpoints]
 
     assert Counter(ids(plan.order) + ids(removed)) == Counter(ids(known))
     assert all(each.routable and each.provider.kind in ask.kinds for each in plan.order)

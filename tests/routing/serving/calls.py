@@ -11,9 +11,10 @@ from routing.catalogue.entries import EndpointEntry
 from routing.formats.chat.request import parse_chat
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
-from routing.selection.ask import Plan
-from routing.serving.call import AppFacts, Attempt, Call
+from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan
+from routing.serving.call import AppFacts, Attempt, Call, Choice
 from routing.upstreams.failures import UpstreamFailure
+from tests.routing.selection.entries import model
 
 ROOT = "http://gateway.test"
 ADMITTED_AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -44,6 +45,13 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
         chat=chat,
         demand=Demand(chat.text_bytes, 1, 0, 0, chat.max_output_tokens),
         plan=Plan(endpoints, (), endpoints),
+        choice=Choice(
+            ("acme/small",),
+            (model(*endpoints),),
+            Ask(kinds=frozenset({"openai"})),
+            NO_POLICY,
+            NOTHING_LEARNED,
+        ),
         requested_model="acme/small",
         strategy="direct",
         root_url=ROOT,

@@ -8,6 +8,7 @@ import pytest
 from gateway.http.errors import Unavailable
 from routing.metering.settlements import RECORD_COLUMNS
 from routing.metering.usage import Usage
+from routing.selection.replay import rows_of
 from routing.serving.outcome import answered, failed, left_early, measured, price, settle_order
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
@@ -108,6 +109,31 @@ def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> Non
         "prompt": "0.000001",
         "completion": "0.000002",
     }
+
+
+def test_the_record_says_why_it_went_where_it_went() -> None:
+    alpha, beta, gamma = endpoint("alpha"), endpoint("beta"), endpoint("gamma")
+    call = call_to(beta, alpha, gamma)
+    call.attempts += [failed_at(beta, 500), attempt_at(alpha, status=200)]
+
+    trace = orjson.loads(settle_order(call, ended(TEN_AND_FIVE)).record["trace"])
+
+    assert [(row.tag, row.verdict, row.why) for row in rows_of(trace)] == [
+        ("beta", "failed", "provider_overloaded"),
+        ("alpha", "chosen", None),
+        ("gamma", "in reserve", None),
+    ]
+    assert (trace["requested"], trace["models"]) == (["acme/small"], ["acme/small"])
+
+
+def test_a_call_that_ends_in_an_error_of_ours_chose_nobody() -> None:
+    call = call_to(endpoint("alpha"))
+    call.attempts.append(attempt_at(call.plan.order[0]))
+
+    trace = orjson.loads(settle_order(call, failed(Unavailable())).record["trace"])
+
+    (row,) = rows_of(trace)
+    assert (row.verdict, row.why) == ("failed", "provider_overloaded")
 
 
 def test_long_words_of_an_upstream_fit_their_columns() -> None:

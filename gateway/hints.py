@@ -1,0 +1,187 @@
+"""The hint store: a Redis or Valkey that may be gone, frozen, slow or empty at any moment.
+
+Everything in it is a hint, so nobody waits for it beyond REDIS_TIMEOUT, nothing that it does
+becomes an error, and while it does not answer nobody asks it but who looks whether it is back.
+Connections belong to the event loop they were opened on: operators' pages, which run in threads of
+their own, must not come here.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Final, TypeVar
+
+import redis
+from django.conf import settings
+from gevent import Timeout
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from gateway.db import under_gevent
+
+log = logging.getLogger("gateway.hints")
+T = TypeVar("T")
+
+CONNECTIONS_MAX: Final = 64
+# The first may be one dead connection of the pool, or our own event loop that was held. A wait that
+# ended on time is enough: whoever asks next would wait as long, and so would the same request.
+FAILURES_MAX: Final = 2
+_ON_TIME: Final = 1.5
+# Longer than the pause between two knocks of a web process, so that no request has to find out.
+REST_S: Final = 5.0
+
+
+class Hints:
+    """One process's way to the hint store; `url` empty means that there is none.
+
+    `calls`, `failures` and `skipped` count for whoever watches; `error` names the last failure.
+    """
+
+    def __init__(
+        self, url: str, *, timeout_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.calls = self.failures = self.skipped = 0
+        self.error = ""
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._in_a_row = 0
+        self._answered_at = float("-inf")
+        self._rests_until: float | None = None
+        self._refused = ""
+        self._store = _store(url, timeout_s) if url else None
+
+    @property
+    def configured(self) -> bool:
+        return self._store is not None
+
+    @property
+    def available(self) -> bool:
+        """Whether there is a hint store and it answered lately, as far as anybody asked."""
+        return self.configured and self._rests_until is None
+
+    def run(
+        self,
+        work: Callable[["redis.Redis"], T],
+        default: T,
+        *,
+        limit_s: float | None = None,
+        knocks: bool = False,
+    ) -> T:
+        """What `work` returns, or `default` where there is no store or it does not answer.
+
+        It takes REDIS_TIMEOUT at most, or `limit_s`, which suits work beside the requests. While
+        the store is out, only who `knocks` asks it, and the first caller after a rest.
+        """
+        if self._store is None or not (knocks or self._may_ask()):
+            self.skipped += 1
+            return default
+        self.calls += 1
+        begun = self._clock()
+        try:
+            with _in_time(limit_s or self._timeout_s):
+                result = work(self._store)
+        except redis.ResponseError as error:
+            # It lives and says no: too old for a command, out of memory, read-only.
+            self._said_no(error)
+            return default
+        except (redis.RedisError, OSError) as error:
+            self._failed(error, begun=begun)
+            return default
+        self._answered()
+        return result
+
+    def close(self) -> None:
+        """Close what is idle; the next call opens anew."""
+        if self._store is not None:
+            self._store.connection_pool.disconnect(inuse_connections=False)
+
+    def _may_ask(self) -> bool:
+        if self._rests_until is None:
+            return True
+        now = self._clock()
+        if now < self._rests_until:
+            return False
+        # This caller looks; the others go on resting meanwhile.
+        self._rests_until = now + REST_S
+        return True
+
+    def _answered(self) -> None:
+        self._in_a_row = 0
+        self._answered_at = self._clock()
+        if self._rests_until is not None:
+            self._rests_until = None
+            log.warning("The hint store answers again")
+
+    def _said_no(self, error: redis.ResponseError) -> None:
+        self.failures += 1
+        self.error = type(error).__name__
+        if self._refused != str(error):
+            self._refused = str(error)
+            log.warning("The hint store refuses: %s", error)
+
+    def _failed(self, error: Exception, *, begun: float) -> None:
+        self.failures += 1
+        self.error = type(error).__name__
+        if self._answered_at > begun:
+            return  # Others were answered in the meantime: we were too many, or too busy.
+        waited_s = self._clock() - begun
+        in_vain = isinstance(error, redis.TimeoutError) and waited_s < _ON_TIME * self._timeout_s
+        self._in_a_row = FAILURES_MAX if in_vain else self._in_a_row + 1
+        if self._in_a_row < FAILURES_MAX:
+            return
+        if self._rests_until is None:
+            log.warning("The hint store does not answer, every process is for itself: %s", error)
+        self._rests_until = self._clock() + REST_S
+        # What is idle was opened to a store that is no more; it would fail one by one.
+        self.close()
+
+
+@cache
+def key(name: str) -> str:
+    """The key of that name of this installation, should several share a store.
+
+    All processes of one know its master key and its database, and no two have both in common.
+    """
+    parts = (settings.VAULT_MASTER_KEY, str(settings.DATABASES["default"]["NAME"]))
+    return f"gateway:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}:{name}"
+
+
+@cache
+def hints() -> Hints:
+    """This process's own."""
+    return Hints(settings.REDIS_URL, timeout_s=settings.REDIS_TIMEOUT)
+
+
+def _store(url: str, timeout_s: float) -> "redis.Redis":
+    pool = redis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=CONNECTIONS_MAX,
+        timeout=timeout_s,
+        socket_timeout=timeout_s,
+        socket_connect_timeout=timeout_s,
+        # Ever more of what does not answer is what a caller needs least.
+        retry=Retry(NoBackoff(), 0),
+        # Every word of a greeting is a round trip.
+        protocol=2,
+        driver_info=None,
+    )
+    return redis.Redis(connection_pool=pool)
+
+
+@contextmanager
+def _in_time(limit_s: float) -> Iterator[None]:
+    """Bound the whole work, as the socket's own limit is for each reading of it. redis-py closes a
+    connection that is torn away from its work."""
+    if not under_gevent():
+        yield
+        return
+    with Timeout(limit_s) as limit:
+        try:
+            yield
+        except Timeout as passed:
+            if passed is not limit:
+                raise
+            raise redis.TimeoutError(f"no answer within {limit_s:g} s") from None

@@ -1,0 +1,195 @@
+"""Small charts of endpoints' history, drawn as SVG inside the page: nothing else is loaded."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from django.db.models import F, FloatField, Q, QuerySet, Sum
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from routing.catalogue.history import EndpointSample
+
+SPAN: Final = timedelta(hours=24)
+STRETCH: Final = timedelta(minutes=5)
+_WIDTH, _HEIGHT, _STRIP, _LEFT, _BELOW = 720, 90, 18, 56, 16
+_HOURS_BETWEEN: Final = 6
+# Of calls: some fail now and then; when half of them do it is down for most purposes.
+_MANY: Final = 0.5
+_GOOD, _SOME, _BAD, _LIMITED = "#2e8540", "#e5a000", "#c9252d", "#8a5fbf"
+_LINES: Final = ("#1f77b4", "#8ab6d6")
+
+
+class Stretch(NamedTuple):
+    """Five minutes of one endpoint, or of several together. Times in milliseconds."""
+
+    started_at: datetime
+    calls: int
+    errors: int
+    rate_limited: int
+    p50_ms: float | None
+    p90_ms: float | None
+
+    @property
+    def uptime(self) -> float | None:
+        """Percent."""
+        return 100 * (self.calls - self.errors) / self.calls if self.calls else None
+
+
+def history(samples: "QuerySet[EndpointSample]", *, until: datetime | None = None) -> SafeString:
+    """Charts of the day up to `until`, now by default, of all the endpoints of these samples."""
+    until = until or timezone.now()
+    stretches = stretches_of(samples.filter(started_at__gte=until - SPAN, started_at__lt=until))
+    if not stretches:
+        return format_html("<p>{}</p>", "No traffic in the last 24 hours.")
+    drawn = [
+        ("Status", _status(stretches, until)),
+        ("Uptime, percent", _uptime(stretches, until)),
+        (
+            "Time to first token, milliseconds: median and 90th percentile",
+            _latency(stretches, until),
+        ),
+    ]
+    return format_html_join(
+        "", '<figure class="history"><figcaption>{}</figcaption>{}</figure>', drawn
+    )
+
+
+def stretches_of(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
+    """Endpoints together: counts are sums, times are averages weighted by calls."""
+    rows: Iterable[Any] = (
+        samples.values("started_at")
+        .order_by("started_at")
+        .annotate(
+            all_calls=Sum("calls"),
+            all_errors=Sum("errors"),
+            all_limited=Sum("rate_limited"),
+            timed=Sum("calls", filter=Q(first_token_p50_ms__isnull=False)),
+            p50=_weighted("first_token_p50_ms"),
+            p90=_weighted("first_token_p90_ms"),
+        )
+    )
+    return [_stretch(row) for row in rows]
+
+
+def _weighted(field: str) -> Sum:
+    return Sum(F(field) * F("calls"), output_field=FloatField())
+
+
+def _stretch(row: dict[str, Any]) -> Stretch:
+    timed = row["timed"] or 0
+    p50, p90 = ((row[name] / timed) if timed else None for name in ("p50", "p90"))
+    return Stretch(
+        row["started_at"], row["all_calls"], row["all_errors"], row["all_limited"], p50, p90
+    )
+
+
+# --- The three charts -----------------------------------------------------------------------------
+
+
+def _status(stretches: Sequence[Stretch], until: datetime) -> SafeString:
+    width = f"{_WIDTH * (STRETCH / SPAN):.2f}"
+    bars = format_html_join(
+        "",
+        '<rect x="{}" y="0" width="{}" height="{}" fill="{}"><title>{}</title></rect>',
+        (
+            (_x(each.started_at, until), width, _STRIP, _colour(each), _told(each))
+            for each in stretches
+        ),
+    )
+    return _picture(bars, until, _STRIP, "status")
+
+
+def _uptime(stretches: Sequence[Stretch], until: datetime) -> SafeString:
+    points = [(each.started_at, each.uptime) for each in stretches]
+    return _lines([points], until, top=100.0, label="uptime")
+
+
+def _latency(stretches: Sequence[Stretch], until: datetime) -> SafeString:
+    medians = [(each.started_at, each.p50_ms) for each in stretches]
+    slow = [(each.started_at, each.p90_ms) for each in stretches]
+    known = [value for _, value in medians + slow if value is not None]
+    return _lines([medians, slow], until, top=_round_up(max(known, default=1)), label="latency")
+
+
+def _colour(each: Stretch) -> str:
+    if not each.calls:
+        return _LIMITED
+    failing = each.errors / each.calls
+    return _GOOD if not failing else _SOME if failing < _MANY else _BAD
+
+
+def _told(each: Stretch) -> str:
+    at = each.started_at.astimezone(UTC).strftime("%H:%M")
+    return f"{at} UTC: {each.calls} calls, {each.errors} failed, {each.rate_limited} rate limited"
+
+
+# --- Drawing --------------------------------------------------------------------------------------
+
+_Points = Sequence[tuple[datetime, float | None]]
+
+
+def _lines(series: Sequence[_Points], until: datetime, *, top: float, label: str) -> SafeString:
+    scale = format_html_join(
+        "",
+        '<line x1="0" x2="{}" y1="{}" y2="{}" stroke="currentColor" stroke-opacity="0.2"/>'
+        '<text x="-6" y="{}" text-anchor="end">{}</text>',
+        ((_WIDTH, y, y, y + 4, f"{value:g}") for value, y in ((top, 0), (0, _HEIGHT))),
+    )
+    drawn = format_html_join(
+        "",
+        '<path d="{}" fill="none" stroke="{}" stroke-width="1.5" stroke-linecap="round"/>',
+        (
+            (" ".join(_path(points, until, top)), colour)
+            for points, colour in zip(series, _LINES, strict=False)
+        ),
+    )
+    return _picture(scale + drawn, until, _HEIGHT, label)
+
+
+def _path(points: _Points, until: datetime, top: float) -> Iterator[str]:
+    """A line that breaks where nothing is known; a point of its own shows as a dot."""
+    before: datetime | None = None
+    for at, value in points:
+        if value is None:
+            continue
+        goes_on = before is not None and at - before <= STRETCH
+        x, y = _x(at + STRETCH / 2, until), _HEIGHT * (1 - min(value / top, 1))
+        yield f"L{x} {y:.1f}" if goes_on else f"M{x} {y:.1f}h0.1"
+        before = at
+
+
+def _picture(content: SafeString, until: datetime, height: int, label: str) -> SafeString:
+    hours = format_html_join(
+        "",
+        '<text x="{}" y="{}" text-anchor="middle">{}</text>',
+        ((_x(at, until), height + _BELOW - 3, at.strftime("%H:%M")) for at in _ticks(until)),
+    )
+    box = f"{-_LEFT} -6 {_WIDTH + _LEFT + 12} {height + _BELOW + 8}"
+    return format_html(
+        '<svg viewBox="{}" width="{}" role="img" aria-label="{}" font-size="11"'
+        ' fill="currentColor">{}{}</svg>',
+        *(box, _WIDTH + _LEFT + 12, f"{label} over the last 24 hours", content, hours),
+    )
+
+
+def _ticks(until: datetime) -> Iterable[datetime]:
+    last = until.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    last -= timedelta(hours=last.hour % _HOURS_BETWEEN)
+    ticks = (last - timedelta(hours=hours) for hours in range(0, 24, _HOURS_BETWEEN))
+    return [at for at in ticks if at > until - SPAN]
+
+
+def _x(at: datetime, until: datetime) -> str:
+    return f"{_WIDTH * (1 - (until - at) / SPAN):.1f}"
+
+
+def _round_up(value: float) -> float:
+    """The next 1, 2 or 5 with zeros behind it."""
+    step = 1.0
+    while True:
+        for first in (1, 2, 5):
+            if value <= first * step:
+                return first * step
+        step *= 10

@@ -1,0 +1,125 @@
+"""A stored trace as a page shows it: what was asked in words, then a row for each endpoint."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import dumps, loads
+from routing.selection.replay import UNREADABLE, TraceRow, rows_of
+from routing.selection.trace import VERSION
+
+_RULES: Final = {
+    "balanced": "load balancing: a draw by price among the stable ones, then by price",
+    "order": "the caller's order",
+    "price": "lowest price first",
+    "throughput": "highest throughput first",
+    "latency": "shortest time to the first token first",
+    "exacto": "best tool calling first",
+    "priority": "service tier priority first, the fastest before others",
+    "flex": "service tier flex, lowest price first",
+}
+
+
+def trace_table(text: str) -> SafeString:
+    """The trace for a page; a dash where a generation has none that can be read."""
+    try:
+        trace = loads(text.encode())
+        if not trace or trace.get("v") != VERSION:
+            return format_html("{}", "-")
+        return format_html("{}{}", _facts_table(trace), _endpoint_table(trace))
+    except (MalformedJson, *UNREADABLE):
+        return format_html("{}", "-")
+
+
+def _facts_table(trace: Mapping[str, Any]) -> SafeString:
+    rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", _facts(trace))
+    return format_html("<table><tbody>{}</tbody></table>", rows)
+
+
+def _facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "Asked for", ", ".join(trace["requested"])
+    if trace["models"] != trace["requested"]:
+        yield "Models", ", ".join(trace["models"])
+    yield "Strategy", trace["strategy"]
+    rule: str = trace["rule"]
+    yield "Ordered by", _RULES.get(rule, rule)
+    yield "Request", _listed(trace["ask"])
+    if "policy" in trace:
+        yield "Policy", _listed(trace["policy"]) + (", and more" if trace.get("cut") else "")
+    if "failed_step" in trace:
+        yield "Nothing left after", trace["failed_step"]
+    if "more" in trace:
+        yield "Endpoints not shown", _listed(trace["more"])
+
+
+def _endpoint_table(trace: Mapping[str, Any]) -> SafeString:
+    """Columns that are empty in every row are left out."""
+    rows = list(rows_of(trace))
+    cells = {title: [cell(row) for row in rows] for title, cell in _COLUMNS.items()}
+    shown = {title: column for title, column in cells.items() if any(column)}
+    heads = format_html_join("", "<th>{}</th>", ((title,) for title in shown))
+    lines = zip(*shown.values(), strict=True)
+    body = format_html_join("", "<tr>{}</tr>", ((_cells(line),) for line in lines))
+    table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
+    return format_html(table, heads, body)
+
+
+def _cells(line: tuple[str, ...]) -> SafeString:
+    return format_html_join("", "<td>{}</td>", ((cell or "-",) for cell in line))
+
+
+def _percentile(key: str, place: int, form: str) -> Callable[[TraceRow], str]:
+    def cell(row: TraceRow) -> str:
+        values = row.figures.get(key)
+        return "" if not values or values[place] is None else form.format(values[place])
+
+    return cell
+
+
+def _figure(key: str, form: str) -> Callable[[TraceRow], str]:
+    return lambda row: form.format(row.figures[key]) if key in row.figures else ""
+
+
+def _standing(row: TraceRow) -> str:
+    words = [name.replace("_", " ") for name in row.standing]
+    words += ["sticky"] if row.sticky else []
+    words += [f"own credential {row.byok + 1}"] if row.byok is not None else []
+    words += ["own fallback credential"] if row.byok_fallback is not None else []
+    return ", ".join(words)
+
+
+_COLUMNS: Final[Mapping[str, Callable[[TraceRow], str]]] = {
+    "Endpoint": lambda row: row.tag,
+    "Model": lambda row: row.model,
+    "Place": lambda row: "" if row.place is None else str(row.place + 1),
+    # Narrow columns would break a verdict of two words.
+    "Verdict": lambda row: row.verdict.replace(" ", "\N{NO-BREAK SPACE}"),
+    "Step or error": lambda row: row.why or "",
+    "USD per million in / out": lambda row: " / ".join(f"{usd:.10g}" for usd in row.usd or ()),
+    "Drawn with": lambda row: "" if row.weight is None else f"{row.weight:.2%}",
+    "Standing": _standing,
+    "First token p50, s": _percentile("ttft", 0, "{:.3g}"),
+    "First token p90, s": _percentile("ttft", 2, "{:.3g}"),
+    "Tokens/s p50": _percentile("tps", 0, "{:.1f}"),
+    "Tool calls good": _figure("tools", "{:.1%}"),
+    "Uptime 30 min": _percentile("up", 1, "{:.2f}%"),
+    "Calls": _figure("n", "{}"),
+}
+
+
+def _listed(facts: Mapping[str, Any]) -> str:
+    """`{"only": ["a", "b"], "zdr": true}` as `only: a, b; zdr`."""
+    return "; ".join(_said(name.replace("_", " "), value) for name, value in facts.items())
+
+
+def _said(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    if isinstance(value, list):
+        return f"{name}: {', '.join(map(str, value))}"
+    if isinstance(value, dict):
+        return f"{name}: {', '.join(f'{key} {item}' for key, item in value.items())}"
+    return f"{name}: {value if isinstance(value, str) else dumps(value).decode()}"

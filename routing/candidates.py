@@ -1,0 +1,184 @@
+"""The models that a chat request names: presets told, references resolved, routers asked."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from django.conf import settings
+
+from accounts.caller import Caller
+from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.validation import shortened
+from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.formats.chat.request import ChatRequest
+from routing.formats.plugins import plugins_without_backend
+from routing.selection.ask import Ask, Policy, Resolution
+from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Wishes
+from routing.selection.filters import steps
+from routing.selection.naming import CHARS_MAX, EFFECTS, ROUTERS, Preset, parse, preset_of
+from routing.selection.resolving import NoSuchModels, UnknownModelReference, WrongKind, resolve
+from routing.serving.errors import UnknownModel
+
+_ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
+# The one plugin that has `pin_model`.
+_PINS: Final = "auto-router"
+# `cost_quality_tradeoff` runs from 0, the best at any price, to 10, the cheapest.
+_TRADEOFF_STEPS: Final = 11
+
+
+class NoModels(NotFound):
+    """A router or a family finds no model for this request."""
+
+    def __init__(self, reference: str) -> None:
+        super().__init__(f"No model found for {shortened(reference)}")
+
+
+def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
+    """Candidate models as named, in order; the workspace's default where none is named.
+
+    Raises `InvalidRequest` where there is none, or presets are named that exclude each other, and
+    `NotFound` for a preset.
+    """
+    references = chat.candidates or [caller.default_text_model]
+    if chat.preset is not None or any("@" in reference for reference in references):
+        _refuse_presets(chat.preset, references)
+    if not references[0]:
+        raise InvalidRequest("model: name a model, or set the workspace's default_text_model")
+    return references
+
+
+def resolution_of(
+    snapshot: Snapshot,
+    references: Sequence[str],
+    chat: ChatRequest,
+    ask: Ask,
+    *,
+    policy: Callable[[Resolution], Policy],
+    random: Callable[[], float],
+    sticky_model: str | None = None,
+) -> Resolution:
+    """The models behind the references.
+
+    `policy` is asked only for virtual routers, which pass over models that the caller's provider
+    preferences leave no endpoint. Raises `InvalidRequest` for an unknown model, one that does not
+    serve chat and for `:online` where nothing searches, `NoModels` where a router or a family
+    comes to nothing.
+    """
+    try:
+        resolution = resolve(
+            snapshot,
+            references,
+            ask,
+            auto=_auto(snapshot, chat, ask, references, policy),
+            random=random,
+            sticky_model=sticky_model,
+        )
+    except UnknownModelReference as problem:
+        raise UnknownModel(_told(problem.reference)) from None
+    except WrongKind as problem:
+        raise InvalidRequest(f"{problem.reference} does not serve chat completions") from None
+    except NoSuchModels as problem:
+        raise NoModels(problem.reference) from None
+    if resolution.plugins:
+        _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
+    return resolution
+
+
+def _told(reference: str) -> str:
+    return reference if len(reference) <= CHARS_MAX else shortened(reference)
+
+
+def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
+    """Presets are not kept here yet, so each is one that does not exist."""
+    named = [preset for reference in references if (preset := preset_of(reference))]
+    slugs = {preset.slug for preset in named}
+    if field is not None and slugs - {field}:
+        raise InvalidRequest("preset: differs from the preset that the model names")
+    if any(map(_has_suffix, named)):
+        raise InvalidRequest("model: a suffix belongs before @preset/, not after")
+    if field is not None or named:
+        raise NotFound(f"Preset not found: {shortened(field or named[0].slug)}")
+
+
+def _has_suffix(preset: Preset) -> bool:
+    return ":" in preset.slug
+
+
+def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[dict[str, Any]]) -> None:
+    """The refusal that the plugin itself would get. An entry of its own has the last word."""
+    said = {plugin["id"]: plugin for plugin in plugins}
+    missing = plugins_without_backend([said.get(name, {"id": name}) for name in names])
+    if missing:
+        raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
+
+
+def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
+    """Whether some reference leaves the choice of the model to a virtual router."""
+    return any(each not in snapshot.models and parse(each).base in ROUTERS for each in references)
+
+
+def _auto(
+    snapshot: Snapshot,
+    chat: ChatRequest,
+    ask: Ask,
+    references: Sequence[str],
+    policy: Callable[[Resolution], Policy],
+) -> AutoSettings:
+    """What the routers go by; nearly all requests name none."""
+    if not names_a_router(snapshot, references):
+        return AutoSettings()
+    names = [parse(reference) for reference in references]
+    tiers = frozenset([tier for name in names for tier in _tiers(name.suffixes)])
+    return AutoSettings(
+        candidates=tuple(settings.ROUTER_AUTO_MODELS),
+        wishes={_ROUTER_OF[each["id"]]: _wishes(chat, each) for each in _router_plugins(chat)},
+        usable=_usable(ask, lambda: policy(Resolution((), "auto", admitted_tiers=tiers))),
+    )
+
+
+def _tiers(suffixes: Iterable[str]) -> list[str]:
+    return [tier for suffix in suffixes if (tier := EFFECTS[suffix].tier)]
+
+
+def _router_plugins(chat: ChatRequest) -> list[dict[str, Any]]:
+    return [each for each in chat.plugins if each["id"] in _ROUTER_OF and each.get("enabled", True)]
+
+
+def _wishes(chat: ChatRequest, plugin: dict[str, Any]) -> Wishes:
+    return Wishes(
+        allowed=tuple(plugin.get("allowed_models", ())),
+        excluded=tuple(plugin.get("excluded_models", ())),
+        cost_tier=plugin.get("cost_tier") or _tier_of(plugin.get("cost_quality_tradeoff")),
+        pinned=_latest_model(chat) if plugin.get("pin_model") and plugin["id"] == _PINS else None,
+    )
+
+
+def _tier_of(tradeoff: float | None) -> CostTier:
+    """The band of the older setting: the eleven steps spread evenly over the five."""
+    steps_up = 0 if tradeoff is None else _TRADEOFF_STEPS - 1 - int(tradeoff)
+    return COST_TIERS[steps_up * len(COST_TIERS) // _TRADEOFF_STEPS]
+
+
+def _latest_model(chat: ChatRequest) -> str | None:
+    """The model of the latest assistant message that says which one wrote it."""
+    for message in reversed(chat.body["messages"]):
+        if message["role"] == "assistant" and message.get("model"):
+            model: str = message["model"]
+            return model
+    return None
+
+
+def _usable(ask: Ask, policy: Callable[[], Policy]) -> Callable[[ModelEntry], bool]:
+    """Whether a model has an endpoint left for the request."""
+
+    @cache
+    def filters() -> list[Any]:
+        return [keep for _, keep in steps(ask, policy())]
+
+    def test(model: ModelEntry) -> bool:
+        left = [each for each in model.by_price if each.provider.kind in ask.kinds]
+        for keep in filters():
+            left = keep(left)
+        return bool(left)
+
+    return test

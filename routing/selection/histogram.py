@@ -1,0 +1,80 @@
+"""Measurements counted in logarithmic buckets, so that many are few and any two sets add up.
+
+A bucket is 10.5 % wide: what is read out of it is within 5 % of what was measured
+(`RELATIVE_ERROR`), from a tenth of a millisecond, or a token in three hours, up to more than any
+of them can be.
+"""
+
+from collections.abc import Mapping
+from math import ceil, log
+from typing import Final
+
+from routing.selection.ask import Percentiles
+
+RELATIVE_ERROR: Final = 0.05
+LEAST: Final = 1e-4
+BUCKETS: Final = 256
+_WIDTH: Final = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
+_PER_LOG: Final = 1 / log(_WIDTH)
+_SHARES: Final = (0.5, 0.75, 0.9, 0.99)
+# The middle of a bucket by ratio, which is as far from one end as from the other.
+VALUES: Final = tuple(LEAST * _WIDTH**bucket * 2 / (1 + _WIDTH) for bucket in range(BUCKETS))
+
+# How many measurements fell into each bucket; buckets without any are not in it.
+Counts = dict[int, int]
+
+
+def bucket_of(value: float) -> int:
+    """Everything at or below `LEAST` is in bucket 0, everything too large in the last."""
+    if value <= LEAST:
+        return 0
+    return min(ceil(log(value / LEAST) * _PER_LOG), BUCKETS - 1)
+
+
+def counted(counts: Counts | None, value: float) -> Counts:
+    """The counts with one measurement more; the same object where there is one."""
+    bucket = bucket_of(value)
+    if counts is None:
+        return {bucket: 1}
+    counts[bucket] = counts.get(bucket, 0) + 1
+    return counts
+
+
+def merged(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
+    """Both together: in place where there is a place, and never in that of the `others`."""
+    if not others:
+        return counts
+    if counts is None:
+        return dict(others)
+    for bucket, number in others.items():
+        counts[bucket] = counts.get(bucket, 0) + number
+    return counts
+
+
+def without(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
+    """Undo `merged`; None once nothing is left."""
+    if counts is None or not others:
+        return counts
+    for bucket, number in others.items():
+        left = counts.get(bucket, 0) - number
+        if left > 0:
+            counts[bucket] = left
+        else:
+            counts.pop(bucket, None)
+    return counts or None
+
+
+def percentiles(counts: Mapping[int, int], *, high_is_good: bool = False) -> Percentiles:
+    """What that share of the measurements reached or did better than; there must be one at least.
+
+    The one worst of several measurements is never among them: a single outlier says nothing.
+    """
+    rank = sum(counts.values()) - 1
+    wanted = [int(share * rank) for share in _SHARES]
+    found: list[float] = []
+    passed = 0
+    for bucket in sorted(counts, reverse=high_is_good):
+        passed += counts[bucket]
+        while len(found) < len(wanted) and wanted[len(found)] < passed:
+            found.append(VALUES[bucket])
+    return Percentiles(*found)

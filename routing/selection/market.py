@@ -1,0 +1,239 @@
+"""What a snapshot has to offer to whoever does not name a model, cheapest first.
+
+A band of prices is a fifth of the percent rank: of n models, the share of the other n - 1 that are
+cheaper. So equal prices share a band, the cheapest model is always in the first, and the dearest,
+where no other has its price, in the last. With few models some bands are empty.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from math import inf
+from typing import Final, NamedTuple
+
+from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.selection.ask import Ask
+from routing.selection.patterns import compiled
+
+BANDS: Final = 5
+# Requests that differ in what they need or allow; past it the memory of them begins anew.
+_SHELVES_MAX: Final = 64
+_PERCENT_PER_BAND: Final = 100 // BANDS
+
+
+class Need(NamedTuple):
+    """What a request asks of a model besides its length; requests with equal needs share a shelf.
+
+    `free_only` is for `router/free`, which knows no lists.
+    """
+
+    kinds: frozenset[str]
+    tiers: frozenset[str]
+    tools: bool
+    input_modalities: frozenset[str]
+    output_modalities: frozenset[str]
+    free_only: bool = False
+    candidates: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+
+
+class Offer(NamedTuple):
+    """An endpoint that can be called. `abilities` is the place of what it can among the market's;
+    a prompt longer than `prompt_tokens_max` does not fit."""
+
+    model: ModelEntry
+    endpoint: EndpointEntry
+    abilities: int
+    prompt_tokens_max: float
+
+
+class Abilities(NamedTuple):
+    """What an endpoint can. Few endpoints differ in it, so it is looked at once for all of them."""
+
+    kind: str
+    tier: str
+    tools: bool
+    input_modalities: tuple[str, ...]
+    output_modalities: tuple[str, ...]
+
+    def meet(self, need: Need) -> bool:
+        return (
+            self.kind in need.kinds
+            and self.tier in need.tiers
+            and (self.tools or not need.tools)
+            # Every model reads text, whether its entry says so or not.
+            and (need.input_modalities - {"text"}).issubset(self.input_modalities)
+            and need.output_modalities.issubset(self.output_modalities)
+        )
+
+
+class Ranking(NamedTuple):
+    """Models by their price, cheapest first; band k is from `edges[k]` up to `edges[k + 1]`."""
+
+    models: tuple[ModelEntry, ...]
+    edges: tuple[int, ...]
+
+
+class Shelf(NamedTuple):
+    """What meets a need, cheapest first. A request of at most `tokens_max` tokens, prompt and
+    answer together, fits all of `ranking`; for a longer one `offers` is gone through."""
+
+    offers: tuple[Offer, ...]
+    ranking: Ranking
+    tokens_max: float
+
+
+class Market:
+    """All offers of a snapshot in the order of their price, made once when it is assembled."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        kinds: dict[Abilities, int] = {}
+        offers = [offer for model in snapshot.models.values() for offer in _offers_of(model, kinds)]
+        self._offers = sorted(offers, key=_by_price)
+        self._abilities = tuple(kinds)
+        # As patterns are compared.
+        self._lower = {id: id.lower() for id in snapshot.models}
+        self._text = {model.id for model in snapshot.listing if "text" in model.output_modalities}
+        self._free = {model.id for model in snapshot.listing if _is_free(model)} & self._text
+        self._shelves: dict[Need, Shelf] = {}
+
+    def shelf(self, snapshot: Snapshot, need: Need) -> Shelf:
+        """What meets the need; worked out at its first use. The snapshot is the market's own."""
+        found = self._shelves.get(need)
+        if found is None:
+            found = self._filled(snapshot, need)
+            # Replaced whole: a native thread may be looking at it.
+            kept = self._shelves if len(self._shelves) < _SHELVES_MAX else {}
+            self._shelves = {**kept, need: found}
+        return found
+
+    def _filled(self, snapshot: Snapshot, need: Need) -> Shelf:
+        names = self._named(snapshot, need)
+        able = {at for at, each in enumerate(self._abilities) if each.meet(need)}
+        offers = [o for o in self._offers if o.abilities in able and o.model.id in names]
+        firsts = _firsts(offers)
+        tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
+        return Shelf(tuple(offers), ranked(firsts), tokens_max)
+
+    def _named(self, snapshot: Snapshot, need: Need) -> set[str]:
+        """Ids of the models that settings and patterns leave."""
+        if need.free_only:
+            return self._free
+        ids = self._text
+        if need.candidates:
+            ids = self._matching(snapshot, need.candidates, ids)
+        if need.allowed:
+            ids = ids & self._matching(snapshot, need.allowed, ids)
+        if need.excluded:
+            ids = ids - self._matching(snapshot, need.excluded, ids)
+        return ids
+
+    def _matching(self, snapshot: Snapshot, patterns: tuple[str, ...], ids: set[str]) -> set[str]:
+        """Those of the ids that a pattern matches, and every model that one names outright."""
+        matching = compiled(patterns).matching({self._lower[id] for id in ids})
+        named = [snapshot.model(pattern) for pattern in patterns if "*" not in pattern]
+        found = {id for id in ids if self._lower[id] in matching}
+        return found.union([model.id for model in named if model is not None])
+
+
+def shelf_of(snapshot: Snapshot, need: Need) -> Shelf:
+    """What of a snapshot meets the need."""
+    return snapshot.derive(Market).shelf(snapshot, need)
+
+
+def fitting(shelf: Shelf, ask: Ask) -> Ranking:
+    """The shelf's models by price that the request fits into."""
+    prompt, answer = ask.prompt_tokens, ask.output_tokens or 0
+    if prompt + answer <= shelf.tokens_max:
+        return shelf.ranking
+    offers = [
+        offer
+        for offer in shelf.offers
+        if offer.prompt_tokens_max >= prompt + answer
+        or (offer.prompt_tokens_max >= prompt and _has_room(offer.endpoint, prompt, answer))
+    ]
+    return ranked(_firsts(offers))
+
+
+def _has_room(endpoint: EndpointEntry, prompt_tokens: int, output_tokens: int) -> bool:
+    """As `Filter by Context Length` has it: an endpoint gives no more output than its maximum."""
+    room = endpoint.context_length
+    given = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
+    return room is None or prompt_tokens + given <= room
+
+
+def ranked(offers: Iterable[Offer]) -> Ranking:
+    """The bands of offers that come cheapest first, one for each model."""
+    known = list(offers)
+    prices = [each.endpoint.token_usd for each in known]
+    return Ranking(tuple([each.model for each in known]), edges_of(prices))
+
+
+def edges_of(prices: Sequence[Decimal]) -> tuple[int, ...]:
+    """Where among rising prices each band begins, and where the last one ends."""
+    inner = [_edge(prices, _PERCENT_PER_BAND * band) for band in range(1, BANDS)]
+    return (0, *inner, len(prices))
+
+
+def _edge(prices: Sequence[Decimal], percent: int) -> int:
+    """The first price of which at least so much of the others is cheaper."""
+    at = -(-percent * max(len(prices) - 1, 1) // 100)
+    if at >= len(prices):
+        return len(prices)
+    price = prices[at]
+    return at if bisect_left(prices, price) == at else bisect_right(prices, price)
+
+
+def _firsts(offers: Iterable[Offer]) -> list[Offer]:
+    """The cheapest offer of each model."""
+    found: dict[str, Offer] = {}
+    for offer in offers:
+        found.setdefault(offer.model.id, offer)
+    return list(found.values())
+
+
+def _offers_of(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
+    """The offers of a model, cheapest first, but for those that have nothing over the cheapest of
+    the same abilities."""
+    kept: list[Offer] = []
+    cheapest: dict[int, Offer] = {}
+    for each in model.by_price:
+        offer = Offer(model, each, _place(each, kinds), each.prompt_tokens_max)
+        first = cheapest.setdefault(offer.abilities, offer)
+        if first is offer or _is_roomier(offer, first):
+            kept.append(offer)
+    return kept
+
+
+def _is_roomier(offer: Offer, other: Offer) -> bool:
+    """Whether something might fit here that does not fit there."""
+    pairs = zip(_room(offer), _room(other), strict=True)
+    return any(mine > its for mine, its in pairs)
+
+
+def _room(offer: Offer) -> tuple[float, float, float]:
+    endpoint = offer.endpoint
+    # A low maximum of output leaves more of the context to the prompt.
+    context, output = endpoint.context_length or inf, endpoint.max_completion_tokens or inf
+    return (offer.prompt_tokens_max, context, -output)
+
+
+def _place(endpoint: EndpointEntry, known: dict[Abilities, int]) -> int:
+    abilities = Abilities(
+        kind=endpoint.provider.kind,
+        tier=endpoint.tier,
+        tools="tools" in endpoint.supported_parameters,
+        input_modalities=endpoint.input_modalities,
+        output_modalities=endpoint.output_modalities,
+    )
+    return known.setdefault(abilities, len(known))
+
+
+def _by_price(offer: Offer) -> tuple[Decimal, str, str]:
+    return (offer.endpoint.token_usd, offer.model.id, offer.endpoint.tag)
+
+
+def _is_free(model: ModelEntry) -> bool:
+    """Whether no endpoint of it, also of tiers that a suffix may open, costs anything."""
+    return all(each.prices is not None and each.prices.is_free for each in model.by_price)

@@ -1,0 +1,102 @@
+"""What a model reference says, read without a catalogue (inference reference 7.4).
+
+`acme/small:free:nitro` is the entry `acme/small:free` with one dynamic suffix. Static variants
+(`:free`, `:extended`, `:thinking`) are entries of their own, so they stay part of the base; only
+the last words of a reference are taken for suffixes, and a word that is neither leaves a base that
+no catalogue holds.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from routing.selection.ask import Sort
+
+# Longer than any name with all of its suffixes. A body may be megabytes of them.
+CHARS_MAX: Final = 512
+_LATEST: Final = "-latest"
+
+# The virtual routers, and the word that `router_metadata.strategy` has for each.
+ROUTERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "router/auto": "auto",
+        "auto": "auto",
+        "router/auto-beta": "auto",
+        "router/free": "free",
+        "router/pareto-code": "pareto",
+        "router/bodybuilder": "bodybuilder",
+        "router/fusion": "fusion",
+    }
+)
+
+
+class Effect(NamedTuple):
+    """What a dynamic suffix adds to a request."""
+
+    sort: Sort | None = None
+    tier: str | None = None
+    plugin: str | None = None
+
+
+EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
+    {
+        "nitro": Effect(sort="throughput", tier="priority"),
+        "floor": Effect(sort="price", tier="flex"),
+        "exacto": Effect(sort="exacto"),
+        "online": Effect(plugin="web"),
+    }
+)
+
+
+class Name(NamedTuple):
+    """A reference in two parts: `base` is looked up, `suffixes` are dynamic ones as written."""
+
+    base: str
+    suffixes: tuple[str, ...] = ()
+
+    @property
+    def effects(self) -> list[Effect]:
+        return [EFFECTS[suffix] for suffix in self.suffixes]
+
+
+class Family(NamedTuple):
+    """`~author/name-latest`: the newest model of `name`, or its static variant (`:free`)."""
+
+    name: str
+    variant: str = ""
+
+
+class Preset(NamedTuple):
+    """`author/slug@preset/name` or `@preset/name`: `model` is empty in the second form."""
+
+    model: str
+    slug: str
+
+
+def parse(reference: str) -> Name:
+    """The reference without its dynamic suffixes, and these."""
+    base, suffixes = reference, list[str]()
+    while len(reference) <= CHARS_MAX:
+        head, colon, word = base.rpartition(":")
+        if not colon or word not in EFFECTS:
+            return Name(base, tuple(reversed(suffixes)))
+        base = head
+        suffixes.append(word)
+    return Name(reference)
+
+
+def family_of(base: str) -> Family | None:
+    """The family that a base asks the newest model of; None where it names a model."""
+    if not base.startswith("~"):
+        return None
+    name, colon, variant = base[1:].partition(":")
+    if not name.endswith(_LATEST):
+        return None
+    return Family(name.removesuffix(_LATEST), colon + variant)
+
+
+def preset_of(reference: str) -> Preset | None:
+    """The preset a reference names; None where it names none. The prefix may be in any case."""
+    model, _, rest = reference.partition("@")
+    prefix, slash, slug = rest.partition("/")
+    return Preset(model, slug) if slash and prefix.lower() == "preset" else None

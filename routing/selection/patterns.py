@@ -1,0 +1,115 @@
+"""Patterns of model names: a `*` stands for any number of any characters, case does not count.
+
+They come from callers, up to a thousand in one request, so no regular expression is made of them,
+and none is tried on its own. All of them advance together, a bit for each place in each pattern, by
+one step for every character of a name: the work depends on how much text there is on either side,
+and never on what it says.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+
+class Automaton(NamedTuple):
+    """Places in patterns as bits of numbers. From a place the next one is reached by a character
+    that `reached_by` has the next one's bit for; a place before a star is also stayed at."""
+
+    starts: int
+    reached_by: dict[str, int]
+    stays: int
+    ends: int
+
+    def matching(self, names: Iterable[str]) -> set[str]:
+        """Those of the names that some pattern matches from end to end."""
+        found = set[str]()
+        before, states = "", [self.starts]
+        for name in sorted(names):
+            # What names begin with alike is gone through once.
+            shared = _alike(before, name)
+            del states[shared + 1 :]
+            state = states[-1]
+            for char in name[shared:]:
+                state = (state << 1) & self.reached_by.get(char, 0) | state & self.stays
+                states.append(state)
+            if state & self.ends:
+                found.add(name)
+            before = name
+        return found
+
+
+class Patterns(NamedTuple):
+    """Several patterns of which one is enough, the simple kinds in the form that is fastest."""
+
+    names: frozenset[str]
+    heads: tuple[str, ...]
+    tails: tuple[str, ...]
+    others: Automaton | None
+
+    def matching(self, names: Collection[str]) -> set[str]:
+        """Those of the names, all in lower case, that some pattern matches."""
+        found = self.names.intersection(names)
+        if self.heads or self.tails:
+            found = found.union(
+                [name for name in names if name.startswith(self.heads) or name.endswith(self.tails)]
+            )
+        if self.others is None:
+            return set(found)
+        return self.others.matching(found.symmetric_difference(names)).union(found)
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    count = 0
+    for mine, its in zip(one, other, strict=False):
+        if mine != its:
+            break
+        count += 1
+    return count
+
+
+@lru_cache(maxsize=64)
+def compiled(patterns: tuple[str, ...]) -> Patterns:
+    """The patterns ready for use. One set of them is usually asked for again and again."""
+    words = {pattern.lower() for pattern in patterns}
+    starred = {word for word in words if "*" in word}
+    heads = {word for word in starred if word.find("*") == len(word) - 1}
+    tails = {word for word in starred if word.rfind("*") == 0}
+    others = sorted(starred - heads - tails)
+    return Patterns(
+        names=frozenset(words - starred),
+        heads=tuple([head[:-1] for head in heads]),
+        tails=tuple([tail[1:] for tail in tails]),
+        others=_automaton(others) if others else None,
+    )
+
+
+def _automaton(words: Iterable[str]) -> Automaton:
+    starts, stays, ends = list[int](), list[int](), list[int]()
+    reached_by: dict[str, list[int]] = {}
+    place = 0
+    for word in words:
+        starts.append(place)
+        for char in word:
+            if char == "*":
+                stays.append(place)
+            else:
+                place += 1
+                reached_by.setdefault(char, []).append(place)
+        ends.append(place)
+        # The step beyond a pattern's end leads to the next one's start, which nothing reaches.
+        place += 1
+    return Automaton(
+        _number(starts),
+        {char: _number(places) for char, places in reached_by.items()},
+        _number(stays),
+        _number(ends),
+    )
+
+
+def _number(bits: Sequence[int]) -> int:
+    """The number in which these bits are set, made in one go: a number is copied when it grows."""
+    octets = bytearray(max(bits, default=0) // 8 + 1)
+    for bit in bits:
+        octets[bit >> 3] |= 1 << (bit & 7)
+    return int.from_bytes(octets, "little")

@@ -1,0 +1,110 @@
+"""What request, model reference, workspace and account want of the choice, put together."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Protocol
+
+from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
+
+# The same word as for endpoints without a region of their own: the main host takes them all.
+EVERYWHERE = "global"
+
+
+class Preferences(Protocol):
+    """The `provider` object of a request as its reader leaves it (inference reference 7.1)."""
+
+    @property
+    def allow_fallbacks(self) -> bool: ...
+    @property
+    def data_collection(self) -> str | None: ...
+    @property
+    def enforce_distillable_text(self) -> bool: ...
+    @property
+    def ignore(self) -> tuple[str, ...]: ...
+    @property
+    def only(self) -> tuple[str, ...]: ...
+    @property
+    def order(self) -> tuple[str, ...]: ...
+    @property
+    def max_price_usd(self) -> Mapping[str, Decimal]: ...
+    @property
+    def max_latency_s(self) -> Mapping[str, float]: ...
+    @property
+    def min_throughput_tps(self) -> Mapping[str, float]: ...
+    @property
+    def quantizations(self) -> tuple[str, ...]: ...
+    @property
+    def require_parameters(self) -> bool: ...
+    @property
+    def sort(self) -> Sort | None: ...
+    @property
+    def partition(self) -> str | None: ...
+    @property
+    def zdr(self) -> bool: ...
+
+
+def policy_of(
+    preferences: Preferences | None,
+    *,
+    resolution: Resolution,
+    default_sort: Sort | None = None,
+    account_allowed: tuple[str, ...] | None = None,
+    account_ignored: tuple[str, ...] = (),
+    account_zdr: bool = False,
+    account_denies_collection: bool = False,
+    region: str | None = None,
+    models_named: bool = False,
+) -> Policy:
+    """The policy of one request.
+
+    A sort comes from `provider.sort`, else from a suffix of the model, else from the workspace,
+    which has no say where an `order` is given. An `order` also closes the tiers that a suffix
+    opened. `region` is the regional host's, None or "global" on the main host.
+    """
+    if region == EVERYWHERE:
+        region = None
+    limits = (account_allowed, account_ignored, account_zdr, account_denies_collection, region)
+    if preferences is None:
+        if resolution.sort is None and default_sort is None and not any(limits):
+            return NO_POLICY
+        preferences = NO_PREFERENCES
+    order = preferences.order
+    return Policy(
+        only=preferences.only,
+        order=order,
+        ignore=preferences.ignore,
+        account_allowed=account_allowed,
+        account_ignored=account_ignored,
+        allow_fallbacks=preferences.allow_fallbacks,
+        models_named=models_named,
+        deny_data_collection=account_denies_collection or preferences.data_collection == "deny",
+        zdr=account_zdr or preferences.zdr,
+        distillable_only=preferences.enforce_distillable_text,
+        region=region,
+        quantizations=frozenset(preferences.quantizations),
+        max_price_usd=preferences.max_price_usd,
+        require_parameters=preferences.require_parameters,
+        sort=preferences.sort or resolution.sort or (None if order else default_sort),
+        sort_named=preferences.sort is not None,
+        across_models=preferences.partition == "none",
+        max_latency_s=preferences.max_latency_s,
+        min_throughput_tps=preferences.min_throughput_tps,
+        admitted_tiers=frozenset() if order else resolution.admitted_tiers,
+    )
+
+
+class _Nothing:
+    """A request without a `provider` object."""
+
+    allow_fallbacks = True
+    data_collection = None
+    enforce_distillable_text = False
+    ignore = only = order = quantizations = ()
+    require_parameters = zdr = False
+    sort = partition = None
+    max_price_usd: Mapping[str, Decimal] = {}
+    max_latency_s: Mapping[str, float] = {}
+    min_throughput_tps: Mapping[str, float] = {}
+
+
+NO_PREFERENCES: Preferences = _Nothing()

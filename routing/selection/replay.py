@@ -1,0 +1,189 @@
+"""Reading a stored trace back: what was asked, by which policy, what was known, what came of it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.selection.ask import NO_POLICY, Ask, Figures, Percentiles, Policy, Standing, State
+from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
+
+CHOSEN: Final = "chosen"
+FAILED: Final = "failed"
+PASSED_OVER: Final = "passed over"
+RESERVE: Final = "in reserve"
+REMOVED: Final = "removed"
+
+
+class NotReplayable(Exception):
+    """The trace does not say enough. The text is the reason, the same for all of a kind."""
+
+
+class TraceRow(NamedTuple):
+    """One endpoint of a trace.
+
+    `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
+    the price of a million tokens (prompt, completion), `weight` its share in the draw where it
+    could be drawn, `standing` what was wrong with it. `figures` are as the trace has them.
+    """
+
+    model: str
+    tag: str
+    verdict: str
+    place: int | None = None
+    why: str | None = None
+    usd: list[float] | None = None
+    weight: float | None = None
+    figures: Mapping[str, Any] = {}
+    standing: tuple[str, ...] = ()
+    sticky: bool = False
+    byok: int | None = None
+    byok_fallback: int | None = None
+
+
+class Replay(NamedTuple):
+    """A request as its trace describes it. `models` are ids, in order; `rows` are by model id and
+    tag; `by_session` says that a session kept it on its sticky endpoint."""
+
+    models: tuple[str, ...]
+    ask: Ask
+    policy: Policy
+    rows: Mapping[tuple[str, str], TraceRow]
+    by_session: bool
+
+    def failed(self, endpoint: EndpointEntry) -> bool:
+        """Whether the endpoint was tried and failed the request."""
+        row = self.rows.get(name_of(endpoint))
+        return row is not None and row.verdict == FAILED
+
+
+def replay_of(trace: Any) -> Replay:
+    """The request behind a stored trace. Raises `NotReplayable`."""
+    if not isinstance(trace, dict) or not trace:
+        raise NotReplayable("no trace")
+    if trace.get("v") != VERSION:
+        raise NotReplayable("a trace of another version")
+    if trace.get("cut"):
+        raise NotReplayable("the policy was too long to store")
+    try:
+        return Replay(
+            models=tuple(trace["models"]),
+            ask=_ask(trace["ask"]),
+            policy=_policy(trace.get("policy", {})),
+            rows={(row.model, row.tag): row for row in rows_of(trace)},
+            by_session=trace.get("by_session", False),
+        )
+    except UNREADABLE:
+        raise NotReplayable("a trace that cannot be read") from None
+
+
+# What reading a trace raises that somebody else has written.
+UNREADABLE: Final = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
+
+
+def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
+    """The endpoints of a trace: those of the order, then the removed ones."""
+    tags, steps = trace["tag"], trace.get("removed", [])
+    models, ordered = trace["models"], len(trace["tag"]) - len(steps)
+    at_model = trace.get("model") or [0] * len(tags)
+    places = trace.get("places") or range(ordered)
+    errors = dict(trace.get("attempts", []))
+    figures, weights = trace.get("figures"), trace.get("weights")
+    own = {name: dict(trace.get(name, [])) for name in ("byok", "byok_fallback")}
+    for at, tag in enumerate(tags):
+        in_order = at < ordered
+        yield TraceRow(
+            model=models[at_model[at]],
+            tag=tag,
+            verdict=_verdict(at, errors, trace.get("chosen")) if in_order else REMOVED,
+            place=places[at] if in_order else None,
+            why=errors.get(at) if in_order else steps[at - ordered],
+            usd=trace["usd"][at],
+            weight=(weights[at] / WEIGHTS_SUM or None) if weights and in_order else None,
+            figures=(figures and figures[at]) or {},
+            standing=tuple(_standing(at, trace)),
+            sticky=trace.get("sticky") == at,
+            byok=own["byok"].get(at),
+            byok_fallback=own["byok_fallback"].get(at),
+        )
+
+
+def state_of(replay: Replay, models: Iterable[ModelEntry]) -> State:
+    """What was known then, told of today's endpoints: a row speaks of the same model and tag."""
+    rows = {
+        endpoint.pk: row
+        for model in models
+        for endpoint in model.endpoints
+        if (row := replay.rows.get(name_of(endpoint))) is not None
+    }
+    return State(
+        figures={key: _figures(row.figures) for key, row in rows.items() if row.figures},
+        standing=Standing(*[_having(rows, name) for name in Standing._fields]),
+        sticky=next((key for key, row in rows.items() if row.sticky), None),
+        sticky_by_session=replay.by_session,
+        byok={key: row.byok for key, row in rows.items() if row.byok is not None},
+        byok_fallback={
+            key: row.byok_fallback for key, row in rows.items() if row.byok_fallback is not None
+        },
+    )
+
+
+def name_of(endpoint: EndpointEntry) -> tuple[str, str]:
+    """Model id and tag: what names an endpoint across catalogues."""
+    return endpoint.model_id, endpoint.tag
+
+
+def _verdict(at: int, errors: Mapping[int, str | None], chosen: int | None) -> str:
+    if at == chosen:
+        return CHOSEN
+    if at in errors:
+        return FAILED
+    return PASSED_OVER if at < max(errors, default=-1) else RESERVE
+
+
+def _standing(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
+    for name in Standing._fields:
+        if at in trace.get(name, ()):
+            yield name
+    if trace.get("probe") == at:
+        yield "probe"
+
+
+def _ask(facts: Mapping[str, Any]) -> Ask:
+    sets = {name: frozenset(facts.get(name, ())) for name in ("kinds", *WORD_SETS)}
+    return Ask(**{**facts, **sets})
+
+
+def _policy(facts: Mapping[str, Any]) -> Policy:
+    return Policy(**{name: _READERS[name](value) for name, value in facts.items()})
+
+
+def _reader(default: Any, name: str) -> Any:
+    if name == "max_price_usd":
+        return lambda value: {key: Decimal(text) for key, text in value.items()}
+    if isinstance(default, tuple) or name == "account_allowed":
+        return tuple
+    return frozenset if isinstance(default, frozenset) else lambda value: value
+
+
+_READERS: Final = {
+    field.name: _reader(getattr(NO_POLICY, field.name), field.name) for field in fields(Policy)
+}
+
+
+def _figures(known: Mapping[str, Any]) -> Figures:
+    up = known.get("up", (None, None, None))
+    return Figures(
+        latency_s=Percentiles(*known["ttft"]) if "ttft" in known else None,
+        throughput_tps=Percentiles(*known["tps"]) if "tps" in known else None,
+        tool_success=known.get("tools"),
+        uptime_5m=up[0],
+        uptime_30m=up[1],
+        uptime_1d=up[2],
+        calls=known.get("n", 0),
+    )
+
+
+def _having(rows: Mapping[int, TraceRow], standing: str) -> frozenset[int]:
+    return frozenset(key for key, row in rows.items() if standing in row.standing)

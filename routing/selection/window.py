@@ -1,0 +1,111 @@
+"""The last so many slices of time: what endpoints did in them, summed up as they come and go.
+
+The slice of now is kept as it grows; older ones are sealed, which takes a hundredth of the memory,
+until they leave the window and are taken off the sums. That work is done in pieces, so that a loop
+which serves requests can do it between them.
+"""
+
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from routing.selection.figures import Tally, unpacked
+
+PIECE_ENDPOINTS: Final = 200
+Pairs = Iterable[tuple[int, Tally]]
+_QUICKLY: Final = 1
+_NOBODY: Final[tuple[int, ...]] = ()
+
+
+class Window:
+    """`slices` of `slice_s` each, that of now included. Slices are numbered by the clock.
+
+    `totals` are the sums over the whole window, by endpoint; an endpoint without any is not there.
+    """
+
+    def __init__(self, *, slice_s: float, slices: int) -> None:
+        self.totals: dict[int, Tally] = {}
+        self._slice_s = slice_s
+        self._slices = slices
+        self._newest = -1
+        self._open: dict[int, dict[int, Tally]] = {}
+        self._sealed: dict[int, list[bytes]] = {}
+
+    def number_at(self, moment: float) -> int:
+        """The slice of a moment of the clock, in seconds."""
+        return int(moment // self._slice_s)
+
+    def add(self, number: int, pairs: Pairs) -> None:
+        """What was done in that slice; what is older than the window is passed over."""
+        if number <= self._newest - self._slices:
+            return
+        self._newest = max(self._newest, number)
+        slice_ = self._open.setdefault(number, {})
+        for endpoint, tally in pairs:
+            _add(slice_, endpoint, tally)
+            _add(self.totals, endpoint, tally)
+
+    def advance(self, number: int) -> Iterator[Collection[int]]:
+        """Make `number` the slice of now. To be run to its end; between its steps others may run,
+        and `add`. Each step tells which endpoints' sums have become less."""
+        self._newest = max(self._newest, number)
+        for old in [each for each in self._open if each < self._newest]:
+            yield from self._seal(old)
+        for old in [each for each in self._sealed if each <= self._newest - self._slices]:
+            for piece in self._sealed.pop(old, ()):
+                yield self._expire(piece)
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, Tally]]:
+        """Endpoint and tally of each slice from `first` to `last`, an endpoint once per slice or
+        more often."""
+        for number in range(first, last + 1):
+            for piece in self._sealed.get(number, ()):
+                yield from _unsealed(piece)
+            yield from self._open.get(number, {}).items()
+
+    def dumped(self) -> Iterator[tuple[int, list[bytes]]]:
+        """The slices as JSON, each with its number; `loaded` reads one of them."""
+        for number in sorted({*self._open, *self._sealed}):
+            pieces = [zlib.decompress(piece) for piece in self._sealed.get(number, ())]
+            pieces += _pieces(list(self._open.get(number, {}).items()))
+            yield number, pieces
+
+    def _seal(self, number: int) -> Iterator[Collection[int]]:
+        for piece in _pieces(list(self._open.pop(number, {}).items())):
+            self._sealed.setdefault(number, []).append(zlib.compress(piece, _QUICKLY))
+            yield _NOBODY
+
+    def _expire(self, piece: bytes) -> Collection[int]:
+        gone = dict(_unsealed(piece))
+        for endpoint, tally in gone.items():
+            total = self.totals[endpoint]
+            total.take_away(tally)
+            if total.is_empty:
+                del self.totals[endpoint]
+        return gone
+
+
+def loaded(rows: Any) -> list[tuple[int, Tally]]:
+    """Endpoint and tally of each row. Raises `ValueError` for what is none."""
+    if not isinstance(rows, list):
+        raise ValueError("no list of tallies")
+    return [unpacked(row) for row in rows]
+
+
+def _add(tallies: dict[int, Tally], endpoint: int, tally: Tally) -> None:
+    known = tallies.get(endpoint)
+    if known is None:
+        known = tallies[endpoint] = Tally()
+    known.add(tally)
+
+
+def _unsealed(piece: bytes) -> Iterator[tuple[int, Tally]]:
+    return map(unpacked, orjson.loads(zlib.decompress(piece)))
+
+
+def _pieces(pairs: list[tuple[int, Tally]]) -> Iterator[bytes]:
+    for start in range(0, len(pairs), PIECE_ENDPOINTS):
+        part = pairs[start : start + PIECE_ENDPOINTS]
+        yield orjson.dumps([tally.packed(endpoint) for endpoint, tally in part])

@@ -1,0 +1,54 @@
+"""Work that a process does beside its requests, over and over."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+
+class Beside:
+    """Does `work` every `every_s` in a thread of its own, a greenlet in web processes.
+
+    What it raises is logged once for each time of trouble, and it goes on.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[], object], *, every_s: float, log: logging.Logger
+    ) -> None:
+        self._name = name
+        self._work = work
+        self._every_s = every_s
+        self._log = log
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._failing = False
+
+    @property
+    def runs(self) -> bool:
+        return self._thread is not None
+
+    def start(self) -> None:
+        """Begin at once; call after a fork."""
+        if self._thread is not None:
+            return
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        self._thread.start()
+
+    def stop(self, *, within_s: float) -> None:
+        """No further round is begun; one under way has that long to end."""
+        if self._thread is None:
+            return
+        self._stopping.set()
+        self._thread.join(within_s)
+        self._thread = None
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._work()
+                self._failing = False
+            except Exception as error:  # noqa: BLE001 - A bug here must not end what every request reads.
+                if not self._failing:
+                    self._log.error("%s failed", self._name, exc_info=error)
+                self._failing = True
+            self._stopping.wait(self._every_s)

@@ -1,0 +1,76 @@
+"""Whether tool calls can be carried out: each names a function and gives it a JSON object."""
+
+from typing import Any, Final
+
+import orjson
+
+# Arguments beyond this are nobody's to judge.
+_CHARS_MAX: Final = 1_048_576
+
+
+class StreamedCalls:
+    """The tool calls of a stream, put together from its deltas."""
+
+    __slots__ = ("_chars", "_names", "_pieces")
+
+    def __init__(self) -> None:
+        self._chars = 0
+        self._names: dict[int, str] = {}
+        self._pieces: dict[int, list[str]] = {}
+
+    def add(self, calls: Any) -> None:
+        """The `tool_calls` of one delta, whatever the upstream put there."""
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, dict):
+                self._add(call)
+
+    def _add(self, call: dict[str, Any]) -> None:
+        index, function = call.get("index"), call.get("function")
+        if type(index) is not int:
+            # Who numbers none sends each call in one piece.
+            index = -1 - len(self._pieces)
+        name, piece = _said(function)
+        pieces = self._pieces.setdefault(index, [])
+        if name:
+            self._names[index] = name
+        if piece and self._chars <= _CHARS_MAX:
+            self._chars += len(piece)
+            pieces.append(piece)
+
+    @property
+    def good(self) -> bool | None:
+        """None where there was no call, or too much to look at."""
+        if not self._pieces or self._chars > _CHARS_MAX:
+            return None
+        return all(
+            bool(self._names.get(index)) and _is_object("".join(pieces))
+            for index, pieces in self._pieces.items()
+        )
+
+
+def well_formed(calls: Any) -> bool | None:
+    """Of an answer in one piece; None where it calls no tool."""
+    if not calls or not isinstance(calls, list):
+        return None
+    said = [_said(call.get("function") if isinstance(call, dict) else None) for call in calls]
+    if sum(len(arguments) for _, arguments in said) > _CHARS_MAX:
+        return None
+    return all(bool(name) and _is_object(arguments) for name, arguments in said)
+
+
+def _said(function: Any) -> tuple[str, str]:
+    """Name and arguments, empty where they are no text."""
+    if not isinstance(function, dict):
+        return "", ""
+    name, arguments = function.get("name"), function.get("arguments")
+    return (
+        name if isinstance(name, str) else "",
+        arguments if isinstance(arguments, str) else "",
+    )
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(orjson.loads(arguments), dict)
+    except ValueError:
+        return False

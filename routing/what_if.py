@@ -1,0 +1,201 @@
+"""Generations of the past under another policy: what they would have cost, and who would answer.
+
+Each request is planned again from its stored trace, with today's catalogue and the statistics of
+then. What failed it then fails it again. Both sides are priced alike: stored token counts, today's
+prices; an endpoint that is gone from the catalogue keeps the prices of its record.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.catalogue.prices import PriceError, Prices
+from routing.formats.provider_preferences import ProviderPreferences
+from routing.metering.cost import cost_of
+from routing.metering.usage import Usage
+from routing.selection.ask import Policy
+from routing.selection.replay import NotReplayable, Replay, name_of, replay_of, state_of
+from routing.selection.select import select
+
+Change = Callable[[Policy], Policy]
+ALL_FAILED = "every endpoint left had failed"
+
+
+class Row(NamedTuple):
+    """The columns of a generation that a replay reads, by their names."""
+
+    created_at: datetime
+    status: int
+    model: str
+    endpoint_tag: str | None
+    provider_name: str | None
+    tokens_prompt: int
+    tokens_completion: int
+    tokens_reasoning: int
+    tokens_cached: int
+    charge_nano: int
+    latency_ms: int | None
+    detail: dict[str, Any]
+    trace: str
+
+
+@dataclass
+class Side:
+    """Sums over the compared requests. `latency_s` adds up the expected time to the first token
+    (the median then known of the endpoint) of the `latency_known` requests."""
+
+    cost_nano: int = 0
+    latency_s: float = 0.0
+    providers: Counter[str] = field(default_factory=Counter)
+    models: Counter[str] = field(default_factory=Counter)
+
+    def add(self, model: str, provider: str, cost_nano: int) -> None:
+        self.cost_nano += cost_nano
+        self.providers[provider] += 1
+        self.models[model] += 1
+
+
+@dataclass
+class Comparison:
+    """`seen` requests are `compared`, `refused` under the other policy (by step), or not replayed
+    (by reason). Latency is compared where it was known of both endpoints."""
+
+    seen: int = 0
+    compared: int = 0
+    moved: int = 0
+    charged_nano: int = 0
+    latency_known: int = 0
+    before: Side = field(default_factory=Side)
+    after: Side = field(default_factory=Side)
+    refused: Counter[str] = field(default_factory=Counter)
+    not_replayed: Counter[str] = field(default_factory=Counter)
+
+
+def compare(
+    rows: Iterable[Row], snapshot: Snapshot, change: Change, *, random: Callable[[], float]
+) -> Comparison:
+    """Replay row by row; what is kept are sums."""
+    result = Comparison()
+    for row in rows:
+        result.seen += 1
+        try:
+            _replayed(result, row, snapshot, change, random)
+        except NotReplayable as reason:
+            result.not_replayed[str(reason)] += 1
+    return result
+
+
+def changed(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -> Policy:
+    """The policy with the `named` keys of the `provider` object as `wishes` has them."""
+    changes: dict[str, Any] = {}
+    for key in named:
+        changes |= _CHANGES[key](wishes)
+    return replace(policy, **changes)
+
+
+# A key of the `provider` object -> the fields of a policy that it decides.
+_CHANGES: Mapping[str, Callable[[ProviderPreferences], dict[str, Any]]] = {
+    "allow_fallbacks": lambda new: {"allow_fallbacks": new.allow_fallbacks},
+    "data_collection": lambda new: {"deny_data_collection": new.data_collection == "deny"},
+    "enforce_distillable_text": lambda new: {"distillable_only": new.enforce_distillable_text},
+    "ignore": lambda new: {"ignore": new.ignore},
+    "max_price": lambda new: {"max_price_usd": new.max_price_usd},
+    "only": lambda new: {"only": new.only},
+    # An order also closes the tiers that a suffix opened.
+    "order": lambda new: (
+        {"order": new.order} | ({"admitted_tiers": frozenset()} if new.order else {})
+    ),
+    "preferred_max_latency": lambda new: {"max_latency_s": new.max_latency_s},
+    "preferred_min_throughput": lambda new: {"min_throughput_tps": new.min_throughput_tps},
+    "quantizations": lambda new: {"quantizations": frozenset(new.quantizations)},
+    "require_parameters": lambda new: {"require_parameters": new.require_parameters},
+    "sort": lambda new: {
+        "sort": new.sort,
+        "sort_named": new.sort is not None,
+        "across_models": new.partition == "none",
+    },
+    "zdr": lambda new: {"zdr": new.zdr},
+}
+
+
+def _replayed(
+    result: Comparison,
+    row: Row,
+    snapshot: Snapshot,
+    change: Change,
+    random: Callable[[], float],
+) -> None:
+    if row.status != 200 or row.endpoint_tag is None:
+        raise NotReplayable("it was not answered")
+    replay = replay_of(_parsed(row.trace))
+    models = [found for name in replay.models if (found := snapshot.models.get(name))]
+    if not models:
+        raise NotReplayable("its models are gone from the catalogue")
+    then = row.model, row.endpoint_tag
+    cost_then_nano = _cost_nano(row, _prices_then(row, snapshot))
+    plan = select(
+        models, replay.ask, change(replay.policy), state_of(replay, models), random=random
+    )
+    now = next((each for each in plan.order if not replay.failed(each)), None)
+    if now is None:
+        result.refused[plan.failed_step or ALL_FAILED] += 1
+        return
+    assert now.prices is not None
+    result.compared += 1
+    result.moved += name_of(now) != then
+    result.charged_nano += row.charge_nano
+    result.before.add(row.model, row.provider_name or "", cost_then_nano)
+    result.after.add(now.model_id, now.provider.name, _cost_nano(row, now.prices))
+    _add_latency(result, _median_s(replay, then), _median_s(replay, name_of(now)))
+
+
+def _add_latency(result: Comparison, then_s: float | None, now_s: float | None) -> None:
+    if then_s is not None and now_s is not None:
+        result.latency_known += 1
+        result.before.latency_s += then_s
+        result.after.latency_s += now_s
+
+
+def _parsed(trace: str) -> Any:
+    try:
+        return orjson.loads(trace)
+    except ValueError:
+        raise NotReplayable("a trace that cannot be read") from None
+
+
+def _median_s(replay: Replay, name: tuple[str, str]) -> float | None:
+    row = replay.rows.get(name)
+    ttft = row.figures.get("ttft") if row is not None else None
+    return ttft[0] if ttft else None
+
+
+def _prices_then(row: Row, snapshot: Snapshot) -> Prices:
+    """Today's prices of the endpoint that answered, else those that its record was charged by."""
+    model = snapshot.models.get(row.model)
+    endpoint = model and _endpoint(model, row.endpoint_tag)
+    if endpoint and endpoint.prices is not None:
+        return endpoint.prices
+    try:
+        return Prices.parse(row.detail.get("pricing"))
+    except PriceError:
+        raise NotReplayable("its endpoint is gone and left no price") from None
+
+
+def _endpoint(model: ModelEntry, tag: str | None) -> EndpointEntry | None:
+    return next((each for each in model.endpoints if each.tag == tag), None)
+
+
+def _cost_nano(row: Row, prices: Prices) -> int:
+    usage = Usage(
+        prompt_tokens=row.tokens_prompt,
+        completion_tokens=row.tokens_completion,
+        cached_tokens=row.tokens_cached,
+        reasoning_tokens=row.tokens_reasoning,
+        completion_image_tokens=row.detail.get("completion_images", 0),
+    )
+    return cost_of(usage, prices.effective(row.tokens_prompt, row.created_at)).total_nano

@@ -1,0 +1,196 @@
+"""CPU of choosing, without HTTP: `python -m tests.load.selecting --rounds 5 --seconds 1`.
+
+Times what every request has done to it between its body's end and its first attempt, and the trace
+that is stored of it: resolve, policy, select, trace. Prints a line of JSON: a list of `Choosing`.
+"""
+
+import argparse
+import gc
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from routing.catalogue.entries import Snapshot
+    from routing.catalogue.reading import Rows
+
+ENDPOINTS: Final = 8
+LARGE_MODELS, LARGE_ENDPOINTS_EACH = 2000, 5
+MODEL: Final = "bench/eight"
+AUTO: Final = "router/auto"
+_BATCH: Final = 50
+# Nobody asks for the same length twice; what is remembered of one request must not serve the next.
+_LENGTHS: Final = count(10)
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """Microseconds of CPU for one choice: of eight endpoints, of the same in a large catalogue, and
+    by `router/auto` over that."""
+
+    one_us: float
+    large_us: float
+    auto_us: float
+
+
+# --- Catalogues -----------------------------------------------------------------------------------
+
+
+def rows_of(models: int, endpoints_each: int) -> "Rows":
+    """A catalogue with so many models beside the one of eight endpoints; nearly every price differs
+    from every other."""
+    from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
+
+    providers = [_provider(pk) for pk in range(1, max(ENDPOINTS, endpoints_each) + 1)]
+    chosen = [(MODEL, ENDPOINTS), *((f"fill/m{n}", endpoints_each) for n in range(models))]
+    ends = [
+        _endpoint(model_pk, place)
+        for model_pk, (_, number) in enumerate(chosen, start=1)
+        for place in range(1, number + 1)
+    ]
+    for pk, end in enumerate(ends, start=1):
+        end["pk"] = pk
+    return Rows(
+        version=1,
+        providers=_in_order(PROVIDER_FIELDS, providers),
+        models=_in_order(
+            MODEL_FIELDS, [_model(pk, slug) for pk, (slug, _) in enumerate(chosen, start=1)]
+        ),
+        aliases=[],
+        endpoints=_in_order(ENDPOINT_FIELDS, ends),
+    )
+
+
+def _in_order(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """What a row does not say is null."""
+    return [tuple(row.get(field) for field in fields) for row in rows]
+
+
+def _provider(pk: int) -> dict[str, Any]:
+    flags = dict.fromkeys(("collects_data", "zdr", "moderated", "supports_cancellation"), False)
+    words = {"slug": f"p{pk}", "name": f"P{pk}", "kind": "openai"}
+    return {"pk": pk, "base_url": "http://127.0.0.1:9/v1", "status": 0} | flags | words
+
+
+def _model(pk: int, slug: str) -> dict[str, Any]:
+    flags = {"visible": True, "decisions": True, "distillable": False}
+    lists = {"input_modalities": ["text"], "output_modalities": ["text"], "categories": []}
+    names = {"slug": slug, "canonical_slug": slug, "name": slug, "description": "word " * 60}
+    return (
+        {"pk": pk, "created": 1_700_000_000 + pk, "context_length": 128_000} | flags | lists | names
+    )
+
+
+def _endpoint(model_pk: int, place: int) -> dict[str, Any]:
+    price = f"0.{model_pk * 10 + place:09d}"
+    return {
+        "model_id": model_pk,
+        "provider_id": place,
+        "tag": f"p{place}",
+        "upstream_model": f"m{model_pk}",
+        "max_completion_tokens": 16_384,
+        "pricing": {"prompt": price, "completion": price},
+        "supported_parameters": ["temperature", "max_tokens", "tools", "stop"],
+        "extra_parameters": [],
+        "supports_implicit_caching": False,
+        "status": 0,
+        "tier": "default",
+        "region": "global",
+    }
+
+
+# --- One choice -----------------------------------------------------------------------------------
+
+
+def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
+    """What one request costs: everything that is done with the values of selection."""
+    from routing.selection.ask import Ask, Figures, Percentiles, State
+    from routing.selection.auto import AutoSettings
+    from routing.selection.policy import policy_of
+    from routing.selection.resolving import resolve
+    from routing.selection.select import select
+    from routing.selection.trace import Tried, kept_state, trace_of
+
+    chance = Random(7).random
+    known = Percentiles(0.5, 0.7, 0.9, 1.5)
+    figures = {
+        each.pk: Figures(known, known, 1.0, 99.9, 99.9, 99.9, calls=100 + each.pk)
+        for model in snapshot.models.values()
+        for each in model.endpoints
+    }
+    state = State(figures=figures)
+    kinds, supplied = frozenset({"openai"}), frozenset({"temperature", "max_tokens"})
+
+    def choose() -> None:
+        ask = Ask(
+            kinds=kinds,
+            supplied_parameters=supplied,
+            required_parameters=supplied,
+            prompt_tokens=next(_LENGTHS) % 1000,
+            output_tokens=400,
+        )
+        found = resolve(snapshot, [reference], ask, auto=AutoSettings(), random=chance)
+        policy = policy_of(None, resolution=found)
+        plan = select(found.models, ask, policy, state, random=chance)
+        trace_of(
+            plan,
+            ask,
+            policy,
+            kept_state(plan, state),
+            models=[model.id for model in found.models],
+            requested=[reference],
+            strategy=found.strategy,
+            attempts=[Tried(plan.order[0].pk, None)],
+            chosen=plan.order[0].pk,
+        )
+
+    return choose
+
+
+def cpu_us(choose: Callable[[], None], *, seconds: float) -> float:
+    """The median over batches, so that a moment's disturbance does not count."""
+    found, until = [], time.process_time() + seconds
+    while (began := time.process_time()) < until:
+        for _ in range(_BATCH):
+            choose()
+        found.append((time.process_time() - began) / _BATCH * 1e6)
+    return sorted(found)[len(found) // 2]
+
+
+def measured(rounds: int, seconds: float) -> list[Choosing]:
+    """Each round times all three in turn."""
+    from routing.catalogue.assembly import assemble
+
+    small = assemble(rows_of(0, 0))
+    large = assemble(rows_of(LARGE_MODELS, LARGE_ENDPOINTS_EACH))
+    choosers = [chooser(small, MODEL), chooser(large, MODEL), chooser(large, AUTO)]
+    for choose in choosers:
+        cpu_us(choose, seconds=seconds / 10)
+    # As a web worker does once it has loaded (`gateway.rolling`).
+    gc.collect()
+    gc.freeze()
+    return [
+        Choosing(*(cpu_us(choose, seconds=seconds / 3) for choose in choosers))
+        for _ in range(rounds)
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    import django
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    asked = parser.parse_args(argv)
+    django.setup()
+    found = measured(asked.rounds, asked.seconds)
+    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""Prices from the book follow the book; prices set by hand stay; a file keeps which is which."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from routing.catalogue.dumping import dump_catalogue
+from routing.catalogue.load import load
+from routing.catalogue.models import Endpoint
+from routing.catalogue.pricebook import book_prices
+from routing.catalogue.snapshot import build
+from routing.catalogue.version import current_version
+from tests.support.operations import page
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+OLD = {"prompt": "0.5", "completion": "0.25"}
+TODAY = book_prices("openai", "gpt-4o")
+
+
+def catalogue(**pricing: Any) -> dict[str, Any]:
+    """An endpoint for each keyword, of that tag's variant."""
+    own = [
+        {"provider": "openai", "tag": f"openai/{tag}", "upstream_model": "gpt-4o", "pricing": price}
+        for tag, price in pricing.items()
+    ]
+    return {
+        "providers": [{"slug": "openai", "name": "OpenAI", "base_url": "http://127.0.0.1:9/v1"}],
+        "models": [{"id": "openai/gpt-4o", "name": "GPT", "endpoints": own}],
+    }
+
+
+def refresh(*options: str) -> tuple[int, Any]:
+    out = io.StringIO()
+    try:
+        call_command("refresh_prices", "--json", *options, stdout=out)
+    except SystemExit as end:
+        return int(end.code or 0), json.loads(out.getvalue())
+    return 0, json.loads(out.getvalue())
+
+
+def prices() -> dict[str, Any]:
+    return dict(Endpoint.objects.values_list("tag", "pricing"))
+
+
+def age() -> None:
+    """As if the book had said otherwise when the endpoints were loaded."""
+    Endpoint.objects.update(pricing=OLD)
+
+
+def test_only_what_came_from_the_book_is_refreshed_in_one_version() -> None:
+    load(catalogue(book="auto", more="auto", hand=OLD))
+    age()
+    version = current_version()
+
+    status, told = refresh()
+
+    assert status == 0
+    assert prices() == {"openai/book": TODAY, "openai/more": TODAY, "openai/hand": OLD}
+    assert told["version"] == current_version()
+    assert current_version() > version
+    assert told["drift"][0] == {
+        "model": "openai/gpt-4o",
+        "tag": "openai/book",
+        "before": OLD,
+        "after": TODAY,
+    }
+    assert told["effective_at"] is not None
+    assert build().models["openai/gpt-4o"].endpoints[0].pricing == TODAY
+
+
+def test_a_second_refresh_finds_nothing_and_makes_no_version() -> None:
+    load(catalogue(book="auto"))
+    version = current_version()
+
+    status, told = refresh()
+
+    assert (status, told["drift"], told["unchanged"]) == (0, [], 1)
+    assert told["effective_at"] is None
+    assert current_version() == version
+
+
+def test_check_shows_the_drift_and_writes_nothing() -> None:
+    load(catalogue(book="auto"))
+    assert refresh("--check")[0] == 0
+    age()
+    version = current_version()
+
+    status, told = refresh("--check")
+
+    assert status == 1
+    assert [each["tag"] for each in told["drift"]] == ["openai/book"]
+    assert told["effective_at"] is None
+    assert (current_version(), prices()) == (version, {"openai/book": OLD})
+
+
+def test_what_left_the_book_keeps_its_price() -> None:
+    load(catalogue(book="auto"))
+    Endpoint.objects.update(pricing=OLD, upstream_model="no-such-model")
+
+    status, told = refresh()
+
+    assert (status, told["drift"]) == (0, [])
+    assert told["unknown"] == [{"model": "openai/gpt-4o", "tag": "openai/book"}]
+    assert prices() == {"openai/book": OLD}
+
+
+def test_what_came_into_the_book_is_priced() -> None:
+    load(catalogue(book="auto"))
+    Endpoint.objects.update(pricing=None)
+
+    assert refresh()[1]["drift"][0]["before"] is None
+    assert prices() == {"openai/book": TODAY}
+
+
+def test_a_dump_keeps_the_price_and_where_it_came_from() -> None:
+    load(catalogue(book="auto", hand=OLD))
+    age()
+    dumped = dump_catalogue()
+
+    report = load(dumped)
+
+    assert (report["errors"], report["changed"]) == ([], [])
+    assert dict(Endpoint.objects.values_list("tag", "price_source")) == {
+        "openai/book": "book",
+        "openai/hand": "hand",
+    }
+    assert prices() == {"openai/book": OLD, "openai/hand": OLD}
+
+
+def test_a_price_written_into_the_file_is_one_set_by_hand() -> None:
+    load(catalogue(book="auto"))
+
+    load(catalogue(book=OLD))
+
+    assert refresh()[1]["unchanged"] == 0
+    assert prices() == {"openai/book": OLD}
+
+
+def test_a_price_changed_on_the_page_is_one_set_by_hand(admin_client: Client) -> None:
+    load(catalogue(book="auto"))
+    row = Endpoint.objects.get()
+    shown = admin_client.get(page(Endpoint, "change", row.pk)).context["adminform"].form
+    said = {name: shown[name].value() for name in shown.fields}
+    form = {name: value for name, value in said.items() if value is not None}
+
+    answer = admin_client.post(
+        page(Endpoint, "change", row.pk), form | {"pricing": json.dumps(OLD)}
+    )
+
+    assert answer.status_code == 302, answer.context["adminform"].form.errors
+    row.refresh_from_db()
+    assert (row.pricing, row.price_source) == (OLD, "hand")
+
+
+def test_a_source_that_is_none_is_told_by_its_place() -> None:
+    data = catalogue(book=OLD)
+    data["models"][0]["endpoints"][0]["price_source"] = "rumour"
+
+    (error,) = load(data)["errors"]
+
+    assert error.startswith("models[0].endpoints[0].price_source: ")
+
+
+def test_a_person_reads_what_moved() -> None:
+    load(catalogue(book="auto"))
+    age()
+    out = io.StringIO()
+
+    call_command("refresh_prices", stdout=out)
+
+    assert "openai/gpt-4o at openai/book\n" in out.getvalue()
+    assert "  prompt: 0.5 -> 0.0000025\n" in out.getvalue()
+    assert out.getvalue().endswith("1 changed, 0 as the book says\n")
+
+
+def test_an_unknown_option_is_refused() -> None:
+    with pytest.raises(CommandError):
+        call_command("refresh_prices", "--everything")

@@ -1,0 +1,132 @@
+"""What request, suffix, workspace and account come to together."""
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from routing.formats.provider_preferences import ProviderField, resolve_provider
+from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
+from routing.selection.policy import policy_of
+
+PLAIN = Resolution((), "direct")
+NITRO = Resolution((), "direct", sort="throughput", admitted_tiers=frozenset({"priority"}))
+
+
+def made(
+    field: ProviderField | None,
+    resolution: Resolution = PLAIN,
+    *,
+    route: str | None = None,
+    **told: Any,
+) -> Policy:
+    return policy_of(resolve_provider(field, route=route), resolution=resolution, **told)
+
+
+def test_a_request_that_wants_nothing_shares_one_policy() -> None:
+    assert made(None) is NO_POLICY
+    assert made(None, models_named=True) is NO_POLICY
+    assert made(None, region="global") is NO_POLICY
+    assert made({}) == NO_POLICY
+
+
+def test_the_whole_provider_object_is_taken_over() -> None:
+    field: ProviderField = {
+        "allow_fallbacks": False,
+        "data_collection": "deny",
+        "enforce_distillable_text": True,
+        "ignore": ["a"],
+        "only": ["B"],
+        "order": ["c/d"],
+        "max_price": {"prompt": "0.1", "image": 2},
+        "preferred_max_latency": 1.5,
+        "preferred_min_throughput": {"p90": 50.0, "p50": None},
+        "quantizations": ["fp8", "unknown"],
+        "require_parameters": True,
+        "sort": {"by": "latency", "partition": "none"},
+        "zdr": True,
+    }
+
+    assert made(field, models_named=True) == Policy(
+        only=("B",),
+        order=("c/d",),
+        ignore=("a",),
+        allow_fallbacks=False,
+        models_named=True,
+        deny_data_collection=True,
+        zdr=True,
+        distillable_only=True,
+        quantizations=frozenset({"fp8", "unknown"}),
+        max_price_usd={"prompt": Decimal("0.1"), "image": Decimal(2)},
+        require_parameters=True,
+        sort="latency",
+        sort_named=True,
+        across_models=True,
+        max_latency_s={"p50": 1.5},
+        min_throughput_tps={"p90": 50.0},
+    )
+
+
+def test_the_account_only_ever_adds() -> None:
+    told: dict[str, Any] = {
+        "account_allowed": ("a", "b"),
+        "account_ignored": ("c",),
+        "account_zdr": True,
+        "account_denies_collection": True,
+        "region": "europe",
+    }
+    without = made(None, **told)
+    against = made({"zdr": False, "data_collection": "allow"}, **told)
+
+    assert without == against
+    assert (without.account_allowed, without.account_ignored) == (("a", "b"), ("c",))
+    assert (without.zdr, without.deny_data_collection, without.region) == (True, True, "europe")
+
+
+SORTS: list[tuple[Any, Resolution, Sort | None, Sort | None, bool]] = [
+    # provider, resolution, the workspace's default: the sort, and whether the request named it.
+    (None, PLAIN, "price", "price", False),
+    (None, NITRO, "price", "throughput", False),
+    ({"sort": "latency"}, NITRO, "price", "latency", True),
+    ({"sort": {"partition": "none"}}, PLAIN, "price", "price", False),
+    ({"order": ["a"]}, PLAIN, "price", None, False),
+    ({"order": ["a"]}, NITRO, "price", "throughput", False),
+    ({"order": [], "sort": None}, PLAIN, "exacto", "exacto", False),
+    ({"order": ["a"], "sort": "exacto"}, PLAIN, "price", "exacto", True),
+]
+
+
+@pytest.mark.parametrize(("field", "resolution", "default", "sort", "named"), SORTS)
+def test_request_before_suffix_before_workspace(
+    field: Any, resolution: Resolution, default: Sort | None, sort: Sort | None, named: bool
+) -> None:
+    policy = made(field, resolution, default_sort=default)
+
+    assert (policy.sort, policy.sort_named) == (sort, named)
+
+
+def test_an_order_closes_the_tier_that_a_suffix_opened() -> None:
+    assert made(None, NITRO).admitted_tiers == {"priority"}
+    assert made({"sort": "price"}, NITRO).admitted_tiers == {"priority"}
+    assert made({"order": ["a"]}, NITRO).admitted_tiers == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("route", "field", "across"),
+    [
+        ("sort", None, True),
+        ("fallback", None, False),
+        ("sort", {"sort": {"by": "price", "partition": "model"}}, False),
+        (None, {"sort": {"partition": "none"}}, True),
+    ],
+)
+def test_row_17_the_partition_reaches_the_policy(
+    route: str | None, field: Any, across: bool
+) -> None:
+    assert made(field, route=route).across_models is across
+
+
+def test_policies_are_values() -> None:
+    assert made({"only": ["a"]}) == made({"only": ["a"]})
+    assert replace(made({"only": ["a"]}), only=()) == NO_POLICY

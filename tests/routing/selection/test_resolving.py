@@ -1,0 +1,211 @@
+"""Model references by table, and what several of them come to together."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.catalogue.entries import Snapshot
+from routing.selection.ask import Ask, Resolution, Sort
+from routing.selection.auto import AutoSettings
+from routing.selection.naming import EFFECTS
+from routing.selection.resolving import (
+    NoSuchModels,
+    UnknownModelReference,
+    WrongKind,
+    named_model,
+    resolve,
+)
+from tests.routing.selection.entries import endpoint, model
+from tests.routing.selection.snapshots import priced, snapshot
+
+ASK = Ask(kinds=frozenset({"openai"}), output_modalities=frozenset({"text"}))
+FAMILY = {"family": "acme/small"}
+CATALOGUE = snapshot(
+    [
+        priced("acme/small-1", "0.000004", created=1, **FAMILY),
+        priced("acme/small-2", "0.000003", created=2, **FAMILY),
+        priced("acme/small-2:free", "0", created=2, **FAMILY),
+        replace(priced("acme/small-3", created=3, **FAMILY), visible=False),
+        priced("acme/large", "0.000009"),
+        priced("acme/large:thinking", "0.000019"),
+        priced("acme/vector", output_modalities=("embeddings",)),
+        model(endpoint(kind="decisions"), id="acme/foreign"),
+        priced("acme/odd:nitro", "0.000008"),
+        model(id="acme/bare"),
+        model(endpoint(status=-5), id="acme/off"),
+    ],
+    small="acme/small-2",
+    router__fusion="acme/large",
+    acme__tiny="acme/small-1",
+)
+
+
+def resolved(*references: str, ask: Ask = ASK, catalogue: Snapshot = CATALOGUE) -> Resolution:
+    return resolve(catalogue, references, ask, auto=AutoSettings(), random=lambda: 0.0)
+
+
+def ids(resolution: Resolution) -> list[str]:
+    return [each.id for each in resolution.models]
+
+
+@pytest.mark.parametrize(
+    ("references", "expected", "strategy"),
+    [
+        (["acme/large"], ["acme/large"], "direct"),
+        (["acme/large:thinking"], ["acme/large:thinking"], "direct"),
+        (["acme/large:nitro"], ["acme/large"], "direct"),
+        (["acme/small-2:free:online"], ["acme/small-2:free"], "direct"),
+        (["acme/bare"], ["acme/bare"], "direct"),
+        (["acme/off"], ["acme/off"], "direct"),
+        (["acme/small-3"], ["acme/small-3"], "direct"),
+        (["small"], ["acme/small-2"], "alias"),
+        (["small:floor"], ["acme/small-2"], "alias"),
+        (["acme/tiny"], ["acme/small-1"], "alias"),
+        (["~acme/small-latest"], ["acme/small-2"], "latest"),
+        (["~acme/small-latest:exacto"], ["acme/small-2"], "latest"),
+        (["~acme/small-latest:free"], ["acme/small-2:free"], "latest"),
+        (["router/fusion"], ["acme/large"], "fusion"),
+        (["router/free"], ["acme/small-2:free"], "free"),
+        (["acme/large", "acme/small-1"], ["acme/large", "acme/small-1"], "fallback"),
+        (["acme/small-2", "small"], ["acme/small-2"], "direct"),
+        (["acme/large", "acme/large:nitro", "small"], ["acme/large", "acme/small-2"], "fallback"),
+        (["small", "acme/large"], ["acme/small-2", "acme/large"], "alias"),
+        (["acme/large", "router/free"], ["acme/large", "acme/small-2:free"], "free"),
+        # What comes to nothing is passed over while something else is named.
+        (["~acme/none-latest", "acme/large"], ["acme/large"], "latest"),
+        (["router/pareto-code", "acme/large"], ["acme/large"], "pareto"),
+    ],
+)
+def test_references_come_to_models(
+    references: Sequence[str], expected: list[str], strategy: str
+) -> None:
+    found = resolved(*references)
+
+    assert ids(found) == expected
+    assert found.strategy == strategy
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        *("nope/none", "acme/large:weird", "acme/large:free", "acme/large:weird:nitro", ":nitro"),
+        *("acme/large:nitro:thinking", "acme/large:", "ACME/large", "~acme/small", "router/other"),
+        *("acme/small-1:free", "router/auto:free", "~acme/small-latest:extended", "", "~-latest:x"),
+    ],
+)
+def test_what_nobody_is_called_is_unknown(reference: str) -> None:
+    for references in ([reference], ["acme/large", reference]):
+        if reference == "~-latest:x":
+            # A family that nobody is in; its variant does not matter.
+            continue
+        with pytest.raises(UnknownModelReference) as caught:
+            resolved(*references)
+        assert caught.value.reference == reference
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "~acme/none-latest",
+        "~acme/large-latest",
+        "router/pareto-code",
+        "router/bodybuilder",
+        "~-latest:x",
+    ],
+)
+def test_a_choice_without_models_is_not_found(reference: str) -> None:
+    with pytest.raises(NoSuchModels) as caught:
+        resolved(reference)
+    assert caught.value.reference == reference
+
+
+@pytest.mark.parametrize("reference", ["acme/vector", "acme/foreign", "acme/vector:nitro"])
+def test_a_model_of_another_kind_is_told_apart(reference: str) -> None:
+    for references in ([reference], ["acme/large", reference]):
+        with pytest.raises(WrongKind):
+            resolved(*references)
+
+
+def test_what_the_format_asks_for_is_not_the_wrong_kind() -> None:
+    ask = ASK._replace(output_modalities=frozenset({"embeddings"}))
+
+    assert ids(resolved("acme/vector", ask=ask)) == ["acme/vector"]
+
+
+def test_a_catalogue_name_is_taken_before_it_is_read() -> None:
+    found = resolved("acme/odd:nitro")
+
+    assert ids(found) == ["acme/odd:nitro"]
+    assert found.sort is None
+    taken = snapshot([priced("acme/own")], auto="acme/own", router__auto="acme/own")
+    assert ids(resolved("auto", catalogue=taken)) == ids(resolved("router/auto", catalogue=taken))
+    assert resolved("auto", catalogue=taken).strategy == "auto"
+    assert resolved("auto", catalogue=taken).virtual is None
+
+
+@pytest.mark.parametrize(
+    ("references", "sort", "tiers", "plugins"),
+    [
+        (["acme/large"], None, set(), ()),
+        (["acme/large:nitro"], "throughput", {"priority"}, ()),
+        (["acme/large:floor"], "price", {"flex"}, ()),
+        (["acme/large:exacto"], "exacto", set(), ()),
+        (["acme/large:online"], None, set(), ("web",)),
+        (["small:online:online"], None, set(), ("web",)),
+        (["router/free:nitro"], "throughput", {"priority"}, ()),
+        (["acme/large:thinking:floor:online"], "price", {"flex"}, ("web",)),
+        # The first that sorts counts; tiers and plugins add up.
+        (["acme/large:nitro:floor"], "throughput", {"priority", "flex"}, ()),
+        (["acme/large", "acme/small-1:floor"], "price", {"flex"}, ()),
+        (["acme/large:online", "small:exacto"], "exacto", set(), ("web",)),
+        (["acme/large:exacto", "small:nitro"], "exacto", {"priority"}, ()),
+    ],
+)
+def test_suffixes_have_effects(
+    references: list[str], sort: Sort | None, tiers: frozenset[str], plugins: tuple[str, ...]
+) -> None:
+    found = resolved(*references)
+
+    assert (found.sort, found.admitted_tiers, found.plugins) == (sort, tiers, plugins)
+
+
+@given(st.lists(st.sampled_from(sorted(EFFECTS)), max_size=5))
+def test_stacked_suffixes_add_up_on_any_reference(suffixes: list[str]) -> None:
+    effects = [EFFECTS[each] for each in suffixes]
+    for base in ("acme/large:thinking", "small", "~acme/small-latest", "router/free"):
+        plain, found = resolved(base), resolved(":".join([base, *suffixes]))
+
+        assert found.models == plain.models
+        assert found.strategy == plain.strategy
+        assert found.sort == next((each.sort for each in effects if each.sort), None)
+        assert found.admitted_tiers == {each.tier for each in effects} - {None}
+        assert bool(found.plugins) == ("online" in suffixes)
+
+
+def test_routers_are_named_and_concrete_models_are_not() -> None:
+    assert resolved("router/free").virtual == "router/free"
+    assert resolved("auto").virtual == "router/auto"
+    assert resolved("router/auto-beta:nitro").virtual == "router/auto-beta"
+    assert resolved("acme/large", "router/free").virtual == "router/free"
+    assert resolved("small").virtual is None
+    assert resolved("router/fusion").virtual is None
+
+
+def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None:
+    twins = [priced("acme/b:free", "0", family="f/f"), priced("acme/c", family="f/f")]
+
+    assert ids(resolved("~f/f-latest", catalogue=snapshot(twins))) == ["acme/c"]
+
+
+def test_one_model_is_named_for_reading_too() -> None:
+    def named(reference: str) -> str | None:
+        found = named_model(CATALOGUE, reference)
+        return None if found is None else found.id
+
+    assert named("acme/large:nitro") == "acme/large"
+    assert named("small") == "acme/small-2"
+    assert named("~acme/small-latest") == "acme/small-2"
+    assert named("~acme/none-latest") is named("router/auto") is named("x/y") is None

@@ -1,0 +1,295 @@
+"""What a trace says, that it says it of every endpoint once, and that it can be acted on again."""
+
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from routing.selection.ask import (
+    NOTHING_LEARNED,
+    Ask,
+    Figures,
+    Percentiles,
+    Plan,
+    Policy,
+    Removed,
+    Standing,
+    State,
+)
+from routing.selection.replay import NotReplayable, replay_of, rows_of, state_of
+from routing.selection.select import select
+from routing.selection.trace import (
+    ENDPOINTS_MAX,
+    WORD_CHARS_MAX,
+    WORDS_MAX,
+    Tried,
+    kept_state,
+    trace_of,
+)
+from tests.routing.selection.cases import cases
+from tests.routing.selection.entries import endpoint, model
+from tests.routing.selection.oracle_steps import Case
+
+CHAT = Ask(kinds=frozenset({"openai"}), prompt_tokens=12)
+MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def traced(
+    plan: Plan,
+    ask: Ask = CHAT,
+    policy: Policy | None = None,
+    state: State = NOTHING_LEARNED,
+    **told: Any,
+) -> Any:
+    """The trace as it is read back from its text."""
+    usual: dict[str, Any] = {
+        "models": ["acme/small"],
+        "requested": ["acme/small"],
+        "strategy": "direct",
+    }
+    return json.loads(json.dumps(trace_of(plan, ask, policy or Policy(), state, **usual | told)))
+
+
+def plan_of_three(policy: Policy | None = None, state: State = NOTHING_LEARNED) -> Plan:
+    cheap, dear = (
+        {"prompt": "0.000001", "completion": "0.000002"},
+        {"prompt": "0.000002", "completion": "0.000004"},
+    )
+    served = model(
+        endpoint("cheap", pricing=cheap),
+        endpoint("dear", pricing=dear),
+        endpoint("gone", status=-5),
+    )
+    return select([served], CHAT, policy or Policy(), state, random=lambda: 0.0)
+
+
+def of_case(case: Case, **told: Any) -> tuple[Plan, Any]:
+    plan = select(case.models, case.ask, case.policy, case.state, random=lambda: case.chance)
+    names = [each.id for each in case.models]
+    state = kept_state(plan, case.state)
+    return plan, traced(plan, case.ask, case.policy, state, models=names, **told)
+
+
+def told(trace: Any) -> list[tuple[str, str, str | None, int | None]]:
+    return [(row.tag, row.verdict, row.why, row.place) for row in rows_of(trace)]
+
+
+def test_a_trace_tells_of_each_endpoint_what_became_of_it() -> None:
+    plan = plan_of_three()
+    cheap, dear = plan.order
+
+    trace = traced(
+        plan, attempts=[Tried(cheap.pk, "timeout"), Tried(dear.pk, None)], chosen=dear.pk
+    )
+
+    assert told(trace) == [
+        ("cheap", "failed", "timeout", 0),
+        ("dear", "chosen", None, 1),
+        ("gone", "removed", "Down", None),
+    ]
+    assert [row.usd for row in rows_of(trace)] == [[1.0, 2.0], [2.0, 4.0], [1.0, 2.0]]
+    assert [row.weight for row in rows_of(trace)] == [0.8, 0.2, None]
+    assert (trace["rule"], trace["strategy"], trace["v"]) == ("balanced", "direct", 1)
+
+
+def test_an_endpoint_before_the_last_attempt_was_passed_over_and_one_behind_is_in_reserve() -> None:
+    plan = Plan([endpoint(tag) for tag in "abcd"], (), ())
+    first, _, third, _ = plan.order
+
+    trace = traced(
+        plan, attempts=[Tried(first.pk, "timeout"), Tried(third.pk, None)], chosen=third.pk
+    )
+
+    assert [row.verdict for row in rows_of(trace)] == [
+        *("failed", "passed over", "chosen", "in reserve"),
+    ]
+
+
+def test_an_answer_that_broke_off_and_was_served_all_the_same_is_chosen_with_its_error() -> None:
+    plan = Plan([endpoint("a")], (), ())
+    key = plan.order[0].pk
+
+    trace = traced(plan, attempts=[Tried(key, "provider_unavailable")], chosen=key)
+
+    assert told(trace) == [("a", "chosen", "provider_unavailable", 0)]
+
+
+def test_each_endpoint_is_told_with_its_model() -> None:
+    first, second = model(endpoint("a"), id="acme/one"), model(endpoint("a"), id="acme/two")
+    plan = select([first, second], CHAT, random=lambda: 0.0)
+
+    trace = traced(plan, models=["acme/one", "acme/two"])
+
+    assert [(row.model, row.tag) for row in rows_of(trace)] == [
+        *(("acme/one", "a"), ("acme/two", "a")),
+    ]
+
+
+def test_only_what_was_known_is_told() -> None:
+    plan = plan_of_three()
+    cheap, dear = plan.order
+    known = Figures(
+        latency_s=Percentiles(0.51234, 0.6, 0.7, 0.8),
+        throughput_tps=Percentiles(91.26, 80.0, 70.0, 60.0),
+        tool_success=0.98765,
+        uptime_5m=None,
+        uptime_30m=99.987,
+        calls=7,
+    )
+    standing = Standing(unstable=frozenset({dear.pk}), parked=frozenset({cheap.pk, dear.pk}))
+    state = State(
+        {cheap.pk: known}, standing, sticky=dear.pk, sticky_by_session=True, byok={cheap.pk: 1}
+    )
+
+    trace = traced(plan, state=state)
+
+    first, second, third = rows_of(trace)
+    assert first.figures == {
+        "ttft": [0.512, 0.6, 0.7, 0.8],
+        "tps": [91.3, 80.0, 70.0, 60.0],
+        "tools": 0.988,
+        "up": [None, 99.99, None],
+        "n": 7,
+    }
+    assert (first.standing, first.sticky, first.byok) == (("parked",), False, 1)
+    assert (second.standing, second.sticky) == (("unstable", "parked"), True)
+    assert (second.figures, third.figures, third.standing) == ({}, {}, ())
+
+
+def test_a_probe_is_told_as_one() -> None:
+    served = model(endpoint("a"))
+    standing = Standing(half_open=frozenset({served.endpoints[0].pk}))
+    state = State(standing=standing)
+    plan = select([served], CHAT, Policy(), state, random=lambda: 0.0)
+
+    (row,) = rows_of(traced(plan, state=state))
+
+    assert row.standing == ("half_open", "probe")
+
+
+def test_a_quiet_default_request_says_little() -> None:
+    plan = plan_of_three()
+
+    trace = traced(plan)
+
+    assert "policy" not in trace
+    assert len(json.dumps(trace)) < 500
+
+
+def test_a_policy_is_told_under_the_names_of_its_fields() -> None:
+    policy = Policy(
+        only=("alpha",), sort="price", allow_fallbacks=False, admitted_tiers=frozenset("b")
+    )
+
+    assert traced(plan_of_three(), policy=policy)["policy"] == {
+        "only": ["alpha"],
+        "sort": "price",
+        "allow_fallbacks": False,
+        "admitted_tiers": ["b"],
+    }
+
+
+@pytest.mark.parametrize("words", [("x",) * (WORDS_MAX + 1), ("x" * (WORD_CHARS_MAX + 1),)])
+def test_a_list_without_end_is_cut_and_the_trace_says_so(words: tuple[str, ...]) -> None:
+    trace = traced(plan_of_three(), policy=Policy(ignore=words), requested=words)
+
+    assert trace["cut"] is True
+    assert len(json.dumps(trace)) < 50_000
+    with pytest.raises(NotReplayable, match="too long"):
+        replay_of(trace)
+
+
+def test_past_a_few_hundred_endpoints_the_rest_is_counted_by_what_became_of_it() -> None:
+    order = [endpoint(f"e{n}") for n in range(ENDPOINTS_MAX + 50)]
+    removed = [Removed(endpoint(f"r{n}"), "Down") for n in range(7)]
+    tried = order[ENDPOINTS_MAX + 9]
+
+    trace = traced(Plan(order, removed, ()), attempts=[Tried(tried.pk, None)], chosen=tried.pk)
+
+    rows = told(trace)
+    assert len(rows) == ENDPOINTS_MAX + 1
+    assert rows[-1] == (tried.tag, "chosen", None, ENDPOINTS_MAX + 9)
+    assert trace["more"] == {"in reserve": 49, "Down": 7}
+
+
+def test_of_very_many_removed_ones_the_first_are_named() -> None:
+    removed = [Removed(endpoint(f"r{n}"), "Down") for n in range(2 * ENDPOINTS_MAX)]
+
+    trace = traced(Plan([endpoint("e")], removed, ()))
+
+    assert len(told(trace)) == ENDPOINTS_MAX
+    assert trace["more"] == {"Down": ENDPOINTS_MAX + 1}
+
+
+def test_a_call_keeps_the_figures_of_its_own_endpoints_only() -> None:
+    plan = plan_of_three()
+    everywhere = {each.pk: Figures(calls=1) for each in plan.order} | {10**9: Figures()}
+
+    kept = kept_state(plan, State(everywhere, sticky=5))
+
+    assert set(kept.figures) == {each.pk for each in plan.order}
+    assert kept.sticky == 5
+
+
+@MANY
+@given(cases(), st.data())
+def test_every_endpoint_is_explained_exactly_once(case: Case, data: st.DataObject) -> None:
+    keys = [
+        each.pk
+        for each in select(
+            case.models, case.ask, case.policy, case.state, random=lambda: case.chance
+        ).order
+    ]
+    tried = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
+
+    plan, trace = of_case(case, attempts=[Tried(key, "timeout") for key in tried])
+
+    rows = list(rows_of(trace))
+    assert Counter((row.model, row.tag) for row in rows) == Counter(
+        (each.model_id, each.tag) for model in case.models for each in model.endpoints
+    )
+    verdicts = Counter(row.verdict for row in rows)
+    assert (verdicts["failed"], verdicts["removed"]) == (len(tried), len(plan.removed))
+    assert all(bool(row.why) == (row.verdict in ("removed", "failed")) for row in rows)
+
+
+@MANY
+@given(cases())
+def test_a_trace_read_back_leads_to_the_same_plan(case: Case) -> None:
+    plan, trace = of_case(case)
+
+    replay = replay_of(trace)
+    again = select(
+        case.models,
+        replay.ask,
+        replay.policy,
+        state_of(replay, case.models),
+        random=lambda: case.chance,
+    )
+
+    assert replay.ask == case.ask
+    assert replay.policy == case.policy
+    assert again == plan
+
+
+@pytest.mark.parametrize(
+    ("trace", "reason"),
+    [
+        ({}, "no trace"),
+        (None, "no trace"),
+        ([1], "no trace"),
+        ({"v": 2}, "another version"),
+        ({"v": 1}, "cannot be read"),
+        ({"v": 1, "models": [], "ask": {}, "tag": ["a"], "usd": [None]}, "cannot be read"),
+        (
+            {"v": 1, "models": [], "ask": {}, "tag": [], "policy": {"new": 1}},
+            "cannot be read",
+        ),
+    ],
+)
+def test_what_is_no_trace_is_not_replayed(trace: Any, reason: str) -> None:
+    with pytest.raises(NotReplayable, match=reason):
+        replay_of(trace)

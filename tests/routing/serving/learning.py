@@ -1,0 +1,65 @@
+"""Statistics on a clock of the test's own, and attempts made to measure."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+from routing.catalogue.entries import EndpointEntry
+from routing.selection.ask import Figures
+from routing.serving.call import Attempt
+from routing.serving.observing import Observer
+from routing.upstreams.failures import UpstreamFailure
+from tests.routing.selection.entries import endpoint
+
+_numbers = itertools.count(1)
+FAILURE = UpstreamFailure(503, 503, "provider_overloaded", "Provider returned error", outage=True)
+LIMITED = UpstreamFailure(429, 429, "rate_limit_exceeded", "Provider returned error", parked=True)
+
+
+class Clock:
+    """Monotonic seconds that pass when told to."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def observer(clock: Clock, *, window_s: float = 300, collects: bool = False) -> Observer:
+    made = Observer(window_s=window_s, clock=clock)
+    made.collects = collects
+    return made
+
+
+def attempt(
+    clock: Clock,
+    at: EndpointEntry,
+    *,
+    first_token_s: float | None = 0.5,
+    took_s: float = 1.5,
+    failure: UpstreamFailure | None = None,
+    **changes: Any,
+) -> Attempt:
+    """An attempt that has ended just now."""
+    started = clock.now - took_s
+    first = None if first_token_s is None else started + first_token_s
+    failure = failure and replace(failure)
+    return Attempt(
+        at, None, started, first_token=first, ended=clock.now, failure=failure, **changes
+    )
+
+
+def refreshed(observer: Observer) -> None:
+    for _ in observer.refresh():
+        pass
+
+
+def figures(observer: Observer, at: EndpointEntry) -> Figures:
+    """What is known after a refresh."""
+    refreshed(observer)
+    return observer.figures().get(at.pk, Figures())
+
+
+def some_endpoint(**changes: Any) -> EndpointEntry:
+    return endpoint(f"provider-{next(_numbers)}", **changes)

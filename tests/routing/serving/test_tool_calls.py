@@ -1,0 +1,76 @@
+"""Tool calls can be carried out when they name a function and give it a JSON object."""
+
+from typing import Any
+
+import pytest
+
+from routing.serving.tool_calls import StreamedCalls, well_formed
+
+
+def call(name: Any = "look", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}} | (
+        more
+    )
+
+
+WHOLE: list[tuple[Any, bool | None]] = [
+    (None, None),
+    ([], None),
+    ("text", None),
+    ([call()], True),
+    ([call(arguments='{"a": [1, 2]}')], True),
+    ([call(), call(name="other")], True),
+    ([call(arguments='{"a": ')], False),
+    ([call(arguments="")], False),
+    ([call(arguments="[1]")], False),
+    ([call(arguments={"a": 1})], False),
+    ([call(name="")], False),
+    ([call(name=None)], False),
+    ([call(), call(arguments="{")], False),
+    ([{"id": "c1"}], False),
+    (["call"], False),
+]
+
+
+@pytest.mark.parametrize(("calls", "good"), WHOLE)
+def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
+    assert well_formed(calls) is good
+
+
+def streamed(*deltas: Any) -> bool | None:
+    calls = StreamedCalls()
+    for delta in deltas:
+        calls.add(delta)
+    return calls.good
+
+
+def piece(index: int, name: str | None = None, arguments: str | None = None) -> dict[str, Any]:
+    said = {"name": name, "arguments": arguments}
+    return {"index": index, "function": {k: v for k, v in said.items() if v is not None}}
+
+
+def test_of_a_stream_piece_by_piece() -> None:
+    assert streamed() is None
+    assert streamed([piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")])
+    assert streamed([piece(0, "look", '{"a"')]) is False
+    assert streamed([piece(0, arguments="{}")]) is False
+    assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
+    assert streamed([piece(0, "a", "{"), piece(1, "b", "{")], [piece(1, None, "}")]) is False
+    assert streamed(
+        [piece(0, "a", "{"), piece(1, "b", "{")], [piece(1, None, "}"), piece(0, None, "}")]
+    )
+
+
+def test_of_a_stream_that_numbers_no_calls() -> None:
+    assert streamed([call()], [call("other", '{"b": 2}')])
+    assert streamed([call()], [call("other", "{")]) is False
+
+
+@pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
+def test_whatever_an_upstream_puts_there(odd: Any) -> None:
+    assert streamed(odd) in (None, False)
+
+
+def test_too_much_to_look_at_is_not_judged() -> None:
+    assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
+    assert well_formed([call(arguments="x" * 2_000_000)]) is None

@@ -1,0 +1,131 @@
+"""Charts of an endpoint's and a provider's last day, on their pages and without anything loaded."""
+
+import re
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from routing.admin.charts import STRETCH, history, stretches_of
+from routing.catalogue.history import EndpointSample, ProviderProbe
+from routing.catalogue.models import Endpoint, Model, Provider
+from tests.support.operations import endpoint, fill, page
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+UNTIL = datetime(2026, 1, 2, 12, 3, tzinfo=UTC)
+
+
+@pytest.fixture
+def served() -> Endpoint:
+    fill(1)
+    EndpointSample.objects.all().delete()
+    return Endpoint.objects.get()
+
+
+def sample(at: Endpoint, *, ago: int = 1, calls: int = 10, errors: int = 0, **more: int) -> None:
+    """`ago` counts stretches of five minutes before `UNTIL`."""
+    EndpointSample.objects.create(
+        endpoint=at, started_at=UNTIL - ago * STRETCH, calls=calls, errors=errors, **more
+    )
+
+
+def pictures(html: str) -> list[ET.Element]:
+    """The drawings, which must be whole XML."""
+    return [ET.fromstring(svg) for svg in re.findall(r"<svg viewBox.*?</svg>", html, re.DOTALL)]  # noqa: S314 - Our own page.
+
+
+def drawn() -> list[ET.Element]:
+    return pictures(str(history(EndpointSample.objects.all(), until=UNTIL)))
+
+
+def test_without_traffic_there_is_a_sentence(served: Endpoint) -> None:
+    sample(served, ago=300)
+
+    assert str(history(EndpointSample.objects.all(), until=UNTIL)) == (
+        "<p>No traffic in the last 24 hours.</p>"
+    )
+
+
+def test_status_uptime_and_latency_are_drawn(served: Endpoint) -> None:
+    for ago in range(1, 20):
+        sample(served, ago=ago, first_token_p50_ms=100 + ago, first_token_p90_ms=400)
+
+    status, uptime, latency = drawn()
+
+    assert len(status.findall("rect")) == 19
+    assert len(uptime.findall("path")) == 1
+    assert len(latency.findall("path")) == 2
+    assert [each.get("role") for each in (status, uptime, latency)] == ["img"] * 3
+    # The scale ends above the slowest, at a round number.
+    assert "500" in [text.text for text in latency.findall("text")]
+
+
+COLOURS = [
+    ({"calls": 10}, "#2e8540"),
+    ({"calls": 10, "errors": 1}, "#e5a000"),
+    ({"calls": 10, "errors": 5}, "#c9252d"),
+    ({"calls": 0, "rate_limited": 3}, "#8a5fbf"),
+]
+
+
+@pytest.mark.parametrize(("counts", "colour"), COLOURS)
+def test_status_is_told_by_colour_and_words(
+    served: Endpoint, counts: dict[str, int], colour: str
+) -> None:
+    sample(served, **counts)
+
+    (bar,) = drawn()[0].findall("rect")
+
+    assert bar.get("fill") == colour
+    assert (bar.findtext("title") or "").startswith("11:58 UTC: ")
+
+
+def test_a_line_breaks_where_nothing_is_known(served: Endpoint) -> None:
+    for ago in (1, 2, 5, 6):
+        sample(served, ago=ago)
+
+    (line,) = drawn()[1].findall("path")
+
+    assert (line.get("d") or "").count("M") == 2
+
+
+def test_endpoints_of_a_provider_are_put_together(served: Endpoint) -> None:
+    other = endpoint(Model.objects.get(), served.provider, tag=f"{served.provider.slug}/other")
+    sample(served, calls=30, errors=3, first_token_p50_ms=100, first_token_p90_ms=200)
+    sample(other, calls=10, first_token_p50_ms=500, first_token_p90_ms=600)
+    sample(other, ago=2, calls=0, rate_limited=2)
+
+    limited, both = stretches_of(EndpointSample.objects.all())
+
+    assert (both.calls, both.errors, both.p50_ms, both.p90_ms) == (40, 3, 200, 300)
+    assert both.uptime == pytest.approx(92.5)
+    assert (limited.rate_limited, limited.uptime, limited.p50_ms) == (2, None, None)
+
+
+def test_the_pages_show_them_and_load_nothing(admin_client: Client, served: Endpoint) -> None:
+    EndpointSample.objects.create(
+        endpoint=served, started_at=datetime.now(UTC) - timedelta(minutes=10), calls=3
+    )
+    paths = [page(Endpoint, "change", served.pk), page(Provider, "change", served.provider_id)]
+    for path in paths:
+        html = admin_client.get(path).content.decode()
+        assert len(pictures(html)) == 3
+        assert not re.search(r'(src|href)="(https?:)?//', html)
+
+
+def test_a_new_row_has_no_past(admin_client: Client) -> None:
+    for model in (Endpoint, Provider):
+        assert admin_client.get(page(model, "add")).status_code == 200
+
+
+def test_the_last_probe_is_told(admin_client: Client, served: Endpoint) -> None:
+    ProviderProbe.objects.filter(provider=served.provider).update(
+        ok=False, status=None, said="No answer: the connection was refused"
+    )
+
+    html = admin_client.get(page(Provider, "change", served.provider_id)).content.decode()
+
+    assert "does not answer since" in html
+    assert "the connection was refused" in html
+    assert 'name="probe_interval_s"' in html
