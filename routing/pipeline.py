@@ -66,7 +66,8 @@ def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Ca
     plan, state = _planned(conversation, models, ask, policy)
     choice = Choice(tuple(references), models, ask, policy, kept_state(plan, state))
     call = _call(request, caller, chat, plan, choice, resolution.strategy)
-    call.sticky = conversation.key(models)
+    if not policy.order and (chat.session_id or not policy.sort_named):
+        call.sticky = conversation.key(models)
     if not plan.order:
         call.refusal = partial(_no_endpoint, models, ask, policy, plan)
     return call

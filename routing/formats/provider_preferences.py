@@ -26,7 +26,7 @@ Quantization = Literal[
     "fp32",
     "unknown",
 ]
-DecimalText = Annotated[str, Field(pattern=r"^([0-9]+\.?[0-9]*|\.[0-9]+)$")]
+DecimalText = Annotated[str, Field(pattern=r"^([0-9]+\.?[0-9]*|\.[0-9]+)$", max_length=64)]
 PriceCap = Annotated[DecimalText | Amount, ONE_KIND]
 
 CLOSED = ConfigDict(extra="forbid")

@@ -56,7 +56,17 @@ class EndpointHealth:
             self._changed()
 
     def succeeded(self, endpoint: int) -> None:
-        if self._records.pop(endpoint, None) is not None:
+        """The outage is over. A 429 is not: whoever answered may have been asked before it."""
+        record = self._records.get(endpoint)
+        if record is not None:
+            record.unstable_until = record.window_s = record.probe_until = 0.0
+            self._changed()
+
+    def not_probed(self, endpoint: int) -> None:
+        """The request that was to probe it never got there: the next one may."""
+        record = self._records.get(endpoint)
+        if record is not None:
+            record.probe_until = 0.0
             self._changed()
 
     def failed(self, endpoint: int, now: float) -> None:

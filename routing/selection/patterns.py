@@ -68,10 +68,12 @@ def _alike(one: str, other: str) -> int:
     return count
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def compiled(patterns: tuple[str, ...]) -> Patterns:
     """The patterns ready for use. One set of them is usually asked for again and again."""
-    words = {pattern.lower() for pattern in patterns}
+    # No model's name has other characters; each different one would cost an automaton of 65,536
+    # places 8 KB.
+    words = {pattern.lower() for pattern in patterns if pattern.isascii()}
     starred = {word for word in words if "*" in word}
     heads = {word for word in starred if word.find("*") == len(word) - 1}
     tails = {word for word in starred if word.rfind("*") == 0}

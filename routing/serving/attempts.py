@@ -16,6 +16,7 @@ from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
 from routing.serving.observing import observed
+from routing.serving.sharing import give_probe_back
 from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
@@ -93,7 +94,9 @@ class Attempts:
         return any(each.model_id != model_id and self._may_try(each) for each in later)
 
     def release(self) -> None:
-        """Give the hold back without a record: nothing was sent upstream."""
+        """Give hold and probe back without a record: nothing was sent upstream."""
+        if self._call.plan.probe is not None:
+            give_probe_back(self._call.plan.probe)
         if self._call.held_nano is not None:
             call = self._call
             ledger.submit(ReleaseOrder(call.generation_id, call.payer, call.held_nano))

@@ -281,6 +281,13 @@ def may_probe(endpoint: int) -> bool:
     return False
 
 
+def give_probe_back(endpoint: int) -> None:
+    """The request that was to send it ended before it could."""
+    process.health().not_probed(endpoint)
+    observing.observer().marks.probing.discard(endpoint)
+    hints().run(lambda store: store.delete(probe_key(endpoint)), 0)
+
+
 def _take_probe(store: "redis.Redis", endpoint: int) -> bool:
     return bool(store.set(probe_key(endpoint), 1, nx=True, px=int(process.PROBE_S * _MS)))
 

@@ -269,5 +269,5 @@ def _seconds_until(date: str, now_s: float) -> float:
     """Not a number where it is no date."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now_s)
-    except ValueError:
+    except (ValueError, OverflowError):
         return math.nan

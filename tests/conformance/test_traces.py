@@ -120,7 +120,7 @@ def test_route_with_a_seed_draws_the_same_again(desk: Desk) -> None:
         return [each["tag"] for each in told["order"]]
 
     assert len({tuple(order("--seed", "3")) for _ in range(5)}) == 1
-    assert {tuple(order("--seed", str(n))) for n in range(60)} > {("alpha", "beta", "beta/turbo")}
+    assert len({tuple(order("--seed", str(n))) for n in range(60)}) > 1
 
 
 def test_route_says_what_left_nobody(desk: Desk) -> None:

@@ -92,8 +92,20 @@ def test_a_success_forgets_everything(health: EndpointHealth) -> None:
 def test_a_429_parks_until_its_hint_and_is_no_outage(health: EndpointHealth) -> None:
     health.parked(E1, 0, hint_s=7)
 
+    assert how(health, 3) == "parked"
+    health.succeeded(E1)  # By a call that had begun before.
     assert how(health, 6.9) == "parked"
     assert health.standing(7) == ALL_WELL
+
+
+def test_a_probe_that_was_never_sent_is_there_for_the_next(health: EndpointHealth) -> None:
+    health.failed(E1, 0)
+    health.probing(E1, 30)
+    assert how(health, 31) == "unstable"
+
+    health.not_probed(E1)
+
+    assert how(health, 31) == "half_open"
 
 
 def test_a_429_during_an_outage_does_not_shorten_it(health: EndpointHealth) -> None:
