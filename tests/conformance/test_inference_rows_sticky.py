@@ -1,6 +1,7 @@
 """Row 45 of the inference reference's section 12: a session stays with who served it first."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -21,18 +22,39 @@ ONLY_BETA = {"only": ["beta"], "ignore": ["beta/turbo"]}
 
 
 @pytest.fixture(scope="module")
-def forgetful(
+def serve(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[[], Desk]]:
-    """Desks on a gateway that keeps an idle session for a second."""
+) -> Iterator[Callable[..., Callable[[], Desk]]]:
+    """Desks on a gateway of these tests' own: one that others use remembers their failures."""
     folder = tmp_path_factory.mktemp("sticky")
     catalogue = folder / "catalogue.yaml"
     catalogue.write_text(rewritten(simulator.url), encoding="utf-8")
     with StartGateway(stores, folder) as starter:
-        server = starter.build(ROUTER_STICKY_SECONDS=str(IDLE_S))
-        server.manage("load_catalogue", str(catalogue))
-        server.start()
-        yield lambda: Desk(server, simulator, seed_account(server), SMALL)
+
+        def desks(**settings: Any) -> Callable[[], Desk]:
+            server = starter.build(**settings)
+            server.manage("load_catalogue", str(catalogue))
+            server.start()
+            return lambda: Desk(server, simulator, seed_account(server), SMALL)
+
+        yield desks
+
+
+@pytest.fixture(scope="module")
+def forgetful(serve: Callable[..., Callable[[], Desk]]) -> Callable[[], Desk]:
+    """Desks on a gateway that keeps an idle session for a second."""
+    return serve(ROUTER_STICKY_SECONDS=str(IDLE_S))
+
+
+@pytest.fixture(scope="module")
+def remembering(serve: Callable[..., Callable[[], Desk]]) -> Callable[[], Desk]:
+    return serve()
+
+
+@pytest.fixture
+def desk(remembering: Callable[[], Desk], simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return remembering()
 
 
 def served_by(desk: Desk, **options: object) -> str:

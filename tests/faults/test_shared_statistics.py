@@ -47,11 +47,11 @@ def test_a_worker_that_is_killed_gets_its_statistics_back(desk_on: Open) -> None
     desk.server.wait_until(lambda: uptime(desk) == 100, within_s=40)
     (before,) = worker_pids(desk.server)
     # It tells what it has counted every two seconds.
-    desk.server.wait_until(lambda: calls_told(desk) == CALLS)
+    desk.server.wait_until(lambda: calls_told(desk) == CALLS, within_s=40)
 
     os.kill(before, signal.SIGKILL)
 
-    desk.server.wait_until(lambda: worker_pids(desk.server) not in ([before], []))
+    desk.server.wait_until(lambda: worker_pids(desk.server) not in ([before], []), within_s=40)
     desk.server.wait_until(lambda: uptime(desk) == 100, within_s=40)
     assert worker_pids(desk.server) != [before]
     assert endpoints(desk)["first"]["latency_last_30m"] is not None
