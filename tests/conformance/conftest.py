@@ -1,12 +1,15 @@
 """A caller of its own for every test, on the shared gateway."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
-from tests.support.gateways import SeededAccount
+from tests.support.bed import Bed
+from tests.support.catalogue import rewritten
+from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
 
@@ -27,3 +30,22 @@ def desk(
 ) -> Desk:
     simulator.clear()
     return Desk(audited, simulator, account())
+
+
+@pytest.fixture(scope="module")
+def serve(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Callable[..., Callable[[], Desk]]]:
+    """Desks on a gateway of these tests' own: one that others use remembers their failures."""
+    folder = tmp_path_factory.mktemp("own")
+    catalogue = folder / "catalogue.yaml"
+    catalogue.write_text(rewritten(simulator.url), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+
+        def desks(**settings: Any) -> Callable[[], Desk]:
+            server = starter.build(**settings)
+            server.manage("load_catalogue", str(catalogue))
+            server.start()
+            return lambda: Desk(server, simulator, seed_account(server), "acme/small")
+
+        yield desks
