@@ -24,7 +24,7 @@ def between(stores: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[B
 @pytest.mark.parametrize(
     ("streams", "tokens"),
     [
-        pytest.param(300, 8, id="300"),
+        pytest.param(300, 4, id="300"),
         pytest.param(1000, 60, id="1000", marks=pytest.mark.nightly),
     ],
 )

@@ -212,7 +212,7 @@ def run_rounds(scene: Scene, *, quiet: int, rounds: int) -> None:
 
 
 def test_a_reload_each_second_is_felt_by_nobody(scene: Scene) -> None:
-    run_rounds(scene, quiet=3, rounds=3)
+    run_rounds(scene, quiet=2, rounds=2)
 
 
 @pytest.mark.nightly

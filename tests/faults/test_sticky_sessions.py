@@ -156,5 +156,5 @@ def test_a_conversation_without_a_name_follows_the_cache(
     assert asked("the beginning", provider={"only": ["second"]}) == "Second"
 
     assert [asked(f"and so on {number}") for number in range(12)] == ["Second"] * 12
-    other = [{"role": "user", "content": "something else"}]
-    assert {str(desk.ok(messages=other)["provider"]) for _ in range(12)} != {"Second"}
+    others = [[{"role": "user", "content": f"something else {number}"}] for number in range(12)]
+    assert {str(desk.ok(messages=other)["provider"]) for other in others} != {"Second"}

@@ -41,11 +41,11 @@ STORMS: dict[str, dict[str, Any]] = {
     "500": {"status": 500},
     "reset": {"fault": "reset"},
 }
-SHORT = ("503", "hang", "429 with a hint")
+SHORT = ("503", "429 with a hint")
 CALLS, LONG_S = 240, 30.0
 # Hints are told every two seconds; twice that, and every process has heard of the outage.
 TOLD_S = 4.0
-PROBING_S = 14.0
+PROBING_S = 10.0
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,15 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def dies_with_parent(death_signal: int = signal.SIGKILL) -> Callable[[], None]:
-    """For `preexec_fn`: the child gets `death_signal` when the thread that started it ends."""
+    """For `preexec_fn`: the child gets `death_signal` when the thread that started it ends.
+
+    It also heeds the signals that a shell told its background jobs to ignore.
+    """
     parent = os.getpid()
 
     def prepare() -> None:
+        for number in (signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
         if _LIBC is not None:
             _LIBC.prctl(_PR_SET_PDEATHSIG, death_signal)
         if os.getppid() != parent:

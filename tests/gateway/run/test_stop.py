@@ -12,6 +12,9 @@ from tests.support.manage import manage_process
 from tests.support.running import StartRun, clean_environment
 
 STOP_S = 10.0
+# Each of the two is tried on one of the two ways in at every commit.
+NIGHTLY_INT = pytest.param(signal.SIGINT, marks=pytest.mark.nightly)
+NIGHTLY_TERM = pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)
 SLOW_CATALOGUE = """
 providers:
   - {{slug: slow, name: Slow, base_url: "{simulator_url}/slow/v1"}}
@@ -25,7 +28,7 @@ models:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, NIGHTLY_INT])
 def test_a_signal_to_its_pid_stops_it(start_run: StartRun, number: int) -> None:
     run = start_run()
     asked = time.monotonic()
@@ -37,7 +40,7 @@ def test_a_signal_to_its_pid_stops_it(start_run: StartRun, number: int) -> None:
     assert not run.ready_file.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [NIGHTLY_TERM, signal.SIGINT])
 def test_a_signal_to_make_stops_it(start_run: StartRun, number: int) -> None:
     run = start_run()
     run.ready()

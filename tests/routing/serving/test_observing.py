@@ -243,7 +243,7 @@ def test_ten_thousand_endpoints_hold_nobody_up(clock: Clock) -> None:
 
 
 def test_the_memory_of_an_endpoint_is_bounded(clock: Clock) -> None:
-    endpoints = 1_000
+    endpoints = 500
     traffic = Traffic(clock, endpoints)
     tracemalloc.start()
     try:
