@@ -49,9 +49,9 @@ class EndpointHealth:
 
     def probing(self, endpoint: int, now: float) -> None:
         """A request has begun to try the half-open endpoint: no other does until that has ended, or
-        has taken too long."""
+        has taken too long. Of one that has recovered meanwhile there is nothing to find out."""
         record = self._records.get(endpoint)
-        if record is not None:
+        if record is not None and record.window_s:
             record.probe_until = now + self._probe_s
             self._changed()
 

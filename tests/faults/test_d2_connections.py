@@ -111,7 +111,7 @@ def test_connections_that_died_unseen_fail_no_request(
         "seed_keys", "--account", "acme", "--workspace", "main", "--credits", "1"
     )
     key = seeded["management_key"]
-    proxy.delay_s = 0.02
+    proxy.delay_s = 0.008
 
     def ask(_: int) -> int:
         return server.get("/api/v1/credits", key=key).status_code

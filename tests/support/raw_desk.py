@@ -144,9 +144,13 @@ def error_of(response: requests.Response) -> Any:
 
 
 def worker_pids(server: GatewayServer) -> list[int]:
-    """The web workers: gunicorn's children."""
+    """The web workers: gunicorn's children. None while one that died has not been replaced."""
+    # Its status is 1 where it finds nobody.
     listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.pid)], capture_output=True, text=True, check=True
+        ["ps", "-o", "pid=", "--ppid", str(server.pid)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return [int(pid) for pid in listed.stdout.split()]
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routing.selection.ask import ALL_WELL
@@ -143,6 +143,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 40), EVENTS), max_size=30))
+@example([(0.0, ("failed", 2)), (0.0, ("succeeded", 2)), (0.0, ("probing", 2))])
 def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
     happenings: list[tuple[float, Any]],
 ) -> None:
