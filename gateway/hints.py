@@ -1,7 +1,8 @@
 """The hint store: a Redis or Valkey that may be gone, frozen, slow or empty at any moment.
 
 Everything in it is a hint, so nobody waits for it beyond REDIS_TIMEOUT, nothing that it does
-becomes an error, and while it does not answer nobody asks it but who looks whether it is back.
+becomes an error, and while it does not answer, or only slowly, nobody asks it but who looks whether
+it is back.
 Connections belong to the event loop they were opened on: operators' pages, which run in threads of
 their own, must not come here.
 """
@@ -32,6 +33,21 @@ FAILURES_MAX: Final = 2
 _ON_TIME: Final = 1.5
 # Longer than the pause between two knocks of a web process, so that no request has to find out.
 REST_S: Final = 5.0
+# A store that takes more than this share of REDIS_TIMEOUT as a rule is no help. The rule is a
+# moving mean: of the last call a fifth, so that one of them alone says nothing.
+_SLOW: Final = 0.5
+_WEIGHT: Final = 0.2
+# With less than this share of REDIS_TIMEOUT left, a request does not begin another call.
+_WORTH_IT: Final = 0.25
+
+
+class Patience:
+    """What one request has left to wait for the hint store, over all its calls."""
+
+    __slots__ = ("left_s",)
+
+    def __init__(self, left_s: float) -> None:
+        self.left_s = left_s
 
 
 class Hints:
@@ -48,6 +64,8 @@ class Hints:
         self._timeout_s = timeout_s
         self._clock = clock
         self._in_a_row = 0
+        self._usual_s = 0.0
+        self._weighed_at = float("-inf")
         self._answered_at = float("-inf")
         self._rests_until: float | None = None
         self._refused = ""
@@ -68,29 +86,41 @@ class Hints:
         default: T,
         *,
         limit_s: float | None = None,
+        patience: Patience | None = None,
         knocks: bool = False,
     ) -> T:
         """What `work` returns, or `default` where there is no store or it does not answer.
 
-        It takes REDIS_TIMEOUT at most, or `limit_s`, which suits work beside the requests. While
-        the store is out, only who `knocks` asks it, and the first caller after a rest.
+        It takes REDIS_TIMEOUT at most and no more than what is left of `patience`, or `limit_s`,
+        which suits work beside the requests. While the store is out, only who `knocks` asks it, and
+        the first caller after a rest.
         """
-        if self._store is None or not (knocks or self._may_ask()):
+        left_s = self._timeout_s if patience is None else patience.left_s
+        is_late = left_s < _WORTH_IT * self._timeout_s
+        if self._store is None or is_late or not (knocks or self._may_ask()):
             self.skipped += 1
             return default
         self.calls += 1
-        begun = self._clock()
+        begun, wait_s = self._clock(), limit_s or min(left_s, self._timeout_s)
         try:
-            with _in_time(limit_s or self._timeout_s):
+            with _in_time(wait_s):
                 result = work(self._store)
         except redis.ResponseError as error:
             # It lives and says no: too old for a command, out of memory, read-only.
             self._said_no(error)
             return default
         except (redis.RedisError, OSError) as error:
-            self._failed(error, begun=begun)
+            if wait_s < self._timeout_s and isinstance(error, redis.TimeoutError):
+                # It was not given its time: no more than a sign that it is slow.
+                self._took(self._timeout_s, begun=begun)
+            else:
+                self._failed(error, begun=begun)
             return default
-        self._answered()
+        finally:
+            took_s = self._clock() - begun
+            if patience is not None:
+                patience.left_s -= took_s
+        self._answered(took_s, begun=begun, as_usual=limit_s is None and not knocks)
         return result
 
     def close(self) -> None:
@@ -108,12 +138,29 @@ class Hints:
         self._rests_until = now + REST_S
         return True
 
-    def _answered(self) -> None:
+    def _answered(self, took_s: float, *, begun: float, as_usual: bool) -> None:
+        """`as_usual` says that it was one of those small calls that requests wait for."""
         self._in_a_row = 0
         self._answered_at = self._clock()
-        if self._rests_until is not None:
-            self._rests_until = None
+        if self._rests_until is None:
+            if as_usual:
+                self._took(took_s, begun=begun)
+        elif took_s <= _SLOW * self._timeout_s:
+            self._rests_until, self._usual_s = None, took_s
             log.warning("The hint store answers again")
+
+    def _took(self, seconds: float, *, begun: float) -> None:
+        if begun < self._weighed_at:
+            return  # Of calls at the same time one says it for all: they may be too many.
+        self._weighed_at = self._clock()
+        self._usual_s += (seconds - self._usual_s) * _WEIGHT
+        if self._usual_s > _SLOW * self._timeout_s:
+            self._rest(f"is slow ({self._usual_s * 1000:.0f} ms)")
+
+    def _rest(self, trouble: str) -> None:
+        if self._rests_until is None:
+            log.warning("The hint store %s, every process is for itself", trouble)
+        self._rests_until = self._clock() + REST_S
 
     def _said_no(self, error: redis.ResponseError) -> None:
         self.failures += 1
@@ -132,9 +179,7 @@ class Hints:
         self._in_a_row = FAILURES_MAX if in_vain else self._in_a_row + 1
         if self._in_a_row < FAILURES_MAX:
             return
-        if self._rests_until is None:
-            log.warning("The hint store does not answer, every process is for itself: %s", error)
-        self._rests_until = self._clock() + REST_S
+        self._rest(f"does not answer ({error})")
         # What is idle was opened to a store that is no more; it would fail one by one.
         self.close()
 

@@ -1,23 +1,25 @@
 """The models that a chat request names: presets told, references resolved, routers asked."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
 from django.conf import settings
 
 from accounts.caller import Caller
-from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavailable
 from gateway.http.validation import shortened
-from routing.catalogue.entries import ModelEntry, Snapshot
+from gateway.turns import give_way
+from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
 from routing.formats.plugins import plugins_without_backend
 from routing.selection.ask import Ask, Policy, Resolution
-from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Wishes
-from routing.selection.filters import steps
+from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
+from routing.selection.filters import TIER_STEP, steps
 from routing.selection.naming import CHARS_MAX, EFFECTS, ROUTERS, Preset, parse, preset_of
-from routing.selection.resolving import NoSuchModels, UnknownModelReference, WrongKind, resolve
-from routing.serving.errors import UnknownModel
+from routing.selection.resolving import UnknownModelReference, WrongKind, resolve
+from routing.selection.select import is_down, offered, serving
+from routing.serving.errors import NoEndpoint, UnknownModel
 
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
 # The one plugin that has `pin_model`.
@@ -26,11 +28,21 @@ _PINS: Final = "auto-router"
 _TRADEOFF_STEPS: Final = 11
 
 
-class NoModels(NotFound):
+# What has failed where there was no endpoint that a filter could have taken out.
+MODELS_STEP: Final = "Resolve Models"
+# Filters go over so many models at a stretch, at first, and over so many endpoints at the most.
+_MODELS_AT_FIRST: Final = 8
+_ENDPOINTS_AT_ONCE: Final = 400
+
+
+class NoModels(NoEndpoint):
     """A router or a family finds no model for this request."""
 
-    def __init__(self, reference: str) -> None:
-        super().__init__(f"No model found for {shortened(reference)}")
+    def __init__(
+        self, reference: str, step: str, *, available: list[str], requested: list[str]
+    ) -> None:
+        text = f"No model found for {shortened(reference)}"
+        super().__init__(step, available=available, requested=requested, text=text)
 
 
 def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
@@ -60,9 +72,9 @@ def resolution_of(
     """The models behind the references.
 
     `policy` is asked only for virtual routers, which pass over models that the caller's provider
-    preferences leave no endpoint. Raises `InvalidRequest` for an unknown model, one that does not
-    serve chat and for `:online` where nothing searches, `NoModels` where a router or a family
-    comes to nothing.
+    preferences leave no endpoint. Where a router or a family comes to nothing there are none, and
+    `no_model` is what to tell. Raises `InvalidRequest` for an unknown model, one that does not
+    serve chat and for `:online` where nothing searches.
     """
     try:
         resolution = resolve(
@@ -77,8 +89,6 @@ def resolution_of(
         raise UnknownModel(_told(problem.reference)) from None
     except WrongKind as problem:
         raise InvalidRequest(f"{problem.reference} does not serve chat completions") from None
-    except NoSuchModels as problem:
-        raise NoModels(problem.reference) from None
     if resolution.plugins:
         _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
     return resolution
@@ -168,17 +178,62 @@ def _latest_model(chat: ChatRequest) -> str | None:
     return None
 
 
-def _usable(ask: Ask, policy: Callable[[], Policy]) -> Callable[[ModelEntry], bool]:
-    """Whether a model has an endpoint left for the request."""
+def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Policy) -> GatewayError:
+    """Why none of the models would do: which step took the last endpoint out, or that all that are
+    left are down."""
+    filters = steps(ask, policy)
+    furthest = -1
+    for _, endpoints in _batches(pool, lambda model: offered((model,), ask)):
+        left: Sequence[EndpointEntry] = endpoints
+        for place, (_, keep) in enumerate(filters):
+            if left and not (left := keep(left)):
+                furthest = max(furthest, place)
+        if left and all(map(is_down, left)):
+            return Unavailable("Every provider of these models is down")
+        if left:
+            # Routers look at the tiers that are open to every request, filters at named slugs too.
+            furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
+    step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
+    requested = policy.held_to
+    return NoModels(reference, step, available=serving(pool, ask), requested=list(requested))
+
+
+def _usable(ask: Ask, policy: Callable[[], Policy]) -> Passing:
+    """Passes on the models with an endpoint left for the request."""
 
     @cache
     def filters() -> list[Any]:
         return [keep for _, keep in steps(ask, policy())]
 
-    def test(model: ModelEntry) -> bool:
-        left = [each for each in model.by_price if each.provider.kind in ask.kinds]
-        for keep in filters():
-            left = keep(left)
-        return bool(left)
+    def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+        for batch, endpoints in _batches(models, lambda model: _in_format(model, ask)):
+            left: Sequence[EndpointEntry] = endpoints
+            for keep in filters():
+                left = keep(left)
+            ids = {each.model_id for each in left}
+            yield from [model for model in batch if model.id in ids]
 
-    return test
+    return passing
+
+
+def _in_format(model: ModelEntry, ask: Ask) -> list[EndpointEntry]:
+    return [each for each in model.by_price if each.provider.kind in ask.kinds]
+
+
+def _batches(
+    models: Iterable[ModelEntry], endpoints_of: Callable[[ModelEntry], list[EndpointEntry]]
+) -> Iterator[tuple[list[ModelEntry], list[EndpointEntry]]]:
+    """Some models and their endpoints at a time, more each time, as the first few mostly do. Other
+    requests get their turn in between: preferences may leave nothing of a whole catalogue."""
+    batch: list[ModelEntry] = []
+    endpoints: list[EndpointEntry] = []
+    models_max = _MODELS_AT_FIRST
+    for model in models:
+        batch.append(model)
+        endpoints += endpoints_of(model)
+        if len(batch) >= models_max or len(endpoints) >= _ENDPOINTS_AT_ONCE:
+            yield batch, endpoints
+            batch, endpoints, models_max = [], [], 2 * models_max
+            give_way()
+    if batch:
+        yield batch, endpoints

@@ -1,10 +1,10 @@
 """A chat request, top to bottom."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from accounts.windows import windows_of
 from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Unavailable
-from routing.candidates import names_a_router, references_of, resolution_of
+from routing.candidates import names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import (
@@ -30,7 +30,6 @@ from routing.selection.filters import CONTEXT_STEP
 from routing.selection.policy import policy_of
 from routing.selection.select import all_down, select, serving
 from routing.selection.trace import kept_state
-from routing.serving import process
 from routing.serving.app_facts import categories
 from routing.serving.call import AppFacts, Call, Choice
 from routing.serving.errors import ContextTooLong, NoEndpoint
@@ -42,51 +41,73 @@ from routing.serving.standing import refuse_broke
 CHAT_KINDS = frozenset({"openai"})
 
 
+class Asked(NamedTuple):
+    """What a request asks for: references as they were named, what they came to, what it needs."""
+
+    references: tuple[str, ...]
+    ask: Ask
+    conversation: Conversation
+    resolution: Resolution
+    policy: Policy
+
+
 def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Call:
     """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
 
     A request that no endpoint can serve comes back with its `refusal`.
     """
     chat = _parsed(request, body)
+    asked = asked_of(chat, caller)
+    resolution, policy = asked.resolution, asked.policy
+    plan, state = _planned(asked)
+    # Where there is none to choose from, what is told of the choice is told of the pool.
+    models = resolution.models or resolution.pool
+    choice = Choice(asked.references, models, asked.ask, policy, kept_state(plan, state))
+    call = _call(request, caller, chat, plan, choice, resolution.strategy)
+    if not policy.order and (chat.session_id or not policy.sort_named):
+        call.sticky = asked.conversation.key(resolution.models)
+    if not plan.order:
+        call.refusal = partial(_no_endpoint, asked, plan)
+    return call
+
+
+def asked_of(
+    chat: ChatRequest, caller: Caller, *, dice: Callable[[], float] | None = None
+) -> Asked:
+    """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
+    of the source that virtual routers draw from. Raises `GatewayError`."""
     references = references_of(chat, caller)
     _refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
     wanted = partial(policy_for, chat, caller)
+    sticky_model = conversation.model_id() if names_a_router(snapshot, references) else None
     resolution = resolution_of(
         snapshot,
         references,
         chat,
         ask,
         policy=wanted,
-        random=process.chance,
-        sticky_model=conversation.model_id() if names_a_router(snapshot, references) else None,
+        random=dice or conversation.random_of_models(),
+        sticky_model=sticky_model,
     )
-    models, policy = resolution.models, wanted(resolution)
-    plan, state = _planned(conversation, models, ask, policy)
-    choice = Choice(tuple(references), models, ask, policy, kept_state(plan, state))
-    call = _call(request, caller, chat, plan, choice, resolution.strategy)
-    if not policy.order and (chat.session_id or not policy.sort_named):
-        call.sticky = conversation.key(models)
-    if not plan.order:
-        call.refusal = partial(_no_endpoint, models, ask, policy, plan)
-    return call
+    return Asked(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
 def refusal_of(call: Call) -> GatewayError:
     """What the caller is told where no endpoint can serve the request: payment comes first."""
     assert call.refusal is not None
-    refuse_broke(call, free=_is_free(call.choice.models))
+    refuse_broke(call, free=call.strategy == "free" or _is_free(call.choice.models))
     return call.refusal()
 
 
-def _planned(
-    conversation: Conversation, models: Sequence[ModelEntry], ask: Ask, policy: Policy
-) -> tuple[Plan, State]:
+def _planned(asked: Asked) -> tuple[Plan, State]:
     """The plan, and what it was made from. One that begins with another's probe is made anew."""
+    conversation, models = asked.conversation, asked.resolution.models
+    ask, policy = asked.ask, asked.policy
     state = state_for(conversation, models, policy)
     plan = select(models, ask, policy, state, random=conversation.random())
-    if not may_go_on(plan):
+    while not may_go_on(plan, conversation.patience):
         state = state._replace(standing=standing())
         plan = select(models, ask, policy, state, random=conversation.random())
     return plan, state
@@ -148,15 +169,16 @@ def _is_free(models: Sequence[ModelEntry]) -> bool:
     return any(price is not None and price.is_free for price in prices)
 
 
-def _no_endpoint(
-    models: Sequence[ModelEntry], ask: Ask, policy: Policy, plan: Plan
-) -> GatewayError:
+def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
+    models, ask, policy = asked.resolution.models, asked.ask, asked.policy
+    if not models:
+        return no_model(asked.references[0], asked.resolution.pool, ask, policy)
     if all_down(models, ask, policy):
         return Unavailable("Every provider of this model is down")
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
-    held_to = policy.only or (() if policy.allow_fallbacks else policy.order)
-    return NoEndpoint(plan.failed_step, available=serving(models, ask), requested=list(held_to))
+    requested = list(policy.held_to)
+    return NoEndpoint(plan.failed_step, available=serving(models, ask), requested=requested)
 
 
 def _call(

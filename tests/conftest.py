@@ -15,6 +15,7 @@ from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.loopback import only_loopback
 from tests.support.server import GatewayServer
+from tests.support.valkey import ValkeyServer
 
 BED = Bed()
 BED.enter()
@@ -62,6 +63,15 @@ def simulator() -> Iterator[SimulatedUpstream]:
     """One simulated upstream for the whole run: use a persona of your own, or look by number."""
     with SimulatedUpstream("--seed", "7", "--parent-pid", str(os.getpid())) as upstream:
         yield upstream
+
+
+@pytest.fixture
+def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
+    """A hint store of the test's own, to harm."""
+    server = ValkeyServer(tmp_path / "v")
+    server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture

@@ -93,8 +93,8 @@ def endpoint_object(endpoint: EndpointEntry, learned: Learned = NOTHING) -> dict
         "uptime_last_5m": _percent(figures.uptime_5m),
         "uptime_last_30m": _percent(figures.uptime_30m),
         "uptime_last_1d": _percent(figures.uptime_1d),
-        "latency_last_30m": _percentiles(figures.latency_s, 1000),
-        "throughput_last_30m": _percentiles(figures.throughput_tps, 1),
+        "latency_last_30m": _percentiles(figures.latency_30m_s, 1000),
+        "throughput_last_30m": _percentiles(figures.throughput_30m_tps, 1),
     }
 
 

@@ -62,6 +62,11 @@ class Policy:
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
     admitted_tiers: frozenset[str] = frozenset()
 
+    @property
+    def held_to(self) -> tuple[str, ...]:
+        """The references to which the caller holds the request."""
+        return self.only or (() if self.allow_fallbacks else self.order)
+
 
 NO_POLICY = Policy()
 
@@ -79,7 +84,8 @@ class Figures(NamedTuple):
     """What is known of one endpoint's last minutes. None where the data is too thin to say.
 
     `latency_s` is the time to first token, `throughput_tps` tokens per second, both over five
-    minutes. `tool_success` is a share of 0..1, `uptime_*` percent. `calls` counts the window.
+    minutes; with `_30m` over thirty. `tool_success` is a share of 0..1, `uptime_*` percent. `calls`
+    counts the window.
     """
 
     latency_s: Percentiles | None = None
@@ -89,6 +95,8 @@ class Figures(NamedTuple):
     uptime_30m: float | None = None
     uptime_1d: float | None = None
     calls: int = 0
+    latency_30m_s: Percentiles | None = None
+    throughput_30m_tps: Percentiles | None = None
 
 
 class Standing(NamedTuple):
@@ -111,7 +119,8 @@ class State(NamedTuple):
 
     `sticky` is the endpoint that served this conversation before. `byok` maps endpoints for which
     a prioritized credential matches to its place; `byok_fallback` likewise for fallback
-    credentials: an endpoint may be in both and among the shared ones.
+    credentials: an endpoint may be in both and among the shared ones. There are no such credentials
+    yet, so nothing fills either, and the latter moves nothing.
     """
 
     figures: Mapping[int, Figures] = {}
@@ -158,7 +167,8 @@ class Resolution(NamedTuple):
     """What the named models come to (inference reference 7.4).
 
     `strategy` is `router_metadata`'s word. `sort` and `admitted_tiers` come from a suffix,
-    `plugins` from `:online`. `virtual` names the virtual router, None for concrete models.
+    `plugins` from `:online`. `virtual` names the virtual router, None for concrete models. Without
+    any models, `pool` are those that it chose among.
     """
 
     models: tuple[ModelEntry, ...]
@@ -167,3 +177,4 @@ class Resolution(NamedTuple):
     admitted_tiers: frozenset[str] = frozenset()
     plugins: tuple[str, ...] = ()
     virtual: str | None = None
+    pool: tuple[ModelEntry, ...] = ()

@@ -8,10 +8,10 @@ three cheapest of one band are the answer. Where that band is empty it is the ne
 of two equally near the cheaper. `router/free` draws among the models that cost nothing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from routing.catalogue.entries import ModelEntry, Snapshot
 from routing.selection.ask import Ask
@@ -35,19 +35,23 @@ class Wishes(NamedTuple):
 NO_WISHES: Final = Wishes()
 
 
-def anything(model: ModelEntry) -> bool:
+Passing: TypeAlias = Callable[[Iterable[ModelEntry]], Iterator[ModelEntry]]
+
+
+def anything(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
     """No model is refused."""
-    return True
+    return iter(models)
 
 
 class AutoSettings(NamedTuple):
     """`candidates` is the operator's list of models or patterns, empty for all that write text;
-    `wishes` are the plugins' by the router they belong to. `usable` tells whether the caller's
-    provider preferences leave a model any endpoint."""
+    `wishes` are the plugins' by the router they belong to. `usable` passes on the models of which
+    the caller's provider preferences leave an endpoint, and looks no further than it is asked to.
+    """
 
     candidates: tuple[str, ...] = ()
     wishes: Mapping[str, Wishes] = MappingProxyType({})
-    usable: Callable[[ModelEntry], bool] = anything
+    usable: Passing = anything
 
 
 def auto_models(
@@ -64,9 +68,7 @@ def auto_models(
     `tiers` are the service tiers that a suffix opened. A pinned or remembered model comes first
     while it is still a candidate, whatever its band.
     """
-    need = _need(ask, tiers)._replace(
-        candidates=auto.candidates, allowed=wishes.allowed, excluded=wishes.excluded
-    )
+    need = auto_need(ask, auto, wishes, tiers=tiers)
     ranking = fitting(shelf_of(snapshot, need), ask)
     first = _kept(snapshot, ranking, auto, (wishes.pinned, sticky_model))
     chosen = _of_band(ranking, wishes.cost_tier, auto.usable)
@@ -83,10 +85,10 @@ def free_models(
     sticky_model: str | None = None,
 ) -> list[ModelEntry]:
     """A model drawn evenly among those that cost nothing, and two more to fall back on."""
-    need = _need(ask, tiers)._replace(free_only=True)
+    need = free_need(ask, tiers=tiers)
     ranking = fitting(shelf_of(snapshot, need), ask)
     first = _kept(snapshot, ranking, auto, (sticky_model,))
-    drawn = filter(auto.usable, _shuffled(ranking.models, random))
+    drawn = auto.usable(_shuffled(ranking.models, random))
     return list(dict.fromkeys(chain(first, islice(drawn, MODELS_MAX))))[:MODELS_MAX]
 
 
@@ -97,14 +99,12 @@ def _nearest(tier: int) -> tuple[int, ...]:
 _NEAREST: Final = {tier: _nearest(place) for place, tier in enumerate(COST_TIERS)}
 
 
-def _of_band(
-    ranking: Ranking, tier: CostTier, usable: Callable[[ModelEntry], bool]
-) -> list[ModelEntry]:
+def _of_band(ranking: Ranking, tier: CostTier, usable: Passing) -> list[ModelEntry]:
     """The cheapest usable models of the tier's band, else of the nearest that has any."""
     for band in _NEAREST[tier]:
         begin, end = ranking.edges[band : band + 2]
         models = islice(ranking.models, begin, end)
-        found = list(islice(filter(usable, models), MODELS_MAX))
+        found = list(islice(usable(models), MODELS_MAX))
         if found:
             return found
     return []
@@ -116,7 +116,7 @@ def _kept(
     """The first of the named models that is still a candidate."""
     for name in names:
         model = snapshot.model(name) if name else None
-        if model is not None and model in ranking.models and auto.usable(model):
+        if model is not None and model in ranking.models and any(auto.usable((model,))):
             return [model]
     return []
 
@@ -125,6 +125,20 @@ def _shuffled(models: Sequence[ModelEntry], random: Callable[[], float]) -> Iter
     left = list(models)
     while left:
         yield left.pop(int(random() * len(left)))
+
+
+def auto_need(
+    ask: Ask, auto: AutoSettings, wishes: Wishes, *, tiers: frozenset[str] = frozenset()
+) -> Need:
+    """What `router/auto` looks for."""
+    return _need(ask, tiers)._replace(
+        candidates=auto.candidates, allowed=wishes.allowed, excluded=wishes.excluded
+    )
+
+
+def free_need(ask: Ask, *, tiers: frozenset[str] = frozenset()) -> Need:
+    """What `router/free` looks for."""
+    return _need(ask, tiers)._replace(free_only=True)
 
 
 def _need(ask: Ask, tiers: frozenset[str]) -> Need:

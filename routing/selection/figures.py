@@ -150,19 +150,22 @@ def figures_of(recent: Tally | None, half_hour: Tally | None, day: Tally | None)
     """Of the statistics window, the last 30 minutes and the last day; None where all are empty."""
     if recent is None and half_hour is None and day is None:
         return None
-    uptime_30m = half_hour.uptime if half_hour is not None else None
-    uptime_1d = day.uptime if day is not None else None
-    if recent is None:
-        return Figures(uptime_30m=uptime_30m, uptime_1d=uptime_1d)
+    recent, half_hour = recent or _NOTHING, half_hour or _NOTHING
     return Figures(
         latency_s=recent.latency_s,
         throughput_tps=recent.throughput_tps,
+        latency_30m_s=half_hour.latency_s,
+        throughput_30m_tps=half_hour.throughput_tps,
         tool_success=recent.tool_success,
         uptime_5m=recent.uptime,
-        uptime_30m=uptime_30m,
-        uptime_1d=uptime_1d,
+        uptime_30m=half_hour.uptime,
+        uptime_1d=day.uptime if day is not None else None,
         calls=recent.calls,
     )
+
+
+# What an endpoint did that was not asked; nobody adds to it.
+_NOTHING: Final = Tally()
 
 
 def _known(counts: Counts | None, *, high_is_good: bool = False) -> Percentiles | None:

@@ -47,12 +47,13 @@ class EndpointHealth:
             self._standing = _standing(self._records, now) if self._records else ALL_WELL
         return self._standing
 
-    def probing(self, endpoint: int, now: float) -> None:
+    def probing(self, endpoint: int, now: float, *, lasts_s: float | None = None) -> None:
         """A request has begun to try the half-open endpoint: no other does until that has ended, or
-        has taken too long. Of one that has recovered meanwhile there is nothing to find out."""
+        has taken too long, which is `lasts_s` where somebody else sent it. Of one that has
+        recovered meanwhile there is nothing to find out."""
         record = self._records.get(endpoint)
         if record is not None and record.window_s:
-            record.probe_until = now + self._probe_s
+            record.probe_until = now + (self._probe_s if lasts_s is None else lasts_s)
             self._changed()
 
     def succeeded(self, endpoint: int) -> None:

@@ -108,6 +108,11 @@ class Market:
             self._shelves = {**kept, need: found}
         return found
 
+    def pool(self, snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
+        """The models that the need's names leave, whatever they can."""
+        names = self._named(snapshot, need)
+        return tuple([model for id, model in snapshot.models.items() if id in names])
+
     def _filled(self, snapshot: Snapshot, need: Need) -> Shelf:
         names = self._named(snapshot, need)
         able = {at for at, each in enumerate(self._abilities) if each.meet(need)}
@@ -140,6 +145,11 @@ class Market:
 def shelf_of(snapshot: Snapshot, need: Need) -> Shelf:
     """What of a snapshot meets the need."""
     return snapshot.derive(Market).shelf(snapshot, need)
+
+
+def pool_of(snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
+    """The models of a snapshot that the need's names leave, whatever they can."""
+    return snapshot.derive(Market).pool(snapshot, need)
 
 
 def fitting(shelf: Shelf, ask: Ask) -> Ranking:

@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 
 from routing.catalogue.entries import ModelEntry, Snapshot
 from routing.selection.ask import Ask, Resolution
-from routing.selection.auto import NO_WISHES, AutoSettings, auto_models, free_models
+from routing.selection.auto import (
+    NO_WISHES,
+    AutoSettings,
+    auto_models,
+    auto_need,
+    free_models,
+    free_need,
+)
+from routing.selection.market import pool_of
 from routing.selection.naming import ROUTERS, Effect, Family, Name, family_of, parse
 
 # Where one of these comes out, a model can take part in a conversation.
@@ -43,10 +51,6 @@ class UnknownModelReference(ReferenceProblem):
 
 class WrongKind(ReferenceProblem):
     """The model does not answer requests of this format."""
-
-
-class NoSuchModels(ReferenceProblem):
-    """A good reference to a choice of models, of which none can be chosen."""
 
 
 class _Found(NamedTuple):
@@ -80,8 +84,8 @@ def resolve(
     """The models behind the references, in order; one that is named twice counts once.
 
     `sticky_model` is the id of the model that a virtual router chose for this conversation before.
-    Raises `UnknownModelReference`, `WrongKind`, and `NoSuchModels` where every reference leaves the
-    choice open and none finds a model.
+    There are none where every reference leaves the choice open and none finds a model. Raises
+    `UnknownModelReference` and `WrongKind`.
     """
     plain = snapshot.models.get(references[0]) if len(references) == 1 else None
     if plain is not None and references[0] not in ROUTERS:
@@ -89,16 +93,16 @@ def resolve(
     request = _Request(snapshot, ask, auto, random, sticky_model)
     found = [_found(request, reference) for reference in references]
     models = tuple(dict.fromkeys([model for each in found for model in each.models]))
-    if not models:
-        raise NoSuchModels(references[0])
     effects = [effect for each in found for effect in each.effects]
+    virtual = next((each.virtual for each in found if each.virtual), None)
     return Resolution(
         models=models,
         strategy=_strategy(found, models),
         sort=next((effect.sort for effect in effects if effect.sort), None),
         admitted_tiers=_tiers(effects),
         plugins=tuple(dict.fromkeys([effect.plugin for effect in effects if effect.plugin])),
-        virtual=next((each.virtual for each in found if each.virtual), None),
+        virtual=virtual,
+        pool=_pool(request, virtual) if virtual and not models else (),
     )
 
 
@@ -174,6 +178,14 @@ def _chosen(request: _Request, router: str, tiers: frozenset[str]) -> list[Model
         return free_models(snapshot, ask, auto, tiers=tiers, random=random, sticky_model=sticky)
     wishes = auto.wishes.get(router, NO_WISHES)
     return auto_models(snapshot, ask, auto, wishes, tiers=tiers, sticky_model=sticky)
+
+
+def _pool(request: _Request, router: str) -> tuple[ModelEntry, ...]:
+    """The models among which the router had to choose."""
+    snapshot, ask, auto = request.snapshot, request.ask, request.auto
+    if router == _FREE:
+        return pool_of(snapshot, free_need(ask))
+    return pool_of(snapshot, auto_need(ask, auto, auto.wishes.get(router, NO_WISHES)))
 
 
 def _serving(model: ModelEntry, ask: Ask, reference: str) -> ModelEntry:

@@ -4,7 +4,7 @@ A pure function of the request, the catalogue's entries, what was learned, a ran
 nothing else.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -65,18 +65,25 @@ def select(
 
 def all_down(models: Sequence[ModelEntry], ask: Ask, policy: Policy = NO_POLICY) -> bool:
     """Whether endpoints exist that could serve the request and every one of them is down."""
-    left = [each for model in models for each in model.endpoints if _is_offered(each, ask)]
+    left = offered(models, ask)
     for _, keep in steps(ask, policy):
         left = keep(left)
-    return bool(left) and all(each.status == _DOWN_STATUS for each in left)
+    return bool(left) and all(map(is_down, left))
+
+
+def is_down(endpoint: EndpointEntry) -> bool:
+    """Whether it is there, but may not be called for now."""
+    return endpoint.status == _DOWN_STATUS
 
 
 def serving(models: Sequence[ModelEntry], ask: Ask) -> list[str]:
     """The slugs of the providers that serve the models in the caller's format, down or not."""
-    found = {
-        each.provider.slug for model in models for each in model.endpoints if _is_offered(each, ask)
-    }
-    return sorted(found)
+    return sorted({each.provider.slug for each in offered(models, ask)})
+
+
+def offered(models: Iterable[ModelEntry], ask: Ask) -> list[EndpointEntry]:
+    """The endpoints that serve the models in the caller's format, down or not."""
+    return [each for model in models for each in model.endpoints if _is_offered(each, ask)]
 
 
 def _is_offered(endpoint: EndpointEntry, ask: Ask) -> bool:

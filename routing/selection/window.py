@@ -16,6 +16,8 @@ from routing.selection.figures import Tally, unpacked
 PIECE_ENDPOINTS: Final = 200
 Pairs = Iterable[tuple[int, Tally]]
 _QUICKLY: Final = 1
+# A tally has three histograms of 256 buckets at the most; these numbers are of no known use.
+_PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
 _NOBODY: Final[tuple[int, ...]] = ()
 
 
@@ -65,12 +67,17 @@ class Window:
                 yield from _unsealed(piece)
             yield from self._open.get(number, {}).items()
 
-    def dumped(self) -> Iterator[tuple[int, list[bytes]]]:
-        """The slices as JSON, each with its number; `loaded` reads one of them."""
-        for number in sorted({*self._open, *self._sealed}):
-            pieces = [zlib.decompress(piece) for piece in self._sealed.get(number, ())]
-            pieces += _pieces(list(self._open.get(number, {}).items()))
-            yield number, pieces
+    def dumped(self) -> Iterator[tuple[int, bytes]]:
+        """The slices of this moment in packed pieces, each with the number of its slice; `opened`
+        reads a piece. Others may run between two of them."""
+        sealed = [(number, list(pieces)) for number, pieces in self._sealed.items()]
+        growing = [(number, list(slice_.items())) for number, slice_ in self._open.items()]
+        for number, pieces in sealed:
+            for piece in pieces:
+                yield number, piece
+        for number, pairs in growing:
+            for piece in _pieces(pairs):
+                yield number, zlib.compress(piece, _QUICKLY)
 
     def _seal(self, number: int) -> Iterator[Collection[int]]:
         for piece in _pieces(list(self._open.pop(number, {}).items())):
@@ -85,6 +92,18 @@ class Window:
             if total.is_empty:
                 del self.totals[endpoint]
         return gone
+
+
+def opened(packed: bytes) -> list[tuple[int, Tally]]:
+    """Endpoint and tally of a piece of `Window.dumped`. Raises `ValueError` for what is none."""
+    unpacking = zlib.decompressobj()
+    try:
+        piece = unpacking.decompress(packed, _PIECE_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError("no packed piece") from error
+    if not unpacking.eof:
+        raise ValueError("too large a piece, or a part of one")
+    return loaded(orjson.loads(piece))
 
 
 def loaded(rows: Any) -> list[tuple[int, Tally]]:

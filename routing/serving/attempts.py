@@ -31,6 +31,7 @@ class Attempts:
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
         self._request: WireRequest | None = None
+        self._probes = call.plan.probe
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed."""
@@ -53,6 +54,8 @@ class Attempts:
         failure.hide(attempt.endpoint.provider.credential)
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         forget_origin(failure)
+        if failure.deadline and not self._had_its_share(attempt, now):
+            failure.outage = False
         endpoint = attempt.endpoint
         if failure.parked:
             hint_s = failure.retry_after_s
@@ -61,6 +64,8 @@ class Attempts:
         elif failure.outage:
             process.health().failed(endpoint.pk, now)
         observed(attempt, streamed=self._call.chat.stream)
+        if endpoint.pk == self._probes:
+            self.end_probe()
         if failure.larger_only:
             self._needs_context[endpoint.model_id] = endpoint.context_length or 0
         if not failure.elsewhere:
@@ -95,12 +100,27 @@ class Attempts:
 
     def release(self) -> None:
         """Give hold and probe back without a record: nothing was sent upstream."""
-        if self._call.plan.probe is not None:
-            give_probe_back(self._call.plan.probe)
+        self.end_probe()
         if self._call.held_nano is not None:
             call = self._call
             ledger.submit(ReleaseOrder(call.generation_id, call.payer, call.held_nano))
             self._call.held_nano = None
+
+    def end_probe(self) -> None:
+        """Let others probe the endpoint that this call was to probe: it has, or never will. Told
+        twice, it counts once."""
+        endpoint, self._probes = self._probes, None
+        if endpoint is not None:
+            give_probe_back(endpoint)
+
+    def _had_its_share(self, attempt: Attempt, now: float) -> bool:
+        """Whether the attempt ran out of a time that was its own, not of what others had left it:
+        it had its provider's, or half of the call's."""
+        call, provider = self._call, attempt.endpoint.provider
+        enough_s = [process.limits_of(provider).first_byte_s, (call.deadline - call.started) / 2]
+        if provider.total_s:
+            enough_s.append(provider.total_s)
+        return now - attempt.started >= min(enough_s)
 
     def _may_try(self, endpoint: EndpointEntry) -> bool:
         if endpoint.model_id in self._finished_models:

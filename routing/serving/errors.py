@@ -46,15 +46,23 @@ class NoEndpoint(NotFound):
     which the caller would be held.
     """
 
-    def __init__(self, step: str | None, *, available: list[str], requested: list[str]) -> None:
-        text = f"No endpoint is left for this request ({step})" if step else "No endpoints found"
+    def __init__(
+        self,
+        step: str | None,
+        *,
+        available: list[str],
+        requested: list[str],
+        text: str | None = None,
+    ) -> None:
+        if text is None and step:
+            text = f"No endpoint is left for this request ({step})"
         metadata: dict[str, Any] = {
             "available_providers": available,
             "requested_providers": requested,
         }
         if step:
             metadata["failed_routing_step"] = step
-        super().__init__(text, metadata=metadata)
+        super().__init__(text or "No endpoints found", metadata=metadata)
 
 
 def _metadata(attempts: list[Attempt]) -> dict[str, Any]:

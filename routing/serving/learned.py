@@ -2,11 +2,19 @@
 
 import uuid
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from django.conf import settings
+
+from gateway.hints import Patience
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
 from routing.selection.ask import Plan, Policy, State
 from routing.serving import observing, process, sharing, stickiness
+
+# Who finds that another process is sending a probe looks again after so long: it is told of a probe
+# that failed or succeeded, but not of one whose caller left.
+LOOK_AGAIN_S: Final = 5.0
 
 
 class Conversation:
@@ -22,6 +30,7 @@ class Conversation:
         self._key: stickiness.Key | None = None
         self._kept: stickiness.Kept | None = None
         self._has_key = self._has_asked = False
+        self.patience = Patience(settings.REDIS_TIMEOUT)
 
     def key(self, models: Sequence[ModelEntry] | None = None) -> stickiness.Key | None:
         """What it is kept under; None where it cannot be kept. `models` are the candidates, None
@@ -29,7 +38,11 @@ class Conversation:
         if not self._has_key:
             self._has_key = True
             self._key = stickiness.key_of(
-                self._chat, account_id=self._account_id, model=self._model, models=models
+                self._chat,
+                account_id=self._account_id,
+                model=self._model,
+                models=models,
+                patience=self.patience,
             )
         return self._key
 
@@ -46,8 +59,16 @@ class Conversation:
     def random(self) -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
         of no record choose alike."""
+        return self._seeded(b"")
+
+    def random_of_models(self) -> Callable[[], float]:
+        """Likewise for the model that a virtual router draws. From another seed: draws that agree
+        would tie a model to one of its endpoints."""
+        return self._seeded(b"model")
+
+    def _seeded(self, purpose: bytes) -> Callable[[], float]:
         if self._key is not None and self._key.by_session:
-            return stickiness.seeded_random(self._key.digest)
+            return stickiness.seeded_random(self._key.digest + purpose)
         return process.chance
 
     def _recalled(self, models: Sequence[ModelEntry] | None) -> stickiness.Kept | None:
@@ -74,7 +95,7 @@ def state_for(conversation: Conversation, models: Sequence[ModelEntry], policy: 
     )
 
 
-def may_go_on(plan: Plan) -> bool:
+def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
     """Whether a plan that begins with a probe may be carried out: one request of all processes may
     send it. If not, the endpoint counts as unstable from now on, and there is another plan to make.
     """
@@ -83,4 +104,7 @@ def may_go_on(plan: Plan) -> bool:
     # First of all, so that of this process nobody else asks.
     process.health().probing(plan.probe, process.now())
     # One that is alone is tried whatever the others do.
-    return len(plan.order) == 1 or sharing.may_probe(plan.probe)
+    if len(plan.order) == 1 or sharing.may_probe(plan.probe, patience):
+        return True
+    process.health().probing(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
+    return False

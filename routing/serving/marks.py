@@ -42,11 +42,11 @@ class Marks:
     def outage(self, endpoint: int, at: float) -> None:
         self._outage_at[endpoint] = at
         self._tell(Mark("outage", endpoint, at))
-        self._end_probe(endpoint)
+        self.end_probe(endpoint)
 
     def parked(self, endpoint: int, at: float, *, until: float) -> None:
         self._tell(Mark("parked", endpoint, at, until))
-        self._end_probe(endpoint)
+        self.end_probe(endpoint)
 
     def well(self, endpoint: int, at: float) -> None:
         """It answered. Others are told where somebody knows of an outage."""
@@ -55,7 +55,14 @@ class Marks:
             del self._outage_at[endpoint]
             self._tell(Mark("well", endpoint, at))
         if self.probing:
-            self._end_probe(endpoint)
+            self.end_probe(endpoint)
+
+    def end_probe(self, endpoint: int) -> None:
+        """The probe is over, whatever came of it, if this process had one: others may send theirs,
+        once they have been told what there is to tell."""
+        if endpoint in self.probing:
+            self.probing.discard(endpoint)
+            self.probed.append(endpoint)
 
     def take(self) -> list[Mark]:
         """What there is to tell, in order; the latest of each kind and endpoint."""
@@ -88,11 +95,6 @@ class Marks:
 
     def _tell(self, mark: Mark) -> None:
         self._to_tell[mark.kind, mark.endpoint] = mark
-
-    def _end_probe(self, endpoint: int) -> None:
-        if endpoint in self.probing:
-            self.probing.discard(endpoint)
-            self.probed.append(endpoint)
 
 
 def _moment(mark: Mark) -> float:

@@ -4,7 +4,7 @@ such thing at all, is passed over by whoever reads it.
 Moments are said as ages in seconds, so that no two clocks need to agree.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -12,7 +12,7 @@ from redis.client import Pipeline
 
 from gateway.hints import key
 from routing.selection.figures import Tally
-from routing.selection.window import Window, loaded
+from routing.selection.window import loaded
 from routing.serving.marks import Mark
 
 VERSION: Final = 1
@@ -31,14 +31,6 @@ class Entry(NamedTuple):
 
     tallies: list[tuple[int, Tally]]
     marks: list[Mark]
-
-
-class Long(NamedTuple):
-    """The long windows at some time: for each window, tallies with the age of their slice."""
-
-    entry_id: str
-    at_ms: int
-    windows: list[list[tuple[int, list[list[Any]]]]]
 
 
 def stream() -> str:
@@ -72,34 +64,6 @@ def read_entry(data: bytes, *, at: float) -> Entry:
     if not isinstance(marks, list):
         raise ValueError("no marks")
     return Entry(loaded(said.get("t")), [_mark(row, at) for row in marks])
-
-
-def long_json(
-    windows: Iterable[Window], *, entry_id: str, at_ms: int, now: float
-) -> Iterator[bytes]:
-    """Steps that end in the long windows as JSON; those before are empty, to let others run."""
-    told: list[list[Any]] = []
-    for window in windows:
-        slices: list[Any] = []
-        for number, pieces in window.dumped():
-            fragments = [orjson.Fragment(piece) for piece in pieces]
-            slices.append([window.number_at(now) - number, fragments])
-            yield b""
-        told.append(slices)
-    yield orjson.dumps({"v": VERSION, "id": entry_id, "ms": at_ms, "w": told})
-
-
-def read_long(data: bytes) -> Long:
-    """What `long_json` said; the tallies are still rows. Raises `ValueError`."""
-    said = _object(data)
-    entry_id, at_ms, windows = said.get("id"), said.get("ms"), said.get("w")
-    if not (isinstance(entry_id, str) and type(at_ms) is int and isinstance(windows, list)):
-        raise ValueError("no long windows")
-    try:
-        read = [[(int(age), list(pieces)) for age, pieces in window] for window in windows]
-    except TypeError as error:
-        raise ValueError("no slices") from error
-    return Long(entry_id, at_ms, read)
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -16,22 +16,21 @@ from typing import Final, NamedTuple
 import redis
 from django.conf import settings
 
-from gateway.hints import Hints, hints, key
+from gateway.hints import Hints, Patience, hints, key
 from gateway.turns import give_way
 from routing.selection.health import EndpointHealth
-from routing.selection.window import PIECE_ENDPOINTS, loaded
+from routing.selection.window import PIECE_ENDPOINTS
 from routing.serving import observing, process
 from routing.serving.beside import Beside
 from routing.serving.history import own_history
+from routing.serving.long_windows import LIMIT_S, LongWindows, head_key, read_head
 from routing.serving.observing import Observer
 from routing.serving.shared_form import (
     PAGE_ENTRIES,
     STREAM_KEEPS_S,
     append,
     entry_json,
-    long_json,
     read_entry,
-    read_long,
     stream,
 )
 
@@ -39,9 +38,6 @@ log = logging.getLogger("routing.statistics")
 
 SHARE_S: Final = 2.0
 LONG_EVERY_S: Final = 60.0
-LONG_KEEPS_S: Final = 90_000
-# Beside the requests there is more time than within one.
-LIMIT_S: Final = 1.0
 STOP_S: Final = 0.3
 _MS: Final = 1000
 
@@ -69,6 +65,7 @@ class Sharing:
         self._health = health
         self._hints = store
         self._clock = clock
+        self._long = LongWindows(observer, store, clock=clock)
         self._joined = False
         self._last_id = "0-0"
         self._long_id = (0, 0)
@@ -118,17 +115,11 @@ class Sharing:
 
     def _adopt_long(self, data: bytes, at_ms: int) -> bool:
         now = self._clock()
-        windows = (self._observer.half_hour, self._observer.day)
         try:
-            long = read_long(data)
-            long_id, then = _parts(long.entry_id), now - max(0, at_ms - long.at_ms) / _MS
-            for window, slices in zip(windows, long.windows, strict=True):
-                for age, pieces in slices:
-                    for piece in pieces:
-                        pairs = loaded(piece)
-                        window.add(window.number_at(then) - age, pairs)
-                        self._observer.touch(endpoint for endpoint, _ in pairs)
-                        give_way()
+            head = read_head(data)
+            long_id = _parts(head.entry_id)
+            if not self._long.load(head, then=now - max(0, at_ms - head.at_ms) / _MS):
+                return False
         except ValueError as error:
             self._complain(error)
             return False
@@ -165,18 +156,16 @@ class Sharing:
     def _exchange(self, store: "redis.Redis", entries: Sequence[bytes]) -> _Read:
         pipe = store.pipeline(transaction=False)
         pipe.time()
-        if probed := self._probed():
-            pipe.delete(*probed)
         for data in entries:
             append(pipe, data, name=self.name, store_ms=self._store_ms)
+        probed = list(self._observer.marks.probed)
+        if probed:
+            pipe.delete(*map(probe_key, probed))
         pipe.xrange(stream(), min=f"({self._last_id}", count=PAGE_ENTRIES)
         replies = pipe.execute()
+        # Only now: what could not be told is to be told the next time.
+        del self._observer.marks.probed[: len(probed)]
         return _Read(_ms(replies[0]), replies[-1])
-
-    def _probed(self) -> list[str]:
-        """Keys of probes that have ended."""
-        ended, self._observer.marks.probed = self._observer.marks.probed, []
-        return [probe_key(endpoint) for endpoint in ended]
 
     def _take_in(self, read: _Read) -> None:
         if read.at_ms < _parts(self._last_id)[0] - _MS:
@@ -210,24 +199,7 @@ class Sharing:
             return
         self._long_at = now
         if self._hints.run(self._take_turn, False):
-            data = self._long(now)
-            self._hints.run(
-                lambda store: bool(store.set(long_key(), data, ex=LONG_KEEPS_S)),
-                False,
-                limit_s=LIMIT_S,
-            )
-
-    def _long(self, now: float) -> bytes:
-        steps = []
-        for step in long_json(
-            (self._observer.half_hour, self._observer.day),
-            entry_id=self._last_id,
-            at_ms=self._store_ms,
-            now=now,
-        ):
-            steps.append(step)
-            give_way()
-        return steps[-1]
+            self._long.leave(entry_id=self._last_id, at_ms=self._store_ms)
 
     def _take_turn(self, store: "redis.Redis") -> bool:
         turn_ms = int((LONG_EVERY_S - SHARE_S) * _MS)
@@ -239,15 +211,10 @@ class Sharing:
             log.warning("The hint store holds statistics that cannot be read: %s", error)
 
 
-def long_key() -> str:
-    """Where the long windows are left."""
-    return key("traffic:long")
-
-
 def _first_look(store: "redis.Redis") -> tuple[int, bytes | None]:
     pipe = store.pipeline(transaction=False)
     pipe.time()
-    pipe.get(long_key())
+    pipe.get(head_key())
     time_, long = pipe.execute()
     return _ms(time_), long
 
@@ -270,22 +237,22 @@ def probe_key(endpoint: int) -> str:
     return f"{key('probe')}:{endpoint}"
 
 
-def may_probe(endpoint: int) -> bool:
+def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
     """Whether this process may send a half-open endpoint its probe: one of all processes may.
 
     Asked once per probe, when a plan is about to begin with one; without a store, always.
     """
-    if hints().run(lambda store: _take_probe(store, endpoint), True):
+    if hints().run(lambda store: _take_probe(store, endpoint), True, patience=patience):
         observing.observer().marks.probing.add(endpoint)
         return True
     return False
 
 
 def give_probe_back(endpoint: int) -> None:
-    """The request that was to send it ended before it could."""
+    """The request that was to send it is done with it. The other processes may send one as soon as
+    this one has told them what it met."""
     process.health().not_probed(endpoint)
-    observing.observer().marks.probing.discard(endpoint)
-    hints().run(lambda store: store.delete(probe_key(endpoint)), 0)
+    observing.observer().marks.end_probe(endpoint)
 
 
 def _take_probe(store: "redis.Redis", endpoint: int) -> bool:

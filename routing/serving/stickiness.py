@@ -9,13 +9,14 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 from django.conf import settings
 
-from gateway.hints import hints
+from gateway.hints import Patience, hints
 from gateway.hints import key as hints_key
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
@@ -30,11 +31,15 @@ _SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 _UNIT: Final = 2.0**-53
 
 
-class Key(NamedTuple):
-    """Account, model and conversation as one digest; `by_session` where the caller named it."""
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Account, model and conversation as one digest; `by_session` where the caller named it.
+    `patience` is what its request has left for the hint store; without one each call has its own.
+    """
 
     digest: bytes
     by_session: bool
+    patience: Patience | None = field(default=None, compare=False)
 
 
 class Kept(NamedTuple):
@@ -57,6 +62,7 @@ def key_of(
     account_id: uuid.UUID,
     model: str,
     models: Iterable[ModelEntry] | None = None,
+    patience: Patience | None = None,
 ) -> Key | None:
     """The key of a request's conversation, or None where nobody can have kept it.
 
@@ -77,7 +83,7 @@ def key_of(
     else:
         digest.update(b"messages")
         _feed(digest, list(_opening(chat.body["messages"])))
-    return Key(digest.digest(), chat.session_id is not None)
+    return Key(digest.digest(), chat.session_id is not None, patience)
 
 
 def seeded_random(key: bytes) -> Callable[[], float]:
@@ -101,7 +107,7 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
 def recall(key: Key) -> Kept | None:
     """Who served this conversation last, if anybody kept it. Asks the hint store once."""
     name = _name(key)
-    told = hints().run(lambda store: store.get(name), None)
+    told = hints().run(lambda store: store.get(name), None, patience=key.patience)
     # A store that says nothing may have been emptied: what this process knows is as good.
     return (_read(told) if isinstance(told, bytes) else None) or _own().get(key.digest)
 
@@ -117,7 +123,9 @@ def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
     _own().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
     told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
-    hints().run(lambda store: bool(store.set(name, told, px=lasts_ms)), False)
+    hints().run(
+        lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
+    )
 
 
 class Records:

@@ -346,6 +346,7 @@ class ChatStream:
             if not self._call.settled:
                 self._settle_hang_up()
         finally:
+            self._attempts.end_probe()
             self._let_go()
             if self._relay is not None and self._relay.failure is not None:
                 forget_origin(self._relay.failure)

@@ -1,4 +1,5 @@
-"""Whether tool calls can be carried out: each names a function and gives it a JSON object."""
+"""Whether tool calls can be carried out: each names a function and gives it a JSON object, or the
+empty text that many write for a function without parameters."""
 
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ class StreamedCalls:
         pieces = self._pieces.setdefault(index, [])
         if name:
             self._names[index] = name
-        if piece and self._chars <= _CHARS_MAX:
+        if piece is not None and (piece or not pieces) and self._chars <= _CHARS_MAX:
             self._chars += len(piece)
             pieces.append(piece)
 
@@ -43,7 +44,7 @@ class StreamedCalls:
         if not self._pieces or self._chars > _CHARS_MAX:
             return None
         return all(
-            bool(self._names.get(index)) and _is_object("".join(pieces))
+            bool(self._names.get(index)) and _can_be_given("".join(pieces) if pieces else None)
             for index, pieces in self._pieces.items()
         )
 
@@ -53,23 +54,25 @@ def well_formed(calls: Any) -> bool | None:
     if not calls or not isinstance(calls, list):
         return None
     said = [_said(call.get("function") if isinstance(call, dict) else None) for call in calls]
-    if sum(len(arguments) for _, arguments in said) > _CHARS_MAX:
+    if sum(len(arguments or "") for _, arguments in said) > _CHARS_MAX:
         return None
-    return all(bool(name) and _is_object(arguments) for name, arguments in said)
+    return all(bool(name) and _can_be_given(arguments) for name, arguments in said)
 
 
-def _said(function: Any) -> tuple[str, str]:
-    """Name and arguments, empty where they are no text."""
+def _said(function: Any) -> tuple[str, str | None]:
+    """Name and arguments: empty and None where they are no text."""
     if not isinstance(function, dict):
-        return "", ""
+        return "", None
     name, arguments = function.get("name"), function.get("arguments")
     return (
         name if isinstance(name, str) else "",
-        arguments if isinstance(arguments, str) else "",
+        arguments if isinstance(arguments, str) else None,
     )
 
 
-def _is_object(arguments: str) -> bool:
+def _can_be_given(arguments: str | None) -> bool:
+    if not arguments:
+        return arguments is not None
     try:
         return isinstance(orjson.loads(arguments), dict)
     except ValueError:

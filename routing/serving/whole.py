@@ -199,6 +199,7 @@ def _record_failure(
     call: Call, attempts: Attempts, error: GatewayError, *, wait: bool = True
 ) -> None:
     """Record what was tried; a call that never reached an upstream only gives its hold back."""
+    attempts.end_probe()
     if call.attempts:
         ticket = _book(call, failed(error))
         if wait:

@@ -16,21 +16,6 @@ from tests.support.operations import page
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-@pytest.fixture
-def account(db: None) -> Account:
-    return open_account(name="acme")
-
-
-@pytest.fixture
-def workspace(account: Account) -> Workspace:
-    return account.workspaces.get()
-
-
-@pytest.fixture
-def key(account: Account, workspace: Workspace) -> ApiKey:
-    return create_key(account=account, name="first", workspace=workspace)[0]
-
-
 def add(client: Client, payer: Account, **changes: Any) -> Any:
     usual = {"account": str(payer.pk), "kind": "inference", "name": "new", "limit_usd": ""}
     return client.post(page(ApiKey, "add"), usual | changes)

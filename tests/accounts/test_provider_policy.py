@@ -9,26 +9,10 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, Workspace
-from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def account(db: None) -> Account:
-    return open_account(name="acme")
-
-
-@pytest.fixture
-def workspace(account: Account) -> Workspace:
-    return account.workspaces.get()
-
-
-@pytest.fixture
-def key(account: Account, workspace: Workspace) -> ApiKey:
-    return create_key(account=account, name="first", workspace=workspace)[0]
 
 
 def wishes(key: ApiKey) -> Any:

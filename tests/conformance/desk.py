@@ -180,3 +180,16 @@ class Desk:
             within_s=PATIENCE_S,
         )
         return self.generation(generation_id)
+
+
+def called(desk: Desk) -> list[str]:
+    """The upstream models that were called, oldest first."""
+    return [entry["body"]["model"] for entry in desk.upstream.requests()]
+
+
+def called_by(desk: Desk, **options: Any) -> str:
+    """The upstream model that one good request goes to, and no other."""
+    before = len(called(desk))
+    desk.ok(**options)
+    (model,) = called(desk)[before:]
+    return model

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import Desk, issue_paths, read_stream
+from tests.conformance.desk import Desk, called, called_by, issue_paths, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
-from tests.support.server import as_json
+from tests.support.server import GatewayServer, as_json
 
 pytestmark = pytest.mark.both
 
@@ -21,19 +21,6 @@ ALPHA, BETA = "small-alpha", "small-beta"
 METADATA = {"X-Router-Metadata": "enabled"}
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 CALLERS = 8
-
-
-def called(desk: Desk) -> list[str]:
-    """The upstream models that were called, oldest first."""
-    return [entry["body"]["model"] for entry in desk.upstream.requests()]
-
-
-def called_by(desk: Desk, **options: Any) -> str:
-    """The upstream model that one good request goes to, and no other."""
-    before = len(called(desk))
-    desk.ok(**options)
-    (model,) = called(desk)[before:]
-    return model
 
 
 def routed(desk: Desk, **options: Any) -> tuple[str, str, str]:
@@ -163,7 +150,73 @@ def test_the_auto_router_finds_what_fits_or_nothing(desk: Desk) -> None:
     error = desk.refused(404, "not_found", tools=TOOLS, **only_text)
 
     assert error["message"] == "No model found for router/auto"
-    desk.refused(404, "not_found", **auto(allowed_models=["nobody/*"]))
+
+
+TIGHT: list[tuple[dict[str, Any], str, list[str], list[str]]] = [
+    (auto(allowed_models=[TEXT]) | {"tools": TOOLS}, "Tool Compatibility", ["delta"], []),
+    (
+        auto(allowed_models=[SOLO, TEXT]) | {"provider": {"only": ["beta"]}},
+        *("Allowed Providers", ["delta", "gamma"], ["beta"]),
+    ),
+    (
+        auto(allowed_models=[SOLO]) | {"provider": {"max_price": {"prompt": "0.000001"}}},
+        *("Max Price", ["gamma"], []),
+    ),
+    (
+        {"model": "router/free", "provider": {"order": ["delta"], "allow_fallbacks": False}},
+        *("Allowed Providers", ["alpha"], ["delta"]),
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "step", "available", "requested"), TIGHT)
+def test_a_router_that_finds_nothing_says_why(
+    desk: Desk, asked: dict[str, Any], step: str, available: list[str], requested: list[str]
+) -> None:
+    response = desk.post(headers=METADATA, **asked)
+
+    error = desk.check_refused(response, 404, "not_found")
+    assert error["metadata"] == {
+        "error_type": "not_found",
+        "failed_routing_step": f"Filter by {step}",
+        "available_providers": available,
+        "requested_providers": requested,
+    }
+    told = as_json(response)["router_metadata"]
+    assert (told["requested"], told["summary"]) == (asked["model"], "available=0")
+    assert told["strategy"] == asked["model"].removeprefix("router/")
+    assert told["endpoints"] == {"total": 0, "available": []}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"model": "router/pareto-code"},
+        {"model": "~acme/none-latest"},
+        auto(allowed_models=["nobody/*"]),
+    ],
+)
+def test_where_there_is_no_model_at_all_no_filter_is_named(
+    desk: Desk, asked: dict[str, Any]
+) -> None:
+    response = desk.post(headers=METADATA, **asked)
+
+    metadata = desk.check_refused(response, 404, "not_found")["metadata"]
+    assert metadata["failed_routing_step"] == "Resolve Models"
+    assert metadata["available_providers"] == metadata["requested_providers"] == []
+    assert as_json(response)["router_metadata"]["requested"] == asked["model"]
+
+
+def test_who_owes_is_told_so_before_that_nothing_was_found(
+    desk: Desk, audited: GatewayServer
+) -> None:
+    broke = Desk(audited, desk.upstream, seed_account(audited, credits_usd="0"))
+
+    for asked in ({"model": "router/pareto-code"}, auto(allowed_models=["nobody/*"])):
+        error = broke.refused(402, "payment_required", **asked)
+        assert error["metadata"]["limit_source"] == "router_credits"
+    # What costs nothing may be asked for without credit.
+    broke.refused(404, "not_found", model="router/free", provider={"only": ["delta"]})
 
 
 def test_the_auto_router_passes_over_what_the_preferences_leave_no_endpoint(desk: Desk) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import HELLO, Desk, issue_paths, read_stream
+from tests.conformance.desk import HELLO, Desk, called, called_by, issue_paths, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 
@@ -48,19 +48,6 @@ def desk_on(
         return Desk(server, simulator, seed_account(server, credits_usd="100"), SMALL)
 
     return open_
-
-
-def called(desk: Desk) -> list[str]:
-    """The upstream models that were called, oldest first."""
-    return [entry["body"]["model"] for entry in desk.upstream.requests()]
-
-
-def called_by(desk: Desk, **options: Any) -> str:
-    """The upstream model that one good request goes to, and no other."""
-    before = len(called(desk))
-    desk.ok(**options)
-    (model,) = called(desk)[before:]
-    return model
 
 
 def nowhere(desk: Desk, step: str, **options: Any) -> dict[str, Any]:

@@ -103,6 +103,11 @@ def slow(scene: Scene) -> None:
     scene.proxy.delay_s = 3.0
 
 
+def sluggish(scene: Scene) -> None:
+    """An answer takes 85 ms, which is within REDIS_TIMEOUT."""
+    scene.proxy.delay_s = 0.0425
+
+
 def quick(scene: Scene) -> None:
     scene.proxy.delay_s = 0.0
 
@@ -112,6 +117,7 @@ HARMS: dict[str, Harm] = {
     "killed": (lambda scene: scene.valkey.stop(), lambda scene: scene.valkey.start()),
     "frozen": (lambda scene: scene.valkey.pause(), lambda scene: scene.valkey.resume()),
     "slow": (slow, quick),
+    "sluggish": (sluggish, quick),
     "flushed": (lambda scene: scene.valkey.flush(), lambda scene: scene.valkey.flush()),
 }
 
@@ -172,6 +178,8 @@ def test_an_outage_is_told_once(scene: Scene) -> None:
     gone = log.count("The hint store does not answer")
     back = log.count("The hint store answers again")
 
-    # Four processes, four harms of which one is none, and the pause of the test before.
-    assert 0 < gone <= 4 * 4
-    assert back <= gone
+    # Four processes, five harms of which one is none and one is mostly told as slow, and the pause
+    # of the test before. On a busy machine what is slow may well be what does not answer.
+    assert 0 < gone <= 4 * 5
+    assert log.count("The hint store is slow") > 0
+    assert back <= gone + log.count("The hint store is slow")

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 import redis
+import requests
 
+from routing.serving.process import PROBE_S
 from routing.serving.shared_form import read_entry
-from tests.conformance.desk import Desk
+from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
 from tests.faults.conftest import Open
 from tests.support.bed import Bed
@@ -109,3 +111,32 @@ def ask_until(done: Callable[[], bool], desk: Desk) -> str:
         provider = str(desk.ok()["provider"])
         if done():
             return provider
+
+
+@pytest.mark.timeout(120)
+def test_a_probe_whose_caller_left_keeps_nobody_from_the_next(desk_on: Open) -> None:
+    """It came to nothing, so that nobody is told of it; the time of a probe is half a minute."""
+    window = {"ROUTER_OUTAGE_WINDOW_SECONDS": str(WINDOW_S), "WEB_CONCURRENCY": "4"}
+    desk = desk_on([PAIR], ROUTER_FIRST_BYTE_TIMEOUT="60", **window)
+    desk.upstream.script("first", {"status": 503}, repeat=True)
+    desk.server.wait_until(lambda: goes_elsewhere(desk))
+    desk.upstream.script("first", {"gate": "left"}, repeat=True)
+    before = sent_to(desk, "first")
+
+    desk.server.wait_until(
+        lambda: left_alone(desk) and sent_to(desk, "first") > before, within_s=40
+    )
+    desk.upstream.open_gate("left")
+
+    # Well before the time of the probe is over.
+    desk.server.wait_until(lambda: desk.ok()["provider"] == "First", within_s=PROBE_S / 2)
+
+
+def left_alone(desk: Desk) -> bool:
+    """Whether a stream had not begun when its caller lost patience and left."""
+    path, body = "/api/v1/chat/completions", {"model": desk.model, "messages": HELLO}
+    try:
+        desk.server.post(path, key=desk.account.api_key, json={**body, "stream": True}, timeout=1)
+    except requests.Timeout:
+        return True
+    return False

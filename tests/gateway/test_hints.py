@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
 
-from gateway.hints import FAILURES_MAX, REST_S, Hints
+from gateway.hints import FAILURES_MAX, REST_S, Hints, Patience
 from tests.support.bed import PROJECT
 from tests.support.valkey import ValkeyServer
 
@@ -24,14 +23,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(tmp_path / "v")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
@@ -142,6 +133,68 @@ def test_who_knocks_finds_it_back_for_all(
 
     assert asked(store) == "pong"
     assert [record.getMessage() for record in caplog.records] == ["The hint store answers again"]
+
+
+# --- A slow one ----------------------------------------------------------------------------------
+
+
+def taking(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
+    """A ping that takes so long by the clock."""
+
+    def work(found: "redis.Redis") -> str:
+        clock.now += seconds
+        return ping(found)
+
+    return work
+
+
+def test_one_that_is_slow_as_a_rule_is_given_a_rest(
+    store: Hints, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    slow, quick = taking(clock, 0.09), taking(clock, 0.001)
+
+    with caplog.at_level(logging.WARNING, logger="gateway.hints"):
+        assert [store.run(slow, "default") for _ in range(10)] == ["pong"] * 4 + ["default"] * 6
+        # That it still answers, slowly, is no reason to ask it again.
+        assert store.run(slow, "default", knocks=True) == "pong"
+        assert store.run(quick, "default") == "default"
+        clock.now += REST_S
+        assert [store.run(slow, "default") for _ in range(3)] == ["pong", "default", "default"]
+        assert len(caplog.records) == 1
+        assert store.run(quick, "default", knocks=True) == "pong"
+
+    assert store.available
+    assert [store.run(slow, "default") for _ in range(4)] == ["pong"] * 4
+    assert len(caplog.records) == 3
+
+
+def test_one_slow_answer_says_nothing(store: Hints, clock: Clock) -> None:
+    slow, quick = taking(clock, 0.09), taking(clock, 0.001)
+
+    for _ in range(20):
+        assert [store.run(work, "default") for work in (slow, quick, quick)] == ["pong"] * 3
+
+    assert store.available
+
+
+def test_what_is_given_more_time_may_take_it(store: Hints, clock: Clock) -> None:
+    long = taking(clock, 0.8)
+
+    assert [store.run(long, "default", limit_s=1.0) for _ in range(9)] == ["pong"] * 9
+    assert [store.run(long, "default", knocks=True) for _ in range(9)] == ["pong"] * 9
+    assert store.available
+
+
+def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: Clock) -> None:
+    for slow_s, calls in ((0.001, 10), (0.04, 2), (0.09, 1), (0.03, 3)):
+        hints = Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
+        patience, begun = Patience(TIMEOUT_S), clock.now
+        work = taking(clock, slow_s)
+        said = [hints.run(work, "default", patience=patience) for _ in range(10)]
+        hints.close()
+
+        assert said == ["pong"] * calls + ["default"] * (10 - calls)
+        assert clock.now - begun <= TIMEOUT_S
 
 
 def test_a_refusal_is_no_outage(store: Hints, caplog: pytest.LogCaptureFixture) -> None:

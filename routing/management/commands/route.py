@@ -1,8 +1,7 @@
 """route: which endpoints would a request be tried at, in which order, and why not at the others?"""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -11,17 +10,16 @@ from django.core.management.base import CommandParser
 from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
-from routing.candidates import names_a_router, references_of, resolution_of
-from routing.catalogue.snapshot import catalogue
+from routing.candidates import no_model
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import chat_of, json_object
-from routing.pipeline import ask_of, policy_for
-from routing.selection.ask import Ask, Plan, Policy, Resolution, State
+from routing.pipeline import Asked, asked_of
+from routing.selection.ask import Plan, State
 from routing.selection.replay import TraceRow, rows_of
 from routing.selection.select import select
 from routing.selection.trace import kept_state, trace_of
-from routing.serving import observing, process, sharing
-from routing.serving.learned import Conversation, state_for
+from routing.serving import observing, sharing
+from routing.serving.learned import state_for
 
 # Nobody in particular: an account without lists, a workspace without defaults.
 _NOBODY = Caller(
@@ -47,10 +45,7 @@ _FIGURES = {
 
 
 class _Routed(NamedTuple):
-    requested: Sequence[str]
-    resolution: Resolution
-    ask: Ask
-    policy: Policy
+    asked: Asked
     state: State
     plan: Plan
 
@@ -121,27 +116,18 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
     """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
     sharing.sharing().listen()
     observing.refresh()
-    snapshot, references, ask = catalogue.current(), references_of(chat, caller), ask_of(chat)
-    conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
-    wanted = partial(policy_for, chat, caller)
-    resolution = resolution_of(
-        snapshot,
-        references,
-        chat,
-        ask,
-        policy=wanted,
-        random=dice or process.chance,
-        sticky_model=conversation.model_id() if names_a_router(snapshot, references) else None,
-    )
-    policy = wanted(resolution)
+    asked = asked_of(chat, caller, dice=dice)
+    references, ask, conversation, resolution, policy = asked
+    if not resolution.models:
+        raise no_model(references[0], resolution.pool, ask, policy)
     state = state_for(conversation, resolution.models, policy)
-    chance = dice or conversation.random()
-    plan = select(resolution.models, ask, policy, state, random=chance)
-    return _Routed(references, resolution, ask, policy, kept_state(plan, state), plan)
+    plan = select(resolution.models, ask, policy, state, random=dice or conversation.random())
+    return _Routed(asked, kept_state(plan, state), plan)
 
 
 def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
-    plan, resolution = routed.plan, routed.resolution
+    plan, asked = routed.plan, routed.asked
+    resolution = asked.resolution
     order = [
         {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
         for each in plan.order
@@ -155,11 +141,11 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     if explain:
         trace = trace_of(
             plan,
-            routed.ask,
-            routed.policy,
+            asked.ask,
+            asked.policy,
             routed.state,
             models=[model.id for model in resolution.models],
-            requested=routed.requested,
+            requested=asked.references,
             strategy=resolution.strategy,
         )
         result |= {"models": trace["models"], "request": trace["ask"]}

@@ -1,7 +1,7 @@
 """The routers that choose: against the definition read aloud, and fast in a large catalogue."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -18,7 +18,9 @@ from routing.selection.auto import (
     COST_TIERS,
     AutoSettings,
     CostTier,
+    Passing,
     Wishes,
+    anything,
     auto_models,
     free_models,
 )
@@ -39,8 +41,12 @@ def auto(
 ) -> list[str]:
     catalogue = models if isinstance(models, Snapshot) else snapshot(models)
     wishes = Wishes(**{key: more.pop(key) for key in list(more) if key in Wishes._fields})
-    settings = AutoSettings(names, usable=more.pop("usable", lambda _: True))
+    settings = AutoSettings(names, usable=passing(more.pop("usable", None)))
     return [each.id for each in auto_models(catalogue, ask, settings, wishes, **more)]
+
+
+def passing(test: Callable[[ModelEntry], bool] | None) -> Passing:
+    return anything if test is None else lambda models: filter(test, models)
 
 
 def in_cents(*cents: int) -> list[ModelEntry]:
@@ -231,7 +237,7 @@ def test_ids_that_differ_in_case_alone_are_two_models() -> None:
 
 
 def free(models: Sequence[ModelEntry], mark: float = 0.0, **more: Any) -> list[str]:
-    settings = AutoSettings(("a/paid",), usable=more.pop("usable", lambda _: True))
+    settings = AutoSettings(("a/paid",), usable=passing(more.pop("usable", None)))
     found = free_models(snapshot(models), ASK, settings, random=lambda: mark, **more)
     return [each.id for each in found]
 

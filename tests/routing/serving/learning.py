@@ -1,11 +1,14 @@
 """Statistics on a clock of the test's own, and attempts made to measure."""
 
 import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from routing.catalogue.entries import EndpointEntry
 from routing.selection.ask import Figures
+from routing.serving import process, stickiness
 from routing.serving.call import Attempt
 from routing.serving.observing import Observer
 from routing.upstreams.failures import UpstreamFailure
@@ -14,6 +17,17 @@ from tests.routing.selection.entries import endpoint
 _numbers = itertools.count(1)
 FAILURE = UpstreamFailure(503, 503, "provider_overloaded", "Provider returned error", outage=True)
 LIMITED = UpstreamFailure(429, 429, "rate_limit_exceeded", "Provider returned error", parked=True)
+
+
+@contextmanager
+def nothing_learned() -> Iterator[None]:
+    """This process knew of no outage and no conversation before, and knows of none afterwards."""
+    memories = (process.health, stickiness._own)
+    for memory in memories:
+        memory.cache_clear()
+    yield
+    for memory in memories:
+        memory.cache_clear()
 
 
 class Clock:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,14 +37,6 @@ def served() -> Endpoint:
     fill(1)
     EndpointSample.objects.all().delete()
     return Endpoint.objects.get()
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(tmp_path / "v")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

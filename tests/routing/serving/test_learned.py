@@ -12,6 +12,7 @@ from routing.serving import process, stickiness
 from routing.serving.learned import Conversation, may_go_on, state_for
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
+from tests.routing.serving.learning import nothing_learned
 
 pytestmark = pytest.mark.both
 
@@ -25,12 +26,8 @@ USED_CACHE = Usage(prompt_tokens=10, completion_tokens=5, cached_tokens=8)
 
 @pytest.fixture(autouse=True)
 def _as_new() -> Iterator[None]:
-    """Nothing was learned before, and nothing is afterwards."""
-    for memory in (process.health, stickiness._own):
-        memory.cache_clear()
-    yield
-    for memory in (process.health, stickiness._own):
-        memory.cache_clear()
+    with nothing_learned():
+        yield
 
 
 def conversation(session: str | None = None, **fields: Any) -> Conversation:

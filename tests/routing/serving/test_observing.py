@@ -173,6 +173,33 @@ def test_windows_pass(clock: Clock, seen: Observer) -> None:
     assert one.pk not in seen.figures()
 
 
+def test_latency_and_pace_are_known_of_half_an_hour_too(clock: Clock, seen: Observer) -> None:
+    one = some_endpoint()
+    for _ in range(10):
+        seen.observed(attempt(clock, one), streamed=True, tokens=50)
+    refreshed(seen)
+    clock.now += 600
+    for _ in range(10):
+        slow = attempt(clock, one, first_token_s=2.0, took_s=4.0)
+        seen.observed(slow, streamed=True, tokens=50)
+
+    found = figures(seen, one)
+
+    assert found.latency_s is not None
+    assert found.latency_30m_s is not None
+    assert (found.latency_s.p50, found.latency_30m_s.p50) == (near(2.0), near(0.5))
+    assert found.throughput_tps is not None
+    assert found.throughput_30m_tps is not None
+    assert (found.throughput_tps.p50, found.throughput_30m_tps.p50) == (near(25), near(50))
+    clock.now += 1200
+    later = figures(seen, one)
+    assert later.latency_s is later.throughput_tps is None
+    assert later.latency_30m_s is not None
+    assert (later.latency_30m_s.p50, later.uptime_5m) == (near(2.0), None)
+    clock.now += 1800
+    assert figures(seen, one).latency_30m_s is None
+
+
 def test_figures_are_made_anew_once_a_second_at_most(clock: Clock, seen: Observer) -> None:
     one = some_endpoint()
     assert one.pk not in seen.figures()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -66,14 +65,6 @@ def provider(upstream: RawUpstream) -> Provider:
     found.probe_interval_s = 30
     found.save()
     return found
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(tmp_path / "v")
-    server.start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

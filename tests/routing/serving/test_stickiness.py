@@ -3,7 +3,6 @@
 import uuid
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,14 +139,6 @@ def test_draws_of_one_key_are_the_same_everywhere_and_even() -> None:
 
 
 # --- Records --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    server = ValkeyServer(tmp_path / "v")
-    server.start()
-    yield server
-    server.stop()
 
 
 class Process:

@@ -1,4 +1,4 @@
-"""Tool calls can be carried out when they name a function and give it a JSON object."""
+"""Tool calls can be carried out when they name a function and give it a JSON object, or nothing."""
 
 from typing import Any
 
@@ -21,7 +21,10 @@ WHOLE: list[tuple[Any, bool | None]] = [
     ([call(arguments='{"a": [1, 2]}')], True),
     ([call(), call(name="other")], True),
     ([call(arguments='{"a": ')], False),
-    ([call(arguments="")], False),
+    ([call(arguments="")], True),
+    ([call(arguments=" ")], False),
+    ([call(arguments="nothing")], False),
+    ([call(arguments=None)], False),
     ([call(arguments="[1]")], False),
     ([call(arguments={"a": 1})], False),
     ([call(name="")], False),
@@ -53,6 +56,9 @@ def test_of_a_stream_piece_by_piece() -> None:
     assert streamed() is None
     assert streamed([piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")])
     assert streamed([piece(0, "look", '{"a"')]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "")]) is True
+    assert streamed([piece(0, "look")]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "no object")]) is False
     assert streamed([piece(0, arguments="{}")]) is False
     assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
     assert streamed([piece(0, "a", "{"), piece(1, "b", "{")], [piece(1, None, "}")]) is False

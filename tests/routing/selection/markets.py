@@ -1,0 +1,74 @@
+"""A model's endpoints made to measure, and what is chosen of them."""
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from routing.catalogue.entries import EndpointEntry
+from routing.selection.ask import Ask, Figures, Percentiles, Plan, Policy, Standing, State
+from routing.selection.select import select
+from tests.routing.selection.entries import endpoint, model
+
+CHAT = Ask(kinds=frozenset({"openai"}))
+
+
+def priced(tag: str, total: str, **changes: Any) -> EndpointEntry:
+    """An endpoint whose prompt and completion price add up to `total`."""
+    half = str(Decimal(total) / 2)
+    return endpoint(tag, pricing={"prompt": half, "completion": half}, **changes)
+
+
+class Market:
+    """Endpoints `a`, `b`, … of one model, at 1, 2, … dollars per million tokens."""
+
+    def __init__(self, *endpoints: EndpointEntry, tags: str = "abcd") -> None:
+        dearer = [priced(tag, f"0.00000{n}") for n, tag in enumerate(tags, start=1)]
+        self.models = [model(*(endpoints or dearer))]
+        self.pks = {each.tag: each.pk for own in self.models for each in own.endpoints}
+
+    def keys(self, tags: Iterable[str]) -> frozenset[int]:
+        return frozenset(self.pks[tag] for tag in tags)
+
+    def figures(self, **figures: Figures) -> dict[int, Figures]:
+        return {self.pks[tag]: told for tag, told in figures.items()}
+
+    def plan(
+        self,
+        *,
+        unstable: Iterable[str] = (),
+        parked: Iterable[str] = (),
+        half_open: Iterable[str] = (),
+        mark: float = 0.0,
+        ask: Ask = CHAT,
+        figures: dict[int, Figures] | None = None,
+        sticky: str | None = None,
+        by_session: bool = False,
+        byok: dict[str, int] | None = None,
+        **wishes: Any,
+    ) -> Plan:
+        standing = Standing(self.keys(unstable), self.keys(parked), self.keys(half_open))
+        state = State(
+            figures=figures or {},
+            standing=standing,
+            sticky=None if sticky is None else self.pks[sticky],
+            sticky_by_session=by_session,
+            byok={self.pks[tag]: place for tag, place in (byok or {}).items()},
+        )
+        return select(self.models, ask, Policy(**wishes), state, random=lambda: mark)
+
+    def tags(self, **told: Any) -> str:
+        return " ".join(each.tag for each in self.plan(**told).order)
+
+
+def quick(tps: float, *, latency_s: float = 1.0) -> Figures:
+    return Figures(
+        latency_s=Percentiles(*(latency_s * n for n in (1, 2, 3, 4))),
+        throughput_tps=Percentiles(*(tps / n for n in (1, 2, 3, 4))),
+    )
+
+
+KNOWN = {
+    "a": quick(10, latency_s=0.5),
+    "b": quick(90, latency_s=2.0),
+    "c": quick(90, latency_s=1.0),
+}

@@ -1,0 +1,51 @@
+"""Web processes as far as they share what they have seen, all of them in this one."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gateway.hints import Hints
+from routing.catalogue.entries import EndpointEntry
+from routing.selection.ask import Figures
+from routing.selection.health import EndpointHealth
+from routing.serving.observing import Observer
+from routing.serving.sharing import Sharing
+from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refreshed
+
+
+class Process:
+    """One web process's statistics, health and part in sharing."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self.clock = clock
+        self.seen: Observer = observer(clock, collects=True)
+        self.health = EndpointHealth(window_s=30, probe_s=10)
+        self.hints = Hints(url, timeout_s=0.1)
+        self.sharing = Sharing(self.seen, self.health, self.hints, clock=clock)
+
+    def sync(self) -> bool:
+        refreshed(self.seen)
+        done = self.sharing.sync()
+        refreshed(self.seen)
+        return done
+
+    def answers(self, at: EndpointEntry, count: int = 10) -> None:
+        for _ in range(count):
+            self.health.succeeded(at.pk)
+            self.seen.observed(attempt(self.clock, at), streamed=True, tokens=50)
+
+    def fails(self, at: EndpointEntry, failure: Any = FAILURE) -> None:
+        """As `Attempts.failed` does it."""
+        if failure.parked:
+            self.health.parked(at.pk, self.clock.now, hint_s=10)
+        else:
+            self.health.failed(at.pk, self.clock.now)
+        self.seen.observed(attempt(self.clock, at, failure=failure), streamed=True)
+
+    def figures(self, at: EndpointEntry) -> Figures:
+        return figures(self.seen, at)
+
+    def unstable(self, at: EndpointEntry) -> bool:
+        return at.pk in self.health.standing(self.clock.now).unstable
+
+
+Start = Callable[[], Process]

@@ -1,0 +1,241 @@
+"""Half an hour and a day of what endpoints did, left in the hint store for processes to come."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from gateway.hints import Hints
+from routing.catalogue.entries import EndpointEntry
+from routing.selection.figures import Tally
+from routing.selection.window import PIECE_ENDPOINTS
+from routing.serving import long_windows
+from routing.serving.long_windows import (
+    LIMIT_S,
+    Head,
+    LongWindows,
+    head_json,
+    head_key,
+    place_key,
+    read_head,
+)
+from routing.serving.observing import Observer
+from routing.serving.shared_form import stream
+from routing.serving.sharing import LONG_EVERY_S
+from tests.routing.serving.learning import Clock, observer, refreshed
+from tests.routing.serving.processes import Start
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.turns import stretches_of
+from tests.support.valkey import ValkeyServer
+
+# Every chunk of 64 KiB takes so long: about 3 MB/s.
+CHUNK_S = 0.02
+BUSY = 10_000
+# What a stream may at most be silent for is 50 ms; the rest is room for a busy machine.
+HELD_S = 0.02
+
+
+@pytest.fixture
+def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
+    with redis.Redis.from_url(valkey.url) as found:
+        yield found
+
+
+def test_they_are_left_for_those_to_come(
+    start: Start, clock: Clock, one: EndpointEntry, client: "redis.Redis"
+) -> None:
+    before = start()
+    before.answers(one, 10)
+    before.fails(one)
+    before.sync()
+    clock.now += LONG_EVERY_S
+    before.sync()
+    left = client.get(head_key())
+    assert isinstance(left, bytes)
+    assert read_head(left).pieces == 2
+    assert client.ttl(head_key()) > 0
+    assert client.ttl(place_key(read_head(left).place)) > 0
+    client.delete(stream())
+
+    after = start()
+    after.sync()
+
+    assert after.figures(one).uptime_1d == before.figures(one).uptime_1d
+    assert after.figures(one).uptime_1d == pytest.approx(100 * 10 / 11)
+
+
+def test_what_is_in_them_is_not_counted_again(
+    start: Start, clock: Clock, one: EndpointEntry
+) -> None:
+    before = start()
+    before.answers(one, 10)
+    before.sync()
+    clock.now += LONG_EVERY_S
+    before.sync()
+    before.answers(one, 5)
+    before.fails(one)
+    before.sync()
+
+    after = start()
+    after.sync()
+
+    assert after.seen.day.totals[one.pk].calls == 16
+    assert after.seen.recent.totals[one.pk].calls == 16
+
+
+def test_the_place_that_others_may_be_reading_is_left_alone(
+    start: Start, clock: Clock, one: EndpointEntry, client: "redis.Redis"
+) -> None:
+    process, places = start(), []
+    for _ in range(4):
+        process.answers(one, 10)
+        process.sync()
+        left = client.get(head_key())
+        assert isinstance(left, bytes)
+        places.append(read_head(left).place)
+        clock.now += LONG_EVERY_S
+        client.delete(*client.keys("gateway:*:turn"))
+
+    assert places == [0, 1, 0, 1]
+
+
+def test_what_is_there_in_part_is_not_taken(
+    start: Start, one: EndpointEntry, client: "redis.Redis"
+) -> None:
+    before = start()
+    before.answers(one, 10)
+    before.sync()
+    left = client.get(head_key())
+    assert isinstance(left, bytes)
+    client.rpop(place_key(read_head(left).place))
+
+    after = start()
+    assert after.sync()
+
+    # The stream still has all of it, and it is counted once.
+    assert after.seen.day.totals[one.pk].calls == 10
+
+
+ODD = [
+    b"",
+    b"\xff",
+    b"[]",
+    b'{"v": 1}',
+    b'{"v": 2}',
+    head_json(Head("1-0", 1, 2, 1)),
+    head_json(Head("1-0", 1, 0, -1)),
+    head_json(Head("1-0", 1, 0, 10**9)),
+    head_json(Head("1-0", 1, 0, 1))[:-2] + b'"1"}',
+    head_json(Head("1-0", 1, 0, 1)).replace(b'"1-0"', b"1"),
+]
+
+
+# What the JSON reader says, and what we say.
+WRONG = "JSON|Input|input|character|version|head|str is not"
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_head_that_is_none_is_told_apart(odd: bytes) -> None:
+    with pytest.raises(ValueError, match=WRONG):
+        read_head(odd)
+
+
+@pytest.mark.parametrize("odd", [b"", b"0", b"0 1 nothing", b"7 0 x", b"x 0 x", b"0 x x"])
+def test_pieces_that_nobody_wrote_are_passed_over(
+    start: Start, one: EndpointEntry, client: "redis.Redis", odd: bytes
+) -> None:
+    before = start()
+    before.answers(one, 10)
+    before.sync()
+    client.rpush(place_key(0), odd)
+    client.set(head_key(), head_json(Head("1-0", 1, 0, 3)))
+
+    after = start()
+
+    assert after.sync()
+    assert after.figures(one).calls == 10
+
+
+# --- Of many busy endpoints -----------------------------------------------------------------------
+
+
+def busy(clock: Clock) -> Observer:
+    """All of ten thousand endpoints answered in every slice, each at a pace of its own."""
+    seen = observer(clock)
+    for slices, window in ((6, seen.half_hour), (24, seen.day)):
+        for ago in range(slices):
+            window.add(window.number_at(clock.now) - ago, pairs(bare=window is seen.day))
+    refreshed(seen)
+    return seen
+
+
+def pairs(*, bare: bool) -> list[tuple[int, Tally]]:
+    return [(endpoint, tally(endpoint, bare=bare)) for endpoint in range(1, BUSY + 1)]
+
+
+def tally(endpoint: int, *, bare: bool) -> Tally:
+    made = Tally()
+    for n in range(1 if bare else 4):
+        made.answer(0.1 + (endpoint + n) % 97 / 50, streamed=True, speed_tps=20 + n * endpoint % 89)
+    return made.bare() if bare else made
+
+
+class Timed(Hints):
+    """A way to the store that notes how long each call took."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, timeout_s=LIMIT_S)
+        self.took_s: list[float] = []
+
+    def run(self, *args: Any, **options: Any) -> Any:
+        begun = time.monotonic()
+        try:
+            return super().run(*args, **options)
+        finally:
+            self.took_s.append(time.monotonic() - begun)
+
+
+@pytest.fixture
+def stretches(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it took from one turn of the others to the next."""
+    return stretches_of(long_windows, monkeypatch, clock=time.perf_counter)
+
+
+def head_of(store: Hints) -> Head:
+    left = store.run(lambda client: client.get(head_key()), None)
+    assert isinstance(left, bytes)
+    return read_head(left)
+
+
+@pytest.mark.timeout(120)
+def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
+    valkey: ValkeyServer, stretches: list[float]
+) -> None:
+    clock = Clock(time.monotonic())
+    before, after, near = busy(clock), observer(clock), Timed(valkey.url)
+    stretches.clear()
+    assert LongWindows(before, near, clock=clock).leave(entry_id="1-0", at_ms=1)
+    assert LongWindows(observer(clock), near, clock=clock).load(head_of(near), then=clock.now)
+    near.close()
+    # Without the first, which began with the test.
+    held = sorted(stretches[1:])
+    assert len(held) >= 2 * 30 * BUSY // PIECE_ENDPOINTS
+    assert held[-1 - len(held) // 50] <= HELD_S
+
+    with TcpProxy(str(valkey.socket)) as line:
+        far = Timed(f"redis://127.0.0.1:{line.port}/0")
+        head = head_of(far)
+        line.delay_s = CHUNK_S
+        assert LongWindows(before, far, clock=clock).leave(entry_id="2-0", at_ms=2)
+        assert LongWindows(after, far, clock=clock).load(head, then=clock.now)
+        far.close()
+
+    assert max(far.took_s) < LIMIT_S / 2
+    assert sum(far.took_s) < LONG_EVERY_S / 2
+    for window, other in ((before.half_hour, after.half_hour), (before.day, after.day)):
+        assert window.totals.keys() == other.totals.keys()
+        for endpoint in (1, BUSY // 2, BUSY):
+            packed = window.totals[endpoint].packed(endpoint)
+            assert other.totals[endpoint].packed(endpoint)[:6] == packed[:6]
