@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from accounts.windows import windows_of
 from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Unavailable
-from routing.candidates import names_a_router, no_model, references_of, resolution_of
+from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import (
@@ -178,7 +178,8 @@ def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
     requested = list(policy.held_to)
-    return NoEndpoint(plan.failed_step, available=serving(models, ask), requested=requested)
+    step = plan.failed_step or MODELS_STEP
+    return NoEndpoint(step, available=serving(models, ask), requested=requested)
 
 
 def _call(

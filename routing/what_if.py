@@ -16,7 +16,7 @@ import orjson
 from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.catalogue.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
-from routing.metering.cost import cost_of
+from routing.metering.cost import PRICED_COUNTS, Units, cost_of
 from routing.metering.usage import Usage
 from routing.selection.ask import Policy
 from routing.selection.replay import NotReplayable, Replay, name_of, replay_of, state_of
@@ -197,5 +197,7 @@ def _cost_nano(row: Row, prices: Prices) -> int:
         cached_tokens=row.tokens_cached,
         reasoning_tokens=row.tokens_reasoning,
         completion_image_tokens=row.detail.get("completion_images", 0),
+        **{name: row.detail.get(name, 0) for name in PRICED_COUNTS},
     )
-    return cost_of(usage, prices.effective(row.tokens_prompt, row.created_at)).total_nano
+    units = Units(images=row.detail.get("images", 0))
+    return cost_of(usage, prices.effective(row.tokens_prompt, row.created_at), units).total_nano

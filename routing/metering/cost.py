@@ -6,11 +6,13 @@ there is one and at the plain prompt or completion price where there is none.
 """
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from routing.catalogue.prices import Prices
 from routing.metering.usage import Usage
 
+# Counts of a usage with a price of their own that have no column of a generation's record.
+PRICED_COUNTS: Final = ("cache_write_tokens", "prompt_audio_tokens", "completion_audio_tokens")
 NANO_PER_USD = Decimal(1_000_000_000)
 _ZERO = Decimal(0)
 # Wide enough that no product of a 64-bit count and a price is ever rounded before the end.

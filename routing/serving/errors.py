@@ -48,21 +48,19 @@ class NoEndpoint(NotFound):
 
     def __init__(
         self,
-        step: str | None,
+        step: str,
         *,
         available: list[str],
         requested: list[str],
         text: str | None = None,
     ) -> None:
-        if text is None and step:
-            text = f"No endpoint is left for this request ({step})"
-        metadata: dict[str, Any] = {
+        metadata = {
             "available_providers": available,
             "requested_providers": requested,
+            "failed_routing_step": step,
         }
-        if step:
-            metadata["failed_routing_step"] = step
-        super().__init__(text or "No endpoints found", metadata=metadata)
+        text = text or f"No endpoint is left for this request ({step})"
+        super().__init__(text, metadata=metadata)
 
 
 def _metadata(attempts: list[Attempt]) -> dict[str, Any]:

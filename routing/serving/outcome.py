@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
-from routing.metering.cost import FREE, Cost, Units, cost_of
+from routing.metering.cost import FREE, PRICED_COUNTS, Cost, Units, cost_of
 from routing.metering.orders import SettleOrder
 from routing.metering.usage import Usage, believable, estimated_tokens
 from routing.selection.trace import Tried, trace_of
@@ -192,6 +192,8 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "usage_estimated": outcome.usage.estimated,
         "completion_images": outcome.usage.completion_image_tokens,
         "media_parts": call.chat.media_parts,
+        "images": call.demand.images,
+        **{name: getattr(outcome.usage, name) for name in PRICED_COUNTS},
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
     }

@@ -73,13 +73,15 @@ class Command(JsonCommand):
         try:
             routed = _route(chat, caller, _dice(options["seed"]))
         except GatewayError as error:
-            raise Refused(error.text) from error
+            raise Refused(_why(error)) from error
         return _told(routed, explain=options["explain"]), 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
         yield f"strategy {result['strategy']}, rule {result['rule']}"
         if result["failed_step"]:
             yield f"nothing is left after: {result['failed_step']}"
+        elif not result["order"]:
+            yield "no endpoint can be asked: none is there, or all are down or without a price"
         for number, each in enumerate(result["order"], 1):
             yield f"{number}. {each['model']} at {each['tag']} ({each['provider']})"
         for each in result.get("endpoints", ()):
@@ -88,6 +90,12 @@ class Command(JsonCommand):
 
 
 _NAMES = ("model", "tag")
+
+
+def _why(error: GatewayError) -> str:
+    """The text, and the step that left nothing where there is one."""
+    step = error.metadata.get("failed_routing_step")
+    return f"{error.text}; nothing is left after: {step}" if step else error.text
 
 
 def _caller(key_hash: str | None) -> Caller:

@@ -40,7 +40,7 @@ class Command(JsonCommand):
         parser.add_argument("--until", type=_moment, help="ISO date or time, UTC; now if absent")
         parser.add_argument("--account", help="only this account, by id")
         parser.add_argument("--provider-json", default="{}", help="the provider object to try")
-        parser.add_argument("--limit", type=int, help="at most so many, the newest first")
+        parser.add_argument("--limit", type=_count, help="at most so many, the newest first")
         parser.add_argument("--seed", type=int, default=0, help="of the draws of load balancing")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
@@ -95,6 +95,13 @@ def _side(side: Side, latency_known: int) -> dict[str, Any]:
 
 def _by_count(counts: Counter[str]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
 
 
 def _side_lines(name: str, side: dict[str, Any], compared: int) -> Iterator[str]:

@@ -100,7 +100,8 @@ def _cheapest_first(each: EndpointEntry) -> Any:
 def _ordered(
     case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
-    """Rules 1 to 4."""
+    """Rules 1 to 4; by 7.7 who is unstable or parked comes last, but in a list of the caller's."""
+    sick = case.state.standing.unstable | case.state.standing.parked
     listed: list[EndpointEntry] = []
     for reference in case.policy.order:
         # Named in full it has a place of its own, which its provider's slug does not take.
@@ -108,12 +109,14 @@ def _ordered(
         listed += sorted((e for e in means if e not in listed), key=_cheapest_first)
     rest = [each for each in group if each not in listed]
     if case.ask.service_tier == "flex" and any(each.tier == "flex" for each in rest):
-        return listed + sorted(rest, key=_cheapest_first)
+        by_price = sorted(rest, key=_cheapest_first)
+        return listed + sorted(by_price, key=lambda each: each.pk in sick)
     asked = case.ask.service_tier == "priority"
     first = [each for each in rest if asked and each.tier == "priority"]
     first.sort(key=lambda each: _sort_key(case, "throughput", each))
     others = [each for each in rest if each not in first]
-    return listed + first + _sorted_or_drawn(case, others, drawn)
+    found = first + _sorted_or_drawn(case, others, drawn)
+    return listed + sorted(found, key=lambda each: each.pk in sick)
 
 
 def _sorted_or_drawn(
@@ -125,7 +128,6 @@ def _sorted_or_drawn(
     sort, standing = case.policy.sort, case.state.standing
     sick = standing.unstable | standing.parked
     if sort is not None:
-        # "Deterministic": outages and 429s do not change what was asked for by name.
         return sorted(group, key=lambda each: _sort_key(case, sort, each))
     stable = sorted((each for each in group if each.pk not in sick), key=_cheapest_first)
     unstable = sorted((each for each in group if each.pk in sick), key=_cheapest_first)

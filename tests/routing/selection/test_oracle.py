@@ -83,7 +83,7 @@ def test_the_cases_reach_every_step_and_every_rule() -> None:
     """Or agreement would say little."""
     met: Counter[str] = Counter()
 
-    @settings(ON_MANY, derandomize=True, max_examples=1500)
+    @settings(ON_MANY, derandomize=True, max_examples=2500)
     @given(cases())
     def look(case: Case) -> None:
         verdict = judge(case)

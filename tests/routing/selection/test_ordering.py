@@ -25,12 +25,22 @@ def test_a_sort_puts_the_unknown_last_and_equals_by_price(sort: Sort, tags: str)
     market = Market()
     figures = market.figures(**KNOWN)
 
-    # Whatever is drawn, and whoever is unwell.
     for mark in (0.0, 0.99):
         assert market.tags(sort=sort, figures=figures, mark=mark) == tags
-        assert market.tags(sort=sort, figures=figures, unstable="a", parked="b") == tags
     assert market.plan(sort=sort).rule == sort
     assert market.tags(sort=sort) == "a b c d"
+
+
+@pytest.mark.parametrize(("sort", "tags"), SORTED)
+def test_whoever_failed_a_moment_ago_comes_last_in_a_sort(sort: Sort, tags: str) -> None:
+    """Else every request would wait for it first, and take a retry from the budget of all."""
+    market = Market()
+    figures = market.figures(**KNOWN)
+
+    found = market.tags(sort=sort, figures=figures, unstable="a", parked="c").split()
+
+    assert found == sorted(tags.split(), key=lambda tag: tag in "ac")
+    assert market.tags(sort=sort, figures=figures, unstable="abcd") == tags
 
 
 def test_equal_prices_are_sorted_by_tag() -> None:
