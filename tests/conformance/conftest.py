@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import Desk
+from tests.conformance.desk import Desk, Serve
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -35,7 +35,7 @@ def desk(
 @pytest.fixture(scope="module")
 def serve(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[..., Callable[[], Desk]]]:
+) -> Iterator[Serve]:
     """Desks on a gateway of these tests' own: one that others use remembers their failures."""
     folder = tmp_path_factory.mktemp("own")
     catalogue = folder / "catalogue.yaml"

@@ -1,6 +1,7 @@
 """One caller at a running gateway: what it asks, what the upstream got, what the books say."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -193,3 +194,7 @@ def called_by(desk: Desk, **options: Any) -> str:
     desk.ok(**options)
     (model,) = called(desk)[before:]
     return model
+
+
+# Settings of a gateway -> what makes desks on it (the fixture `serve`).
+Serve = Callable[..., Callable[[], Desk]]

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import Desk, called, called_by, issue_paths, read_stream
+from tests.conformance.desk import Desk, Serve, called, called_by, issue_paths, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
@@ -42,6 +42,12 @@ def test_i15_i43_a_name_that_comes_to_nothing(desk: Desk, reference: str) -> Non
     error = desk.refused(400, "invalid_request", model=reference)
 
     assert error["message"] == f"{reference} is not a valid model ID"
+
+
+@pytest.fixture(scope="module")
+def gateway(serve: Serve) -> GatewayServer:
+    """Of these tests' own: one that others use remembers who failed, and asks them last."""
+    return serve(ROUTER_OUTAGE_WINDOW_SECONDS="0.001")().server
 
 
 def test_i15_a_model_of_another_kind(desk: Desk) -> None:

@@ -10,9 +10,18 @@ import pytest
 import yaml
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import HELLO, Desk, called, called_by, issue_paths, read_stream
+from tests.conformance.desk import (
+    HELLO,
+    Desk,
+    Serve,
+    called,
+    called_by,
+    issue_paths,
+    read_stream,
+)
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
+from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
 
@@ -22,6 +31,12 @@ METADATA = {"X-Router-Metadata": "enabled"}
 CALLERS = 8
 # (prompt, completion) in USD per token.
 Change = Callable[[dict[str, Any]], None]
+
+
+@pytest.fixture(scope="module")
+def gateway(serve: Serve) -> GatewayServer:
+    """Of these tests' own: one that others use remembers who failed, and asks them last."""
+    return serve(ROUTER_OUTAGE_WINDOW_SECONDS="0.001")().server
 
 
 @pytest.fixture
@@ -293,7 +308,9 @@ def test_i44_tools_for_a_model_that_takes_none(small: Desk) -> None:
     assert called_by(small, model="acme/text", tools=[]) == "text"
 
 
-def test_i50_a_stream_that_nobody_takes_is_an_ordinary_error(small: Desk) -> None:
+def test_i50_a_stream_that_nobody_takes_is_an_ordinary_error(serve: Serve) -> None:
+    small = serve()()
+    small.upstream.clear()
     for persona, hint in (("alpha", "7"), ("beta", "3")):
         limited = {"status": 429, "headers": {"Retry-After": hint}}
         small.upstream.script(persona, limited, repeat=True)
