@@ -9,9 +9,11 @@ class RoutingConfig(AppConfig):
     name = "routing"
 
     def ready(self) -> None:
+        from accounts.known_models import know_models_by
         from gateway.health import register_check
 
         register_check("catalogue", True, _catalogue_report)
+        know_models_by(_names_a_model)
 
 
 def _catalogue_report() -> dict[str, Any]:
@@ -20,3 +22,9 @@ def _catalogue_report() -> dict[str, Any]:
 
     snapshot = catalogue.current()
     return {"ok": True, "version": snapshot.version, "endpoints": snapshot.endpoint_count}
+
+
+def _names_a_model(name: str) -> bool:
+    from routing.known_models import names_a_model
+
+    return names_a_model(name)

@@ -15,6 +15,7 @@ from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Una
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
+from routing.disabled_tools import refuse_disabled_tools
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
@@ -77,6 +78,9 @@ def asked_of(
     """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
     of the source that virtual routers draw from. Raises `GatewayError`."""
     references = references_of(chat, caller)
+    refuse_disabled_tools(
+        caller.disabled_server_tools, chat.body, plugins=chat.plugins, references=references
+    )
     _refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])

@@ -1,5 +1,5 @@
 """The admin of accounts, keys and the books."""
 
-from accounts.admin import account, books, key, user, workspace
+from accounts.admin import account, books, key, records, user, workspace
 
-__all__ = ["account", "books", "key", "user", "workspace"]
+__all__ = ["account", "books", "key", "records", "user", "workspace"]

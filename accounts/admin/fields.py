@@ -8,6 +8,8 @@ from django import forms
 from accounts.money import nano_of
 
 _USD_MAX = 1_000_000_000
+# Any number of this length fits a row's id.
+_DIGITS_MAX = 18
 
 
 class UsdField(forms.DecimalField):
@@ -38,3 +40,23 @@ class WordsField(forms.CharField):
 
     def has_changed(self, initial: Any, data: Any) -> bool:
         return bool(self.to_python(data) != (initial or None))
+
+
+class NumbersField(WordsField):
+    """A list of whole numbers, typed likewise."""
+
+    def to_python(self, value: Any) -> Any:
+        words = super().to_python(value)
+        if words is None:
+            return None
+        if not all(
+            word.isascii() and word.isdigit() and len(word) <= _DIGITS_MAX for word in words
+        ):
+            raise forms.ValidationError("Whole numbers, with commas between.")
+        return [int(word) for word in words]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        try:
+            return super().has_changed(initial, data)
+        except forms.ValidationError:
+            return True

@@ -21,6 +21,7 @@ class History:
 _histories = [
     History("Ledger entries", "admin:accounts_ledgerentry_changelist"),
     History("Holds", "admin:accounts_hold_changelist"),
+    History("Changes", "admin:accounts_auditrecord_changelist", key_lookup="object_id__exact"),
 ]
 
 

@@ -15,11 +15,12 @@ from accounts.admin.histories import key_histories
 from accounts.admin.key_forms import KeyForm, NewKeyForm
 from accounts.models import ApiKey, SpendCounter
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.keys import create_key, delete_keys, set_disabled, set_limit, usage_nano
-from gateway.admin import PageAdmin, changed_fields, usd_column
+from accounts.services.key_limits import usage_nano
+from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
+from accounts.services.records import by_operator
+from gateway.admin import PageAdmin, usd_column
 from gateway.http.jsonio import usd_text
 
-_LIMIT_FIELDS = {"limit_usd", "limit_reset"}
 _WINDOWS = {"total": "All time", "day": "Today", "week": "This week", "month": "This month"}
 
 
@@ -72,7 +73,7 @@ class ApiKeyAdmin(PageAdmin):
     actions = ("disable", "enable")
     autocomplete_fields = ("account", "workspace", "creator")
     _FIXED = (
-        *("label", "hash", "state", "account", "workspace", "creator", "kind", "expires_at"),
+        *("label", "hash", "state", "account", "kind", "expires_at"),
         *("created_at", "updated_at", "deleted_at", "usage", "histories"),
     )
 
@@ -96,7 +97,8 @@ class ApiKeyAdmin(PageAdmin):
             return NewKeyForm.Meta.fields
         if self.has_change_permission(request, obj):
             return (*KeyForm.Meta.fields, *self._FIXED)
-        return ("name", "limit", "limit_reset", "include_byok_in_limit", *self._FIXED)
+        shown = ("name", "workspace", "creator", "limit", "limit_reset", "include_byok_in_limit")
+        return (*shown, *self._FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
         return self._FIXED if obj else ()
@@ -133,7 +135,8 @@ class ApiKeyAdmin(PageAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
-            _change(obj, form)
+            keys = ApiKey.objects.filter(pk=obj.pk)
+            change_key(keys=keys, changes=form.changes(), by=by_operator(request.user))
             return
         said = form.cleaned_data
         key, string = create_key(
@@ -144,6 +147,7 @@ class ApiKeyAdmin(PageAdmin):
             limit_nano=said["limit_usd"],
             limit_reset=said["limit_reset"],
             expires_at=said["expires_at"],
+            by=by_operator(request.user),
         )
         obj.pk = key.pk
         obj.refresh_from_db()
@@ -164,10 +168,11 @@ class ApiKeyAdmin(PageAdmin):
         return TemplateResponse(request, "admin/accounts/apikey/made.html", context)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        delete_keys(keys=ApiKey.objects.filter(pk=obj.pk))
+        delete_keys(keys=ApiKey.objects.filter(pk=obj.pk), by=by_operator(request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        delete_keys(keys=ApiKey.objects.filter(pk__in=list(queryset.values_list("pk", flat=True))))
+        keys = ApiKey.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
+        delete_keys(keys=keys, by=by_operator(request.user))
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
@@ -187,21 +192,8 @@ class ApiKeyAdmin(PageAdmin):
     def _set_disabled(self, request: HttpRequest, keys: ApiKeyQuerySet, *, disabled: bool) -> None:
         verb = "Disabled" if disabled else "Enabled"
         moving = list(keys.filter(Q(deleted_at__isnull=True) & ~Q(disabled=disabled)))
-        pks = [key.pk for key in moving]
-        count = set_disabled(keys=ApiKey.objects.filter(pk__in=pks), disabled=disabled)
+        chosen = ApiKey.objects.filter(pk__in=[key.pk for key in moving])
+        count = set_disabled(keys=chosen, disabled=disabled, by=by_operator(request.user))
         for key in moving:
             self.log_change(request, key, f"{verb}.")
         messages.success(request, f"{verb} {count} key{'' if count == 1 else 's'}.")
-
-
-def _change(key: ApiKey, form: KeyForm) -> None:
-    """Through the services where there is one; the rest field by field."""
-    changed = set(form.changed_data)
-    if changed & _LIMIT_FIELDS:
-        said = form.cleaned_data
-        set_limit(key=key, limit_nano=said["limit_usd"], limit_reset=said["limit_reset"])
-    if "disabled" in changed:
-        set_disabled(keys=ApiKey.objects.filter(pk=key.pk), disabled=key.disabled)
-    if fields := set(changed_fields(key, form)) - _LIMIT_FIELDS - {"disabled"}:
-        key.updated_at = datetime.now(UTC)
-        key.save(update_fields=[*fields, "updated_at"])

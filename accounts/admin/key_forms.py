@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 
 from accounts.admin.fields import UsdField
-from accounts.models import ApiKey, Membership, Workspace
+from accounts.models import Account, ApiKey, Membership, Workspace
 from gateway.admin import Form
 from gateway.http.jsonio import usd_text
 
@@ -37,28 +37,13 @@ class NewKeyForm(Form):
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or self.cleaned_data
-        if "account" in said and "workspace" in said:
-            self._check_workspace(said)
-            self._check_creator(said)
+        if "account" not in said or "workspace" not in said:
+            return said
+        account = said["account"]
+        if said["workspace"] is None and said.get("kind") != ApiKey.Kind.MANAGEMENT:
+            said["workspace"] = Workspace.objects.filter(account=account, is_default=True).first()
+        _check_fits(self, account, said.get("kind"))
         return said
-
-    def _check_workspace(self, said: dict[str, Any]) -> None:
-        workspace = said["workspace"]
-        if said.get("kind") == ApiKey.Kind.MANAGEMENT:
-            if workspace is not None:
-                self.add_error("workspace", "A management key has no workspace.")
-        elif workspace is None:
-            said["workspace"] = Workspace.objects.filter(
-                account=said["account"], is_default=True
-            ).first()
-        elif workspace.account_id != said["account"].pk:
-            self.add_error("workspace", "This workspace belongs to another account.")
-
-    def _check_creator(self, said: dict[str, Any]) -> None:
-        creator = said.get("creator")
-        members = Membership.objects.filter(account=said["account"], user=creator)
-        if creator is not None and not members.exists():
-            self.add_error("creator", "This person is no member of the account.")
 
 
 class KeyForm(Form):
@@ -68,7 +53,15 @@ class KeyForm(Form):
 
     class Meta:
         model = ApiKey
-        fields = ("name", "limit_usd", "limit_reset", "include_byok_in_limit", "disabled")
+        fields = (
+            *("name", "workspace", "creator"),
+            *("limit_usd", "limit_reset", "include_byok_in_limit", "disabled"),
+        )
+        help_texts = {
+            "workspace": "A key that moves keeps its string, limit and spending.",
+            "creator": "The member the key belongs to; a key whose member left is taken up by "
+            "another one here.",
+        }
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -76,3 +69,38 @@ class KeyForm(Form):
         # Someone who may only look gets the page without the field.
         if limit_nano is not None and "limit_usd" in self.fields:
             self.fields["limit_usd"].initial = usd_text(limit_nano)
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = super().clean() or self.cleaned_data
+        _check_fits(self, self.instance.account, self.instance.kind)
+        return said
+
+    def changes(self) -> dict[str, Any]:
+        """What was changed, as the key's row has it."""
+        return dict(_as_stored(name, self.cleaned_data[name]) for name in self.changed_data)
+
+
+def _as_stored(name: str, value: Any) -> tuple[str, Any]:
+    match name:
+        case "workspace" | "creator":
+            return f"{name}_id", value.pk if value else None
+        case "limit_usd":
+            return "limit_nano", value
+        case _:
+            return name, value
+
+
+def _check_fits(form: Form, account: Account, kind: str | None) -> None:
+    """Workspace and creator must be the account's own, and a management key has no workspace."""
+    workspace, creator = (form.cleaned_data.get(name) for name in ("workspace", "creator"))
+    if kind == ApiKey.Kind.MANAGEMENT:
+        if workspace is not None:
+            form.add_error("workspace", "A management key has no workspace.")
+    elif workspace is None:
+        form.add_error("workspace", "An inference key needs a workspace.")
+    elif workspace.account_id != account.pk:
+        form.add_error("workspace", "This workspace belongs to another account.")
+    members = Membership.objects.filter(account=account, user=creator)
+    # Somebody who left already stays named until somebody else takes the key up.
+    if creator is not None and "creator" in form.changed_data and not members.exists():
+        form.add_error("creator", "This person is no member of the account.")

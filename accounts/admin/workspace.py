@@ -3,53 +3,174 @@
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.models import Membership, Workspace
-from gateway.admin import Form, PageAdmin
+from accounts.admin.fields import NumbersField
+from accounts.known_models import is_known_model
+from accounts.models import Membership, Workspace, WorkspaceMembership
+from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.services.records import by_operator
+from accounts.services.workspaces import (
+    SETTINGS,
+    SLUG_CHARS_MAX,
+    SLUG_PATTERN,
+    change_workspace,
+    create_workspace,
+    delete_workspace,
+    own_keys,
+)
+from gateway.admin import Form, PageAdmin, changed_fields
+from gateway.http.errors import GatewayError, SchemaInvalid
 
-_FIELDS = (
-    *("account", "name", "slug", "description"),
-    *("default_text_model", "default_provider_sort"),
+_NEW = ("account", "name", "slug", "description")
+_SETTINGS = (
+    *("default_text_model", "default_image_model", "default_provider_sort"),
+    *("disabled_server_tools", "is_observability_io_logging_enabled"),
+    *("io_logging_sampling_rate", "io_logging_api_key_ids"),
+    *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
+)
+_SHOWN = (
+    *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
+    *("created_by", "created_at", "updated_at"),
 )
 
 
 class WorkspaceForm(Form):
     """A workspace; its slug is part of what callers write."""
 
-    slug = forms.SlugField(max_length=50)
+    slug = forms.RegexField(
+        SLUG_PATTERN,
+        max_length=SLUG_CHARS_MAX,
+        error_messages={"invalid": "Lowercase letters and digits, with single hyphens between."},
+    )
+    disabled_server_tools = forms.MultipleChoiceField(
+        choices=[(name, name) for name in SERVER_TOOLS],
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+    )
+    io_logging_sampling_rate = forms.FloatField(
+        min_value=SAMPLING_RATE_MIN,
+        max_value=1,
+        initial=1,
+        help_text="Share of the requests that are logged.",
+    )
+    io_logging_api_key_ids = NumbersField(
+        required=False,
+        help_text="Numbers of the keys whose requests are logged, with commas between; empty for "
+        "all keys of the workspace.",
+    )
 
     class Meta:
         model = Workspace
-        fields = _FIELDS
+        fields = (*_NEW, *_SETTINGS)
+
+    def clean_slug(self) -> str:
+        """Django leaves the constraint out: what it depends on is no field of the page."""
+        slug: str = self.cleaned_data["slug"]
+        account = self.cleaned_data.get("account")
+        account_id = account.pk if account else self.instance.account_id
+        same = Workspace.objects.filter(account_id=account_id, slug=slug)
+        if same.exclude(pk=self.instance.pk).exists():
+            raise forms.ValidationError("The account has a workspace of this slug.")
+        return slug
+
+    def clean_disabled_server_tools(self) -> list[str] | None:
+        return self.cleaned_data["disabled_server_tools"] or None
+
+    def clean_default_text_model(self) -> str:
+        return _known(self.cleaned_data["default_text_model"])
+
+    def clean_default_image_model(self) -> str:
+        return _known(self.cleaned_data["default_image_model"])
+
+    def clean_io_logging_api_key_ids(self) -> list[int] | None:
+        numbers: list[int] | None = self.cleaned_data["io_logging_api_key_ids"]
+        try:
+            return own_keys(self.instance, numbers) if numbers else numbers
+        except SchemaInvalid:
+            raise forms.ValidationError("One of these is no key of this workspace.") from None
+
+
+def _known(name: str) -> str:
+    if name and not is_known_model(name):
+        raise forms.ValidationError("No model has this name.")
+    return name
 
 
 @admin.register(Workspace)
 class WorkspaceAdmin(PageAdmin):
-    """Workspaces stay, as the keys and the history in them do."""
+    """Workspaces stay, as the keys and the history in them do: a deleted one is only out of use."""
 
     form = WorkspaceForm
     list_display = ("name", "slug", "account", "is_default", "default_text_model", "created_at")
-    list_filter = ("is_default",)
+    list_filter = ("is_default", "is_observability_io_logging_enabled")
     search_fields = ("name", "slug", "account__name")
     search_help_text = "Name, slug, account or id"
     ordering = ("account__name", "slug")
     autocomplete_fields = ("account",)
+    actions = ("take_out_of_use",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A workspace is named after its account, also where other pages offer it for choice.
         return super().get_queryset(request).select_related("account")
 
     def get_fields(self, request: HttpRequest, obj: Workspace | None = None) -> Any:
-        return ("id", *_FIELDS, "is_default") if obj else _FIELDS
+        return (*_NEW, *_SETTINGS, *_SHOWN) if obj else (*_NEW, *_SETTINGS)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Workspace | None = None) -> Any:
-        return ("id", "account", "is_default") if obj else ()
+        return ("account", *_SHOWN) if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        by = by_operator(request.user)
+        if not change:
+            said = {name: getattr(obj, name) for name in SETTINGS}
+            made = create_workspace(account_id=obj.account_id, creator=None, by=by, settings=said)
+            # The page goes on with the row that is really there.
+            obj.pk = made.pk
+            obj.refresh_from_db()
+        elif fields := changed_fields(obj, form):
+            change_workspace(
+                account_id=obj.account_id,
+                reference=str(obj.pk),
+                by=by,
+                changes={name: getattr(obj, name) for name in fields},
+            )
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
+
+    @admin.action(description="Delete workspaces", permissions=["change"])
+    def take_out_of_use(self, request: HttpRequest, chosen: QuerySet[Workspace]) -> None:
+        for workspace in chosen:
+            try:
+                delete_workspace(
+                    account_id=workspace.account_id,
+                    reference=str(workspace.pk),
+                    by=by_operator(request.user),
+                )
+            except GatewayError as error:
+                messages.error(request, f"{workspace}: {error.text}")
+            else:
+                messages.success(request, f"{workspace} was deleted.")
+
+
+@admin.register(WorkspaceMembership)
+class WorkspaceMembershipAdmin(PageAdmin):
+    """Members of workspaces beside the default ones, to which everybody of the account belongs."""
+
+    list_display = ("membership", "workspace", "role", "created_at")
+    list_select_related = ("membership__user", "membership__account", "workspace__account")
+    list_filter = ("role",)
+    search_fields = ("membership__user__username", "workspace__slug", "workspace__name")
+    ordering = ("workspace__slug", "membership__user__username")
+    autocomplete_fields = ("workspace", "membership")
+
+    def get_readonly_fields(
+        self, request: HttpRequest, obj: WorkspaceMembership | None = None
+    ) -> Any:
+        return ("workspace", "membership") if obj else ()
 
 
 @admin.register(Membership)

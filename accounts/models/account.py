@@ -3,6 +3,7 @@
 import secrets
 import string
 import uuid
+from typing import Final
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -10,6 +11,24 @@ from django.db.models import F, Q
 
 _BASE62 = string.digits + string.ascii_letters
 _USER_ID_LENGTH = 27
+SAMPLING_RATE_MIN: Final = 0.0001
+# The server tools a workspace can switch off, by their own names.
+SERVER_TOOLS: Final = (
+    "router:advisor",
+    "router:apply_patch",
+    "router:bash",
+    "router:datetime",
+    "router:fusion",
+    "router:image_generation",
+    "router:experimental__search_models",
+    "router:shell",
+    "router:subagent",
+    "router:tool_search",
+    "router:web_fetch",
+    "router:web_search",
+)
+# Namespace of the ids that default guardrails have for life.
+_GUARDRAILS: Final = uuid.UUID("5f0c1c0e-6d0b-4a55-9f6e-2b7f3f1f8a10")
 
 
 def new_user_id() -> str:
@@ -86,10 +105,22 @@ class Membership(models.Model):
         return f"{self.user} in {self.account}"
 
 
+class LivingWorkspaces(models.Manager["Workspace"]):
+    """Workspaces that were not deleted. The rows of the others stay, because history names them."""
+
+    def get_queryset(self) -> models.QuerySet["Workspace"]:
+        return super().get_queryset().filter(deleted_at__isnull=True)
+
+
 class Workspace(models.Model):
     """Where keys live. Every account has exactly one default workspace.
 
+    `default_text_model` and `default_image_model` serve requests that name no model (empty: none);
     `default_provider_sort` orders the endpoints of requests that ask for no sort and no order.
+    `disabled_server_tools` holds names as in `SERVER_TOOLS`, null for none.
+    `io_logging_api_key_ids` holds keys' numbers, null for all keys; `io_logging_sampling_rate` is
+    the share of requests that are logged. Two flags only say what the team allows: data in return
+    for a discount, and sending traces to its destinations.
     """
 
     class ProviderSort(models.TextChoices):
@@ -102,18 +133,36 @@ class Workspace(models.Model):
     account = models.ForeignKey(Account, on_delete=models.PROTECT, related_name="workspaces")
     name = models.CharField(max_length=100)
     slug = models.CharField(max_length=50)
-    description = models.CharField(max_length=500, blank=True, default="")
+    description = models.CharField(max_length=500, null=True, blank=True, default=None)
     is_default = models.BooleanField(default=False)
     default_text_model = models.CharField(max_length=200, blank=True, default="")
+    default_image_model = models.CharField(max_length=200, blank=True, default="", db_default="")
     default_provider_sort = models.CharField(
         max_length=16, choices=ProviderSort.choices, null=True, blank=True, default=None
     )
+    disabled_server_tools = models.JSONField(null=True, blank=True, default=None)
+    io_logging_api_key_ids = models.JSONField(null=True, blank=True, default=None)
+    io_logging_sampling_rate = models.FloatField(default=1.0, db_default=1.0)
+    is_data_discount_logging_enabled = models.BooleanField(default=False, db_default=False)
+    is_observability_broadcast_enabled = models.BooleanField(default=False, db_default=False)
+    is_observability_io_logging_enabled = models.BooleanField(default=False, db_default=False)
+    include_byok_in_budgets = models.BooleanField(default=False, db_default=False)
+    created_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, related_name="+", null=True, blank=True, editable=False
+    )
     created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(null=True, blank=True, editable=False)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = LivingWorkspaces()
+    everything = models.Manager["Workspace"]()
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                name="accounts_workspace_slug_once_per_account", fields=["account", "slug"]
+                name="accounts_workspace_slug_once_per_account",
+                fields=["account", "slug"],
+                condition=Q(deleted_at__isnull=True),
             ),
             models.UniqueConstraint(
                 name="accounts_workspace_one_default",
@@ -121,15 +170,31 @@ class Workspace(models.Model):
                 condition=Q(is_default=True),
             ),
             models.CheckConstraint(
+                name="accounts_workspace_default_stays",
+                condition=Q(is_default=False) | Q(deleted_at__isnull=True),
+            ),
+            models.CheckConstraint(
                 name="accounts_workspace_provider_sort_known",
                 condition=Q(default_provider_sort__isnull=True)
                 | Q(default_provider_sort__in=["price", "throughput", "latency", "exacto"]),
+            ),
+            models.CheckConstraint(
+                name="accounts_workspace_sampling_rate_in_bounds",
+                condition=Q(
+                    io_logging_sampling_rate__gte=SAMPLING_RATE_MIN,
+                    io_logging_sampling_rate__lte=1,
+                ),
             ),
         ]
         ordering = [F("created_at").desc()]
 
     def __str__(self) -> str:
         return f"{self.account}/{self.slug}"
+
+    @property
+    def default_guardrail_id(self) -> uuid.UUID:
+        """The id its default guardrail has, also before there is one."""
+        return uuid.uuid5(_GUARDRAILS, f"workspace-default-guardrail:{self.pk}")
 
 
 def default_workspace_id(account_id: uuid.UUID) -> uuid.UUID:

@@ -1,9 +1,10 @@
 """API keys: only the SHA-256 of the key string is kept."""
 
 from datetime import datetime
+from uuid import UUID
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import OuterRef, Q, Subquery
 
 from accounts.models.account import Account, User, Workspace
 
@@ -13,6 +14,35 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         """Keys that open a door at `now`: neither deleted, disabled nor expired."""
         alive = Q(expires_at__isnull=True) | Q(expires_at__gt=now)
         return self.filter(alive, deleted_at__isnull=True, disabled=False)
+
+    def living(self) -> "ApiKeyQuerySet":
+        """Keys that were not deleted."""
+        return self.filter(deleted_at__isnull=True)
+
+    def inference(self, account_id: UUID) -> "ApiKeyQuerySet":
+        """The keys that an account manages through the API."""
+        return self.living().filter(account_id=account_id, kind=ApiKey.Kind.INFERENCE)
+
+    def formerly(self, key_hash: str) -> "ApiKeyQuerySet":
+        """The key that had this hash before it was rotated, with `string_until`: when that string
+        stops working, or stopped."""
+        since = FormerHash.objects.filter(
+            api_key=OuterRef("pk"), pk__gte=OuterRef("former_hashes__pk")
+        )
+        ends = since.order_by("valid_until").values("valid_until")[:1]
+        return self.filter(former_hashes__hash=key_hash).annotate(string_until=Subquery(ends))
+
+    def locked(self) -> "ApiKeyQuerySet":
+        """Rows nobody else changes until the transaction ends, each account's before its keys'.
+
+        The ledger writer takes an account's row first as well: while it is ours, no hold is being
+        placed against the counters of its keys. SQLite locks the whole database by itself.
+        """
+        return (
+            self.select_related("account", "creator")
+            .select_for_update(of=("account", "self"), no_key=True)
+            .order_by("account_id", "pk")
+        )
 
 
 class ApiKey(models.Model):
@@ -74,3 +104,22 @@ class ApiKey(models.Model):
     @property
     def is_management(self) -> bool:
         return self.kind == self.Kind.MANAGEMENT
+
+
+class FormerHash(models.Model):
+    """A string that a key was rotated away from, and until when it still opens the door.
+
+    None works any longer than those of later rotations, so that a rotation without grace ends them
+    all. See `ApiKeyQuerySet.formerly`.
+    """
+
+    hash = models.CharField(max_length=64, unique=True, editable=False)
+    api_key = models.ForeignKey(ApiKey, on_delete=models.PROTECT, related_name="former_hashes")
+    valid_until = models.DateTimeField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "former hashes"
+
+    def __str__(self) -> str:
+        return f"{self.hash[:8]}... of {self.api_key_id}"

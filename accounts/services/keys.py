@@ -1,15 +1,38 @@
-"""Making, changing and revoking API keys."""
+"""Making, changing, rotating and revoking API keys. Every change leaves an audit record.
 
-from datetime import UTC, datetime
+Those that change take a queryset narrowed to the keys meant, and lock them and their accounts' rows
+before they look, as the ledger writer does. `at` is the moment of the change, now unless said.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Exists
 
 from accounts.keystring import hash_of, label_of, new_key
-from accounts.models import Account, ApiKey, SpendCounter, User, Workspace
+from accounts.models import Account, ApiKey, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
-from accounts.windows import LIMITED_WINDOW, window_starts
+from accounts.services.key_limits import limit_counters
+from accounts.services.records import SYSTEM, Actor, facts_of, record_change
+from gateway.http.errors import SchemaInvalid
+from gateway.http.validation import Issue
+
+GRACE_S_MAX: Final = 604_800
+_FACTS: Final = (
+    *("name", "hash", "label", "kind", "workspace_id", "creator_id", "disabled"),
+    *("limit_nano", "limit_reset", "include_byok_in_limit", "expires_at", "deleted_at"),
+)
+_LIMITS: Final = {"limit_nano", "limit_reset"}
+
+
+class NoSuchWorkspace(SchemaInvalid):
+    """The workspace named for a key is not one of its account's."""
+
+    def __init__(self) -> None:
+        super().__init__([Issue("workspace_id", "Invalid input: no workspace of this account")])
 
 
 def create_key(
@@ -22,76 +45,134 @@ def create_key(
     limit_reset: str | None = None,
     include_byok_in_limit: bool = False,
     expires_at: datetime | None = None,
+    by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
     string = new_key(settings.API_KEY_PREFIX)
     kind = ApiKey.Kind.INFERENCE if workspace else ApiKey.Kind.MANAGEMENT
-    key = ApiKey.objects.create(
-        account=account,
-        workspace=workspace,
-        creator=creator,
-        kind=kind,
-        name=name,
-        hash=hash_of(string),
-        label=label_of(string, settings.API_KEY_PREFIX),
-        limit_nano=limit_nano,
-        limit_reset=limit_reset,
-        include_byok_in_limit=include_byok_in_limit,
-        expires_at=expires_at,
-    )
+    with transaction.atomic():
+        key = ApiKey.objects.create(
+            account=account,
+            workspace=workspace,
+            creator=creator,
+            kind=kind,
+            name=name,
+            hash=hash_of(string),
+            label=label_of(string, settings.API_KEY_PREFIX),
+            limit_nano=limit_nano,
+            limit_reset=limit_reset,
+            include_byok_in_limit=include_byok_in_limit,
+            expires_at=expires_at,
+        )
+        _record(key, by, "created", None, key.created_at)
     return key, string
 
 
-def rotate_key(*, key: ApiKey) -> str:
-    """A new string for the same key; the old one stops at once. Usage and limits stay."""
-    string = new_key(settings.API_KEY_PREFIX)
-    key.hash = hash_of(string)
-    key.label = label_of(string, settings.API_KEY_PREFIX)
-    key.updated_at = datetime.now(UTC)
-    key.save(update_fields=["hash", "label", "updated_at"])
-    return string
+def change_key(
+    *,
+    keys: ApiKeyQuerySet,
+    changes: Mapping[str, Any],
+    by: Actor = SYSTEM,
+    at: datetime | None = None,
+) -> ApiKey:
+    """The one key of `keys` with these fields set; a changed limit holds at once, for what is
+    counted already. Raises `ApiKey.DoesNotExist` and `NoSuchWorkspace`."""
+    with transaction.atomic():
+        key = keys.living().locked().get()
+        _apply(key, changes, by, at or datetime.now(UTC))
+    return key
 
 
-def set_disabled(*, keys: ApiKeyQuerySet, disabled: bool) -> int:
+def rotate_key(
+    *, keys: ApiKeyQuerySet, grace_s: int = 0, by: Actor = SYSTEM, at: datetime | None = None
+) -> tuple[ApiKey, str]:
+    """The one key of `keys` with a new string, shown this once. Usage and limits stay.
+
+    Its string of now works on for `grace_s` seconds, and no earlier one works any longer than it.
+    Raises `ApiKey.DoesNotExist`.
+    """
+    assert 0 <= grace_s <= GRACE_S_MAX
+    at = at or datetime.now(UTC)
+    string, until = new_key(settings.API_KEY_PREFIX), at + timedelta(seconds=grace_s)
+    with transaction.atomic():
+        key = keys.living().locked().get()
+        FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
+        fresh = {"hash": hash_of(string), "label": label_of(string, settings.API_KEY_PREFIX)}
+        _apply(key, fresh, by, at, action="rotated")
+    return key, string
+
+
+def set_disabled(*, keys: ApiKeyQuerySet, disabled: bool, by: Actor = SYSTEM) -> int:
     """Disable or enable keys; every process follows within a second. Returns how many moved."""
-    return keys.exclude(disabled=disabled).update(disabled=disabled, updated_at=datetime.now(UTC))
+    return _apply_to_all(keys, {"disabled": disabled}, by, "updated")
 
 
-def delete_keys(*, keys: ApiKeyQuerySet) -> int:
+def delete_keys(*, keys: ApiKeyQuerySet, by: Actor = SYSTEM) -> int:
     """Delete keys for good, as their users see it; the rows stay, because history names them.
 
     Every process follows within a second. Returns how many moved.
     """
-    now = datetime.now(UTC)
-    return keys.filter(deleted_at__isnull=True).update(deleted_at=now, updated_at=now)
+    return _apply_to_all(keys, {"deleted_at": datetime.now(UTC)}, by, "deleted")
 
 
-def set_limit(*, key: ApiKey, limit_nano: int | None, limit_reset: str | None) -> None:
-    """Change what the key may spend; what the window already counted stays counted.
+def set_limit(
+    *,
+    key: ApiKey,
+    limit_nano: int | None,
+    limit_reset: str | None,
+    by: Actor = SYSTEM,
+    at: datetime | None = None,
+) -> None:
+    """Change what the key may spend; what the window already counted stays counted."""
+    key.limit_nano, key.limit_reset = limit_nano, limit_reset
+    change_key(
+        keys=ApiKey.objects.filter(pk=key.pk),
+        changes={"limit_nano": limit_nano, "limit_reset": limit_reset},
+        by=by,
+        at=at,
+    )
 
-    The account row is locked first, as the ledger writer does, so that no hold is being placed
-    against these counters meanwhile.
-    """
+
+def _apply_to_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:
     now = datetime.now(UTC)
     with transaction.atomic():
-        Account.objects.select_for_update().get(pk=key.account_id)
-        key.limit_nano, key.limit_reset, key.updated_at = limit_nano, limit_reset, now
-        key.save(update_fields=["limit_nano", "limit_reset", "updated_at"])
-        mine = SpendCounter.objects.filter(scope=SpendCounter.Scope.KEY, scope_id=str(key.pk))
-        mine.update(limit_nano=None)
-        window = LIMITED_WINDOW[limit_reset]
-        mine.filter(window=window, window_start=window_starts(now)[window]).update(
-            limit_nano=limit_nano
-        )
+        found = list(keys.living().locked())
+        return sum(_apply(key, changes, by, now, action=action) for key in found)
 
 
-def usage_nano(*, key: ApiKey, at: datetime) -> dict[str, int]:
-    """What the key spent in each window that contains `at`: total, day, week, month."""
-    starts = window_starts(at)
-    wanted = Q()
-    for window, start in starts.items():
-        wanted |= Q(window=window, window_start=start)
-    rows = SpendCounter.objects.filter(
-        wanted, scope=SpendCounter.Scope.KEY, scope_id=str(key.pk)
-    ).values_list("window", "spent_nano")
-    return dict.fromkeys(starts, 0) | dict(rows)
+def _apply(
+    key: ApiKey, changes: Mapping[str, Any], by: Actor, at: datetime, *, action: str = "updated"
+) -> bool:
+    """Set and save what differs, with its record. Whether anything did. The key is locked."""
+    before = facts_of(key, _FACTS)
+    moved = [name for name, value in changes.items() if before[name] != value]
+    if not moved:
+        return False
+    fields = {name: changes[name] for name in moved} | {"updated_at": at}
+    row = ApiKey.objects.filter(pk=key.pk)
+    if "workspace_id" in moved:
+        target = Workspace.objects.filter(pk=changes["workspace_id"], account=key.account_id)
+        row = row.filter(Exists(target))
+    if not row.update(**fields):
+        raise NoSuchWorkspace
+    for name, value in fields.items():
+        setattr(key, name, value)
+    if _LIMITS.intersection(moved):
+        limit_counters(key=key, at=at)
+    _record(key, by, action, before, at)
+    return True
+
+
+def _record(
+    key: ApiKey, by: Actor, action: str, before: dict[str, Any] | None, at: datetime
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="key",
+        object_id=key.pk,
+        account_id=key.account_id,
+        before=before,
+        after=facts_of(key, _FACTS),
+        at=at,
+    )

@@ -1,18 +1,20 @@
-"""The body of POST /keys (management reference 9.3)."""
+"""The bodies of /keys: a new key, changes of one, a rotation (management reference 9.3)."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from accounts.money import nano_of
-from gateway.http.errors import SchemaInvalid
+from accounts.services.keys import GRACE_S_MAX
+from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, issues_of
 
 _ZULU = "Z"
+_Body = TypeVar("_Body", bound=BaseModel)
 
 
 def _instant(value: Any) -> datetime:
@@ -46,6 +48,14 @@ def _number(value: Any) -> Any:
     raise PydanticCustomError("float_type", "Input should be a valid number")
 
 
+def _as_stored(name: str, value: Any) -> tuple[str, Any]:
+    if name == "limit":
+        return "limit_nano", None if value is None else nano_of(value)
+    return name, value
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=100)]
+_Reset = Literal["daily", "weekly", "monthly"]
 _Usd = Annotated[Decimal, BeforeValidator(_number), Field(ge=0), AfterValidator(_usd)]
 _Moment = Annotated[datetime, BeforeValidator(_instant)]
 
@@ -55,18 +65,56 @@ class KeyBody(BaseModel):
 
     model_config = ConfigDict(strict=True, validate_default=True)
 
-    name: Annotated[str, Field(min_length=1, max_length=100)] = UNDEFINED  # type: ignore[assignment]  # So that a missing name is told in the words of a wrong one.
+    name: _Name = UNDEFINED  # type: ignore[assignment]  # So that a missing name is told in the words of a wrong one.
     limit: _Usd | None = None
-    limit_reset: Literal["daily", "weekly", "monthly"] | None = None
+    limit_reset: _Reset | None = None
     include_byok_in_limit: bool = False
     expires_at: _Moment | None = None
     creator_user_id: str | None = None
     workspace_id: Annotated[UUID | None, Field(strict=False)] = None
 
 
+class KeyChanges(BaseModel):
+    """What may change of a key; defaults stand for what is not said. Unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    name: _Name = ""
+    limit: _Usd | None = None
+    limit_reset: _Reset | None = None
+    include_byok_in_limit: bool = False
+    disabled: bool = False
+    workspace_id: Annotated[UUID, Field(strict=False)] = UUID(int=0)
+
+
+class KeyRotation(BaseModel):
+    """For how long the string of now works beside the new one; unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    grace_seconds: Annotated[int, Field(ge=0, le=GRACE_S_MAX)] = 86_400
+
+
 def read_key_body(body: dict[str, Any]) -> KeyBody:
-    """The checked body. Raises `SchemaInvalid`."""
+    """The checked body of a new key. Raises `SchemaInvalid`."""
+    return _checked(KeyBody, body)
+
+
+def read_key_changes(body: dict[str, Any]) -> dict[str, Any]:
+    """The named fields as the key's row has them. Raises `InvalidRequest` where there is none."""
+    changes = _checked(KeyChanges, body)
+    if not changes.model_fields_set:
+        raise InvalidRequest("No update fields provided")
+    return dict(_as_stored(name, getattr(changes, name)) for name in changes.model_fields_set)
+
+
+def read_key_rotation(body: dict[str, Any]) -> KeyRotation:
+    """The checked body of a rotation. Raises `SchemaInvalid`."""
+    return _checked(KeyRotation, body)
+
+
+def _checked(model: type[_Body], body: dict[str, Any]) -> _Body:
     try:
-        return KeyBody.model_validate(body)
+        return model.model_validate(body)
     except ValidationError as error:
         raise SchemaInvalid(issues_of(error)) from None

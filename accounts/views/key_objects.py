@@ -1,10 +1,11 @@
 """Keys as the API shows them (management reference 9.2, 9.3)."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from accounts.models import ApiKey, LedgerEntry
-from accounts.services.keys import usage_nano
+from accounts.services.key_limits import usage_nano
 from accounts.windows import LIMITED_WINDOW
 from gateway.http.jsonio import usd
 from gateway.http.times import iso, iso_or_none
@@ -23,7 +24,7 @@ def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
         account_id=key.account_id, kind=LedgerEntry.Kind.PURCHASE
     ).exists()
     return {
-        **_spending(key, at),
+        **_spending(key, usage_nano(key=key, at=at)),
         "label": key.label,
         "is_free_tier": not bought,
         "is_management_key": key.is_management,
@@ -34,14 +35,14 @@ def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
     }
 
 
-def key_object(key: ApiKey, at: datetime) -> dict[str, Any]:
-    """A key of /keys; its string is in none of its fields."""
+def key_object(key: ApiKey, spent_nano: Mapping[str, int]) -> dict[str, Any]:
+    """A key of /keys and what it spent in each window; its string is in none of its fields."""
     return {
         "hash": key.hash,
         "name": key.name,
         "label": key.label,
         "disabled": key.disabled,
-        **_spending(key, at),
+        **_spending(key, spent_nano),
         "created_at": iso(key.created_at),
         "updated_at": iso_or_none(key.updated_at),
         "expires_at": iso_or_none(key.expires_at),
@@ -50,9 +51,8 @@ def key_object(key: ApiKey, at: datetime) -> dict[str, Any]:
     }
 
 
-def _spending(key: ApiKey, at: datetime) -> dict[str, Any]:
+def _spending(key: ApiKey, spent_nano: Mapping[str, int]) -> dict[str, Any]:
     """Limit, what is left of it, and what each UTC window saw."""
-    spent_nano = usage_nano(key=key, at=at)
     limit_nano, left = key.limit_nano, None
     if limit_nano is not None:
         left = usd(max(0, limit_nano - spent_nano[LIMITED_WINDOW[key.limit_reset]]))

@@ -1,71 +1,129 @@
-"""POST /keys: a new inference key, its string shown this once."""
+"""/keys: an account's inference keys, managed with one of its management keys."""
 
-import uuid
+import re
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import management_caller
-from accounts.models import Account, User, Workspace
-from accounts.money import nano_of
-from accounts.services.keys import create_key
-from accounts.views.key_body import KeyBody, read_key_body
-from accounts.views.key_description import describe_key_creation
+from accounts.caller import Caller
+from accounts.models import ApiKey
+from accounts.models.key import ApiKeyQuerySet
+from accounts.services.key_limits import usage_nano, usages_nano
+from accounts.services.keys import change_key, delete_keys, rotate_key
+from accounts.services.records import Actor, by_key
+from accounts.views.key_body import read_key_body, read_key_changes, read_key_rotation
+from accounts.views.key_creation import make_key
 from accounts.views.key_objects import key_object
+from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
+from accounts.views.keys_description import (
+    describe_key_change,
+    describe_key_creation,
+    describe_key_deletion,
+    describe_key_list,
+    describe_key_rotation,
+    describe_one_key,
+)
+from accounts.windows import window_starts
 from gateway.db import Lane, run
-from gateway.http.body import read_object
-from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.body import read_object, read_optional_object
+from gateway.http.errors import GatewayError, NotFound
 from gateway.http.responses import json_response
-from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
+
+T = TypeVar("T")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class KeysViewSet(LeanViewSet):
-    """Management keys only."""
+    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+
+    @describe_key_list
+    def list(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self._caller(request)
+        query = read_key_query(request.GET.dict())
+        return json_response({"data": _run(lambda: _listed(caller, query))})
 
     @describe_key_creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self._caller(request)
+        wanted = read_key_body(read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
+        key, string = _run(lambda: make_key(caller, wanted))
+        # Nothing was spent with it yet.
+        spent_nano = dict.fromkeys(window_starts(key.created_at), 0)
+        answer = {"data": key_object(key, spent_nano), "key": string}
+        return json_response(answer, status=201)
+
+    @describe_one_key
+    def retrieve(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
+        keys = _keys_of(self._caller(request), key_hash)
+        data = _run(lambda: _shown(keys.select_related("creator").get()))
+        return json_response({"data": data})
+
+    @describe_key_change
+    def partial_update(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
+        caller = self._caller(request)
+        keys = _keys_of(caller, key_hash)
+        changes = read_key_changes(
+            read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+        )
+        data = _run(lambda: _shown(change_key(keys=keys, changes=changes, by=by_key(caller))))
+        return json_response({"data": data})
+
+    @describe_key_deletion
+    def destroy(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
+        caller = self._caller(request)
+        keys = _keys_of(caller, key_hash)
+        if not _run(lambda: delete_keys(keys=keys, by=by_key(caller))):
+            raise NotFound
+        return json_response({"deleted": True})
+
+    @describe_key_rotation
+    def rotate(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
+        caller = self._caller(request)
+        keys = _keys_of(caller, key_hash)
+        body = read_optional_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+        grace_s = read_key_rotation(body).grace_seconds
+        return json_response(_run(lambda: _rotated(keys, grace_s, by_key(caller))))
+
+    def _caller(self, request: HttpRequest) -> Caller:
         caller = management_caller(request)
         self.beside = {"user_id": caller.creator_id}
-        body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
-        wanted = read_key_body(body)
-        answer = run(Lane.READ, lambda: _created(caller.account_id, wanted))
-        return json_response(answer, status=201)
+        return caller
 
     def database_gone(self) -> GatewayError:
         return GatewayError()
 
 
-def _created(account_id: uuid.UUID, wanted: KeyBody) -> dict[str, Any]:
-    account = Account.objects.get(pk=account_id)
-    key, string = create_key(
-        account=account,
-        name=wanted.name,
-        workspace=_workspace(account, wanted.workspace_id),
-        creator=_creator(account, wanted.creator_user_id),
-        limit_nano=None if wanted.limit is None else nano_of(wanted.limit),
-        limit_reset=wanted.limit_reset,
-        include_byok_in_limit=wanted.include_byok_in_limit,
-        expires_at=wanted.expires_at,
-    )
-    return {"data": key_object(key, datetime.now(UTC)), "key": string}
+def _run(work: Callable[[], T]) -> T:
+    """Queries about one key of the caller's account, or all; a key that is not there is 404."""
+    try:
+        return run(Lane.READ, work)
+    except ApiKey.DoesNotExist:
+        raise NotFound from None
 
 
-def _workspace(account: Account, wanted: uuid.UUID | None) -> Workspace:
-    """The account's workspace of that id, its default one when none is named."""
-    mine = account.workspaces.all()
-    found = (mine.filter(pk=wanted) if wanted else mine.filter(is_default=True)).first()
-    if found is None:
-        raise SchemaInvalid([Issue("workspace_id", "Invalid input: no workspace of this account")])
-    return found
+def _keys_of(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
+    """The account's inference key of that hash. Raises `NotFound` for what can be no hash."""
+    if not _HASH.fullmatch(key_hash):
+        raise NotFound
+    return ApiKey.objects.inference(caller.account_id).filter(hash=key_hash)
 
 
-def _creator(account: Account, public_id: str | None) -> User | None:
-    if public_id is None:
-        return None
-    member = User.objects.filter(memberships__account=account, public_id=public_id).first()
-    if member is None:
-        raise SchemaInvalid([Issue("creator_user_id", "Invalid input: no member of this account")])
-    return member
+def _listed(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
+    now = datetime.now(UTC)
+    keys = listed_keys(caller.account_id, query, at=now)
+    spent_nano = usages_nano(keys=keys, at=now)
+    return [key_object(key, spent_nano[key.pk]) for key in keys]
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    return key_object(key, usage_nano(key=key, at=datetime.now(UTC)))
+
+
+def _rotated(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:
+    key, string = rotate_key(keys=keys, grace_s=grace_s, by=by)
+    return {"data": _shown(key), "key": string}

@@ -92,7 +92,17 @@ def read_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:
 
     Raises `PayloadTooLarge`, `MalformedJson`, `InvalidRequest` and `Unavailable`.
     """
-    value = parse(read_body(request, bytes_max=bytes_max))
+    return _object(read_body(request, bytes_max=bytes_max))
+
+
+def read_optional_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:
+    """`read_object` where everything in the body has a default: no body at all is an empty one."""
+    raw = read_body(request, bytes_max=bytes_max)
+    return _object(raw) if raw else {}
+
+
+def _object(raw: Raw) -> dict[str, Any]:
+    value = parse(raw)
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid input: expected object")
     return value

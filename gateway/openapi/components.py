@@ -23,17 +23,19 @@ USD: Final[Schema] = {"type": "number", "description": "USD, at most 9 decimal p
 
 # A list of something is a component of its own here, so nothing is to be wrapped in an array.
 @extend_schema_serializer(many=False)
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Component:
     """A schema with a name, for `extend_schema` wherever it takes a serializer.
 
     `schema` may hold other components as values; they become references. `definitions` are schemas
-    it already refers to by name.
+    it already refers to by name. `partial` is what drf-spectacular writes on its copy of a body of
+    PATCH, and means nothing here.
     """
 
     name: str
     schema: Schema
     definitions: Mapping[str, Schema] = field(default_factory=dict)
+    partial: bool = field(default=False, init=False, repr=False)
 
 
 def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> Schema:

@@ -76,6 +76,7 @@ _MEANINGS: Final = {
     403: "Not permitted: the key may not do this, a budget is used up, or content was refused.",
     404: "There is no such thing, or no endpoint is left that could serve the request.",
     408: "The request took longer than the gateway's own deadline.",
+    409: "Something else happened to it at the same time.",
     410: "This path is gone for good.",
     413: "The body is too large.",
     422: "An upstream could not process the request.",

@@ -7,7 +7,7 @@ that is sent, comes after. So a request without an endpoint asks the books first
 from django.conf import settings
 
 from accounts.models import Account, ApiKey
-from accounts.services.keys import usage_nano
+from accounts.services.key_limits import usage_nano
 from accounts.windows import LIMITED_WINDOW
 from gateway.db import Lane, run
 from routing.serving.call import Call

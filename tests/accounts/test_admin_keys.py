@@ -22,7 +22,8 @@ def add(client: Client, payer: Account, **changes: Any) -> Any:
 
 
 def change(client: Client, key: ApiKey, **changes: str) -> Any:
-    usual = {"name": key.name, "limit_usd": "", "limit_reset": ""}
+    usual = {"name": key.name, "workspace": str(key.workspace_id)}
+    usual |= {"limit_usd": "", "limit_reset": ""}
     return client.post(page(ApiKey, "change", key.pk), usual | changes)
 
 

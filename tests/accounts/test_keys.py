@@ -106,7 +106,7 @@ def test_a_rotated_key_keeps_its_limits_and_its_old_string_stops(account: Accoun
     key, old = made(account, limit_nano=5 * USD, limit_reset="daily")
     spent(key, datetime.now(UTC), USD)
 
-    new = rotate_key(key=key)
+    _, new = rotate_key(keys=ApiKey.objects.filter(pk=key.pk))
 
     assert asked(old)[0] == 401
     status, body = asked(new)

@@ -83,6 +83,7 @@ def test_an_operator_chooses_the_sort_of_a_workspace(
     admin_client: Client, account: Account, workspace: Workspace
 ) -> None:
     typed = {"name": "Default", "slug": "default", "description": "", "default_text_model": ""}
+    typed["io_logging_sampling_rate"] = "1"
 
     for chosen, kept in (("throughput", "throughput"), ("", None)):
         typed["default_provider_sort"] = chosen

@@ -14,8 +14,9 @@ FINISHED = {
     "who was considered, tried and chosen": "i46-48",
     "money on the way in": "i55 m42-43",
     "the catalogue as callers read it": "i82-83 m68-69",
-    "keys, credits, generations": "m1-5 m40 m44 m70",
+    "keys, credits, generations": "m1-5 m33-40 m44 m70",
     "manners of every path": "m82-84",
+    "workspaces": "i18-19 m6-16 m20",
 }
 TESTS = Path(__file__).parents[1]
 _NAME = re.compile(r"^def test_((?:[im]\d+_)+)", re.MULTILINE)
@@ -45,4 +46,4 @@ def test_every_row_of_finished_work_has_a_test() -> None:
 
 def test_the_ranges_read_as_meant() -> None:
     assert expanded("i1-3 m5") == {"i1", "i2", "i3", "m5"}
-    assert len(set().union(*map(expanded, FINISHED.values()))) == 32 + 20 + 15
+    assert len(set().union(*map(expanded, FINISHED.values()))) == 32 + 20 + 15 + 14 + 7

@@ -4,9 +4,11 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import redis
+import requests
 from django.db import OperationalError
 from django.test import Client
 
@@ -24,6 +26,8 @@ pytestmark = pytest.mark.both
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 DEAD_AFTER_S = 1.0
 WATCHED_S = 1.6
+# Long enough to see both strings at work first.
+GRACE_S = 3
 
 
 def status_of(server: GatewayServer, string: str) -> int:
@@ -39,6 +43,20 @@ def last_200_after(server: GatewayServer, string: str, revoked_at: float) -> flo
             last = asked_at - revoked_at
     assert status_of(server, string) == 401
     return last
+
+
+def ask(
+    server: GatewayServer, owner: SeededAccount, method: str, tail: str, body: dict[str, Any]
+) -> requests.Response:
+    path = f"/api/v1/keys{tail}"
+    return server.request(method, path, key=owner.management_key, json=body)
+
+
+def new_key(server: GatewayServer, owner: SeededAccount) -> Any:
+    """The answer that shows a new key."""
+    answer = ask(server, owner, "POST", "", {"name": "k"})
+    assert answer.status_code == 201
+    return answer.json()
 
 
 @pytest.fixture
@@ -84,10 +102,59 @@ def test_a_revoked_and_a_rotated_key_die_within_a_second_in_every_process(
     assert status_of(server, two.api_key) == 200
 
     with orm_of(server):
-        new = rotate_key(key=ApiKey.objects.get(hash=two.api_key_hash))
+        _, new = rotate_key(keys=ApiKey.objects.filter(hash=two.api_key_hash))
     revoked_at = time.monotonic()
     assert last_200_after(server, two.api_key, revoked_at) < DEAD_AFTER_S
     assert status_of(server, new) == 200
+
+
+def test_what_the_api_revokes_dies_within_a_second_in_every_process(
+    start_gateway: StartGateway, orm_of: Orm
+) -> None:
+    server = start_gateway(WEB_CONCURRENCY="2")
+    owner = seed_account(server)
+    changes: list[tuple[str, str, dict[str, Any]]] = [
+        ("PATCH", "", {"disabled": True}),
+        ("DELETE", "", {}),
+        ("POST", "/rotate", {"grace_seconds": 0}),
+    ]
+    made = [new_key(server, owner) for _ in changes]
+    for _ in range(12):
+        assert {status_of(server, key["key"]) for key in made} == {200}
+
+    told = []
+    for key, (method, tail, body) in zip(made, changes, strict=True):
+        answer = ask(server, owner, method, f"/{key['data']['hash']}{tail}", body)
+        revoked_at = time.monotonic()
+        assert answer.status_code == 200
+        told.append(answer.json())
+        assert last_200_after(server, key["key"], revoked_at) < DEAD_AFTER_S
+
+    new = told[-1]["key"]
+    assert {status_of(server, new) for _ in range(12)} == {200}
+    with orm_of(server):
+        kept = database_text() + server.log()
+    assert made[0]["data"]["hash"] in kept
+    for string in (new, *(key["key"] for key in made)):
+        assert string[15:-6] not in kept
+
+
+def test_a_rotated_string_works_for_its_grace_in_every_process(start_gateway: StartGateway) -> None:
+    server = start_gateway(WEB_CONCURRENCY="2")
+    owner = seed_account(server)
+    old = new_key(server, owner)
+    assert {status_of(server, old["key"]) for _ in range(12)} == {200}
+
+    path = f"/{old['data']['hash']}/rotate"
+    answer = ask(server, owner, "POST", path, {"grace_seconds": GRACE_S})
+    ends_at = time.monotonic() + GRACE_S
+
+    assert answer.status_code == 200
+    assert {status_of(server, answer.json()["key"]) for _ in range(12)} == {200}
+    assert {status_of(server, old["key"]) for _ in range(12)} == {200}
+    assert -1 < last_200_after(server, old["key"], ends_at) <= 0.05
+    assert status_of(server, answer.json()["key"]) == 200
+    assert ask(server, owner, "GET", f"/{old['data']['hash']}", {}).status_code == 404
 
 
 def test_a_key_dies_on_the_second_it_expires(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +11,8 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.authentication import forget_keys
-from accounts.models import Account
+from accounts.keystring import hash_of
+from accounts.models import Account, ApiKey
 from accounts.services.accounts import open_account
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
@@ -42,6 +43,11 @@ class Row:
 
 ANYONE = (200, 200, 200)
 SHORT = '{"model": "nope/none", "messages": []}'
+KEY = "api/^v1/keys/(?P<key_hash>[^/]+)"
+# Hashes of two keys of `mine`, one to delete and one to rotate.
+DOOMED, ROTATED = hash_of("doomed"), hash_of("rotated")
+WORKSPACE = "api/^v1/workspaces/(?P<workspace>[^/]+)"
+NOBODY = '{"user_ids": ["user_of_nobody"]}'
 # Route → method → row. HEAD is as GET, other methods are 405 for everyone. Whoever adds a route
 # says here who may use it.
 TABLE: dict[str, dict[str, Row]] = {
@@ -65,7 +71,33 @@ TABLE: dict[str, dict[str, Row]] = {
     "api/v1/endpoints/zdr": {"GET": Row("/api/v1/endpoints/zdr", *ANYONE)},
     "api/v1/providers": {"GET": Row("/api/v1/providers", *ANYONE)},
     "api/v1/key": {"GET": Row("/api/v1/key", 401, 200, 200)},
-    "api/v1/keys": {"POST": Row("/api/v1/keys", 401, 403, 201, '{"name": "another"}')},
+    "api/v1/keys": {
+        "GET": Row("/api/v1/keys", 401, 403, 200),
+        "POST": Row("/api/v1/keys", 401, 403, 201, '{"name": "another"}'),
+    },
+    f"{KEY}$": {
+        "GET": Row(f"/api/v1/keys/{DOOMED}", 401, 403, 200),
+        "PATCH": Row(f"/api/v1/keys/{DOOMED}", 401, 403, 200, '{"name": "other"}'),
+        "DELETE": Row(f"/api/v1/keys/{DOOMED}", 401, 403, 200),
+    },
+    f"{KEY}/rotate$": {"POST": Row(f"/api/v1/keys/{ROTATED}/rotate", 401, 403, 200, "{}")},
+    "api/v1/workspaces": {
+        "GET": Row("/api/v1/workspaces", 401, 403, 200),
+        "POST": Row("/api/v1/workspaces", 401, 403, 201, '{"name": "Team", "slug": "team"}'),
+    },
+    f"{WORKSPACE}/members$": {"GET": Row("/api/v1/workspaces/team/members", 401, 403, 200)},
+    f"{WORKSPACE}/members/add$": {
+        "POST": Row("/api/v1/workspaces/team/members/add", 401, 403, 400, NOBODY),
+    },
+    f"{WORKSPACE}/members/remove$": {
+        "POST": Row("/api/v1/workspaces/team/members/remove", 401, 403, 200, NOBODY),
+    },
+    # After the others, because it takes the workspace away that the first one made.
+    f"{WORKSPACE}$": {
+        "GET": Row("/api/v1/workspaces/team", 401, 403, 200),
+        "PATCH": Row("/api/v1/workspaces/team", 401, 403, 200, '{"name": "Crew"}'),
+        "DELETE": Row("/api/v1/workspaces/team", 401, 403, 200),
+    },
     "api/v1/credits": {"GET": Row("/api/v1/credits", 401, 403, 200)},
     "api/v1/credits/coinbase": {"POST": Row("/api/v1/credits/coinbase", 410, 410, 410)},
 }
@@ -106,13 +138,21 @@ def tenant(name: str) -> Tenant:
     return Tenant(account, asked, inference, management)
 
 
+def keys_of_hashes(account: Account, *hashes: str) -> None:
+    for each in hashes:
+        key, _ = create_key(account=account, name=each[:8], workspace=account.workspaces.get())
+        ApiKey.objects.filter(pk=key.pk).update(hash=each)
+
+
 @pytest.fixture
 def mine() -> Iterator[Tenant]:
     forget_keys()
     load(parse(CONFORMANCE.read_text(encoding="utf-8")))
     catalogue.forget()
     catalogue.current()
-    yield tenant("mine")
+    tenant_of_mine = tenant("mine")
+    keys_of_hashes(tenant_of_mine.account, DOOMED, ROTATED)
+    yield tenant_of_mine
     catalogue.forget()
 
 
@@ -167,6 +207,22 @@ def test_what_belongs_to_another_tenant_is_not_there(mine: Tenant, kind: str) ->
     # Nothing tells an id of another tenant from one that never was.
     assert theirs.content == nowhere.content
     assert ask("GET", row, getattr(other, kind), other.generation.pk).status_code == 200
+
+
+@pytest.mark.parametrize("route", [f"{KEY}$", f"{KEY}/rotate$"])
+def test_keys_of_another_tenant_are_not_there(mine: Tenant, route: str) -> None:
+    theirs, nowhere = hash_of("theirs"), hash_of("nowhere")
+    keys_of_hashes(tenant("other").account, theirs)
+    before = ApiKey.objects.values().get(hash=theirs)
+
+    for method, row in TABLE[route].items():
+        refused = []
+        for each in (theirs, nowhere):
+            path = re.sub("[0-9a-f]{64}", each, row.path)
+            refused.append(ask(method, replace(row, path=path), mine.management, ""))
+        assert [response.status_code for response in refused] == [404, 404]
+        assert refused[0].content == refused[1].content
+    assert ApiKey.objects.values().get(hash=theirs) == before
 
 
 def test_ids_of_another_tenant_in_a_body_are_refused(mine: Tenant) -> None:

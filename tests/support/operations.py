@@ -11,12 +11,14 @@ from django.urls import reverse
 from accounts.models import (
     Account,
     ApiKey,
+    FormerHash,
     Hold,
     LedgerEntry,
     Membership,
     SpendCounter,
     User,
     Workspace,
+    WorkspaceMembership,
 )
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
@@ -40,8 +42,13 @@ def _one(number: int) -> str:
     account = open_account(name=f"account {number}")
     workspace = open_workspace(account=account, slug=f"workspace-{number}")
     user = admit_member(account=account, username=f"user-{number}", role=Membership.Role.MEMBER)
+    membership = Membership.objects.get(account=account, user=user)
+    WorkspaceMembership.objects.create(workspace=workspace, membership=membership, role="member")
     key, string = create_key(
         account=account, name=f"key {number}", workspace=workspace, creator=user, limit_nano=5
+    )
+    FormerHash.objects.create(
+        hash=f"{number:064x}", api_key=key, valid_until=datetime.now(UTC) + timedelta(days=1)
     )
     add_credits(account=account, amount_nano=5, source="test", source_ref=f"payment {number}")
     _books(number, account, workspace, key)

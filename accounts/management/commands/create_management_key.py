@@ -6,6 +6,7 @@ from django.core.management.base import CommandParser
 
 from accounts.models import Account
 from accounts.services.keys import create_key
+from accounts.services.records import by_command
 from gateway.commands import JsonCommand, Refused
 
 
@@ -20,5 +21,10 @@ class Command(JsonCommand):
         account = Account.objects.filter(name=options["account"]).first()
         if account is None:
             raise Refused(f"There is no account {options['account']!r}")
-        key, string = create_key(account=account, name=options["name"], workspace=None)
+        key, string = create_key(
+            account=account,
+            name=options["name"],
+            workspace=None,
+            by=by_command("create_management_key"),
+        )
         return {"key": string, "key_hash": key.hash}, 0

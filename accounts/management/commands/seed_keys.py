@@ -9,9 +9,11 @@ from accounts.money import usd_argument
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key, rotate_key
+from accounts.services.records import by_command
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import usd
 
+_BY = by_command("seed_keys")
 MANAGEMENT_KEY_NAME = "seeded management key"
 
 
@@ -75,6 +77,10 @@ def _key(
 ) -> tuple[ApiKey, str | None, bool]:
     """The key, its string where it is new, and whether it was made now."""
     if key is None:
-        key, string = create_key(account=account, name=name, workspace=workspace, creator=creator)
+        key, string = create_key(
+            account=account, name=name, workspace=workspace, creator=creator, by=_BY
+        )
         return key, string, True
-    return key, rotate_key(key=key) if rotate else None, False
+    if not rotate:
+        return key, None, False
+    return *rotate_key(keys=ApiKey.objects.filter(pk=key.pk), by=_BY), False

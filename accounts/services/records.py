@@ -1,0 +1,92 @@
+"""Audit records, written in the transaction of the change they tell of.
+
+    with transaction.atomic():
+        before = facts_of(workspace, _FACTS)
+        ...change and save it...
+        record_change(
+            by=actor, action="updated", object_type="workspace", object_id=workspace.pk,
+            account_id=workspace.account_id, before=before, after=facts_of(workspace, _FACTS),
+        )
+
+What is made has `before=None`, what is gone `after=None`. Where both are given only the fields that
+differ are kept, and nothing is written where none does. The actor is `by_key(caller)` in an API
+view, `by_operator(request.user)` in the admin and `by_command("name")` in a command. Facts are
+public fields: never a key's string, a credential or anything sealed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import models, transaction
+
+from accounts.caller import Caller
+from accounts.models import AuditRecord
+
+Facts = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who changes something: an operator's user id, a management key's id, or a command's name."""
+
+    operator_id: int | None = None
+    management_key_id: int | None = None
+    command: str = ""
+
+
+def by_operator(user: Any) -> Actor:
+    """`request.user` of an admin page, which only lets in people who are logged in."""
+    return Actor(operator_id=user.pk)
+
+
+def by_key(caller: Caller) -> Actor:
+    return Actor(management_key_id=caller.key_id)
+
+
+def by_command(name: str) -> Actor:
+    return Actor(command=name)
+
+
+# Whoever has a shell on the gateway.
+SYSTEM = by_command("shell")
+
+
+def facts_of(row: models.Model, fields: Iterable[str]) -> dict[str, Any]:
+    """These attributes of a row, by name."""
+    return {name: getattr(row, name) for name in fields}
+
+
+def record_change(
+    *,
+    by: Actor,
+    action: str,
+    object_type: str,
+    object_id: object,
+    account_id: UUID | None,
+    before: Facts | None,
+    after: Facts | None,
+    at: datetime | None = None,
+) -> AuditRecord | None:
+    """Write the record of a change; None where before and after are the same."""
+    assert transaction.get_connection().in_atomic_block, "a record belongs to its change"
+    if before is not None and after is not None:
+        moved = [name for name in after if before.get(name) != after[name]]
+        if not moved:
+            return None
+        before = {name: before.get(name) for name in moved}
+        after = {name: after[name] for name in moved}
+    return AuditRecord.objects.create(
+        at=at or datetime.now(UTC),
+        account_id=account_id,
+        operator_id=by.operator_id,
+        management_key_id=by.management_key_id,
+        command=by.command,
+        action=action,
+        object_type=object_type,
+        object_id=str(object_id),
+        before=before,
+        after=after,
+    )

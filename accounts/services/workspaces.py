@@ -1,0 +1,217 @@
+"""Making, changing and deleting workspaces (management reference 5)."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+
+from accounts.models import ApiKey, Membership, User, Workspace
+from accounts.services.records import Actor, facts_of, record_change
+from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
+from gateway.http.paging import Page
+from gateway.http.validation import Issue
+
+SLUG_PATTERN: Final = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
+SLUG_CHARS_MAX: Final = 50
+# What callers set; each is a column of the same name.
+SETTINGS: Final = (
+    *("name", "slug", "description", "default_text_model", "default_image_model"),
+    *("default_provider_sort", "disabled_server_tools"),
+    *("io_logging_api_key_ids", "io_logging_sampling_rate"),
+    *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
+    "is_observability_io_logging_enabled",
+)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_LARGEST_KEY_ID: Final = 2**63 - 1
+
+
+class SlugTaken(InvalidRequest):
+    message = "Workspace slug already exists"
+
+
+class HasActiveKeys(InvalidRequest):
+    message = "Workspace has active API keys. Delete the keys first."
+
+
+class DefaultStays(PermissionDenied):
+    message = "Deleting the default workspace is not supported"
+
+
+def named(reference: str) -> Q | None:
+    """What a workspace's id or slug asks the table for; None where it can be neither."""
+    wanted = Q()
+    if _UUID.fullmatch(reference):
+        wanted |= Q(pk=UUID(reference))
+    if len(reference) <= SLUG_CHARS_MAX and re.fullmatch(SLUG_PATTERN[1:-1], reference):
+        wanted |= Q(slug=reference)
+    return wanted or None
+
+
+def shown(account_id: UUID) -> QuerySet[Any]:
+    """The account's workspaces, each with its `creator_public_id`.
+
+    The account's first admin stands for a creator that is not known.
+    """
+    admins = Membership.objects.filter(
+        account=OuterRef("account"), role=Membership.Role.ADMIN
+    ).order_by("created_at", "pk")
+    creator = Coalesce("created_by__public_id", Subquery(admins.values("user__public_id")[:1]))
+    return Workspace.objects.filter(account_id=account_id).annotate(creator_public_id=creator)
+
+
+def find_workspace(account_id: UUID, reference: str, *, lock: bool = False) -> Any:
+    """The account's workspace of that id or slug, as in `shown`. Raises `NotFound`.
+
+    Its id counts where a slug reads like one. A locked one gets no new key before the transaction
+    ends.
+    """
+    wanted = named(reference)
+    if wanted is None:
+        raise NotFound
+    rows = shown(account_id).filter(wanted)
+    if lock:
+        # The account's row first, as whoever changes keys and the ledger writer do.
+        rows = rows.select_related("account").select_for_update(of=("account", "self"), no_key=True)
+    found = sorted(rows, key=lambda row: str(row.pk) != reference.lower())
+    if not found:
+        raise NotFound
+    return found[0]
+
+
+def page_of_workspaces(account_id: UUID, page: Page) -> tuple[list[Any], int]:
+    """One page, newest first, and how many there are."""
+    rows = shown(account_id).order_by("-created_at", "pk")
+    return list(rows[page.rows]), Workspace.objects.filter(account_id=account_id).count()
+
+
+def create_workspace(
+    *, account_id: UUID, creator: str | None, by: Actor, settings: Mapping[str, Any]
+) -> Any:
+    """A new workspace, as in `shown`. `creator` is a member's public id.
+
+    Raises `SlugTaken`, and `SchemaInvalid` for keys, of which a new workspace has none.
+    """
+    keys = settings.get("io_logging_api_key_ids")
+    if keys:
+        raise _no_keys(enumerate(keys))
+    user = _creator(account_id, creator)
+    workspace: Any = Workspace(account_id=account_id, created_by=user, **settings)
+    workspace.creator_public_id = user.public_id if user else None
+    _written(workspace, lambda: _insert(workspace, by))
+    return workspace
+
+
+def change_workspace(
+    *, account_id: UUID, reference: str, by: Actor, changes: Mapping[str, Any]
+) -> Any:
+    """The workspace with its settings changed. Raises `NotFound`, `SlugTaken`, `SchemaInvalid`."""
+    with transaction.atomic():
+        workspace = find_workspace(account_id, reference, lock=True)
+        before = facts_of(workspace, SETTINGS)
+        for name, value in changes.items():
+            setattr(workspace, name, value)
+        if changes.get("io_logging_api_key_ids"):
+            workspace.io_logging_api_key_ids = own_keys(
+                workspace, changes["io_logging_api_key_ids"]
+            )
+        workspace.updated_at = datetime.now(UTC)
+        _written(workspace, lambda: workspace.save(update_fields=[*changes, "updated_at"]))
+        _record(by, "updated", workspace, before, facts_of(workspace, SETTINGS))
+    return workspace
+
+
+def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
+    """Delete it as its users see it; the row stays, because history names it.
+
+    Keys that are disabled or expired go with it, and its members are members of nothing any more.
+    Raises `NotFound`, `DefaultStays`, `HasActiveKeys`.
+    """
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        workspace = find_workspace(account_id, reference, lock=True)
+        if workspace.is_default:
+            raise DefaultStays
+        keys = ApiKey.objects.filter(workspace=workspace)
+        if keys.usable(now).exists():
+            raise HasActiveKeys
+        # One statement and one record, however many keys there are.
+        gone = keys.filter(deleted_at__isnull=True).update(deleted_at=now, updated_at=now)
+        workspace.deleted_at = now
+        workspace.save(update_fields=["deleted_at"])
+        before = facts_of(workspace, SETTINGS) | {"unused_keys": gone}
+        _record(by, "deleted", workspace, before, None)
+
+
+def _insert(workspace: Workspace, by: Actor) -> None:
+    workspace.save(force_insert=True)
+    _record(by, "created", workspace, None, facts_of(workspace, SETTINGS))
+
+
+def _written(workspace: Workspace, write: Callable[[], None]) -> None:
+    """Let the table itself say whether the slug is free."""
+    try:
+        with transaction.atomic():
+            write()
+    except IntegrityError as error:
+        others = Workspace.objects.filter(account_id=workspace.account_id, slug=workspace.slug)
+        if others.exclude(pk=workspace.pk).exists():
+            raise SlugTaken from error
+        raise
+
+
+def _record(
+    by: Actor,
+    action: str,
+    workspace: Workspace,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="workspace",
+        object_id=workspace.pk,
+        account_id=workspace.account_id,
+        before=before,
+        after=after,
+    )
+
+
+def _creator(account_id: UUID, public_id: str | None) -> User | None:
+    """The member of that id; the account's first admin where none is named."""
+    members = Membership.objects.filter(account_id=account_id)
+    if public_id is None:
+        members = members.filter(role=Membership.Role.ADMIN)
+    else:
+        members = members.filter(user__public_id=public_id)
+    found = members.select_related("user").order_by("created_at", "pk").first()
+    return found.user if found else None
+
+
+def own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:
+    """The numbers of keys of this workspace, named by number or by hash, each once.
+
+    Raises `SchemaInvalid`.
+    """
+    numbers = [each for each in wanted if isinstance(each, int) and 0 < each <= _LARGEST_KEY_ID]
+    hashes = [each for each in wanted if isinstance(each, str)]
+    rows = ApiKey.objects.filter(
+        Q(pk__in=numbers) | Q(hash__in=hashes), workspace=workspace, deleted_at__isnull=True
+    ).values_list("pk", "hash")
+    known: dict[int | str, int] = {}
+    for number, key_hash in rows:
+        known |= {number: number, key_hash: number}
+    unknown = [(index, each) for index, each in enumerate(wanted) if each not in known]
+    if unknown:
+        raise _no_keys(unknown)
+    return list(dict.fromkeys(known[each] for each in wanted))
+
+
+def _no_keys(places: Iterable[tuple[int, object]]) -> SchemaInvalid:
+    text = "Invalid input: no key of this workspace"
+    return SchemaInvalid([Issue(f"io_logging_api_key_ids.{index}", text) for index, _ in places])

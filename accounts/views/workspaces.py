@@ -1,0 +1,140 @@
+"""/workspaces: the teams of an account, their settings and their members."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import management_caller
+from accounts.caller import Caller
+from accounts.services import workspace_members, workspaces
+from accounts.services.records import by_key
+from accounts.views import workspace_description as described
+from accounts.views.workspace_body import read_changes, read_members, read_new_workspace
+from accounts.views.workspace_objects import member_object, workspace_object
+from gateway.db import Lane, run
+from gateway.http.body import read_object
+from gateway.http.errors import GatewayError
+from gateway.http.paging import page_of
+from gateway.http.responses import json_response
+from gateway.http.viewset import LeanViewSet
+
+
+class _Managed(LeanViewSet):
+    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+
+    def manager(self, request: HttpRequest) -> Caller:
+        caller = management_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        return caller
+
+    def database_gone(self) -> GatewayError:
+        return GatewayError()
+
+
+class WorkspacesViewSet(_Managed):
+    """Workspaces of the key's own account, by id or slug."""
+
+    @described.listing
+    def list(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.manager(request)
+        page = page_of(request.GET)
+        rows, total = run(Lane.READ, lambda: workspaces.page_of_workspaces(caller.account_id, page))
+        return json_response({"data": list(map(workspace_object, rows)), "total_count": total})
+
+    @described.creation
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.manager(request)
+        wanted = read_new_workspace(_body(request))
+        row = run(
+            Lane.OPERATOR,
+            lambda: workspaces.create_workspace(
+                account_id=caller.account_id,
+                creator=caller.creator_id,
+                by=by_key(caller),
+                settings=wanted,
+            ),
+        )
+        return json_response({"data": workspace_object(row)}, status=201)
+
+    @described.retrieval
+    def retrieve(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        row = run(Lane.READ, lambda: workspaces.find_workspace(caller.account_id, workspace))
+        return json_response({"data": workspace_object(row)})
+
+    @described.change
+    def partial_update(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        changes = read_changes(_body(request))
+        row = run(
+            Lane.OPERATOR,
+            lambda: workspaces.change_workspace(
+                account_id=caller.account_id,
+                reference=workspace,
+                by=by_key(caller),
+                changes=changes,
+            ),
+        )
+        return json_response({"data": workspace_object(row)})
+
+    @described.deletion
+    def destroy(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        run(
+            Lane.OPERATOR,
+            lambda: workspaces.delete_workspace(
+                account_id=caller.account_id, reference=workspace, by=by_key(caller)
+            ),
+        )
+        return json_response({"deleted": True})
+
+
+class WorkspaceMembersViewSet(_Managed):
+    """Who belongs to a workspace."""
+
+    @described.members
+    def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        page = page_of(request.GET)
+        members, total = run(
+            Lane.READ,
+            lambda: workspace_members.page_of_members(
+                account_id=caller.account_id, reference=workspace, page=page
+            ),
+        )
+        return json_response({"data": list(map(member_object, members)), "total_count": total})
+
+    @described.adding
+    def add(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        user_ids = read_members(_body(request))
+        members, added = run(
+            Lane.OPERATOR,
+            lambda: workspace_members.add_members(
+                account_id=caller.account_id,
+                reference=workspace,
+                by=by_key(caller),
+                user_ids=user_ids,
+            ),
+        )
+        return json_response({"data": list(map(member_object, members)), "added_count": added})
+
+    @described.removal
+    def remove(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        user_ids = read_members(_body(request))
+        removed = run(
+            Lane.OPERATOR,
+            lambda: workspace_members.remove_members(
+                account_id=caller.account_id,
+                reference=workspace,
+                by=by_key(caller),
+                user_ids=user_ids,
+            ),
+        )
+        return json_response({"removed_count": removed})
+
+
+def _body(request: HttpRequest) -> dict[str, Any]:
+    return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)

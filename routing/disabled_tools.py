@@ -1,0 +1,71 @@
+"""Server tools that a workspace has switched off (management reference 5.4)."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from gateway.http.errors import PermissionDenied
+from routing.formats.server_tools import WEB_SEARCH, canonical_tool
+from routing.selection.naming import parse
+
+# Plugins that do a server tool's work; `:online` behind a model is another spelling of the first.
+_TOOL_OF_PLUGIN: Final[Mapping[str, str]] = {
+    "web": WEB_SEARCH,
+    "web-fetch": "router:web_fetch",
+    "fusion": "router:fusion",
+}
+
+
+class ToolDisabled(PermissionDenied):
+    def __init__(self, tool: str) -> None:
+        super().__init__(f'Server tool "{tool}" is disabled in this workspace')
+
+
+def refuse_disabled_tools(
+    disabled: frozenset[str],
+    body: Mapping[str, Any],
+    *,
+    plugins: Iterable[Mapping[str, Any]] = (),
+    references: Sequence[str] = (),
+) -> None:
+    """Raise `ToolDisabled` where a request names a tool that is switched off, however it does.
+
+    `body` is the checked request, after its preset: the tools that a tool may use count too.
+    `plugins` are those in force, `references` the models named.
+    """
+    if not disabled:
+        return
+    named = [*_in_body(body), *_by_plugin(plugins), *_by_suffix(references)]
+    off = next((tool for tool in named if tool in disabled), None)
+    if off is not None:
+        raise ToolDisabled(off)
+
+
+def _in_body(body: Mapping[str, Any]) -> Iterator[str]:
+    yield from _named(body.get("tools") or ())
+    choice = body.get("tool_choice")
+    if isinstance(choice, Mapping):
+        yield from _named([choice])
+
+
+def _named(tools: Iterable[Any]) -> Iterator[str]:
+    for tool in tools:
+        yield canonical_tool(tool.get("type", ""))
+        parameters = tool.get("parameters")
+        # A function's parameters are a schema, in which the word means something else.
+        if str(tool.get("type", "")).startswith("router:") and isinstance(parameters, dict):
+            yield from _named(parameters.get("tools") or ())
+
+
+def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    for plugin in plugins:
+        tool = _TOOL_OF_PLUGIN.get(plugin["id"])
+        if tool is not None and plugin.get("enabled", True):
+            yield tool
+            yield from _named(plugin.get("tools") or ())
+
+
+def _by_suffix(references: Sequence[str]) -> Iterator[str]:
+    for reference in references:
+        for effect in parse(reference).effects:
+            if effect.plugin is not None:
+                yield _TOOL_OF_PLUGIN[effect.plugin]

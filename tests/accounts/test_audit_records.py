@@ -1,0 +1,202 @@
+"""Every change of a key leaves a record that nobody changes afterwards."""
+
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, connection, transaction
+from django.test import Client
+
+from accounts.models import ApiKey, AuditRecord, User
+from accounts.models.record import AppendOnly
+from accounts.services.accounts import admit_member, open_account
+from accounts.services.keys import create_key, rotate_key, set_disabled
+from accounts.services.records import by_command, record_change
+from tests.accounts.office import Office, at, open_office
+from tests.support.operations import page
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def office(db: None) -> Office:
+    return open_office()
+
+
+def last() -> AuditRecord:
+    record = AuditRecord.objects.order_by("-pk").first()
+    assert record is not None
+    return record
+
+
+def told(record: AuditRecord) -> tuple[str, Any, Any]:
+    return record.action, record.before, record.after
+
+
+def test_changes_through_the_api_name_the_management_key(office: Office) -> None:
+    manager = ApiKey.objects.get()
+    made = office.new(limit=5)
+    key = ApiKey.objects.get(hash=made["data"]["hash"])
+    created = last()
+    assert (created.action, created.before) == ("created", None)
+    assert created.after is not None
+    assert (created.after["hash"], created.after["limit_nano"]) == (key.hash, 5 * 10**9)
+
+    office.ok("PATCH", at(made), {"limit": 7, "name": "k", "disabled": True})
+    before, after = {"disabled": False, "limit_nano": 5 * 10**9}, {"disabled": True}
+    assert told(last()) == ("updated", before, after | {"limit_nano": 7 * 10**9})
+
+    new = office.ok("POST", at(made, "/rotate"))
+    assert last().action == "rotated"
+    assert (last().before or {})["hash"] == key.hash
+    assert (last().after or {})["hash"] == new["data"]["hash"]
+
+    office.ok("DELETE", at(new))
+    assert last().action == "deleted"
+    assert set(last().after or {}) == {"deleted_at"}
+
+    for record in AuditRecord.objects.filter(object_id=str(key.pk)):
+        assert (record.object_type, record.account_id) == ("key", office.account.pk)
+        assert record.management_key == manager
+        assert (record.operator, record.command) == (None, "")
+    assert AuditRecord.objects.filter(object_id=str(key.pk)).count() == 4
+
+
+def test_what_changes_nothing_and_what_is_refused_leaves_no_record(office: Office) -> None:
+    made = office.new()
+    count = AuditRecord.objects.count()
+
+    office.ok("PATCH", at(made), {"name": "k"})
+    office.ok("GET", at(made))
+    office.refused(400, "PATCH", at(made), {"limit": -1})
+    office.refused(400, "POST", body={"name": ""})
+    office.refused(404, "DELETE", at({"hash": "0" * 64}))
+
+    assert AuditRecord.objects.count() == count
+
+
+def test_changes_in_the_admin_name_the_operator(admin_client: Client) -> None:
+    account = open_account(name="acme")
+    operator = User.objects.get(username="admin")
+    form = {"account": str(account.pk), "kind": "inference", "name": "new"}
+    admin_client.post(page(ApiKey, "add"), form)
+    key = ApiKey.objects.get()
+    change = {"name": "renamed", "workspace": str(key.workspace_id), "limit_usd": "2"}
+    admin_client.post(page(ApiKey, "change", key.pk), change)
+    for action in ("disable", "enable"):
+        admin_client.post(page(ApiKey), {"action": action, "_selected_action": [str(key.pk)]})
+    admin_client.post(page(ApiKey, "delete", key.pk), {"post": "yes"})
+
+    records = list(AuditRecord.objects.order_by("pk"))
+    assert [record.action for record in records] == [
+        *("created", "updated", "updated", "updated", "deleted")
+    ]
+    assert {record.operator_id for record in records} == {operator.pk}
+    assert records[1].before == {"name": "new", "limit_nano": None}
+    assert records[1].after == {"name": "renamed", "limit_nano": 2 * 10**9}
+
+
+def test_changes_by_commands_name_the_command() -> None:
+    account = open_account(name="acme")
+    key, _ = create_key(account=account, name="k", workspace=account.workspaces.get())
+    assert last().command == "shell"
+
+    rotate_key(keys=ApiKey.objects.filter(pk=key.pk), by=by_command("nightly"))
+    assert last().command == "nightly"
+
+
+def test_a_change_that_fails_leaves_no_record(office: Office) -> None:
+    made = office.new()
+    count = AuditRecord.objects.count()
+
+    with transaction.atomic():
+        set_disabled(keys=ApiKey.objects.filter(hash=made["data"]["hash"]), disabled=True)
+        assert AuditRecord.objects.count() == count + 1
+        transaction.set_rollback(True)
+
+    assert AuditRecord.objects.count() == count
+
+
+def test_a_record_belongs_to_a_transaction_and_to_one_author(office: Office) -> None:
+    with pytest.raises(DatabaseError), transaction.atomic():
+        AuditRecord.objects.create(
+            at=office.account.created_at, action="x", object_type="key", object_id="1"
+        )
+
+
+def test_only_what_moved_is_kept(office: Office) -> None:
+    common: dict[str, Any] = {
+        "by": by_command("test"),
+        "action": "updated",
+        "object_type": "thing",
+        "object_id": 1,
+        "account_id": office.account.pk,
+    }
+    with transaction.atomic():
+        same = record_change(**common, before={"a": 1}, after={"a": 1})
+        record_change(**common, before={"a": 1, "b": 2}, after={"a": 1, "b": 3})
+
+    assert same is None
+    assert told(last()) == ("updated", {"b": 2}, {"b": 3})
+
+
+def test_records_are_neither_changed_nor_removed(office: Office) -> None:
+    record = last()
+    record.action = "nothing"
+
+    for attempt in (
+        record.save,
+        record.delete,
+        lambda: AuditRecord.objects.update(action="nothing"),
+        lambda: AuditRecord.objects.filter(pk=record.pk).delete(),
+        lambda: AuditRecord.objects.bulk_update([record], ["action"]),
+    ):
+        with pytest.raises(AppendOnly), transaction.atomic():
+            attempt()
+    assert last().action == "created"
+
+
+def test_postgresql_keeps_records_from_sql_as_well(office: Office) -> None:
+    if connection.vendor != "postgresql":
+        return  # SQLite has the model's guard alone.
+    for sql in ("UPDATE accounts_auditrecord SET action = ''", "DELETE FROM accounts_auditrecord"):
+        with (
+            pytest.raises(DatabaseError, match="kept as they were written"),
+            transaction.atomic(),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(sql)
+    assert last().action == "created"
+
+
+def test_an_operator_finds_records_and_changes_none(admin_client: Client, office: Office) -> None:
+    made = office.new()
+    key = ApiKey.objects.get(hash=made["data"]["hash"])
+    office.ok("PATCH", at(made), {"name": "renamed"})
+
+    listed = admin_client.get(page(AuditRecord), {"object_type": "key", "action": "updated"})
+    assert "renamed" in admin_client.get(page(AuditRecord, "change", last().pk)).text
+    assert [row.pk for row in listed.context["cl"].result_list] == [last().pk]
+    by_key = admin_client.get(page(AuditRecord), {"object_id__exact": str(key.pk)})
+    assert len(by_key.context["cl"].result_list) == 2
+    for kind in ("change", "delete"):
+        path = page(AuditRecord, kind, last().pk)
+        assert admin_client.post(path, {"post": "yes", "action": "x"}).status_code == 403
+    assert admin_client.get(page(AuditRecord, "add")).status_code == 403
+
+
+def test_an_operator_moves_a_key_and_gives_it_to_another_member(admin_client: Client) -> None:
+    account = open_account(name="acme")
+    other = open_account(name="other")
+    key, _ = create_key(account=account, name="k", workspace=account.workspaces.get())
+    member = admit_member(account=account, username="member", role="org:member")  # type: ignore[arg-type]  # The role by its value.
+    form = {"name": "k", "workspace": str(key.workspace_id), "creator": str(member.pk)}
+
+    admin_client.post(page(ApiKey, "change", key.pk), form)
+    assert (last().before, last().after) == ({"creator_id": None}, {"creator_id": member.pk})
+
+    theirs = form | {"workspace": str(other.workspaces.get().pk)}
+    stranger = form | {"creator": str(User.objects.create(username="stranger").pk)}
+    for odd in (theirs, stranger, form | {"workspace": ""}):
+        assert "errorlist" in admin_client.post(page(ApiKey, "change", key.pk), odd).text
+    key.refresh_from_db()
+    assert (key.workspace_id, key.creator_id) == (account.workspaces.get().pk, member.pk)

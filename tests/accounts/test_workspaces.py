@@ -1,0 +1,313 @@
+"""/workspaces: made, read, changed and deleted through the API."""
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import IntegrityError
+from django.test import Client
+
+from accounts.authentication import forget_keys
+from accounts.caller import read_caller
+from accounts.models import ApiKey, AuditRecord, Membership, Workspace
+from accounts.models.account import default_workspace_id
+from accounts.services.keys import create_key
+from routing.catalogue.document import parse
+from routing.catalogue.load import load
+from routing.catalogue.snapshot import catalogue
+from tests.support.catalogue import CONFORMANCE
+from tests.support.management import Manager, manager
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+FIELDS = {
+    *("id", "name", "slug", "description", "default_text_model", "default_image_model"),
+    *("default_provider_sort", "default_guardrail_id", "disabled_server_tools"),
+    *("include_byok_in_budgets", "io_logging_api_key_ids", "io_logging_sampling_rate"),
+    *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
+    *("is_observability_io_logging_enabled", "created_at", "created_by", "updated_at"),
+}
+NEW = {"name": "Production", "slug": "production"}
+
+
+@pytest.fixture
+def mine(db: None) -> Manager:
+    return manager("mine")
+
+
+@pytest.fixture
+def known(db: None) -> Iterator[None]:
+    """The conformance catalogue says which models there are."""
+    assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    catalogue.forget()
+    catalogue.current()
+    yield
+    catalogue.forget()
+
+
+def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
+    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+
+    assert made.keys() == FIELDS
+    assert (made["name"], made["slug"]) == ("Production", "production")
+    assert (made["io_logging_sampling_rate"], made["updated_at"]) == (1, None)
+    assert made["created_by"] == mine.admin.public_id
+    assert uuid.UUID(made["id"]).version == 4
+    assert uuid.UUID(made["default_guardrail_id"]).version == 5
+    for reference in (made["id"], made["id"].upper(), "production"):
+        assert mine.ok("GET", f"/workspaces/{reference}")["data"] == made
+
+
+def test_what_is_said_is_kept(mine: Manager, known: None) -> None:
+    said = NEW | {
+        "description": "",
+        "default_text_model": "~acme/small-latest:floor",
+        "default_image_model": "acme/small",
+        "default_provider_sort": "exacto",
+        "disabled_server_tools": ["router:bash"],
+        "io_logging_sampling_rate": 0.0001,
+        "is_data_discount_logging_enabled": True,
+        "is_observability_broadcast_enabled": True,
+        "is_observability_io_logging_enabled": True,
+    }
+
+    made = mine.ok("POST", "/workspaces", said, status=201)["data"]
+
+    assert made == made | said
+    assert mine.ok("GET", "/workspaces/production")["data"] == made
+
+
+@pytest.mark.parametrize("model", ["acme/small", "acme/small:nitro", "router/auto", "auto"])
+def test_a_default_model_is_one_a_request_could_name(
+    mine: Manager, known: None, model: str
+) -> None:
+    data = mine.ok("PATCH", "/workspaces/default", {"default_text_model": model})["data"]
+
+    assert data["default_text_model"] == model
+
+
+@pytest.mark.parametrize("field", ["default_text_model", "default_image_model"])
+def test_an_unknown_default_model_is_refused(mine: Manager, known: None, field: str) -> None:
+    said = mine.refused(400, "PATCH", "/workspaces/default", {field: "nope/none"})
+
+    assert said == f"{field}: nope/none is not a valid model ID"
+    assert mine.ok("GET", "/workspaces/default")["data"]["updated_at"] is None
+
+
+def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
+    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+
+    changed = mine.ok("PATCH", "/workspaces/production", {"name": "P", "slug": "p"})["data"]
+
+    assert changed["updated_at"] is not None
+    assert changed == made | {"name": "P", "slug": "p", "updated_at": changed["updated_at"]}
+    assert mine.ok("GET", "/workspaces/p")["data"] == changed
+    mine.refused(404, "GET", "/workspaces/production")
+    record = AuditRecord.objects.filter(object_type="workspace", object_id=made["id"]).latest("id")
+    assert record.management_key is not None
+    assert record.before == {"name": "Production", "slug": "production"}
+    assert record.after == {"name": "P", "slug": "p"}
+
+
+def test_a_slug_is_used_once_in_an_account_and_again_elsewhere(mine: Manager) -> None:
+    mine.ok("POST", "/workspaces", NEW, status=201)
+    mine.ok("POST", "/workspaces", NEW | {"slug": "second"}, status=201)
+    taken = "Workspace slug already exists"
+
+    assert mine.refused(400, "POST", "/workspaces", NEW) == taken
+    assert mine.refused(400, "PATCH", "/workspaces/second", {"slug": "production"}) == taken
+    mine.ok("PATCH", "/workspaces/second", {"slug": "second"})
+    manager("other").ok("POST", "/workspaces", NEW, status=201)
+
+
+def test_an_id_counts_before_a_slug_that_reads_like_it(mine: Manager) -> None:
+    first = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+    mine.ok("POST", "/workspaces", NEW | {"slug": first["id"]}, status=201)
+
+    assert mine.ok("GET", f"/workspaces/{first['id']}")["data"] == first
+
+
+def test_the_list_is_newest_first_and_paged(mine: Manager) -> None:
+    for number in range(3):
+        mine.ok("POST", "/workspaces", NEW | {"slug": f"w{number}"}, status=201)
+    Workspace.objects.filter(slug="w0").update(created_at=datetime.now(UTC) + timedelta(days=1))
+
+    def slugs(query: str) -> list[str]:
+        said = mine.ok("GET", f"/workspaces{query}")
+        assert said["total_count"] == 4
+        return [each["slug"] for each in said["data"]]
+
+    assert slugs("") == ["w0", "w2", "w1", "default"]
+    assert slugs("?offset=1&limit=2") == ["w2", "w1"]
+    assert slugs("?offset=null&limit=1") == ["w0"]
+    assert slugs("?offset=4") == []
+    assert slugs(f"?offset={2**62}") == []
+    mine.refused(400, "GET", "/workspaces?limit=101")
+
+
+def test_the_default_workspace_came_with_the_account(mine: Manager) -> None:
+    data = mine.ok("GET", "/workspaces/default")["data"]
+
+    assert data["id"] == str(default_workspace_id(mine.account.pk))
+    assert (data["name"], data["slug"]) == ("Default Workspace", "default")
+    assert data["created_by"] == mine.admin.public_id
+    stays = "Deleting the default workspace is not supported"
+    assert mine.refused(403, "DELETE", "/workspaces/default") == stays
+
+
+def test_a_key_without_a_creator_writes_the_first_admin(mine: Manager) -> None:
+    mine.member("second", Membership.Role.ADMIN)
+    _, mine.key = create_key(account=mine.account, name="system", workspace=None)
+
+    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+
+    assert made["created_by"] == mine.admin.public_id
+
+
+def test_logged_keys_are_told_by_number_whatever_they_were_named_by(mine: Manager) -> None:
+    team, other = mine.workspace("team"), mine.workspace("other")
+    first, _ = create_key(account=mine.account, name="1", workspace=team)
+    second, _ = create_key(account=mine.account, name="2", workspace=team)
+    outside, _ = create_key(account=mine.account, name="3", workspace=other)
+    wanted = [second.hash, first.pk, second.pk]
+
+    data = mine.ok("PATCH", "/workspaces/team", {"io_logging_api_key_ids": wanted})["data"]
+
+    assert data["io_logging_api_key_ids"] == [second.pk, first.pk]
+    for stranger in (outside.pk, outside.hash, "0" * 64, 0, -1, 2**63, 2**80):
+        body = {"io_logging_api_key_ids": [first.pk, stranger]}
+        assert mine.refused(400, "PATCH", "/workspaces/team", body) == (
+            "io_logging_api_key_ids.1: Invalid input: no key of this workspace"
+        )
+    new = NEW | {"io_logging_api_key_ids": [first.pk]}
+    assert mine.refused(400, "POST", "/workspaces", new).startswith("io_logging_api_key_ids.0: ")
+
+
+def test_a_workspace_with_an_active_key_stays(mine: Manager) -> None:
+    team = mine.workspace("team")
+    key, string = create_key(account=mine.account, name="k", workspace=team)
+
+    said = mine.refused(400, "DELETE", "/workspaces/team")
+
+    assert said == "Workspace has active API keys. Delete the keys first."
+    ApiKey.objects.filter(pk=key.pk).update(disabled=True)
+    assert mine.ok("DELETE", "/workspaces/team") == {"deleted": True}
+    ApiKey.objects.filter(pk=key.pk).update(disabled=False)
+    assert mine.call("GET", "/key", key=string)[0] == 401
+    key.refresh_from_db()
+    assert key.deleted_at is not None
+    assert key.workspace == team
+
+
+def test_a_key_that_came_too_late_opens_nothing(mine: Manager) -> None:
+    team = mine.workspace("team")
+    mine.ok("DELETE", "/workspaces/team")
+
+    key, string = create_key(account=mine.account, name="late", workspace=team)
+
+    assert read_caller(key.hash) is None
+    assert mine.call("GET", "/key", key=string)[0] == 401
+
+
+def test_a_deleted_workspace_is_gone_and_its_slug_is_free(mine: Manager) -> None:
+    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+
+    assert mine.ok("DELETE", "/workspaces/production") == {"deleted": True}
+
+    for method in ("GET", "DELETE"):
+        mine.refused(404, method, "/workspaces/production")
+        mine.refused(404, method, f"/workspaces/{made['id']}")
+    assert mine.ok("GET", "/workspaces")["total_count"] == 1
+    again = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+    assert again["id"] != made["id"]
+    record = AuditRecord.objects.get(object_id=made["id"], action="deleted")
+    assert record.before is not None
+    assert record.before["slug"] == "production"
+    assert record.after is None
+
+
+@pytest.mark.parametrize("reference", ["nope", "No", "a--b", "%00", "%C3%A9", "x" * 51, " "])
+def test_what_names_no_workspace_is_not_found(mine: Manager, reference: str) -> None:
+    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
+        said = mine.refused(404, method, f"/workspaces/{reference}", body)
+        assert said == "Resource not found"
+
+
+def test_another_account_s_workspace_is_not_there(mine: Manager) -> None:
+    theirs = manager("other").workspace("theirs")
+
+    for reference in (str(theirs.pk), "theirs"):
+        for method, path, body in (
+            ("GET", "", None),
+            ("PATCH", "", {"name": "x"}),
+            ("DELETE", "", None),
+            ("GET", "/members", None),
+            ("POST", "/members/add", {"user_ids": [mine.admin.public_id]}),
+            ("POST", "/members/remove", {"user_ids": [mine.admin.public_id]}),
+        ):
+            said = mine.refused(404, method, f"/workspaces/{reference}{path}", body)
+            assert said == "Resource not found"
+    assert Workspace.objects.filter(pk=theirs.pk, name=theirs.name).exists()
+
+
+def test_an_inference_key_manages_nothing(mine: Manager) -> None:
+    _, key = create_key(account=mine.account, name="i", workspace=mine.workspace("team"))
+
+    for method, path in (
+        ("GET", "/workspaces"),
+        ("POST", "/workspaces"),
+        ("GET", "/workspaces/team"),
+        ("PATCH", "/workspaces/team"),
+        ("DELETE", "/workspaces/team"),
+        ("GET", "/workspaces/team/members"),
+        ("POST", "/workspaces/team/members/add"),
+        ("POST", "/workspaces/team/members/remove"),
+    ):
+        status, said = mine.call(method, path, NEW, key=key)
+        assert status == 403
+        assert said["error"]["message"] == "Only management keys can perform this operation"
+
+
+@pytest.mark.parametrize(("body", "status"), [("{bad", 400), ("[]", 400), ("x" * 1_048_577, 413)])
+def test_a_body_that_is_none(mine: Manager, body: str, status: int) -> None:
+    for method, path in (
+        ("POST", "/workspaces"),
+        ("PATCH", "/workspaces/default"),
+        ("POST", "/workspaces/default/members/add"),
+    ):
+        mine.refused(status, method, path, body)
+
+
+def test_the_settings_come_with_the_key(mine: Manager) -> None:
+    key, _ = create_key(account=mine.account, name="k", workspace=mine.workspace("team"))
+    tools = {"disabled_server_tools": ["router:web_search"], "default_provider_sort": "price"}
+    mine.ok("PATCH", "/workspaces/team", tools)
+
+    caller = read_caller(key.hash)
+
+    assert caller is not None
+    assert caller.disabled_server_tools == {"router:web_search"}
+    assert caller.default_provider_sort == "price"
+
+
+@pytest.mark.parametrize("rate", [0, 0.00009, 1.01])
+def test_the_database_keeps_the_rate_in_bounds(mine: Manager, rate: float) -> None:
+    with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
+        Workspace.objects.update(io_logging_sampling_rate=rate)
+
+
+def test_the_database_keeps_the_default_workspace(mine: Manager) -> None:
+    with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
+        Workspace.objects.update(deleted_at=datetime.now(UTC))
+
+
+def test_a_trailing_slash_changes_nothing(mine: Manager) -> None:
+    forget_keys()
+    headers = {"Authorization": f"Bearer {mine.key}"}
+
+    answers = [
+        Client().get(f"/api/v1/workspaces/default{end}", headers=headers) for end in ("", "/")
+    ]
+
+    assert answers[0].status_code == 200
+    assert answers[0].content == answers[1].content

@@ -1,0 +1,92 @@
+"""Server tools that a workspace switched off, under every name a request may give them."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.models.account import SERVER_TOOLS
+from routing.disabled_tools import ToolDisabled, refuse_disabled_tools
+from routing.formats.server_tools import SHORTHANDS
+
+SEARCH = frozenset({"router:web_search"})
+FUNCTION = {
+    "type": "function",
+    "function": {"name": "f", "parameters": {"tools": [{"type": "router:web_search"}]}},
+}
+
+
+def check(body: dict[str, Any], disabled: frozenset[str] = SEARCH, **more: Any) -> None:
+    refuse_disabled_tools(disabled, body, **more)
+
+
+@pytest.mark.parametrize("kind", ["router:web_search", *sorted(SHORTHANDS)])
+def test_each_spelling_names_the_tool(kind: str) -> None:
+    with pytest.raises(ToolDisabled) as refusal:
+        check({"tools": [FUNCTION, {"type": kind}]})
+
+    assert refusal.value.status == 403
+    assert refusal.value.text == ('Server tool "router:web_search" is disabled in this workspace')
+    with pytest.raises(ToolDisabled):
+        check({"tool_choice": {"type": kind}})
+
+
+@pytest.mark.parametrize("agent", ["router:subagent", "router:fusion"])
+def test_a_tool_of_a_tool_counts(agent: str) -> None:
+    inner = {"type": agent, "parameters": {"tools": [{"type": "web_search"}]}}
+
+    with pytest.raises(ToolDisabled):
+        check({"tools": [inner]})
+    with pytest.raises(ToolDisabled):
+        check({"tools": [{"type": agent, "parameters": {"tools": [inner]}}]})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "tool"),
+    [("web", "router:web_search"), ("web-fetch", "router:web_fetch"), ("fusion", "router:fusion")],
+)
+def test_a_plugin_that_does_the_same_counts_while_it_is_on(plugin: str, tool: str) -> None:
+    disabled = frozenset({tool})
+
+    with pytest.raises(ToolDisabled, match=tool):
+        check({}, disabled, plugins=[{"id": plugin}])
+    check({}, disabled, plugins=[{"id": plugin, "enabled": False}, {"id": "moderation"}])
+
+
+def test_the_suffix_that_searches_counts() -> None:
+    with pytest.raises(ToolDisabled):
+        check({}, references=["acme/small", "acme/small:online"])
+    check({}, references=["acme/small:nitro", "online"])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"tools": None, "tool_choice": "auto"},
+        {"tools": [FUNCTION], "tool_choice": {"type": "function", "function": {"name": "f"}}},
+        {"tools": [{"type": "router:datetime"}]},
+        {"tools": [{"type": "router:subagent", "parameters": {}}]},
+    ],
+)
+def test_anything_else_passes(body: dict[str, Any]) -> None:
+    check(body)
+
+
+@given(
+    st.lists(st.sampled_from([*SERVER_TOOLS, *sorted(SHORTHANDS), "function"])),
+    st.frozensets(st.sampled_from(SERVER_TOOLS)),
+)
+def test_a_request_is_refused_exactly_if_it_names_one(
+    kinds: list[str], disabled: frozenset[str]
+) -> None:
+    own_names = {"router:web_search" if kind in SHORTHANDS else kind for kind in kinds}
+    body = {"tools": [{"type": kind} for kind in kinds]}
+
+    try:
+        check(body, disabled)
+    except ToolDisabled:
+        assert own_names & disabled
+    else:
+        assert not own_names & disabled
