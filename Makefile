@@ -10,11 +10,11 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly bench bench-peers lint lock sbom installed installed-dev
+.PHONY: help run test test-nightly bench bench-peers conformance-node lint lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
-		do printf '  %-14s %s\n' "$$name" "$$text"; done
+		do printf '  %-16s %s\n' "$$name" "$$text"; done
 
 installed:
 	@$(PYTHON) -I gateway/run/install.py requirements.lock
@@ -39,6 +39,10 @@ bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE
 
 bench-peers: installed-dev ## Measure it beside LiteLLM and Portkey, which this installs into GATEWAY_HOME
 	@$(BIN)/python -m tests.load.peers
+
+conformance-node: installed-dev ## Run Node's clients against the gateway; installs them into GATEWAY_HOME
+	@folder=$$($(BIN)/python -m tests.conformance.node.packages) && \
+	GATEWAY_NODE_CLIENTS=$$folder $(BIN)/python -m pytest -q tests/conformance/node/clients.py
 
 lint: installed-dev ## Check style, types, import contracts, migrations, settings, locks, known holes
 	@$(BIN)/ruff check .

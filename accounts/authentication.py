@@ -43,9 +43,12 @@ def optional_caller(request: HttpRequest) -> Caller | None:
     return required_caller(request)
 
 
-def inference_caller(request: HttpRequest) -> Caller:
-    """A caller that may spend: raises `Unauthenticated` for a management key."""
-    caller = required_caller(request)
+def inference_caller(request: HttpRequest, *, by_api_key_header: bool = False) -> Caller:
+    """A caller that may spend: raises `Unauthenticated` for a management key.
+
+    With `by_api_key_header` a key in `x-api-key` is as good, where there is no Authorization.
+    """
+    caller = _caller_of(_api_key(request)) if by_api_key_header else required_caller(request)
     if caller.management:
         raise Unauthenticated("Management keys cannot be used for inference")
     return caller
@@ -70,6 +73,13 @@ def _bearer(header: str) -> str:
     if scheme.lower() != "bearer" or not key:
         raise MissingCredential
     return key
+
+
+def _api_key(request: HttpRequest) -> str:
+    key = str(request.META.get("HTTP_X_API_KEY", "")).strip()
+    if key and "HTTP_AUTHORIZATION" not in request.META:
+        return key
+    return _bearer(request.META.get("HTTP_AUTHORIZATION", ""))
 
 
 def _caller_of(key: str) -> Caller:

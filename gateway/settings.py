@@ -135,7 +135,10 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "APPEND_COMPONENTS": {
-        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        "securitySchemes": {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "apiKeyHeader": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+        },
     },
     "SECURITY": [{"bearer": []}],
 }

@@ -26,15 +26,17 @@ def refuse_disabled_tools(
     *,
     plugins: Iterable[Mapping[str, Any]] = (),
     references: Sequence[str] = (),
+    native: Iterable[str] = (),
 ) -> None:
     """Raise `ToolDisabled` where a request names a tool that is switched off, however it does.
 
     `body` is the checked request, after its preset: the tools that a tool may use count too.
-    `plugins` are those in force, `references` the models named.
+    `plugins` are those in force, `references` the models named, `native` the types of tools that a
+    provider would run.
     """
     if not disabled:
         return
-    named = [*_in_body(body), *_by_plugin(plugins), *_by_suffix(references)]
+    named = [*_in_body(body), *_by_plugin(plugins), *_by_suffix(references), *_native(native)]
     off = next((tool for tool in named if tool in disabled), None)
     if off is not None:
         raise ToolDisabled(off)
@@ -54,6 +56,13 @@ def _named(tools: Iterable[Any]) -> Iterator[str]:
         # A function's parameters are a schema, in which the word means something else.
         if str(tool.get("type", "")).startswith("router:") and isinstance(parameters, dict):
             yield from _named(parameters.get("tools") or ())
+
+
+def _native(types: Iterable[str]) -> Iterator[str]:
+    """A provider's own tool that does what one of ours does."""
+    for each in types:
+        name = each.removeprefix("local_")
+        yield WEB_SEARCH if name.startswith("web_search") else f"router:{name}"
 
 
 def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:

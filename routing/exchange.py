@@ -1,18 +1,32 @@
 """What formats and upstream adapters exchange, so that neither needs to know the other.
 
-Deltas, messages and logprobs are in the shape of the chat format, the common tongue of both sides.
+Prompts, deltas, messages, logprobs and usage are in the shape of the chat format, the common tongue
+of both sides. Where caller and endpoint speak the same format, what each said in it travels beside
+(`Prompt.original`, `Native`), so that nothing is lost in a translation nobody needs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
+
+
+class Native(NamedTuple):
+    """Something an upstream said, as it said it: the wire kind, the event's name (empty for a whole
+    answer), the payload's bytes and what they parse to."""
+
+    kind: str
+    name: str
+    raw: bytes
+    value: dict[str, Any]
 
 
 @dataclass(slots=True)
 class Event:
     """One parsed upstream event. `native_finish` is the provider's own word.
 
-    `usage` is the raw usage object, `error` a raw error object inside a 200 stream; without
-    `has_choice` the event spoke of other things only.
+    `usage` is the usage so far in the chat format's shape, `error` a raw error object inside a 200
+    stream; without `has_choice` the event spoke of other things only. `stop_sequence` is the one
+    that was met. `native` stands on the first event of each payload, and on that alone.
     """
 
     delta: dict[str, Any] = field(default_factory=dict)
@@ -24,11 +38,13 @@ class Event:
     system_fingerprint: str | None = None
     service_tier: str | None = None
     has_choice: bool = True
+    stop_sequence: str | None = None
+    native: Native | None = None
 
 
 @dataclass(slots=True)
 class Answer:
-    """One whole upstream answer; `message` is chat-shaped. `error` as in `Event`."""
+    """One whole upstream answer; `message` is chat-shaped. The other fields as in `Event`."""
 
     message: dict[str, Any]
     native_finish: str | None
@@ -38,6 +54,41 @@ class Answer:
     upstream_id: str | None
     system_fingerprint: str | None
     service_tier: str | None
+    stop_sequence: str | None = None
+    native: Native | None = None
+
+
+class Prompt(NamedTuple):
+    """What an adapter is to send. `body` is chat-shaped and checked; `original` is the caller's own
+    checked body where caller and endpoint speak the same format, else None.
+
+    `effort` and `reasoning_tokens` are the resolved reasoning wishes (`reasoning_tokens` wins where
+    budgets are supported), `exclude_reasoning` that the caller does not want to see any.
+    `max_output_tokens` is the caller's cap, None where there is none.
+    """
+
+    body: dict[str, Any]
+    original: dict[str, Any] | None
+    stream: bool
+    max_output_tokens: int | None
+    effort: str | None
+    reasoning_tokens: int | None
+    exclude_reasoning: bool
+
+
+class Terms(NamedTuple):
+    """What one endpoint takes. `supported` are the parameters it lists (chat vocabulary) and its
+    extra ones, `user_hash` the end user's identity where it may be told, `credential` the
+    provider's secret. `output_cap` bounds the output (None: nothing known beyond the caller's
+    wish), `output_default` is what a wire that insists on a cap gets where the caller named none.
+    """
+
+    upstream_model: str
+    supported: frozenset[str]
+    user_hash: str | None
+    credential: str | None
+    output_cap: int | None
+    output_default: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +98,35 @@ class WireRequest:
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes
+
+
+class StreamReader(Protocol):
+    """Reads one stream of an upstream, payload by payload (what `data:` lines say).
+
+    `ended` is set by the wire's own terminal event; what follows it is not read. A reader of a wire
+    without one leaves it False: then the end of the bytes is the end, where a finish was seen.
+    """
+
+    ended: bool
+
+    def events(self, payload: bytes) -> Sequence[Event]:
+        """What the payload says, in order. Raises `UpstreamFailure` for what is no event.
+
+        A payload that means nothing in the chat format is an event of its own all the same, with an
+        empty delta: `native` carries it to a caller of the same format.
+        """
+
+
+class Wire(Protocol):
+    """An adapter: all that is known of one wire kind, pure."""
+
+    kind: str
+
+    def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
+        """The call to send."""
+
+    def answer(self, body: bytes, content_type: str) -> Answer:
+        """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
+
+    def reader(self) -> StreamReader:
+        """For one stream."""

@@ -4,9 +4,12 @@ Two letters come up twice as often as the others, which costs about one of 120 b
 """
 
 import os
+import re
 import time
 from binascii import b2a_base64
+from typing import Final
 
+_OWN_REASONING: Final = re.compile(r"rs_[A-Za-z0-9]{32}_[0-9]+")
 _LETTERS_ONLY = bytes.maketrans(b"+/", b"aZ")
 
 
@@ -24,3 +27,18 @@ def generation_id(prefix: str = "gen-") -> str:
 def tool_call_id() -> str:
     """For an upstream that gave none: `call_<24 alphanumerics>`."""
     return f"call_{_alphanumerics(24)}"
+
+
+def tool_use_id() -> str:
+    """The same on messages: `toolu_<24 alphanumerics>`."""
+    return f"toolu_{_alphanumerics(24)}"
+
+
+def message_id() -> str:
+    """For an answer on messages whose upstream gave none: `msg_<24 alphanumerics>`."""
+    return f"msg_{_alphanumerics(24)}"
+
+
+def is_own_reasoning(given: str | None) -> bool:
+    """Whether a reasoning item's id was made here, the upstream having named none."""
+    return given is not None and _OWN_REASONING.fullmatch(given) is not None

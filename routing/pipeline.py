@@ -1,4 +1,4 @@
-"""A chat request, top to bottom."""
+"""An inference request of any caller format, top to bottom."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,12 +16,8 @@ from routing.candidates import MODELS_STEP, names_a_router, no_model, references
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.disabled_tools import refuse_disabled_tools
-from routing.formats.chat.request import (
-    ChatInvalid,
-    ChatRequest,
-    parse_chat,
-    unavailable_backends,
-)
+from routing.formats.caller import CallerFormat
+from routing.formats.chat.request import ChatInvalid, ChatRequest, unavailable_backends
 from routing.ids import generation_id
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
@@ -37,9 +33,8 @@ from routing.serving.errors import ContextTooLong, NoEndpoint
 from routing.serving.learned import Conversation, may_go_on, state_for
 from routing.serving.observing import standing
 from routing.serving.standing import refuse_broke
-
-# Wire kinds that can serve a chat request today.
-CHAT_KINDS = frozenset({"openai"})
+from routing.serving.upstream_call import beta_names
+from routing.upstreams.wires import KINDS as WIRE_KINDS
 
 
 class Asked(NamedTuple):
@@ -52,19 +47,23 @@ class Asked(NamedTuple):
     policy: Policy
 
 
-def admit_chat(request: HttpRequest, caller: Caller, body: dict[str, Any]) -> Call:
+def admit(
+    request: HttpRequest, caller: Caller, body: dict[str, Any], *, format: CallerFormat
+) -> Call:
     """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
 
     A request that no endpoint can serve comes back with its `refusal`.
     """
-    chat = _parsed(request, body)
+    chat = _parsed(request, body, format)
     asked = asked_of(chat, caller)
+    if chat.native_tools:
+        asked = _held_to_its_wire(asked, chat, format)
     resolution, policy = asked.resolution, asked.policy
     plan, state = _planned(asked)
     # Where there is none to choose from, what is told of the choice is told of the pool.
     models = resolution.models or resolution.pool
     choice = Choice(asked.references, models, asked.ask, policy, kept_state(plan, state))
-    call = _call(request, caller, chat, plan, choice, resolution.strategy)
+    call = _call(request, caller, format, chat, plan, choice, resolution.strategy)
     if not policy.order and (chat.session_id or not policy.sort_named):
         call.sticky = asked.conversation.key(resolution.models)
     if not plan.order:
@@ -79,7 +78,11 @@ def asked_of(
     of the source that virtual routers draw from. Raises `GatewayError`."""
     references = references_of(chat, caller)
     refuse_disabled_tools(
-        caller.disabled_server_tools, chat.body, plugins=chat.plugins, references=references
+        caller.disabled_server_tools,
+        chat.body,
+        plugins=chat.plugins,
+        references=references,
+        native=chat.native_tools,
     )
     _refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
@@ -132,7 +135,7 @@ def policy_for(chat: ChatRequest, caller: Caller, resolution: Resolution) -> Pol
 def ask_of(chat: ChatRequest) -> Ask:
     """What the request needs of an endpoint."""
     return Ask(
-        kinds=CHAT_KINDS,
+        kinds=WIRE_KINDS,
         tools=chat.tools_given,
         input_modalities=chat.input_modalities,
         output_modalities=chat.output_modalities,
@@ -150,9 +153,9 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
     return Payer(caller.account_id, caller.workspace_id, caller.key_id, windows_of(at.date()))
 
 
-def _parsed(request: HttpRequest, body: dict[str, Any]) -> ChatRequest:
+def _parsed(request: HttpRequest, body: dict[str, Any], format: CallerFormat) -> ChatRequest:
     try:
-        return parse_chat(
+        return format.parse(
             body,
             session_header=request.META.get("HTTP_X_SESSION_ID"),
             models_max=settings.ROUTER_MAX_MODELS,
@@ -165,6 +168,15 @@ def _refuse_what_nothing_runs(chat: ChatRequest) -> None:
     missing = unavailable_backends(chat)
     if missing:
         raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
+
+
+def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> Asked:
+    """Only upstreams of the caller's own format can run the tools it named."""
+    models = asked.resolution.models
+    kinds = frozenset({format.wire})
+    if not any(each.provider.kind in kinds for model in models for each in model.endpoints):
+        raise InvalidRequest(f"server tool not available: {', '.join(chat.native_tools)}")
+    return asked._replace(ask=asked.ask._replace(kinds=kinds))
 
 
 def _is_free(models: Sequence[ModelEntry]) -> bool:
@@ -189,6 +201,7 @@ def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
 def _call(
     request: HttpRequest,
     caller: Caller,
+    format: CallerFormat,
     chat: ChatRequest,
     plan: Plan,
     choice: Choice,
@@ -199,6 +212,7 @@ def _call(
         generation_id=generation_id(),
         caller=caller,
         payer=payer_of(caller, now),
+        format=format,
         chat=chat,
         demand=Demand(
             text_bytes=chat.text_bytes,
@@ -217,6 +231,7 @@ def _call(
         created_at=now,
         started=started,
         deadline=started + settings.ROUTER_TOTAL_TIMEOUT,
+        betas=_betas(request),
     )
 
 
@@ -225,6 +240,11 @@ def _wants_metadata(request: HttpRequest) -> bool:
     if value is None:
         value = request.META.get("HTTP_X_ROUTER_EXPERIMENTAL_METADATA", "")
     return str(value).strip().lower() == "enabled"
+
+
+def _betas(request: HttpRequest) -> str:
+    headers = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
+    return beta_names(str(request.META.get(name) or "") for name in headers)
 
 
 def _app_facts(request: HttpRequest) -> AppFacts:

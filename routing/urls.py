@@ -5,11 +5,16 @@ from django.urls import URLPattern, path, re_path
 from routing.catalogue.views import EndpointViewSet, ModelViewSet, ProviderViewSet
 from routing.views.chat import ChatViewSet
 from routing.views.generation import GenerationViewSet
+from routing.views.messages import MessagesViewSet, TokenCountViewSet
+from routing.views.responses import ResponsesViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
 
 urlpatterns: list[URLPattern] = [
     path("v1/chat/completions", ChatViewSet.as_view({"post": "create"})),
+    path("v1/messages", MessagesViewSet.as_view({"post": "create"})),
+    path("v1/messages/count_tokens", TokenCountViewSet.as_view({"post": "create"})),
+    path("v1/responses", ResponsesViewSet.as_view({"post": "create"})),
     path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),
     path("v1/models", ModelViewSet.as_view({"get": "list"})),
     path("v1/models/count", ModelViewSet.as_view({"get": "count"})),

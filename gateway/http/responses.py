@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpResponse, HttpResponseBase
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
 
 log = logging.getLogger("gateway")
-_SERVER_ERROR = GatewayError()
 
 
 def json_response(
@@ -38,18 +37,15 @@ def error_body(error: GatewayError, **beside: Any) -> dict[str, Any]:
 
 
 def error_response(error: GatewayError, **beside: Any) -> HttpResponse:
-    response = json_response(
-        error_body(error, **beside), status=error.status, headers=error.headers
-    )
+    return refused(error, error_body(error, **beside), status=error.status)
+
+
+def refused(error: GatewayError, body: dict[str, Any], *, status: int) -> HttpResponse:
+    """The answer to what failed, in the words of `body`."""
+    response = json_response(body, status=status, headers=error.headers)
     # Django would log each 5xx as an error of ours; most are an upstream's, and told on the record.
     response._has_been_logged = True  # type: ignore[attr-defined]  # The mark Django looks for.
     return response
-
-
-def server_error(request: HttpRequest, error: BaseException, **beside: Any) -> HttpResponse:
-    """A bug: logged with its traceback, told to the caller by a fixed text."""
-    log.error("%s %s failed", request.method, request.path_info, exc_info=error)
-    return error_response(_SERVER_ERROR, **beside)
 
 
 class EventStream(HttpResponseBase):

@@ -16,7 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
-from gateway.http.responses import error_response, log, server_error
+from gateway.http.responses import error_response, log
 
 
 class LeanViewSet(GenericViewSet[Any]):
@@ -83,9 +83,12 @@ class LeanViewSet(GenericViewSet[Any]):
         return DatabaseGone()
 
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
-        """A 500 says whose request it was and nothing about routing."""
-        beside = {name: value for name, value in self.beside.items() if name == "user_id"}
-        return server_error(request, error, **beside)
+        """A bug: logged with its traceback, told by a fixed text. A 500 says whose request it was
+        and nothing about routing."""
+        log.error("%s %s failed", request.method, request.path_info, exc_info=error)
+        self.beside = {name: value for name, value in self.beside.items() if name == "user_id"}
+        return self.refusal(request, GatewayError())
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        """How a failure is told."""
         return error_response(error, **self.beside)

@@ -17,6 +17,7 @@ WHOLE: Final[Schema] = {"type": "integer"}
 FLAG: Final[Schema] = {"type": "boolean"}
 # What `extend_schema` calls auth: drf-spectacular writes it into `security` as it stands.
 NO_KEY: Final[Any] = [{}]
+EITHER_KEY: Final[Any] = [{"bearer": []}, {"apiKeyHeader": []}]
 OPTIONAL_KEY: Final[Any] = [{}, {"bearer": []}]
 USD: Final[Schema] = {"type": "number", "description": "USD, at most 9 decimal places."}
 
@@ -81,8 +82,9 @@ class ComponentExtension(OpenApiSerializerExtension):
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Schema:
         component = self.target
         for name, schema in component.definitions.items():
+            # Two components may bring the same definition: what is equal is one.
             definition = ResolvedComponent(
-                name, ResolvedComponent.SCHEMA, schema, ComponentIdentity(component)
+                name, ResolvedComponent.SCHEMA, schema, ComponentIdentity(schema)
             )
             auto_schema.registry.register_on_missing(definition)
         resolved: Schema = _with_references(component.schema, auto_schema, direction)

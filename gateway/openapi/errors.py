@@ -68,6 +68,36 @@ ERROR: Final = Component(
         optional=("user_id", "router_metadata"),
     ),
 )
+MESSAGES_ERROR: Final = Component(
+    "MessagesError",
+    obj(
+        {
+            "type": words("error"),
+            "error": obj(
+                {
+                    "type": words(
+                        *("invalid_request_error", "authentication_error", "billing_error"),
+                        *("permission_error", "not_found_error", "rate_limit_error"),
+                        *("api_error", "overloaded_error", "timeout_error"),
+                    ),
+                    "message": TEXT,
+                    "error_type": words(*ERROR_TYPES),
+                    "code": {"type": "integer", "description": "The HTTP status."},
+                    "metadata": {"type": "object", "additionalProperties": True},
+                },
+                optional=("metadata",),
+            ),
+            "request_id": {
+                "type": ["string", "null"],
+                "description": "The generation's id, once an upstream was asked.",
+            },
+            "user_id": nullable(TEXT),
+            "metadata": {"type": "object", "additionalProperties": True},
+            "router_metadata": {"type": "object", "additionalProperties": True},
+        },
+        optional=("user_id", "metadata", "router_metadata"),
+    ),
+)
 
 _MEANINGS: Final = {
     400: "The request breaks the schema or cannot be served as it is.",
@@ -89,6 +119,6 @@ _MEANINGS: Final = {
 }
 
 
-def error_responses(*statuses: int) -> dict[int, OpenApiResponse]:
+def error_responses(*statuses: int, body: Component = ERROR) -> dict[int, OpenApiResponse]:
     """These statuses with their meaning and the error body."""
-    return {status: OpenApiResponse(ERROR, description=_MEANINGS[status]) for status in statuses}
+    return {status: OpenApiResponse(body, description=_MEANINGS[status]) for status in statuses}

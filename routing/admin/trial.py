@@ -11,11 +11,12 @@ from django.db import connection
 
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint
-from routing.upstreams import openai
+from routing.exchange import Prompt, Terms
 from routing.upstreams.door import Door, Limits, Origin
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
 from routing.upstreams.reply import Reply
+from routing.upstreams.wires import KINDS, wire_of
 
 TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0
@@ -57,7 +58,7 @@ def _credential(endpoint: Endpoint) -> str | UnsealError | None:
 
 def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
     kind = endpoint.provider.kind
-    if kind != "openai":
+    if kind not in KINDS:
         return _untried(endpoint, f"Endpoints of kind {kind} cannot be tried from here.")
     if isinstance(credential, UnsealError):
         return _untried(endpoint, f"The stored credential {credential}. Enter it again.")
@@ -66,7 +67,7 @@ def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
     try:
         with _ask(endpoint, credential, deadline=started + TOTAL_S) as reply:
             status = reply.status
-            ok, said = _said(reply, reply.read_all())
+            ok, said = _said(kind, reply, reply.read_all())
     except (DoorError, ValueError) as error:
         ok, said = False, f"No answer: {error}"
     latency_ms = round((time.monotonic() - started) * 1000)
@@ -78,7 +79,10 @@ def _untried(endpoint: Endpoint, why: str) -> Trial:
 
 
 def _ask(endpoint: Endpoint, credential: str | None, *, deadline: float) -> Reply:
-    wire = openai.request(_body(endpoint), credential=credential)
+    prompt = Prompt(_body(endpoint), None, False, OUTPUT_TOKENS_MAX, None, None, False)
+    takes = frozenset(endpoint.supported_parameters)
+    terms = Terms(endpoint.upstream_model, takes, None, credential, None, OUTPUT_TOKENS_MAX)
+    wire = wire_of(endpoint.provider.kind).request(prompt, terms)
     # A door of its own: operators' pages may run in another thread than requests, and a socket
     # that came back to the shared pool from there would not wake up under this one's event loop.
     door = Door(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
@@ -104,12 +108,12 @@ def _body(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _said(reply: Reply, body: bytes) -> tuple[bool, str]:
+def _said(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
     """Whether it is an answer, and its first words or the upstream's own error."""
     if not 200 <= reply.status < 300:
         return False, _text(body) or "An empty answer."
     try:
-        answer = openai.answer(body, reply.headers.get("content-type", ""))
+        answer = wire_of(kind).answer(body, reply.headers.get("content-type", ""))
     except UpstreamFailure as failure:
         return False, f"Not an answer: {failure.raw or failure.message}"
     if answer.error is not None:

@@ -54,12 +54,17 @@ def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
     row = Provider.objects.filter(slug=provider.slug).first()
     if row is None:
         row = Provider(slug=provider.slug, name=provider.name, kind=provider.kind)
-    elif (row.base_url, _stored(row)) == (base_url, key):
+    elif (row.base_url, _stored(row), row.kind) == (base_url, key, provider.kind):
         return row
-    row.base_url = base_url
+    row.base_url, row.kind = base_url, provider.kind
     row.set_credential(key)
     row.save()
     return row
+
+
+def kind_of(slug: str) -> str | None:
+    """The wire kind of a provider that is there already."""
+    return Provider.objects.filter(slug=slug).values_list("kind", flat=True).first()
 
 
 def _stored(row: Provider) -> str | None:
@@ -117,5 +122,6 @@ def _new_endpoint(model: Model, provider: Provider, found: FoundModel) -> Endpoi
         tag=provider.slug,
         upstream_model=found.upstream_model,
         context_length=found.context_length,
+        max_completion_tokens=found.max_completion_tokens,
         supported_parameters=found.supported_parameters,
     )

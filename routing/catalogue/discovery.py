@@ -2,8 +2,9 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import requests
@@ -13,6 +14,7 @@ from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
 from routing.catalogue.known_providers import KnownProvider
 from routing.catalogue.vocabulary import INPUT_MODALITIES, PARAMETERS
+from routing.upstreams.listing import listing_headers, listing_path
 
 CONNECT_S: Final = 5
 READ_S: Final = 20
@@ -26,6 +28,7 @@ _CONTEXT_KEYS: Final = (
     *("context_length", "context_window", "max_context_length", "max_model_len"),
     "max_input_tokens",
 )
+_OUTPUT_KEYS: Final = ("max_completion_tokens", "max_output_tokens")
 _OTHER_TYPES: Final = frozenset(
     {"embedding", "image", "video", "audio", "moderation", "rerank", "transcribe"}
 )
@@ -44,6 +47,21 @@ _REASONING: Final = (
 )
 
 
+# What every message-style model takes; the others are told as capabilities, where they are told.
+_MESSAGES: Final = (
+    *("temperature", "top_p", "top_k", "max_tokens", "stop"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning"),
+)
+_ABLE: Final = (
+    *(("structured_outputs", "response_format"), ("structured_outputs", "structured_outputs")),
+    ("effort", "reasoning_effort"),
+)
+_RESPONSES: Final = (
+    *("temperature", "top_p", "max_tokens", "response_format", "structured_outputs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+)
+
+
 class ProviderError(Exception):
     """The provider did not answer the way a provider does; the text says how, without the key."""
 
@@ -57,6 +75,7 @@ class FoundModel:
     name: str | None
     created: int | None
     context_length: int | None
+    max_completion_tokens: int | None
     input_modalities: list[str]
     supported_parameters: list[str]
     chats: bool
@@ -80,8 +99,8 @@ def discover(provider: KnownProvider, key: str | None) -> list[FoundModel]:
 
 
 def _answer(provider: KnownProvider, key: str | None) -> Any:
-    url = f"{provider.base_url.rstrip('/')}/models"
-    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    url = provider.base_url.rstrip("/") + listing_path(provider.kind)
+    headers = dict(listing_headers(provider.kind, key))
     try:
         with requests.Session() as session:
             # Proxies and .netrc of the environment are none of a provider's business.
@@ -131,13 +150,14 @@ def _body(provider: KnownProvider, response: requests.Response) -> bytes:
 
 def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
     name = entry.get("name") or entry.get("display_name")
-    created = entry.get("created")
+    created = entry.get("created") or _unix_s(entry.get("created_at"))
     return FoundModel(
         id=_our_id(provider.slug, entry["id"]),
         upstream_model=entry["id"][:_ID_CHARS_MAX],
         name=name[:_ID_CHARS_MAX] if isinstance(name, str) else None,
         created=created if type(created) is int and 0 < created < 2**40 else None,
-        context_length=_context_length(entry),
+        context_length=_first_count(entry, _CONTEXT_KEYS),
+        max_completion_tokens=_first_count(entry, _output_keys(provider)),
         input_modalities=_input_modalities(provider, entry),
         supported_parameters=_parameters(provider, entry),
         chats=_chats(entry),
@@ -152,8 +172,8 @@ def _our_id(provider_slug: str, upstream: str) -> str:
     return f"{author.replace(':', '-')}/{parts[-1]}"[:_ID_CHARS_MAX]
 
 
-def _context_length(entry: dict[str, Any]) -> int | None:
-    for key in _CONTEXT_KEYS:
+def _first_count(entry: dict[str, Any], keys: Sequence[str]) -> int | None:
+    for key in keys:
         value = entry.get(key)
         if type(value) is int and 0 < value < 2**53:
             return value
@@ -165,10 +185,34 @@ def _mapping(entry: dict[str, Any], key: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _output_keys(provider: KnownProvider) -> tuple[str, ...]:
+    # Elsewhere that word has stood for the context as well.
+    return (*_OUTPUT_KEYS, "max_tokens") if provider.kind == "anthropic" else _OUTPUT_KEYS
+
+
+def _is_able(entry: dict[str, Any], word: str, *, told: bool = False) -> bool:
+    """Whether a message-style provider says that the model can do this; with `told` what is not
+    said is not so. Nearly all of its models see, so that goes without saying."""
+    said = _mapping(entry, "capabilities").get(word)
+    if isinstance(said, dict):
+        return bool(said.get("supported"))
+    return not told
+
+
+def _unix_s(date: Any) -> int | None:
+    try:
+        return int(datetime.fromisoformat(date).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
 def _input_modalities(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
     listed = _mapping(entry, "architecture").get("input_modalities")
     if isinstance(listed, list) and "text" in listed:
         return [modality for modality in INPUT_MODALITIES if modality in listed]
+    if provider.kind == "anthropic":
+        reads = {"image": "image_input", "file": "pdf_input"}
+        return ["text", *(name for name, word in reads.items() if _is_able(entry, word))]
     sees = entry.get("supports_image_input") or _mapping(entry, "capabilities").get("vision")
     # OpenAI says nothing about it, and nearly all of its chat models see.
     return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
@@ -178,6 +222,10 @@ def _parameters(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
     listed = entry.get("supported_parameters")
     if isinstance(listed, list) and listed:
         return [parameter for parameter in PARAMETERS if parameter in listed]
+    if provider.kind == "anthropic":
+        return [*_MESSAGES, *(name for word, name in _ABLE if _is_able(entry, word, told=True))]
+    if provider.kind == "responses" and provider.slug != "openai":
+        return list(_RESPONSES)
     if provider.slug != "openai":
         return list(_USUAL)
     reasons = _OPENAI_REASONING.match(entry["id"])

@@ -7,7 +7,8 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class KnownProvider:
-    """A provider to add. `key_env` names the environment variable its key is looked for in."""
+    """A provider to add. `key_env` names the environment variable its key is looked for in, `kind`
+    is the wire kind it speaks."""
 
     slug: str
     name: str
@@ -20,7 +21,8 @@ class KnownProvider:
         return os.environ.get(self.key_env, "").strip() or None
 
 
-_TABLE: Final = (
+_TABLE: Final[tuple[tuple[str, ...], ...]] = (
+    ("anthropic", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
     ("openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     ("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     ("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),

@@ -10,7 +10,10 @@ from typing import Any, Final
 PRICE_MAX: Final = Decimal(10_000)
 _DIGITS_MAX: Final = 40
 _MINUTES_PER_DAY: Final = 24 * 60
-_PROMPT_KINDS: Final = ("prompt", "input_cache_read", "input_cache_write", "audio")
+_PROMPT_KINDS: Final = (
+    *("prompt", "input_cache_read", "input_cache_write", "input_cache_write_1h"),
+    "audio",
+)
 _COMPLETION_KINDS: Final = ("completion", "internal_reasoning", "audio_output", "image_output")
 _CONDITIONS: Final = frozenset({"min_prompt_tokens", "utc_start", "utc_end"})
 

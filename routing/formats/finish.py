@@ -4,10 +4,10 @@ from typing import Any
 
 _WORDS = {
     "stop": "stop end_turn stop_sequence pause_turn compaction eos STOP",
-    "length": "length max_tokens MAX_TOKENS model_context_window_exceeded",
+    "length": "length max_tokens max_output_tokens MAX_TOKENS model_context_window_exceeded",
     "tool_calls": "tool_calls function_call tool_use",
     "content_filter": "content_filter refusal SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII",
-    "error": "error MALFORMED_FUNCTION_CALL",
+    "error": "error failed MALFORMED_FUNCTION_CALL",
 }
 _NORMAL = {native: ours for ours, natives in _WORDS.items() for native in natives.split()}
 

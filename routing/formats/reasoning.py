@@ -1,14 +1,24 @@
 """Reasoning settings (inference reference 1.5): the request fields and what they add up to."""
 
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from routing.efforts import BUDGET_RATIOS, Effort, effort_for_budget
 from routing.formats.fields import WHOLE
 
-Effort = Literal["max", "xhigh", "high", "medium", "low", "minimal", "none"]
+__all__ = [
+    "BUDGET_RATIOS",
+    "Effort",
+    "Reasoning",
+    "ReasoningField",
+    "ToolReasoningField",
+    "effort_for_budget",
+    "resolve_reasoning",
+]
+
 ReasoningBudget = Annotated[int, Field(ge=0), WHOLE]
 
 
@@ -42,18 +52,6 @@ class Reasoning:
     summary: str | None = None
 
 
-# Share of the output cap that an effort may spend on reasoning.
-BUDGET_RATIOS: Final[dict[Effort, float]] = {
-    "xhigh": 0.95,
-    "max": 0.95,
-    "high": 0.8,
-    "medium": 0.5,
-    "low": 0.2,
-    "minimal": 0.1,
-    "none": 0.0,
-}
-
-
 def resolve_reasoning(
     field: ReasoningField | None, *, effort: Effort | None, include: bool | None
 ) -> Reasoning | None:
@@ -78,14 +76,3 @@ def _effort(named: Effort | None, enabled: bool | None, budget: int | None) -> E
     if enabled and named is None and budget is None:
         return "medium"
     return named
-
-
-def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
-    """The effort nearest to a token budget, for upstreams that know no budgets."""
-    if budget <= 0:
-        return "none"
-    if not output_tokens_max:
-        return "medium"
-    share = budget / output_tokens_max
-    levels = [level for level in BUDGET_RATIOS if level != "none"]
-    return min(levels, key=lambda level: abs(BUDGET_RATIOS[level] - share))

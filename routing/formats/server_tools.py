@@ -29,6 +29,7 @@ SHORTHANDS: Final = frozenset(
         "web_search_2025_08_26",
     }
 )
+SERVER_PREFIX: Final = "router:"
 WEB_SEARCH: Final = "router:web_search"
 ADVISOR: Final = "router:advisor"
 SUBAGENT: Final = "router:subagent"

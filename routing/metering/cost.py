@@ -2,7 +2,8 @@
 
 cost = sum over kinds of tokens x price, plus request, image and search units, times (1 - discount);
 cached, written, audio, reasoning and image tokens are each counted once, at their own price where
-there is one and at the plain prompt or completion price where there is none.
+there is one and at the plain prompt or completion price where there is none. Tokens written for an
+hour without a price of their own cost what other written ones do.
 """
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
@@ -62,15 +63,21 @@ def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
 def _prompt_usd(usage: Usage, prices: Prices) -> Decimal:
     plain = usage.prompt_tokens
     total = _ZERO
+    kept_1h = usage.cache_write_1h_tokens
     for count, price in (
         (usage.cached_tokens, prices.input_cache_read),
-        (usage.cache_write_tokens, prices.input_cache_write),
+        (usage.cache_write_tokens - kept_1h, prices.input_cache_write),
+        (kept_1h, _first(prices.input_cache_write_1h, prices.input_cache_write)),
         (usage.prompt_audio_tokens, prices.audio),
     ):
         if count and price is not None:
             plain -= count
             total += price * count
     return total + prices.prompt * plain
+
+
+def _first(price: Decimal | None, otherwise: Decimal | None) -> Decimal | None:
+    return otherwise if price is None else price
 
 
 def _completion_usd(usage: Usage, prices: Prices) -> Decimal:

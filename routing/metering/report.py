@@ -9,7 +9,7 @@ from routing.metering.usage import Usage
 
 def usage_report(usage: Usage, *, charged_nano: int, cost: Cost) -> dict[str, Any]:
     """The `usage` object; `cost` in it is what the account was charged, no more and no less."""
-    return {
+    report = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
@@ -23,6 +23,13 @@ def usage_report(usage: Usage, *, charged_nano: int, cost: Cost) -> dict[str, An
         },
         "is_byok": False,
     }
+    if usage.web_searches:
+        report["server_tool_use_details"] = {
+            "tool_calls_requested": None,
+            "tool_calls_executed": None,
+            "web_search_requests": usage.web_searches,
+        }
+    return report
 
 
 def _prompt_details(usage: Usage) -> dict[str, int]:

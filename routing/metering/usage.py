@@ -5,11 +5,15 @@ from typing import Any, NamedTuple
 CHARS_PER_TOKEN = 4
 # Where an endpoint says no context length: more than any model takes, far less than a lie needs.
 COUNT_MAX = 2**24
+# More searches than an upstream makes for one answer.
+_SEARCHES_MAX = 1_000
 
 
 class Usage(NamedTuple):
     """Tokens of one answer. The prompt count includes cached, written and audio tokens; the
-    completion count includes reasoning and audio tokens. `estimated` marks the estimator's work.
+    completion count includes reasoning and audio tokens. `cache_write_1h_tokens` are those of the
+    written tokens that are kept for an hour, `web_searches` what the upstream looked up by itself.
+    `estimated` marks the estimator's work.
     """
 
     prompt_tokens: int
@@ -24,6 +28,8 @@ class Usage(NamedTuple):
     accepted_prediction_tokens: int | None = None
     rejected_prediction_tokens: int | None = None
     estimated: bool = False
+    cache_write_1h_tokens: int = 0
+    web_searches: int = 0
 
 
 def estimated_tokens(text_chars: int) -> int:
@@ -31,27 +37,45 @@ def estimated_tokens(text_chars: int) -> int:
     return max(1, text_chars // CHARS_PER_TOKEN) if text_chars else 0
 
 
-def believable(reported: Any, *, context_length: int | None) -> Usage | None:
+def believable(
+    reported: Any,
+    *,
+    context_length: int | None,
+    produced_tokens: int | None = None,
+    prompt_estimate: int | None = None,
+) -> Usage | None:
     """The usage an upstream reported, or None when there is none or it cannot be true.
 
     Believable counts are whole numbers from 0 to the endpoint's context length (`COUNT_MAX` where
     it says none). Details that do not fit inside their count are dropped: nothing is charged on a
-    lie.
+    lie. An upstream that was cut off has told of the prompt alone; then the completion is what is
+    known to be `produced_tokens`. One that tells of the completion alone has its word for that, and
+    the prompt is the `prompt_estimate` (tokens).
     """
     if not isinstance(reported, dict):
         return None
     most = context_length or COUNT_MAX
     prompt = _count(reported.get("prompt_tokens"), most)
     completion = _count(reported.get("completion_tokens"), most)
+    is_cut_off = reported.get("completion_tokens") is None and produced_tokens is not None
+    if is_cut_off:
+        completion = produced_tokens
+    lacks_prompt = reported.get("prompt_tokens") is None and prompt_estimate is not None
+    if lacks_prompt:
+        prompt = prompt_estimate
     if prompt is None or completion is None:
         return None
     of_prompt = _details(reported.get("prompt_tokens_details"), prompt)
     of_completion = _details(reported.get("completion_tokens_details"), completion)
+    written = of_prompt.get("cache_write_tokens", 0)
+    of_tools = _details(reported.get("server_tool_use_details"), _SEARCHES_MAX)
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
         cached_tokens=of_prompt.get("cached_tokens", 0),
-        cache_write_tokens=of_prompt.get("cache_write_tokens", 0),
+        cache_write_tokens=written,
+        cache_write_1h_tokens=min(written, of_prompt.get("cache_write_1h_tokens", 0)),
+        web_searches=of_tools.get("web_search_requests", 0),
         prompt_audio_tokens=of_prompt.get("audio_tokens", 0),
         video_tokens=of_prompt.get("video_tokens", 0),
         reasoning_tokens=of_completion.get("reasoning_tokens", 0),
@@ -59,6 +83,7 @@ def believable(reported: Any, *, context_length: int | None) -> Usage | None:
         completion_image_tokens=of_completion.get("image_tokens", 0),
         accepted_prediction_tokens=of_completion.get("accepted_prediction_tokens"),
         rejected_prediction_tokens=of_completion.get("rejected_prediction_tokens"),
+        estimated=is_cut_off or lacks_prompt,
     )
 
 

@@ -9,6 +9,7 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.exchange import WireRequest
+from routing.formats.caller import CallerFormat
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
@@ -63,7 +64,10 @@ class Attempt:
 
 @dataclass(slots=True)
 class Call:
-    """`started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
+    """`format` is the caller's, `chat` the request it was translated to. `betas` names what the
+    caller wants of message-style upstreams beside their version, as its header did.
+
+    `started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
     there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
     set once the ledger was told how it ended; `refusal` makes what the caller is told where no
     endpoint can serve it; `served_by` is the attempt whose answer the caller got, where it is not
@@ -73,6 +77,7 @@ class Call:
     generation_id: str
     caller: Caller
     payer: Payer
+    format: CallerFormat
     chat: ChatRequest
     demand: Demand
     plan: Plan
@@ -88,6 +93,7 @@ class Call:
     held_nano: int | None = None
     attempts: list[Attempt] = field(default_factory=list)
     settled: bool = False
+    betas: str = ""
     # No exception of its own: one that was raised holds its frames, and these hold the call.
     refusal: Callable[[], GatewayError] | None = None
     served_by: Attempt | None = None
@@ -103,6 +109,21 @@ class Call:
     @property
     def created(self) -> int:
         return int(self.created_at.timestamp())
+
+    def passes(self, attempt: Attempt) -> bool:
+        """Whether what this attempt's upstream says is what the caller reads, word for word.
+
+        Chat answers are always written anew: their fields are the gateway's nearly all.
+        """
+        spoken = attempt.endpoint.provider.kind
+        return (
+            spoken == self.format.wire and self.format.name != "chat" and not self.hides_reasoning
+        )
+
+    @property
+    def hides_reasoning(self) -> bool:
+        """Whether the caller wants to see none."""
+        return self.chat.reasoning is not None and self.chat.reasoning.exclude
 
     def served(self, attempt: Attempt) -> Served:
         """What an answer of this attempt says of itself."""

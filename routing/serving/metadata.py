@@ -43,11 +43,9 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
     return value
 
 
-def with_metadata(body: dict[str, Any], call: Call, *, selected: Attempt | None) -> dict[str, Any]:
-    """`body` with `router_metadata` where the caller opted in."""
-    if call.wants_metadata:
-        body["router_metadata"] = router_metadata(call, selected=selected)
-    return body
+def wished_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any] | None:
+    """The same where the caller opted in."""
+    return router_metadata(call, selected=selected) if call.wants_metadata else None
 
 
 def _params(call: Call) -> dict[str, Any]:

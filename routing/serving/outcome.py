@@ -33,14 +33,17 @@ class Outcome(NamedTuple):
 
 def measured(call: Call, attempt: Attempt, reported: Any, produced_chars: int) -> Usage:
     """The upstream's usage where it can be true, else the estimator's."""
-    usage = believable(reported, context_length=attempt.endpoint.context_length)
+    produced = estimated_tokens(produced_chars)
+    prompt = estimated_tokens(call.chat.prompt_text_chars)
+    usage = believable(
+        reported,
+        context_length=attempt.endpoint.context_length,
+        produced_tokens=produced,
+        prompt_estimate=prompt,
+    )
     if usage is not None and price(call, attempt, usage).total_nano <= CHARGE_MAX_NANO:
         return usage
-    return Usage(
-        prompt_tokens=estimated_tokens(call.chat.prompt_text_chars),
-        completion_tokens=estimated_tokens(produced_chars),
-        estimated=True,
-    )
+    return Usage(prompt_tokens=prompt, completion_tokens=produced, estimated=True)
 
 
 def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
@@ -48,7 +51,8 @@ def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
     prices = attempt.endpoint.prices
     assert prices is not None
     pinned = prices.effective(usage.prompt_tokens, call.created_at)
-    return cost_of(usage, pinned, Units(images=call.demand.images))
+    units = Units(images=call.demand.images, web_searches=usage.web_searches)
+    return cost_of(usage, pinned, units)
 
 
 def answered(
@@ -185,6 +189,7 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
     """What nobody filters by: app facts, the estimator's mark, the price list that was pinned."""
     last = call.last_attempt
     detail: dict[str, Any] = {
+        "format": call.format.name,
         "http_referer": call.app.referer,
         "app_title": call.app.title,
         "app_categories": call.app.categories,

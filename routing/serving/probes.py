@@ -23,8 +23,8 @@ from routing.serving.marks import Kind, Mark
 from routing.serving.shared_form import append, entry_json
 from routing.upstreams.door import Door, Limits, Origin
 from routing.upstreams.door_errors import DoorError
+from routing.upstreams.listing import PATH, listing_headers
 
-PATH: Final = "/models"
 TOTAL_S: Final = 10.0
 AT_ONCE: Final = 10
 _LIMITS: Final = Limits(
@@ -72,7 +72,7 @@ def ask(base_url: str, kind: str, credential: str | None) -> Found:
             Origin.parse(base_url),
             method="GET",
             path=PATH,
-            headers=_headers(kind, credential),
+            headers=listing_headers(kind, credential),
             body=b"",
             limits=_LIMITS,
             deadline=started + TOTAL_S,
@@ -111,16 +111,6 @@ def _asked(provider: Provider) -> tuple[str, str, str | None]:
     except UnsealError:
         # Whether it is there can be asked without one.
         return provider.base_url, provider.kind, None
-
-
-def _headers(kind: str, credential: str | None) -> list[tuple[str, str]]:
-    headers = [("Accept", "application/json")]
-    if kind == "anthropic":
-        headers.append(("anthropic-version", "2023-06-01"))
-    if credential:
-        name = "x-api-key" if kind == "anthropic" else "Authorization"
-        headers.append((name, credential if kind == "anthropic" else f"Bearer {credential}"))
-    return headers
 
 
 def _settle(probe: ProviderProbe, found: Found, now: datetime) -> list[Mark]:

@@ -1,35 +1,46 @@
-"""One attempt's stream, bytes in and bytes out: upstream events become the caller's chunks.
+"""One attempt's stream, bytes in and bytes out: upstream events become the caller's.
 
 No I/O happens here. What the attempt produced so far is kept for the books.
 """
 
-from typing import Any
+from typing import Any, Final
 
-from routing.exchange import Event
-from routing.formats.chat.answer import Served
-from routing.formats.chat.chunks import DONE, ChatChunks
+from routing.exchange import Event, Native, StreamReader
+from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.message import clean_delta, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
 from routing.serving.tool_calls import StreamedCalls
-from routing.upstreams import openai
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
+from routing.upstreams.openai import word
 from routing.upstreams.sse import EventTooLarge, SseParser
 
-_FINGERPRINT_CHARS_MAX = 256
+_FINGERPRINT_CHARS_MAX: Final = 256
+# Openings are one to three events. Who says more of them without any content is believed to be
+# answering after all.
+_HELD_EVENTS_MAX: Final = 100
 
 
-class ChatRelay:
+class Relay:
     """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
 
-    `seen` tells of a first parsed event, `started` of content that was written. `usage`,
-    `native_finish`, `service_tier`, `upstream_id`, `produced_chars` and `tool_calls` are what it
-    said so far.
+    With `passes` the upstream speaks the caller's format: its events go through as they are, those
+    before the first content once that is there. `seen` tells of a first parsed event, `started` of
+    content that was written. `usage`, `native_finish`, `service_tier`, `upstream_id`,
+    `produced_chars` and `tool_calls` are what it said so far.
     What stood before a failure in one piece is given out first: the next `feed` raises it.
     """
 
-    def __init__(self, served: Served, *, exclude_reasoning: bool, event_bytes_max: int) -> None:
-        self.chunks = ChatChunks(served)
+    def __init__(
+        self,
+        writer: StreamWriter,
+        reader: StreamReader,
+        *,
+        passes: bool,
+        exclude_reasoning: bool,
+        event_bytes_max: int,
+    ) -> None:
+        self.writer = writer
         self.seen = self.started = self.ended = False
         self.usage: Any = None
         self.native_finish: str | None = None
@@ -37,14 +48,21 @@ class ChatRelay:
         self.upstream_id: str | None = None
         self.produced_chars = 0
         self.tool_calls = StreamedCalls()
+        self.failure: UpstreamFailure | None = None
+        self._reader = reader
         self._parser = SseParser(event_bytes_max)
+        self._passes = passes
         self._exclude_reasoning = exclude_reasoning
         self._has_tool_calls = self._refused = self._fingerprint_said = False
-        self._has_choice = False
-        self.failure: UpstreamFailure | None = None
+        self._stop_sequence: str | None = None
+        # The payload that is being read, where it may pass, and the one that told the finish.
+        self._saying: Native | None = None
+        self._said_last: Native | None = None
+        self._held: list[Native] = []
+        self._held_bytes_left = event_bytes_max
 
     def feed(self, data: bytes) -> bytes:
-        """The chunks for one piece of the upstream's body; `data` empty is its end."""
+        """What to write for one piece of the upstream's body; `data` empty is its end."""
         if self.failure is not None:
             raise self.failure
         out: list[bytes] = []
@@ -56,15 +74,13 @@ class ChatRelay:
                 raise
         return b"".join(out)
 
-    def _take(self, data: bytes, out: list[bytes]) -> None:
+    def feed_unread(self, data: bytes | None) -> None:
+        """`feed` for a caller who left: only the books want to know. None is no piece."""
         try:
-            events = self._parser.feed(data) if data else self._parser.finish()
-        except EventTooLarge as error:
-            raise malformed("a stream event is too large") from error
-        for line in events:
-            out.append(self._line(line))
-        if not data and not self.ended:
-            self._end_unmarked()
+            if data is not None:
+                self.feed(data)
+        except UpstreamFailure:
+            self.ended = True
 
     @property
     def finish_reason(self) -> str:
@@ -72,44 +88,55 @@ class ChatRelay:
             self.native_finish, has_tool_calls=self._has_tool_calls, refused=self._refused
         )
 
-    def closing(self, usage: dict[str, Any], router_metadata: dict[str, Any] | None) -> bytes:
-        """The clean end: terminal chunk, usage chunk, `[DONE]`."""
-        finish, native = self.finish_reason, self.native_finish
-        last = self.chunks.usage(
-            finish,
-            native,
+    def closing(
+        self,
+        usage: dict[str, Any],
+        router_metadata: dict[str, Any] | None,
+        *,
+        failure: dict[str, Any] | None = None,
+    ) -> bytes:
+        """The clean end, or one by a `failure` that the caller's format takes for an end. `usage`
+        is the report of what was charged."""
+        ending = Ending(
+            finish_reason=self.finish_reason if failure is None else "length",
+            native_finish=self.native_finish,
             usage=usage,
             service_tier=self.service_tier,
+            stop_sequence=self._stop_sequence,
+            native=self._said_last,
+            failure=failure,
             router_metadata=router_metadata,
         )
-        return self._opening() + self.chunks.terminal(finish, native) + last + DONE
+        return self._opening() + self.writer.closing(ending)
 
-    def _opening(self) -> bytes:
-        if self.started:
-            return b""
-        self.started = True
-        return self.chunks.first()
+    def _take(self, data: bytes, out: list[bytes]) -> None:
+        try:
+            payloads = self._parser.feed(data) if data else self._parser.finish()
+        except EventTooLarge as error:
+            raise malformed("a stream event is too large") from error
+        for payload in payloads:
+            if self.ended:
+                return
+            if payload:
+                for event in self._reader.events(payload):
+                    out.append(self._event(event))
+                self.ended = self._reader.ended
+        if not data and not self.ended:
+            self._end_unmarked()
 
-    def _line(self, data: bytes) -> bytes:
-        if self.ended or not data:
-            return b""
-        if data[:6] == openai.DONE:
-            if not self._has_choice:
-                raise malformed("a stream without choices")
-            self.ended = True
-            return b""
-        event = openai.event(data)
+    def _event(self, event: Event) -> bytes:
         if event.error is not None:
             raise from_error_object(event.error)
         self.seen = True
-        self._has_choice = self._has_choice or event.has_choice
         self._note(event)
+        if self._passes:
+            return self._passed(event)
         delta = event.delta
         content = delta.get("content")
         if self.started and len(delta) == 1 and type(content) is str and content:
-            # Nearly every chunk of nearly every stream.
+            # Nearly every event of nearly every stream.
             self.produced_chars += len(content)
-            return self.chunks.delta(delta, event.logprobs)
+            return self.writer.delta(delta, event.logprobs)
         if not has_content(delta) and event.logprobs is None:
             return b""
         opening = b"" if self.started else self._opening()
@@ -118,35 +145,67 @@ class ChatRelay:
             delta = self._cleaned(delta)
             if not has_content(delta) and event.logprobs is None:
                 return opening
-        return opening + self.chunks.delta(delta, event.logprobs)
+        return opening + self.writer.delta(delta, event.logprobs)
+
+    def _passed(self, event: Event) -> bytes:
+        """The event as it came; nothing is written before the first content."""
+        delta, native = event.delta, event.native
+        if delta:
+            self.produced_chars += text_chars(delta)
+            self._note_kinds(delta)
+        if self.started:
+            return self.writer.passed(native) if native is not None else b""
+        if native is not None:
+            self._held.append(native)
+            self._held_bytes_left -= len(native.raw)
+        is_full = len(self._held) > _HELD_EVENTS_MAX or self._held_bytes_left < 0
+        return self._opening() if is_full or has_content(delta) else b""
+
+    def _opening(self) -> bytes:
+        """What opens the stream, once."""
+        if self.started:
+            return b""
+        self.started = True
+        if not self._passes:
+            return self.writer.first()
+        held, self._held = self._held, []
+        return b"".join(map(self.writer.passed, held))
 
     def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
+        self._note_kinds(delta)
+        return clean_delta(
+            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=tool_call_id
+        )
+
+    def _note_kinds(self, delta: dict[str, Any]) -> None:
         if calls := delta.get("tool_calls"):
             self._has_tool_calls = True
             self.tool_calls.add(calls)
         self._refused = self._refused or bool(delta.get("refusal"))
-        return clean_delta(
-            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=tool_call_id
-        )
 
     def _note(self, event: Event) -> None:
         if event.usage is not None:
             self.usage = event.usage
         if event.service_tier is not None:
-            self.service_tier = openai.word(event.service_tier)
+            self.service_tier = word(event.service_tier)
         if self.upstream_id is None:
-            self.upstream_id = openai.word(event.upstream_id)
+            self.upstream_id = word(event.upstream_id)
         if event.system_fingerprint and not self._fingerprint_said:
             self._fingerprint_said = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
-            self.chunks.fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
+            self.writer.fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
+        if event.stop_sequence is not None:
+            self._stop_sequence = event.stop_sequence
+        if self._passes and event.native is not None:
+            self._saying = event.native
         if event.native_finish:
-            self.native_finish = openai.word(event.native_finish)
+            self.native_finish = word(event.native_finish)
+            self._said_last = self._saying
             if self.finish_reason == "error":
                 raise from_error_object({"message": "the upstream broke off its answer"})
 
     def _end_unmarked(self) -> None:
-        """The connection closed without `[DONE]`: an end where the model had finished."""
+        """The connection closed without the wire's own end: an end where the model had finished."""
         if self.native_finish is None:
             broken = malformed("the stream broke off")
             broken.outage = True

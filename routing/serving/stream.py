@@ -17,13 +17,12 @@ from gateway.db import under_gevent
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.turns import give_way
-from routing.formats.chat.chunks import KEEP_ALIVE, ChatChunks
 from routing.metering.report import usage_report
 from routing.metering.writer import ledger
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call, forget_origin
-from routing.serving.metadata import router_metadata
+from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
 from routing.serving.outcome import (
     Outcome,
@@ -35,9 +34,10 @@ from routing.serving.outcome import (
     settle_order,
 )
 from routing.serving.pending import PendingReply
-from routing.serving.relay import ChatRelay
+from routing.serving.relay import Relay
+from routing.serving.relaying import Echo, relay_for, writer_for
 from routing.serving.stickiness import remember
-from routing.serving.upstream_call import body_for, read_to_end, refuse_other_than_events, send
+from routing.serving.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.watch import ClientWatch
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
@@ -58,7 +58,7 @@ class _CallerGone(Exception):
     """Ends the work: nobody is there to be written to."""
 
 
-class ChatStream:
+class AnswerStream:
     """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
 
     def __init__(self, call: Call, client: Any) -> None:
@@ -68,7 +68,7 @@ class ChatStream:
         self._work = self._serve()
         self._abort = AbortHandle()
         self._attempt: Attempt | None = None
-        self._relay: ChatRelay | None = None
+        self._relay: Relay | None = None
         self._reply: Reply | None = None
         self._gone = self._committed = self._stopping = False
         self._rest = b""
@@ -76,6 +76,7 @@ class ChatStream:
         # Asked for at every event, which Django's settings make dear.
         self._keep_alive_s = float(settings.ROUTER_KEEPALIVE_SECONDS)
         self._debug = b""
+        self._echo = Echo()
 
     def open(self) -> None:
         """Return once the stream is committed. Raises `GatewayError` where it never will be."""
@@ -109,10 +110,10 @@ class ChatStream:
         except (_CallerGone, GeneratorExit):
             self._gone = True
         except GatewayError as error:
-            self._settle_failure(error)
+            outcome = self._settle_failure(error)
             if not self._committed:
                 raise
-            yield from self._end_with(error)
+            yield from self._end_with(error, outcome)
         except GreenletExit:
             # The worker is stopping: the caller is told while there is still time.
             self._settle_failure(Unavailable(), wait=False)
@@ -149,13 +150,9 @@ class ChatStream:
         call = self._call
         self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
         self._rest = b""
-        relay = ChatRelay(
-            call.served(attempt),
-            exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
-            event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
-        )
-        if call.chat.echo_upstream_body:
-            self._debug += relay.chunks.debug(body_for(call, attempt.endpoint))
+        relay = relay_for(call, attempt)
+        if call.chat.echo_upstream_body and attempt.request is not None:
+            self._debug += self._echo.show(relay.writer, attempt.request)
             if self._committed:
                 yield self._take_debug()
         if self._gone:
@@ -165,7 +162,7 @@ class ChatStream:
                 relay, lambda: send(call, attempt, abort_handle=self._abort)
             )
             self._reply = reply
-            refuse_other_than_events(reply)
+            refuse_other_than_events(reply, attempt)
             self._relay = relay
             yield from self._carry(attempt, relay, reply)
         except Aborted as error:
@@ -178,8 +175,8 @@ class ChatStream:
             raise failure from error
         yield from self._finish(attempt, relay, reply)
 
-    def _carry(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
-        """Upstream bytes in, chunks out, until the upstream's end."""
+    def _carry(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
+        """Upstream bytes in, the caller's events out, until the upstream's end."""
         commit_at = process.now() + settings.ROUTER_STREAM_COMMIT_SECONDS
         while not relay.ended:
             due_at = self._keep_alive_at() if self._committed else commit_at
@@ -193,7 +190,7 @@ class ChatStream:
                 if piece and len(piece) > _PART_BYTES:
                     piece, self._rest = piece[:_PART_BYTES], piece[_PART_BYTES:]
             if self._gone:
-                self._feed_quietly(relay, piece)
+                relay.feed_unread(piece)
                 raise _CallerGone
             out = b"" if piece is None else relay.feed(piece)
             if attempt.first_token is None and relay.started:
@@ -202,7 +199,7 @@ class ChatStream:
             if not self._committed and (relay.seen or process.now() >= commit_at):
                 yield from self._commit()
             if not out and self._committed and process.now() >= self._keep_alive_at():
-                out = KEEP_ALIVE
+                out = relay.writer.keep_alive
             if out:
                 reply.pause_idle()
                 began = process.now()
@@ -214,7 +211,7 @@ class ChatStream:
             if relay.failure is not None:
                 raise relay.failure
 
-    def _finish(self, attempt: Attempt, relay: ChatRelay, reply: Reply) -> Work[None]:
+    def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
         """Charge first; only then does the caller see the end."""
         call = self._call
         refusal = not relay.started and relay.finish_reason == "content_filter"
@@ -228,7 +225,7 @@ class ChatStream:
         observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
         self._settle(outcome, wait=True, meanwhile=keep)
-        metadata = router_metadata(call, selected=attempt) if call.wants_metadata else None
+        metadata = wished_metadata(call, selected=attempt)
         report = usage_report(outcome.usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
         if not self._committed:
             yield from self._commit()
@@ -236,7 +233,7 @@ class ChatStream:
         read_to_end(reply)
         yield relay.closing(report, metadata)
 
-    def _sent(self, relay: ChatRelay, work: Callable[[], Reply]) -> Work[Reply]:
+    def _sent(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
         """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
         if not self._committed or not under_gevent():
             return work()
@@ -246,7 +243,7 @@ class ChatStream:
                 None if self._gone else max(0.0, self._keep_alive_at() - process.now())
             ):
                 if not self._gone:
-                    yield KEEP_ALIVE
+                    yield relay.writer.keep_alive
                     self._wrote_at = process.now()
         except GeneratorExit:
             self._caller_left()
@@ -275,20 +272,24 @@ class ChatStream:
     def _keep_alive_at(self) -> float:
         return self._wrote_at + self._keep_alive_s
 
-    def _end_with(self, error: GatewayError) -> Work[None]:
-        """The error chunk, the last thing on the stream."""
+    def _end_with(self, error: GatewayError, outcome: Outcome | None = None) -> Work[None]:
+        """The last thing on the stream. `outcome` is what the books say of it."""
         if self._gone:
             return
-        call, attempt = self._call, self._attempt
+        call, attempt, relay = self._call, self._attempt, self._relay
         assert attempt is not None
-        chunks = self._relay.chunks if self._relay else ChatChunks(call.served(attempt))
-        told = call.wants_metadata and error.status != 500
-        metadata = router_metadata(call, selected=None) if told else None
-        yield chunks.error(error.body(), router_metadata=metadata)
+        metadata = wished_metadata(call, selected=None) if error.status != 500 else None
+        finishes = error.error_type in call.format.finishing_errors
+        if finishes and outcome is not None and relay is not None and relay.started:
+            report = usage_report(outcome.usage, charged_nano=0, cost=outcome.cost)
+            yield relay.closing(report, metadata, failure=error.body())
+        else:
+            writer = relay.writer if relay else self._echo.heard_by(writer_for(call, attempt))
+            yield writer.error(error.body(), router_metadata=metadata)
 
     # --- The books ------------------------------------------------------------------------------
 
-    def _answered(self, attempt: Attempt, relay: ChatRelay, *, cancelled: bool) -> Outcome:
+    def _answered(self, attempt: Attempt, relay: Relay, *, cancelled: bool) -> Outcome:
         return answered(
             self._call,
             attempt,
@@ -311,18 +312,20 @@ class ChatStream:
         if wait:
             ledger.wait(ticket, settings.LEDGER_TIMEOUT)
 
-    def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> None:
+    def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
         """Record a failed call; one that never reached an upstream only gives its hold back."""
         if self._call.settled:
-            return
+            return None
         if self._attempt is None:
             self._call.settled = True
             self._attempts.release()
-            return
+            return None
+        outcome = self._failed(self._attempt, error)
         try:
-            self._settle(self._failed(self._attempt, error), wait=wait)
+            self._settle(outcome, wait=wait)
         except Unavailable:
             log.warning("%s is told before it is recorded", self._call.generation_id)
+        return outcome
 
     def _failed(self, attempt: Attempt, error: GatewayError) -> Outcome:
         relay = self._relay
@@ -360,7 +363,7 @@ class ChatStream:
             self._settle(left_early(self._call), wait=False)
         else:
             try:
-                self._feed_quietly(relay, self._rest or None)
+                relay.feed_unread(self._rest or None)
                 if not (attempt.endpoint.supports_cancellation or self._stopping):
                     # Not every caller who is given up has closed its end.
                     self._watch.cut()
@@ -371,13 +374,13 @@ class ChatStream:
                     observed(attempt, streamed=True)
                 self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
 
-    def _read_out(self, relay: ChatRelay, reply: Reply) -> None:
+    def _read_out(self, relay: Relay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""
         reply.resume_idle()
         try:
             while not relay.ended:
                 piece = reply.read_some()
-                self._feed_quietly(relay, piece)
+                relay.feed_unread(piece)
                 if not piece:
                     return
                 if len(piece) > _PART_BYTES:
@@ -385,13 +388,6 @@ class ChatStream:
         except DoorError as error:
             log.info("An upstream read out for a caller who left ended early: %s", error)
             forget_origin(error)
-
-    def _feed_quietly(self, relay: ChatRelay, piece: bytes | None) -> None:
-        try:
-            if piece is not None:
-                relay.feed(piece)
-        except UpstreamFailure:
-            relay.ended = True
 
     def _let_go(self) -> None:
         reply, self._reply = self._reply, None

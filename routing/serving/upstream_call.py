@@ -1,40 +1,113 @@
 """One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
 
 import hashlib
-from typing import Any
+import re
+from collections.abc import Iterable
+from typing import Any, Final
 
 from django.conf import settings
 
 from routing.catalogue.entries import EndpointEntry
-from routing.exchange import WireRequest
+from routing.exchange import Prompt, Terms, WireRequest
+from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body
+from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
-from routing.upstreams import openai
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
-from routing.upstreams.failures import from_door, from_status, malformed
+from routing.upstreams.failures import from_door, from_error_object, from_status, malformed
 from routing.upstreams.reply import Reply
+from routing.upstreams.wires import wire_of
 
 # Enough of an error body to find its message; the rest is not read.
 _ERROR_BYTES_MAX = 65_536
 _ERROR_WAIT_S = 2.0
 # What may follow the end of a stream before its connection is not worth keeping.
 _READS_AFTER_END = 4
+ANTHROPIC: Final = "anthropic"
+BETA_HEADER: Final = "anthropic-beta"
+# What a caller's header of beta names may hold; no SDK comes near.
+_BETA_CHARS_MAX: Final = 1_000
+_SEPARATORS: Final = re.compile(r"[,\s]+")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Dense text has this many characters a token; a prompt is rather thought longer than it is.
+_CHARS_PER_TOKEN_MIN: Final = 3
+# Less room than this for an answer is not believed: the upstream counts the prompt itself.
+_ROOM_TOKENS_MIN: Final = 1_024
 
 
 def request_for(call: Call, endpoint: EndpointEntry) -> WireRequest:
     """What this endpoint is sent."""
-    return openai.request(body_for(call, endpoint), credential=endpoint.provider.credential)
+    kind = endpoint.provider.kind
+    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint))
+    return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
 
 
-def body_for(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
-    """The body of what this endpoint is sent."""
+def beta_names(headers: Iterable[str]) -> str:
+    """The beta names of a caller's headers as one comma list, each once. What is no token of HTTP
+    is left out, for it goes into another head; so is a header of more than 1000 characters."""
+    names = [
+        name
+        for header in headers
+        if len(header) <= _BETA_CHARS_MAX
+        for name in _SEPARATORS.split(header)
+        if _TOKEN.fullmatch(name)
+    ]
+    return ",".join(dict.fromkeys(names))
+
+
+def with_betas(request: WireRequest, betas: str) -> WireRequest:
+    """The call with the caller's beta names behind those that the adapter needs itself."""
+    named = [value for name, value in request.headers if name.lower() == BETA_HEADER]
+    others = [(name, value) for name, value in request.headers if name.lower() != BETA_HEADER]
+    names = dict.fromkeys(name.strip() for name in ",".join([*named, betas]).split(","))
+    told = (BETA_HEADER, ",".join(name for name in names if name))
+    return WireRequest(request.path, (*others, told), request.body)
+
+
+def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
+    chat, kind = call.chat, endpoint.provider.kind
+    reasoning = chat.reasoning
+    return Prompt(
+        body=_chat_body(call, endpoint) if kind == CHAT.wire else chat.body,
+        original=chat.original if kind == call.format.wire else None,
+        stream=chat.stream,
+        max_output_tokens=chat.max_output_tokens,
+        effort=reasoning.effort if reasoning else None,
+        reasoning_tokens=reasoning.max_tokens if reasoning else None,
+        exclude_reasoning=call.hides_reasoning,
+    )
+
+
+def _terms(call: Call, endpoint: EndpointEntry) -> Terms:
+    return Terms(
+        upstream_model=endpoint.upstream_model,
+        supported=endpoint.taken_fields,
+        user_hash=_user_hash(call, endpoint),
+        credential=endpoint.provider.credential,
+        output_cap=call.plan.output_caps.get(endpoint.pk),
+        output_default=output_default(call, endpoint),
+    )
+
+
+def output_default(call: Call, endpoint: EndpointEntry) -> int:
+    """What a wire that insists on a cap gets where the caller named none: the endpoint's maximum,
+    as far as its context has room beside the prompt. The hold covers as much."""
+    most = endpoint.max_completion_tokens or OUTPUT_TOKENS_DEFAULT
+    room = endpoint.context_length
+    if room is None:
+        return most
+    prompt_tokens = call.chat.prompt_text_chars // _CHARS_PER_TOKEN_MIN
+    return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
+
+
+def _chat_body(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
     return forwarded_body(
         call.chat,
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
-        user_hash=_user_hash(call) if "user" in endpoint.taken_fields else None,
+        user_hash=_user_hash(call, endpoint),
         stream_usage=True,
         max_tokens_cap=call.plan.output_caps.get(endpoint.pk),
     )
@@ -87,13 +160,15 @@ def error_body(reply: Reply) -> bytes:
     return body[:_ERROR_BYTES_MAX]
 
 
-def refuse_other_than_events(reply: Reply) -> None:
+def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
     """Raise `UpstreamFailure` for a 2xx that is no event stream: an error object, a page, a whole
     answer."""
     content_type = reply.headers.get("content-type", "")
     if content_type and "event-stream" not in content_type.lower():
         body = error_body(reply)
-        openai.answer(body, content_type)
+        answer = wire_of(attempt.endpoint.provider.kind).answer(body, content_type)
+        if answer.error is not None:
+            raise from_error_object(answer.error)
         raise malformed("a whole answer where a stream was asked for", raw=body)
 
 
@@ -108,7 +183,10 @@ def read_to_end(reply: Reply) -> None:
         forget_origin(error)
 
 
-def _user_hash(call: Call) -> str:
-    """An end user's identity as providers see it: never raw, apart for every account."""
+def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
+    """An end user's identity as providers see it: never raw, apart for every account. None where
+    the endpoint does not ask for it."""
+    if "user" not in endpoint.taken_fields:
+        return None
     parts = (settings.ROUTER_USER_HASH_SECRET, str(call.caller.account_id), call.chat.user or "")
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()

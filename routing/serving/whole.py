@@ -9,7 +9,7 @@ from gevent import GreenletExit
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.jsonio import dumps
 from routing.exchange import Answer
-from routing.formats.chat.answer import chat_answer, chat_choice
+from routing.formats.caller import Ending, Whole
 from routing.formats.chat.message import clean_message, has_content, text_chars
 from routing.formats.finish import normal_finish
 from routing.ids import tool_call_id
@@ -20,13 +20,13 @@ from routing.metering.writer import ledger
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
-from routing.serving.metadata import with_metadata
+from routing.serving.errors import ProviderError
+from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
-from routing.serving.outcome import Outcome, answered, failed, measured, settle_order
+from routing.serving.outcome import Outcome, answered, failed, measured, price, settle_order
 from routing.serving.stickiness import remember
 from routing.serving.tool_calls import well_formed
 from routing.serving.upstream_call import send
-from routing.upstreams import openai
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import (
     UpstreamFailure,
@@ -34,6 +34,7 @@ from routing.upstreams.failures import (
     from_error_object,
     refused,
 )
+from routing.upstreams.wires import wire_of
 
 
 @dataclass(slots=True)
@@ -46,7 +47,7 @@ class _Broken:
     failure: UpstreamFailure | None
 
 
-def chat_whole(call: Call) -> bytes:
+def whole_answer(call: Call) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
     attempts = Attempts(call)
     broken: _Broken | None = None
@@ -66,7 +67,7 @@ def chat_whole(call: Call) -> bytes:
                 broken = broken if broken and broken.failure is None else None
             attempts.failed(attempt, failure)
         if broken is not None and has_content(broken.answer.message):
-            return _answered(call, broken.attempt, broken.answer, failure=broken.failure)
+            return _told_broken(call, broken)
         raise attempts.error()
     except GatewayError as error:
         _record_failure(call, attempts, error)
@@ -88,7 +89,9 @@ def _ask(call: Call, attempt: Attempt) -> Answer:
             raw = reply.read_all()
     except DoorError as error:
         raise from_door(error) from error
-    answer = openai.answer(raw, reply.headers.get("content-type", ""))
+    answer = wire_of(attempt.endpoint.provider.kind).answer(
+        raw, reply.headers.get("content-type", "")
+    )
     attempt.ended = attempt.first_token = process.now()
     attempt.upstream_id = answer.upstream_id
     return answer
@@ -102,24 +105,54 @@ def _breakage(answer: Answer) -> UpstreamFailure | None:
     return from_error_object({"message": "the upstream broke off its answer"})
 
 
-def _answered(
-    call: Call, attempt: Attempt, answer: Answer, *, failure: UpstreamFailure | None = None
-) -> bytes:
-    message = clean_message(
-        answer.message,
-        exclude_reasoning=call.chat.reasoning is not None and call.chat.reasoning.exclude,
-        new_call_id=tool_call_id,
-    )
+def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
     call.served_by = attempt
-    finish = "error" if failure else _finish(answer, message)
-    if failure is None:
-        process.health().succeeded(attempt.endpoint.pk)
+    process.health().succeeded(attempt.endpoint.pk)
     usage = measured(call, attempt, answer.usage, text_chars(answer.message))
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
         observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
-    outcome = answered(
+    message = _cleaned(call, answer)
+    outcome = _outcome(call, attempt, answer, usage, _finish(answer, message))
+    ticket = _book(call, outcome)
+    try:
+        # Done while the database works; it leaves once its charge is in the books.
+        remember(call.sticky, attempt.endpoint, usage)
+        return dumps(_body(call, attempt, answer, message, outcome))
+    finally:
+        _wait_for(ticket)
+
+
+def _told_broken(call: Call, broken: _Broken) -> bytes:
+    """What there is, in formats that can say that it broke off; the failure in others."""
+    attempt, answer, failure = broken.attempt, broken.answer, broken.failure
+    if failure is None:
+        return _answered(call, attempt, answer)
+    call.served_by = attempt
+    usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    outcome = _outcome(call, attempt, answer, usage, "error")
+    try:
+        body = _body(call, attempt, answer, _cleaned(call, answer), outcome, failure=failure)
+    except GatewayError as refusal:
+        call.served_by = None
+        error = ProviderError(call.attempts)
+        error.status, error.error_type = refusal.status, refusal.error_type
+        owed = failed(error, usage=usage, cost=price(call, attempt, usage))
+        _wait_for(_book(call, owed))
+        raise error from None
+    _wait_for(_book(call, outcome))
+    return dumps(body)
+
+
+def _cleaned(call: Call, answer: Answer) -> dict[str, Any]:
+    return clean_message(
+        answer.message, exclude_reasoning=call.hides_reasoning, new_call_id=tool_call_id
+    )
+
+
+def _outcome(call: Call, attempt: Attempt, answer: Answer, usage: Usage, finish: str) -> Outcome:
+    return answered(
         call,
         attempt,
         usage,
@@ -127,39 +160,40 @@ def _answered(
         native_finish=answer.native_finish,
         service_tier=answer.service_tier,
     )
-    choice = chat_choice(
-        message,
-        finish_reason=finish,
-        native_finish=answer.native_finish,
-        logprobs=answer.logprobs,
-        error=_told(failure) if failure else None,
-    )
-    ticket = _book(call, outcome)
-    try:
-        # Done while the database works; it leaves once its charge is in the books.
-        if failure is None:
-            remember(call.sticky, attempt.endpoint, usage)
-        return dumps(_body(call, attempt, answer, choice, usage, outcome))
-    finally:
-        _wait_for(ticket)
 
 
 def _body(
     call: Call,
     attempt: Attempt,
     answer: Answer,
-    choice: dict[str, Any],
-    usage: Usage,
+    message: dict[str, Any],
     outcome: Outcome,
+    *,
+    failure: UpstreamFailure | None = None,
 ) -> dict[str, Any]:
-    body = chat_answer(
-        call.served(attempt),
-        choice=choice,
-        usage=usage_report(usage, charged_nano=outcome.charged_nano, cost=outcome.cost),
-        system_fingerprint=answer.system_fingerprint,
+    """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
+    usage, cost = outcome.usage, outcome.cost
+    assert outcome.finish_reason is not None
+    ending = Ending(
+        finish_reason=outcome.finish_reason,
+        native_finish=answer.native_finish,
+        usage=usage_report(usage, charged_nano=outcome.charged_nano, cost=cost),
         service_tier=answer.service_tier,
+        stop_sequence=answer.stop_sequence,
+        native=answer.native if call.passes(attempt) else None,
+        failure=_told(failure) if failure else None,
+        router_metadata=wished_metadata(call, selected=attempt),
     )
-    return with_metadata(body, call, selected=attempt)
+    return call.format.whole(
+        Whole(
+            call.served(attempt),
+            call.chat,
+            message,
+            answer.logprobs,
+            answer.system_fingerprint,
+            ending,
+        )
+    )
 
 
 def _is_refusal(answer: Answer) -> bool:

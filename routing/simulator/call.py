@@ -1,12 +1,14 @@
-"""One chat request together with everything needed to answer it."""
+"""One request together with everything needed to answer it."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from routing.simulator import render
-from routing.simulator.exchange import Exchange
+from routing.simulator.cache import NO_CACHE, CacheUse
+from routing.simulator.encoding import dumps, encoded
+from routing.simulator.exchange import JSON, Exchange, Headers
+from routing.simulator.formats import CHAT, Complaint, Format, Speaker, Stream
 from routing.simulator.wire import Answer, Identity, compose
 
 ENVIRONMENT_PREFIX = "SIMULATOR_"
@@ -38,35 +40,39 @@ class Options:
 
 @dataclass(slots=True)
 class Call:
+    """`body` is the request as sent, `asked` the same in the chat shape."""
+
     exchange: Exchange
     persona: str
+    format: Format
     body: dict[str, Any]
+    asked: dict[str, Any]
     identity: Identity
     options: Options
     override: dict[str, Any] = field(default_factory=dict)
+    cache: CacheUse = NO_CACHE
 
     @property
     def stream(self) -> bool:
         return self.body.get("stream") is True
 
-    @property
-    def include_usage(self) -> bool:
-        settings = self.body.get("stream_options")
-        return isinstance(settings, dict) and settings.get("include_usage") is True
-
     def answer(self, **override: Any) -> Answer:
-        return compose(self.body, self.identity, {**override, **self.override})
+        return compose(self.asked, self.identity, {**override, **self.override}, self.cache)
 
     def document(self, **override: Any) -> dict[str, Any]:
-        """The answer as a `chat.completion` object."""
-        return render.completion(self.answer(**override))
+        """The answer as one document of its format."""
+        return self.format.document(self.body, self.answer(**override))
 
     def json_body(self, **override: Any) -> bytes:
-        return render.encoded(render.dumps(self.document(**override)))
+        return encoded(dumps(self.document(**override)))
 
-    def events(self, **override: Any) -> render.Stream:
+    def events(self, **override: Any) -> Stream:
         """The answer as server-sent events."""
-        return render.stream(self.answer(**override), include_usage=self.include_usage)
+        return self.format.stream(self.body, self.answer(**override))
+
+    def speaker(self) -> Speaker:
+        """For a stream that is said bit by bit."""
+        return self.format.speaker(self.body, self.answer())
 
     def payload(self, **override: Any) -> bytes:
         """The whole body of the answer, in the form the request asked for."""
@@ -81,10 +87,10 @@ class Call:
         else:
             self.exchange.answer(200, self.json_body(**override))
 
+    def refuse(self, complaint: Complaint, headers: Headers = ()) -> None:
+        """Answer with an HTTP error."""
+        self.exchange.answer(complaint.status, error_body(complaint, self.format), JSON, headers)
 
-def error_body(
-    message: str, kind: str, *, code: str | int | None = None, param: str | None = None
-) -> bytes:
-    """An error as the chat-completions format writes it."""
-    error = {"message": message, "type": kind, "param": param, "code": code}
-    return render.encoded(render.dumps({"error": error}))
+
+def error_body(complaint: Complaint, format: Format = CHAT) -> bytes:
+    return encoded(dumps(format.error(complaint)))

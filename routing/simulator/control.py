@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from routing.simulator.encoding import dumps, encoded
 from routing.simulator.exchange import Exchange
 from routing.simulator.faults import FAULTS
 from routing.simulator.log import Entry
 from routing.simulator.personas import Temper
-from routing.simulator.render import dumps, encoded
 from routing.simulator.script import ScriptError
 
 if TYPE_CHECKING:

@@ -8,11 +8,15 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class Temper:
-    """`tokens_per_s` 0 means no pause between tokens; `error_rate` is the share of 503s, 0 to 1."""
+    """`tokens_per_s` 0 means no pause between tokens; `error_rate` is the share of 503s, 0 to 1.
+
+    One that is not `strict` takes messages and responses that a real provider would refuse.
+    """
 
     first_token_s: float = 0.0
     tokens_per_s: float = 0.0
     error_rate: float = 0.0
+    strict: bool = True
 
     @property
     def is_instant(self) -> bool:

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SAY_WORDS = re.compile(r"\bsay (\d{1,6}) words?\b", re.IGNORECASE)
+# What an image counts for, whatever its size.
+IMAGE_TOKENS = 85
 CALL_TOOL = re.compile(r"\bcall ([A-Za-z0-9_.-]+)")
 
 
@@ -13,13 +15,23 @@ class Prompt:
     """`characters` counts all text; `user_text` is the last user message's text."""
 
     characters: int = 0
+    images: int = 0
     user_text: str = ""
     last_role: str = ""
 
     @property
     def tokens(self) -> int:
-        """One token for each four characters begun, never none."""
-        return max(1, -(-self.characters // 4))
+        """One for each four characters begun, never none, and 85 for each image."""
+        return tokens_of(self.characters) + self.images * IMAGE_TOKENS
+
+
+def tokens_of(characters: int) -> int:
+    return max(1, -(-characters // 4))
+
+
+def images_in(content: Any) -> int:
+    parts = content if isinstance(content, list) else []
+    return sum(1 for part in parts if isinstance(part, dict) and part.get("type") == "image_url")
 
 
 def text_of(content: Any) -> str:
@@ -39,6 +51,7 @@ def read_prompt(messages: list[Any]) -> Prompt:
             continue
         text = text_of(message.get("content"))
         prompt.characters += len(text)
+        prompt.images += images_in(message.get("content"))
         prompt.last_role = str(message.get("role"))
         if prompt.last_role == "user":
             prompt.user_text = text
@@ -76,7 +89,12 @@ def functions(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def wants_reasoning(body: dict[str, Any]) -> bool:
-    """Models whose name contains "reason" think first, unless told not to."""
+    """Models whose name contains "reason" think first, unless told not to.
+
+    Formats with a rule of their own have said it in `thinks`.
+    """
+    if "thinks" in body:
+        return body["thinks"] is True
     settings = body.get("reasoning")
     if not isinstance(settings, dict):
         settings = {}

@@ -8,7 +8,17 @@ from typing import Any
 from routing.simulator.faults import FAULTS
 
 OVERRIDES = frozenset(
-    {"text", "reasoning", "refusal", "tool_calls", "finish_reason", "usage", "logprobs", "model"}
+    {
+        "text",
+        "reasoning",
+        "redacted",
+        "refusal",
+        "tool_calls",
+        "finish_reason",
+        "usage",
+        "logprobs",
+        "model",
+    }
 )
 CUTS = ("close", "reset")
 
@@ -19,7 +29,7 @@ class ScriptError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """What one chat request gets: a fault, a fixed answer, events, or an overridden answer."""
+    """What one request gets: a fault, a fixed answer, events, or an overridden answer."""
 
     delay_s: float = 0.0
     gate: str | None = None
@@ -61,6 +71,8 @@ STEP_TYPES: dict[str, type | tuple[type, ...]] = {
 EVENT_TYPES: dict[str, type | tuple[type, ...]] = {
     "json": object,
     "text": str,
+    "finish": (str, type(None)),
+    "failure": str,
     "pause_s": NUMBER,
     "gate": str,
     "cut": str,

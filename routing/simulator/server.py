@@ -8,19 +8,23 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from routing.simulator import play
+from routing.simulator.cache import PromptCache
 from routing.simulator.call import Call, Options, error_body
 from routing.simulator.connection import Connection
 from routing.simulator.control import control
+from routing.simulator.encoding import dumps, encoded
 from routing.simulator.exchange import Exchange
 from routing.simulator.faults import FAULTS
+from routing.simulator.formats import CHAT, FORMATS, Complaint, Format
 from routing.simulator.log import Entry, Log
 from routing.simulator.personas import DEFAULT, Personas
-from routing.simulator.render import dumps, encoded
+from routing.simulator.prompt import read_prompt
 from routing.simulator.request import BadRequest, Request
 from routing.simulator.script import EMPTY_STEP, Gates, Scripts, Step
 from routing.simulator.wire import Identity
 
-CHAT = "chat/completions"
+COUNT_TOKENS = "messages/count_tokens"
+NO_OBJECT = "The body must be a JSON object."
 MODELS = ("small", "large", "reasoner")
 # With a seed the clock of the answers is made up too, so that a run can be repeated exactly.
 SEEDED_CREATED = 1_700_000_000
@@ -38,6 +42,7 @@ class Simulator:
         self.gates = Gates()
         self.personas = Personas(self.seed)
         self._connections: set[Connection] = set()
+        self._cache = PromptCache()
         self._answers = 0
 
     async def listen(self, host: str, port: int) -> asyncio.Server:
@@ -68,36 +73,71 @@ class Simulator:
         exchange = Exchange(connection, request, entry, self.log)
         if connection.dies_on_reuse:
             exchange.cut()
-        elif resource == CHAT and request.method == "POST":
-            self._chat(exchange, persona)
+        elif resource in FORMATS and request.method == "POST":
+            self._respond(exchange, persona, FORMATS[resource])
+        elif resource == COUNT_TOKENS and request.method == "POST":
+            self._count(exchange, persona)
         elif resource == "models" and request.method == "GET":
             exchange.answer(200, model_list())
         elif resource == "redirect-target":
             exchange.answer(200, encoded(dumps({"simulated": "a redirect was followed"})))
         else:
             message = f"Unknown request URL: {request.method} {request.path}"
-            exchange.answer(404, error_body(message, "invalid_request_error"))
+            exchange.answer(404, error_body(Complaint(404, message)))
 
     def _refuse(self, connection: Connection, refusal: BadRequest) -> None:
         request = Request("", "", "", {}, keep_alive=False)
         entry = self.log.add("", request, connection.lifeline)
         exchange = Exchange(connection, request, entry, self.log)
-        exchange.answer(refusal.status, error_body(str(refusal), "invalid_request_error"))
+        exchange.answer(refusal.status, error_body(Complaint(refusal.status, str(refusal))))
 
-    def _chat(self, exchange: Exchange, persona: str) -> None:
-        body = read_body(exchange.request.body)
-        if body is None:
-            message = "The body must be a JSON object with a list of messages."
-            exchange.answer(400, error_body(message, "invalid_request_error"))
+    def _respond(self, exchange: Exchange, persona: str, format: Format) -> None:
+        body = read_object(exchange.request.body)
+        complaint = self._complaint(exchange.request, persona, format, body)
+        if body is None or complaint is not None:
+            complaint = complaint or Complaint(400, NO_OBJECT)
+            exchange.answer(complaint.status, error_body(complaint, format))
             return
         step = self.scripts.take(persona) or EMPTY_STEP
         model, _, suffix = str(body.get("model")).partition("?")
         fault = step.fault if step.names_the_answer else fault_named(model)
         exchange.entry.fault = fault
         query = exchange.request.query
-        options = Options(step.options, dict(parse_qsl(suffix)), dict(parse_qsl(query)))
-        call = Call(exchange, persona, body, self._identity(), options, step.override)
+        call = Call(
+            exchange,
+            persona,
+            format,
+            body,
+            format.asked(body),
+            self._identity(),
+            Options(step.options, dict(parse_qsl(suffix)), dict(parse_qsl(query))),
+            step.override,
+            format.cached(self._cache, persona, body),
+        )
         self._answer(call, step, fault)
+
+    def _complaint(
+        self, request: Request, persona: str, format: Format, body: dict[str, Any] | None
+    ) -> Complaint | None:
+        """Why the request is refused before anything else. A lenient persona reads anything."""
+        if body is None:
+            return Complaint(400, NO_OBJECT)
+        if format is not CHAT and not self.personas.temper(persona).strict:
+            return None
+        return format.complaint(request.headers, body)
+
+    def _count(self, exchange: Exchange, persona: str) -> None:
+        """Count the tokens of a prompt in the messages format, which then needs no limit."""
+        format = FORMATS["messages"]
+        body = read_object(exchange.request.body)
+        given = None if body is None else {"max_tokens": 1, **body}
+        complaint = self._complaint(exchange.request, persona, format, given)
+        if given is None or complaint is not None:
+            complaint = complaint or Complaint(400, NO_OBJECT)
+            exchange.answer(complaint.status, error_body(complaint, format))
+            return
+        tokens = read_prompt(format.asked(given)["messages"]).tokens
+        exchange.answer(200, encoded(dumps({"input_tokens": tokens})))
 
     def _answer(self, call: Call, step: Step, fault: str | None) -> None:
         temper = self.personas.temper(call.persona)
@@ -127,14 +167,12 @@ def split_path(path: str) -> tuple[str, str]:
     return persona, resource
 
 
-def read_body(data: bytes) -> dict[str, Any] | None:
+def read_object(data: bytes) -> dict[str, Any] | None:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if isinstance(body, dict) and isinstance(body.get("messages"), list):
-        return body
-    return None
+    return body if isinstance(body, dict) else None
 
 
 def fault_named(model: str) -> str | None:

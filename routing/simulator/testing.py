@@ -17,6 +17,18 @@ COMMAND = [sys.executable, "-m", "routing.simulator"]
 STOP_S = 10.0
 CONTROL_S = 30.0
 READ_BYTES = 65_536
+HELLO = [{"role": "user", "content": "Hello there"}]
+BODIES: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": HELLO},
+    "messages": {"messages": HELLO, "max_tokens": 1024},
+    "messages/count_tokens": {"messages": HELLO},
+    "responses": {"input": "Hello there"},
+}
+CREDENTIALS = {
+    "Authorization": "Bearer sk-simulated",
+    "x-api-key": "sk-simulated",
+    "anthropic-version": "2023-06-01",
+}
 
 
 class SimulatedUpstream:
@@ -98,9 +110,22 @@ class SimulatedUpstream:
 
     def chat_bytes(self, model: str, persona: str = "default", **body: Any) -> bytes:
         """A chat request as bytes, for a `Wire`."""
-        body = {"model": model, "messages": [{"role": "user", "content": "Hello there"}], **body}
-        data = json.dumps(body).encode()
-        head = f"POST /{persona}/v1/chat/completions HTTP/1.1\r\nHost: simulated\r\n"
+        return self.request_bytes("chat/completions", model, persona, {}, **body)
+
+    def request_bytes(
+        self,
+        resource: str,
+        model: str,
+        persona: str = "default",
+        headers: dict[str, str] | None = None,
+        **body: Any,
+    ) -> bytes:
+        """A request in the format of a resource, for a `Wire`. A body value of None is left out."""
+        whole = {"model": model, **BODIES[resource], **body}
+        data = json.dumps({k: v for k, v in whole.items() if v is not None}).encode()
+        sent = {"Host": "simulated", **(CREDENTIALS if headers is None else headers)}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in sent.items())
+        head = f"POST /{persona}/v1/{resource} HTTP/1.1\r\n{lines}"
         return f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
 
     @contextmanager

@@ -2,10 +2,11 @@
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from routing.simulator import prompt as asked
+from routing.simulator.cache import NO_CACHE, CacheUse
 from routing.simulator.logprobs import token_logprobs
 from routing.simulator.prompt import Prompt
 from routing.simulator.schema import example
@@ -34,7 +35,11 @@ class ToolCall(NamedTuple):
 
 @dataclass(slots=True)
 class Answer:
-    """One whole answer, before it is written as JSON or as a stream."""
+    """One whole answer, before it is written as JSON or as a stream.
+
+    `usage` and `finish_reason` are the chat format's, `stop_sequence` is the one that was met,
+    `redacted` is reasoning that nobody may read.
+    """
 
     id: str
     created: int
@@ -45,7 +50,8 @@ class Answer:
     usage: Any
     service_tier: str | None = None
     logprobs: Any = None
-    extra: dict[str, Any] = field(default_factory=dict)
+    stop_sequence: str | None = None
+    redacted: str | None = None
 
     def text(self, kind: Kind, call: int = 0) -> str:
         return "".join(p.text for p in self.pieces if p.kind == kind and p.call == call)
@@ -63,15 +69,22 @@ def words(text: str) -> list[str]:
     return WORD.findall(text)
 
 
-def compose(body: dict[str, Any], identity: Identity, override: dict[str, Any]) -> Answer:
-    """Answer a chat request. `override` replaces parts of what would have been said.
+def compose(
+    body: dict[str, Any],
+    identity: Identity,
+    override: dict[str, Any],
+    cache: CacheUse = NO_CACHE,
+) -> Answer:
+    """Answer a request in the chat shape. `override` replaces parts of what would have been said.
 
-    Keys of `override`: text, reasoning, refusal, tool_calls (name and arguments), finish_reason,
-    usage (null leaves it out), logprobs, model, id. An overridden text is said whole.
+    Keys of `override`: text, reasoning, redacted, refusal, tool_calls (name and arguments),
+    finish_reason, usage (null leaves it out), logprobs, model, id. An overridden text is said
+    whole.
     """
     prompt = asked.read_prompt(body["messages"])
     calls = _calls(body, prompt, identity, override)
-    pieces = _pieces(body, prompt, calls, override)
+    text, stop_sequence = _text(body, prompt, calls, override)
+    pieces = _pieces(body, prompt, calls, text, override)
     pieces, finish_reason = _limited(body, pieces, calls, override)
     tier = body.get("service_tier")
     return Answer(
@@ -81,20 +94,25 @@ def compose(body: dict[str, Any], identity: Identity, override: dict[str, Any]) 
         pieces=pieces,
         calls=calls,
         finish_reason=override.get("finish_reason", finish_reason),
-        usage=override["usage"] if "usage" in override else count(prompt, pieces),
+        usage=override["usage"] if "usage" in override else count(prompt, pieces, cache),
         service_tier="default" if tier == "auto" else tier,
         logprobs=_logprobs(body, prompt, pieces, override),
+        stop_sequence=stop_sequence if finish_reason == "stop" else None,
+        redacted=override.get("redacted"),
     )
 
 
-def count(prompt: Prompt, pieces: list[Piece]) -> dict[str, Any]:
+def count(prompt: Prompt, pieces: list[Piece], cache: CacheUse = NO_CACHE) -> dict[str, Any]:
     """Usage as the chat-completions format reports it; reasoning is part of the completion."""
     reasoning = sum(1 for piece in pieces if piece.kind == "reasoning")
+    details = {"cached_tokens": cache.read}
+    if cache.written:
+        details["cache_write_tokens"] = cache.written
     return {
         "prompt_tokens": prompt.tokens,
         "completion_tokens": len(pieces),
         "total_tokens": prompt.tokens + len(pieces),
-        "prompt_tokens_details": {"cached_tokens": 0},
+        "prompt_tokens_details": details,
         "completion_tokens_details": {"reasoning_tokens": reasoning},
     }
 
@@ -137,18 +155,29 @@ def _as_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments)
 
 
-def _pieces(
+def _text(
     body: dict[str, Any], prompt: Prompt, calls: list[ToolCall], override: dict[str, Any]
+) -> tuple[str, str | None]:
+    """What is said beside everything else, and the stop sequence that ended it."""
+    given = override.get("text")
+    if given is not None or calls or "refusal" in override:
+        return given or "", None
+    return _stopped(reply_text(body, prompt), asked.stop_sequences(body))
+
+
+def _pieces(
+    body: dict[str, Any],
+    prompt: Prompt,
+    calls: list[ToolCall],
+    text: str,
+    override: dict[str, Any],
 ) -> list[Piece]:
     thought = override.get("reasoning")
     if thought is None and asked.wants_reasoning(body):
         thought = f"Simulated reasoning about: {prompt.user_text[:60]}"
     pieces = [Piece("reasoning", word) for word in words(thought or "")]
     pieces += [Piece("refusal", word) for word in words(override.get("refusal") or "")]
-    text = override.get("text")
-    if text is None and not calls and "refusal" not in override:
-        text = _stopped(reply_text(body, prompt), asked.stop_sequences(body))
-    pieces += [Piece("content", word) for word in words(text or "")]
+    pieces += [Piece("content", word) for word in words(text)]
     for index, call in enumerate(calls):
         pieces += [
             Piece("tool", call.arguments[at : at + ARGUMENT_PIECE_LENGTH], index)
@@ -157,9 +186,12 @@ def _pieces(
     return pieces
 
 
-def _stopped(text: str, sequences: list[str]) -> str:
-    ends = [at for at in map(text.find, sequences) if at >= 0]
-    return text[: min(ends)] if ends else text
+def _stopped(text: str, sequences: list[str]) -> tuple[str, str | None]:
+    met = [(text.find(sequence), sequence) for sequence in sequences if sequence in text]
+    if not met:
+        return text, None
+    end, sequence = min(met)
+    return text[:end], sequence
 
 
 def _limited(

@@ -149,7 +149,16 @@ _CODES: dict[str, tuple[str, int]] = {
     "moderation_blocked": ("content_policy_violation", 403),
     "refusal": ("refusal", 403),
 }
-_CONTEXT_WORDS = ("maximum context length", "context length", "context window", "too many tokens")
+_CONTEXT_WORDS = (
+    "maximum context length",
+    "context length",
+    "context window",
+    "context limit",
+    "prompt is too long",
+    "too many tokens",
+)
+# Said with a 400 by providers of the messages API: it is our account that ran dry.
+_NO_CREDIT_WORDS = "credit balance is too low"
 _POLICY_WORDS = ("policy", "policies", "moderation")
 _PARAMETER_WORDS = (
     "unsupported parameter",
@@ -165,6 +174,8 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
     """An upstream's answer with an error status."""
     row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
     said, code = _said(body)
+    if status == 400 and _NO_CREDIT_WORDS in said.lower():
+        row = _CREDENTIAL
     failure = UpstreamFailure(
         status=status,
         told_status=row.told_status,

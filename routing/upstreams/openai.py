@@ -1,14 +1,16 @@
 """Endpoints that speak the chat-completions wire format: hosted ones, vLLM, llama.cpp, Ollama.
 
-Three pure methods: what to send, how to read one answer, how to read one stream event.
+Pure: what to send, how to read one answer, how to read one stream event.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import orjson
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Event, WireRequest
+from routing.exchange import Answer, Event, Prompt, Terms, Wire, WireRequest
+from routing.upstreams.chat_usage import usual_usage
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 
 CHAT_PATH = "/chat/completions"
@@ -38,7 +40,7 @@ def answer(body: bytes, content_type: str) -> Answer:
         message=message if isinstance(message, dict) else {},
         native_finish=word(choice.get("finish_reason")),
         logprobs=choice.get("logprobs"),
-        usage=value.get("usage"),
+        usage=usual_usage(value.get("usage")),
         error=choice.get("error") or value.get("error"),
         upstream_id=word(value.get("id")),
         system_fingerprint=word(value.get("system_fingerprint")),
@@ -64,7 +66,7 @@ def event(data: bytes) -> Event:
         delta if isinstance(delta, dict) else {},
         choice.get("finish_reason"),
         choice.get("logprobs"),
-        value.get("usage"),
+        usual_usage(value.get("usage")),
         value.get("error") or choice.get("error"),
         value.get("id"),
         value.get("system_fingerprint"),
@@ -93,3 +95,43 @@ def _no_answer(value: dict[str, Any], body: bytes) -> UpstreamFailure:
 def word(value: Any) -> str | None:
     """A provider's own word for something, without the NUL that no database takes."""
     return value.replace("\0", "") if isinstance(value, str) else None
+
+
+class Reader:
+    """Reads one stream; `[DONE]` is its end."""
+
+    __slots__ = ("_has_choice", "ended")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._has_choice = False
+
+    def events(self, payload: bytes) -> Sequence[Event]:
+        if payload[:6] == DONE:
+            if not self._has_choice:
+                raise malformed("a stream without choices")
+            self.ended = True
+            return ()
+        said = event(payload)
+        if said.has_choice:
+            self._has_choice = True
+        return (said,)
+
+
+class OpenAI:
+    """See `Wire`. The chat format speaks this wire format itself: what it made for the endpoint is
+    the prompt's body, which is sent as it stands."""
+
+    kind = "openai"
+
+    def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
+        return request(prompt.body, credential=terms.credential)
+
+    def answer(self, body: bytes, content_type: str) -> Answer:
+        return answer(body, content_type)
+
+    def reader(self) -> Reader:
+        return Reader()
+
+
+OPENAI: Final[Wire] = OpenAI()

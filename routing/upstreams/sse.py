@@ -59,13 +59,15 @@ class SseParser:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the events that ``data`` completes. Raises EventTooLarge."""
-        if data[:6] == b"data: " and self._is_clean and not (self._is_first or self._skip_lf):
-            end = len(data) - 2
+        if self._is_clean and not (self._is_first or self._skip_lf):
             # One whole event, as a model that says a word at a time sends it.
-            if data.find(b"\n") == end and data[end:] == b"\n\n" and b"\r" not in data:
-                if end - 6 > self._bytes_max:
+            start = 6 if data[:6] == b"data: " else _named_payload_start(data)
+            end = len(data) - 2
+            is_whole = start and data.find(b"\n", start) == end and data[end:] == b"\n\n"
+            if is_whole and b"\r" not in data:
+                if end - start > self._bytes_max:
                     raise EventTooLarge
-                return [data[6:end]]
+                return [data[start:end]]
         return [payload for _, payload in self.feed_typed(data)]
 
     def feed_typed(self, data: bytes) -> list[Event]:
@@ -225,3 +227,12 @@ class SseParser:
         self._name = None
         self._line = _Line.UNKNOWN
         self._is_clean = True
+
+
+def _named_payload_start(data: bytes) -> int:
+    """Where the data of an event begins whose name is in front of it; 0 where this is none."""
+    if data[:7] != b"event: ":
+        return 0
+    name_end = data.find(b"\n")
+    start = name_end + 7
+    return start if data[name_end:start] == b"\ndata: " else 0

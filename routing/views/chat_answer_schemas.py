@@ -88,7 +88,7 @@ _CHOICE: Final = Component(
         optional=("error",),
     ),
 )
-_COST_DETAILS: Final = Component(
+COST_DETAILS: Final = Component(
     "CostDetails",
     obj(
         {
@@ -122,9 +122,16 @@ USAGE: Final = Component(
                 )
             ),
             "cost": described(USD, "USD charged to the account, exactly."),
-            "cost_details": _COST_DETAILS,
+            "cost_details": COST_DETAILS,
             "is_byok": FLAG,
+            "server_tool_use_details": _some(
+                dict.fromkeys(
+                    ("tool_calls_requested", "tool_calls_executed", "web_search_requests"),
+                    _MAYBE_WHOLE,
+                )
+            ),
         },
+        optional=("server_tool_use_details",),
     ),
 )
 _STAGE: Final = obj(
@@ -139,7 +146,7 @@ _STAGE: Final = obj(
     },
     optional=("summary", "data", "guardrail_id", "guardrail_scope", "cost_usd"),
 )
-_ROUTER_METADATA: Final = Component(
+ROUTER_METADATA: Final = Component(
     "RouterMetadata",
     _some(
         {
@@ -179,7 +186,7 @@ _COMMON: Final = {
 _AT_THE_END: Final = {
     "service_tier": _MAYBE_TEXT,
     "usage": USAGE,
-    "router_metadata": _ROUTER_METADATA,
+    "router_metadata": ROUTER_METADATA,
 }
 CHAT_COMPLETION: Final = Component(
     "ChatCompletion",

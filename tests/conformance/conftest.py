@@ -8,7 +8,7 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk, Serve
 from tests.support.bed import Bed
-from tests.support.catalogue import rewritten
+from tests.support.catalogue import THREE_WIRES, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
@@ -20,6 +20,39 @@ def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
     audit = gateway.manage("audit_ledger")
     assert audit["mismatches"] == []
     assert audit["open_holds"] == 0
+
+
+@pytest.fixture(scope="session")
+def wires_server(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """A gateway with a model for each wire kind, quick to fill a silence."""
+    folder = tmp_path_factory.mktemp("wires")
+    file = folder / "catalogue.yaml"
+    file.write_text(rewritten(simulator.url, source=THREE_WIRES), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+        server = starter.build(ROUTER_KEEPALIVE_SECONDS="0.1")
+        server.manage("load_catalogue", str(file))
+        server.start()
+        yield server
+        audit = server.manage("audit_ledger")
+        assert audit["mismatches"] == []
+        assert audit["open_holds"] == 0
+
+
+@pytest.fixture(params=["openai", "anthropic", "responses"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each wire kind in turn."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def wire_desk(wires_server: GatewayServer, simulator: SimulatedUpstream, kind: str) -> Desk:
+    """A caller of the model that an upstream of that wire kind serves."""
+    simulator.clear()
+    model = f"acme/over-{kind}"
+    return Desk(wires_server, simulator, seed_account(wires_server), model)
 
 
 @pytest.fixture

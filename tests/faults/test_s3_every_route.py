@@ -58,6 +58,11 @@ TABLE: dict[str, dict[str, Row]] = {
     "api/v1/chat/completions": {
         "POST": Row("/api/v1/chat/completions", 401, 400, 401, SHORT),
     },
+    "api/v1/messages": {"POST": Row("/api/v1/messages", 401, 400, 401, SHORT)},
+    "api/v1/messages/count_tokens": {
+        "POST": Row("/api/v1/messages/count_tokens", 401, 400, 401, SHORT),
+    },
+    "api/v1/responses": {"POST": Row("/api/v1/responses", 401, 400, 401, SHORT)},
     "api/v1/generation": {"GET": Row("/api/v1/generation?id={generation}", 401, 200, 200)},
     "api/v1/models": {"GET": Row("/api/v1/models", *ANYONE)},
     "api/v1/models/count": {"GET": Row("/api/v1/models/count", *ANYONE)},

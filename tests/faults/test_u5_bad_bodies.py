@@ -98,7 +98,6 @@ USAGES: list[Any] = [
     [],
     "12",
     {},
-    {"prompt_tokens": 3},
     {"completion_tokens": 3},
     {"prompt_tokens": True, "completion_tokens": False},
     {"prompt_tokens": 1.5, "completion_tokens": 2},
@@ -120,6 +119,18 @@ def test_usage_of_any_shape_costs_what_the_text_does(desk: Desk, usage: Any, str
     told = desk.stream().chunks[-1] if stream else desk.ok()
 
     assert desk.paid_nano(told) == estimated_nano(desk, text)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_was_counted_alone_is_believed(desk: Desk, stream: bool) -> None:
+    """Upstreams that tell of the prompt at the start may never come to tell of the rest."""
+    text = "A text of some length, to be counted."
+    desk.upstream.script("first", {"text": text, "usage": {"prompt_tokens": 3}})
+
+    told = desk.stream().chunks[-1] if stream else desk.ok()
+
+    assert told["usage"]["prompt_tokens"] == 3
+    assert desk.paid_nano(told) == 3 * CHEAP_NANO[0] + estimate(len(text)) * CHEAP_NANO[1]
 
 
 def test_details_that_do_not_fit_their_count_are_dropped(desk: Desk) -> None:

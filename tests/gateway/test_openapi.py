@@ -21,8 +21,9 @@ from gateway.openapi.errors import ERROR_TYPES
 from routing.catalogue.document import parse
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
+from routing.formats.caller import Ending
 from routing.formats.chat.answer import Served, chat_answer, chat_choice
-from routing.formats.chat.chunks import ChatChunks
+from routing.formats.chat.chunks import DONE, ChatChunks
 from routing.formats.chat.schema import ChatBody
 from routing.metering.cost import FREE
 from routing.metering.models import Generation
@@ -184,13 +185,13 @@ def test_chunks_fit_their_description(document: dict[str, Any]) -> None:
     usage = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
     call = {"index": 0, "function": {"arguments": "{"}}
+    ended = chunks.closing(Ending("stop", None, usage, None, None, None, None, {"attempt": 1}))
     written = [
         chunks.debug({"model": "small"}),
         chunks.first(),
         chunks.delta({"content": "Hi"}),
         chunks.delta({"tool_calls": [call]}, {"content": []}),
-        chunks.terminal("stop", "stop"),
-        chunks.usage("stop", None, usage=usage, service_tier=None, router_metadata={"attempt": 1}),
+        *ended.removesuffix(DONE).split(b"\n\n")[:-1],
         chunks.error(error, router_metadata=None),
     ]
 

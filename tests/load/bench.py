@@ -70,7 +70,7 @@ def _earlier(file: Path) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description="Measure the request path.")
     parser.add_argument("--quick", action="store_true", help="short intervals: a try, no figures")
-    parser.add_argument("--only", choices=PARTS, help="one part, in about half a minute")
+    parser.add_argument("--only", choices=PARTS, help="one part, in about a minute")
     parser.add_argument("--out", type=Path, help="the JSON file (default: bench-<date>.json)")
     parser.add_argument("--compare", type=Path, help="fail where a ratio of this run is worse")
     return parser

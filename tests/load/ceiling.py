@@ -17,14 +17,16 @@ DOOR = Door(pool_size_per_origin=200)
 LIMITS = Limits(connect_s=10, first_byte_s=120, idle_s=60)
 WHOLE, STREAM = (Origin.parse(os.environ[f"CEILING_{kind}"]) for kind in ("WHOLE", "STREAM"))
 HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer upstream-credential"))
+MESSAGES_HEADERS = (("anthropic-version", "2023-06-01"), ("x-api-key", "upstream-credential"))
+CHAT = "chat/completions"
 
 
-def _send(origin: Origin, body: bytes) -> Reply:
+def _send(origin: Origin, body: bytes, resource: str = CHAT) -> Reply:
     return DOOR.send(
         origin,
         method="POST",
-        path="/chat/completions",
-        headers=HEADERS,
+        path=f"/{resource}",
+        headers=HEADERS + MESSAGES_HEADERS if resource == "messages" else HEADERS,
         body=body,
         limits=LIMITS,
         deadline=time.monotonic() + 600,
@@ -44,10 +46,14 @@ def _pieces(reply: Reply) -> Iterator[bytes]:
             yield piece
 
 
-def relay(request: HttpRequest) -> StreamingHttpResponse:
-    pieces = _pieces(_send(STREAM, request.body))
+def relay(request: HttpRequest, resource: str = CHAT) -> StreamingHttpResponse:
+    pieces = _pieces(_send(STREAM, request.body, resource))
     return StreamingHttpResponse(pieces, content_type="text/event-stream")
 
 
-urlpatterns = [path("whole", whole), path("relay", relay)]
+urlpatterns = [
+    path("whole", whole),
+    path("relay", relay),
+    path("relay/<path:resource>", relay),
+]
 application = get_wsgi_application()

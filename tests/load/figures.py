@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -97,6 +97,16 @@ class Required:
         return now < before * (1 - by) if self.at_least else now > before * (1 + by)
 
 
+def _chunk(caller: str, wire: str, bound: float) -> Required:
+    text = f"{caller} over {wire}: CPU per chunk / bare relay"
+    return Required(f"chunk_{caller}_over_{wire}", text, "x", bound, is_ratio=True)
+
+
+def _translation(caller: str, wire: str) -> Required:
+    text = f"translating 100 KB of {caller} for {wire} / parsing"
+    return Required(f"translating_{caller}_{wire}", text, "x", 3.0, is_ratio=True)
+
+
 COMMIT_SHARE = 2.5
 REQUIRED = (
     Required("cpu_ratio", "CPU per request / ceiling, 64 connections", "x", 1.8, is_ratio=True),
@@ -109,10 +119,30 @@ REQUIRED = (
     Required("commits_per_request_1", "commits per request, 1 connection", "", 2.1),
     Required("commits_per_request_64", "commits per request, 64 connections", "", 0.35),
     Required("cpu_chunk_ratio", "CPU per streamed chunk / bare relay", "x", 2.0, is_ratio=True),
+    _chunk("messages", "anthropic", 2.0),
+    _chunk("responses", "responses", 2.0),
+    _chunk("chat", "anthropic", 3.0),
+    _chunk("messages", "openai", 3.0),
+    _chunk("responses", "openai", 3.5),
+    _chunk("chat", "responses", 3.5),
+    Required("first_text_ratio", "added p50 to a stream's first text / plain request", "x", 1.0),
+    _translation("messages", "openai"),
+    _translation("chat", "anthropic"),
+    _translation("responses", "openai"),
+    _translation("chat", "responses"),
     Required("worker_idle_mb", "memory per web worker, idle", "MB", 120),
     Required("worker_growth_percent", "its growth under requests", "%", 10),
     Required("second_start_s", "start to ready, second start", "s", 4),
 )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Figures, notes and bounds of its own that one part of a run gives, by the figure's name."""
+
+    values: dict[str, float]
+    notes: dict[str, str]
+    bounds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,15 +168,14 @@ class Figure:
 
 
 def figures(
-    values: Mapping[str, float], notes: Mapping[str, str], *, commit_p50_ms: float
+    values: Mapping[str, float], notes: Mapping[str, str], bounds: Mapping[str, float]
 ) -> list[Figure]:
-    """Every line of the table, in its order."""
-    own_bounds = {"added_p50_ms": 1.0 + COMMIT_SHARE * commit_p50_ms}
+    """Every line of the table, in its order. `bounds` are of this run: they replace the usual."""
     return [
         Figure(
             required,
             values.get(required.name),
-            own_bounds.get(required.name, required.bound),
+            bounds.get(required.name, required.bound),
             notes.get(required.name, ""),
         )
         for required in REQUIRED

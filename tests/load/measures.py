@@ -1,30 +1,29 @@
 """The measured intervals: each returns samples and decides nothing."""
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.load.accounting import WebProcesses, spent_s
 from tests.load.answers import asked, check_governed, check_passed_on
+from tests.load.apart import measured_apart
 from tests.load.database import CommitCounter, commit_p50_ms
 from tests.load.figures import Commits, Interval, Pair
-from tests.load.generators import Generator, LoadFailed, Target
+from tests.load.format_measures import FormatMeasures
+from tests.load.format_samples import Formats
+from tests.load.generators import Generator, Target
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
 from tests.load.samples import Memory, Selected, Single
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
-from tests.load.streams import read_streams
+from tests.load.streams import measured_streams
 from tests.support import processes
-from tests.support.manage import PROJECT
 
 # Requests are counted in slices, because wrk is told seconds and not requests.
 _SLICE_S = 3.0
 _GROWTH_S_MAX = 180.0
 _STREAM_GRACE_S = 60.0
-_CHOOSING_S = 60.0
 
 
 @dataclass
@@ -93,21 +92,8 @@ class Measures:
         return found
 
     def _choosing(self) -> Choosing:
-        """In a process of its own: it needs the gateway's settings, this one has none."""
-        command = [sys.executable, "-m", "tests.load.selecting"]
-        done = subprocess.run(
-            [*command, "--rounds", "1", "--seconds", str(self.plan.selection_s)],
-            cwd=PROJECT,
-            env=dict(self.stand.gateway.env),
-            capture_output=True,
-            text=True,
-            timeout=_CHOOSING_S,
-            check=False,
-            preexec_fn=processes.dies_with_parent(),
-        )
-        if done.returncode:
-            raise LoadFailed(f"selection ended with {done.returncode}: {done.stderr[-500:]}")
-        return Choosing(**json.loads(done.stdout)[0])
+        module = "tests.load.selecting"
+        return Choosing(**measured_apart(self.stand, module, seconds=self.plan.selection_s))
 
     def single(self) -> list[Single]:
         """One connection, and one commit after the other on the same PostgreSQL."""
@@ -160,6 +146,14 @@ class Measures:
             pairs.append(Pair(first, self._read(relay, stand.ceiling.web)))
         return pairs
 
+    def formats(self) -> Formats:
+        """Callers of three formats over upstreams of three kinds."""
+        whole, direct = self._governed, self._direct
+        measures = FormatMeasures(self.stand, self.plan, whole, direct, self.say)
+        found = measures.all()
+        self.answered += measures.answered
+        return found
+
     def _load(self, target: Target, connections: int, seconds: float) -> Interval:
         web = self.stand.ceiling.web if target is self._ceiling else self.stand.web
         before = web.cpu_s()
@@ -172,10 +166,8 @@ class Measures:
         return Interval(load.requests, load.seconds, cpu_s, load.p50_ms)
 
     def _read(self, target: Target, web: WebProcesses) -> Interval:
-        before = web.cpu_s()
         within_s = self.plan.stream_chunks / CHUNKS_PER_S + _STREAM_GRACE_S
-        done = read_streams(target, streams=STREAMS, within_s=within_s)
-        return Interval(done.chunks, done.seconds, spent_s(before, web.cpu_s()))
+        return measured_streams(target, web, streams=STREAMS, within_s=within_s)
 
 
 def whole_body() -> str:

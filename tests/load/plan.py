@@ -19,6 +19,10 @@ class Plan:
     selection_s: float
     stream_pairs: int
     stream_chunks: int
+    format_rounds: int
+    format_chunks: int
+    first_token_s: float
+    translating_s: float
     second_starts: int
 
 
@@ -35,6 +39,10 @@ FULL = Plan(
     selection_s=3,
     stream_pairs=3,
     stream_chunks=200,
+    format_rounds=3,
+    format_chunks=200,
+    first_token_s=2,
+    translating_s=3,
     second_starts=3,
 )
 QUICK = Plan(
@@ -50,6 +58,10 @@ QUICK = Plan(
     selection_s=0.6,
     stream_pairs=1,
     stream_chunks=60,
+    format_rounds=1,
+    format_chunks=60,
+    first_token_s=0.4,
+    translating_s=0.7,
     second_starts=1,
 )
 # For one part alone, between two changes of the code.
@@ -66,9 +78,13 @@ BRIEF = Plan(
     selection_s=1.5,
     stream_pairs=2,
     stream_chunks=100,
+    format_rounds=1,
+    format_chunks=100,
+    first_token_s=1,
+    translating_s=1.5,
     second_starts=1,
 )
-PARTS = ("memory", "requests", "selection", "single", "commits", "streams", "start")
+PARTS = ("memory", "requests", "selection", "single", "commits", "streams", "formats", "start")
 BUSY_CONNECTIONS = 64
 STREAMS = 200
 # Slow enough that the simulated upstream and two web workers share two cores with room to spare.

@@ -11,10 +11,12 @@ from tests.load.figures import (
     Figure,
     Interval,
     Pair,
+    Part,
     figures,
     median_ratio,
     medians,
 )
+from tests.load.format_samples import Formats, formats_part
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
 
@@ -51,14 +53,6 @@ class Selected:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Figures and notes that one part of a run gives, by the figure's name."""
-
-    values: dict[str, float]
-    notes: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Samples:
     """What was measured of a run; a part that was not asked for is empty.
 
@@ -71,6 +65,7 @@ class Samples:
     single: Sequence[Single] = ()
     commits: Mapping[int, Commits] = field(default_factory=dict)
     streams: Sequence[Pair] = ()
+    formats: Formats | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
 
@@ -79,7 +74,8 @@ class Samples:
         parts = list(self._parts())
         values = {name: value for part in parts for name, value in part.values.items()}
         notes = {name: note for part in parts for name, note in part.notes.items()}
-        lines = figures(values, notes, commit_p50_ms=self._commit_ms())
+        bounds = {name: bound for part in parts for name, bound in part.bounds.items()}
+        lines = figures(values, notes, bounds)
         return [line for line in lines if line.value is not None or line.note]
 
     def _parts(self) -> Iterator[Part]:
@@ -88,18 +84,17 @@ class Samples:
         if self.selection:
             yield _selection_part(self.selection)
         if self.single:
-            yield _single_part(self.single, commit_ms=self._commit_ms())
+            yield _single_part(self.single)
         if self.commits:
             yield _commits_part(self.commits)
         if self.streams:
             yield _streams_part(self.streams)
+        if self.formats is not None:
+            yield formats_part(self.formats)
         if self.memory is not None:
             yield _memory_part(self.memory)
         if self.starts_s or self.no_start:
             yield _starts_part(self.starts_s, self.no_start)
-
-    def _commit_ms(self) -> float:
-        return median(sample.commit_ms for sample in self.single) if self.single else 0.0
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -139,14 +134,16 @@ def _selection_part(samples: Sequence[Selected]) -> Part:
     )
 
 
-def _single_part(samples: Sequence[Single], *, commit_ms: float) -> Part:
+def _single_part(samples: Sequence[Single]) -> Part:
+    commit_ms = median(sample.commit_ms for sample in samples)
     over_ceiling_ms = median(s.governed_ms - s.ceiling_ms for s in samples)
     note = (
         f"over a direct call; over the ceiling {over_ceiling_ms:.2f} ms; "
         f"1 ms + {COMMIT_SHARE} x one commit of {commit_ms:.2f} ms"
     )
     added_ms = median(s.governed_ms - s.direct_ms for s in samples)
-    return Part({"added_p50_ms": added_ms}, {"added_p50_ms": note})
+    bound_ms = 1.0 + COMMIT_SHARE * commit_ms
+    return Part({"added_p50_ms": added_ms}, {"added_p50_ms": note}, {"added_p50_ms": bound_ms})
 
 
 def _commits_part(commits: Mapping[int, Commits]) -> Part:

@@ -152,13 +152,13 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
     return choose
 
 
-def cpu_us(choose: Callable[[], None], *, seconds: float) -> float:
+def cpu_us(choose: Callable[[], object], *, seconds: float, batch: int = _BATCH) -> float:
     """The median over batches, so that a moment's disturbance does not count."""
     found, until = [], time.process_time() + seconds
     while (began := time.process_time()) < until:
-        for _ in range(_BATCH):
+        for _ in range(batch):
             choose()
-        found.append((time.process_time() - began) / _BATCH * 1e6)
+        found.append((time.process_time() - began) / batch * 1e6)
     return sorted(found)[len(found) // 2]
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.load.accounting import WebProcesses
+from tests.load.crossings import BY_WIRE
 from tests.load.plan import CHUNKS_PER_S
 from tests.load.upstreams import NginxUpstream, nginx_version
 from tests.support import processes
@@ -31,6 +32,7 @@ WEB_WORKERS = 2
 CREDITS_USD = "1000000"
 # Per token, of both models.
 PROMPT_NANO, COMPLETION_NANO = 1_000, 2_000
+LIVELY_WORDS_PER_S = 200
 _START_S = 20.0
 _STOP_S = 12.0
 _TAIL_CHARS = 3000
@@ -128,9 +130,11 @@ class Stand:
             self._start_ceiling()
 
     def pace_streams(self) -> None:
-        """From now on streams come as slowly as the benches want them."""
-        temper = {"first_token_s": 0.05, "tokens_per_s": CHUNKS_PER_S}
-        self.simulator.control("PUT", "/_persona/paced", temper)
+        """From now on streams come as slowly as the benches want them, those of `lively` with the
+        first word at once."""
+        paced = {"first_token_s": 0.05, "tokens_per_s": CHUNKS_PER_S}
+        self.simulator.control("PUT", "/_persona/paced", paced)
+        self.simulator.control("PUT", "/_persona/lively", {"tokens_per_s": LIVELY_WORDS_PER_S})
 
     def _whole_upstream(self) -> tuple[str, str]:
         version = nginx_version()
@@ -179,22 +183,26 @@ class Stand:
         return {"whole": f"{self.upstream_url}/v1", "paced": f"{self.simulator.url}/paced/v1"}
 
     def _catalogue(self) -> dict[str, Any]:
-        bases = self.upstream_bases()
-        return {
-            "providers": [
-                {
-                    "slug": name,
-                    "name": name.title(),
-                    "base_url": base,
-                    "credential": "upstream-credential",
-                    "collects_data": False,
-                    "zdr": True,
-                    "supports_cancellation": True,
-                }
-                for name, base in bases.items()
-            ],
-            "models": [_model(name) for name in bases],
-        }
+        providers = [
+            _provider(name, "openai", base) for name, base in self.upstream_bases().items()
+        ]
+        for persona in ("paced", "lively"):
+            base = f"{self.simulator.url}/{persona}/v1"
+            providers += [_provider(f"{persona}-{wire}", wire, base) for wire in BY_WIRE]
+        return {"providers": providers, "models": [_model(each["slug"]) for each in providers]}
+
+
+def _provider(slug: str, kind: str, base_url: str) -> dict[str, Any]:
+    return {
+        "slug": slug,
+        "name": slug.title(),
+        "kind": kind,
+        "base_url": base_url,
+        "credential": "upstream-credential",
+        "collects_data": False,
+        "zdr": True,
+        "supports_cancellation": True,
+    }
 
 
 def _model(provider: str) -> dict[str, Any]:

@@ -3,9 +3,13 @@
 import selectors
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import urlsplit
 
+from tests.load.accounting import WebProcesses, spent_s
+from tests.load.figures import Interval
 from tests.load.generator import request_bytes
 from tests.load.generators import LoadFailed, Target, header_lines
 
@@ -13,14 +17,24 @@ _READ_BYTES = 65_536
 _TAIL_BYTES = 64
 _END = b"\n\n"
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
+# What a whole stream has said at its end, in the caller formats.
+ENDS: Final = {
+    "chat": (b"data: [DONE]",),
+    "messages": (b"event: message_stop",),
+    "responses": (b"event: response.completed", b"data: [DONE]"),
+}
 
 
 class EventReader:
-    """Counts the events of one stream. The marks of chunked transfer hold no empty line."""
+    """Counts the events of one stream. The marks of chunked transfer hold no empty line.
 
-    def __init__(self) -> None:
+    `ends` are what the stream has to say, in this order, before it ends.
+    """
+
+    def __init__(self, ends: Sequence[bytes] = ENDS["chat"]) -> None:
         self.events = 0
         self.is_ok = False
+        self._missing = list(ends)
         self._tail = b""
         self._half = b""
 
@@ -32,11 +46,14 @@ class EventReader:
         self.events += data.count(_END)
         rest = data[data.rfind(_END) + 2 :] if _END in data else data
         self._half = b"\n" if rest.endswith(b"\n") else b""
-        self._tail = (self._tail + piece)[-_TAIL_BYTES:]
+        seen = self._tail + piece
+        while self._missing and self._missing[0] in seen:
+            del self._missing[0]
+        self._tail = seen[-_TAIL_BYTES:]
 
     @property
     def is_whole(self) -> bool:
-        return self.is_ok and b"[DONE]" in self._tail and self._tail.endswith(_LAST_CHUNK)
+        return self.is_ok and not self._missing and self._tail.endswith(_LAST_CHUNK)
 
 
 @dataclass(frozen=True)
@@ -47,10 +64,26 @@ class Streamed:
     seconds: float
 
 
-def read_streams(target: Target, *, streams: int, within_s: float) -> Streamed:
+def measured_streams(
+    target: Target,
+    web: WebProcesses,
+    *,
+    streams: int,
+    within_s: float,
+    ends: Sequence[bytes] = ENDS["chat"],
+) -> Interval:
+    """`read_streams`, with the CPU that the web processes spent on it."""
+    before = web.cpu_s()
+    done = read_streams(target, streams=streams, within_s=within_s, ends=ends)
+    return Interval(done.chunks, done.seconds, spent_s(before, web.cpu_s()))
+
+
+def read_streams(
+    target: Target, *, streams: int, within_s: float, ends: Sequence[bytes] = ENDS["chat"]
+) -> Streamed:
     """Open all streams, read each to its end. Raises `LoadFailed` if one is not whole by then."""
     started_at = time.monotonic()
-    readers = [EventReader() for _ in range(streams)]
+    readers = [EventReader(ends) for _ in range(streams)]
     with selectors.DefaultSelector() as selector:
         for reader in readers:
             selector.register(_opened(target), selectors.EVENT_READ, reader)

@@ -26,6 +26,7 @@ from tests.load.report import differences, regressions, table
 from tests.load.samples import Memory, Samples, Selected, Single
 from tests.load.selecting import Choosing
 from tests.load.streams import EventReader
+from tests.load.test_format_part import formats
 
 STREAM = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -47,13 +48,14 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
         single=[Single(governed_ms=2.3, ceiling_ms=0.5, direct_ms=0.2, commit_ms=0.6)],
         commits={1: commits, 64: commits},
         streams=pairs,
+        formats=formats(pairs),
         starts_s=starts_s,
         no_start=no_start,
     )
 
 
 def document(**values: float) -> dict[str, object]:
-    lines = figures(values, {}, commit_p50_ms=1.0)
+    lines = figures(values, {}, {})
     conditions = {
         "cores": 2,
         "load_generator": "wrk",
@@ -93,9 +95,16 @@ def test_commits_that_no_request_caused_are_taken_off() -> None:
 
 
 def test_the_bound_of_the_added_time_follows_the_measured_commit() -> None:
-    found = {line.required.name: line for line in figures({}, {}, commit_p50_ms=2.0)}
+    one = Single(governed_ms=2.3, ceiling_ms=0.5, direct_ms=0.2, commit_ms=2.0)
+    found = {line.required.name: line for line in Samples(single=[one]).figures()}
 
     assert found["added_p50_ms"].bound == pytest.approx(6.0)
+
+
+def test_a_figure_without_a_bound_of_its_run_has_the_usual() -> None:
+    found = {line.required.name: line for line in figures({}, {}, {"added_p50_ms": 7.0})}
+
+    assert found["added_p50_ms"].bound == 7.0
     assert found["cpu_ratio"].bound == 1.8
     assert len(found) == len(REQUIRED)
 

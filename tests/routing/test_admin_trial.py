@@ -58,6 +58,17 @@ def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
         assert not rows._default_manager.exists()
 
 
+@pytest.mark.parametrize("kind", ["anthropic", "responses"])
+def test_endpoints_of_other_kinds_are_asked_in_their_own_format(
+    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model, kind: str
+) -> None:
+    Provider.objects.update(kind=kind)
+
+    (told,) = send(admin_client, endpoint(model, upstream))
+
+    assert (told.ok, told.said) == (True, "Simulated answer to: Say hello.")
+
+
 def test_the_cap_goes_by_the_name_the_endpoint_takes(
     admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
 ) -> None:
@@ -122,7 +133,7 @@ def test_an_upstream_that_never_answers_is_given_up(
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"kind": "anthropic"}, "cannot be tried"),
+        ({"kind": "decisions"}, "cannot be tried"),
         ({"credential_sealed": "v1:AAAA"}, "stored credential"),
         ({"base_url": "nonsense"}, "base URL"),
     ],

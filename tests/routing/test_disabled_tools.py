@@ -90,3 +90,18 @@ def test_a_request_is_refused_exactly_if_it_names_one(
         assert own_names & disabled
     else:
         assert not own_names & disabled
+
+
+@pytest.mark.parametrize(
+    ("kind", "tool"),
+    [
+        ("web_search_20250305", "router:web_search"),
+        ("web_search_preview", "router:web_search"),
+        ("local_shell", "router:shell"),
+        ("image_generation", "router:image_generation"),
+    ],
+)
+def test_a_tool_that_the_provider_runs_counts_as_ours(kind: str, tool: str) -> None:
+    with pytest.raises(ToolDisabled):
+        check({}, frozenset({tool}), native=[kind])
+    check({}, frozenset({"router:datetime"}), native=[kind])

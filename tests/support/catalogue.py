@@ -5,7 +5,10 @@ from urllib.parse import urlsplit
 
 import yaml
 
-CONFORMANCE = Path(__file__).resolve().parents[1] / "fixtures" / "conformance.yaml"
+_FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+CONFORMANCE = _FIXTURES / "conformance.yaml"
+# A model for each wire kind, two providers of each.
+THREE_WIRES = _FIXTURES / "three_wires.yaml"
 
 
 def rewritten(simulator_url: str, *, source: Path = CONFORMANCE) -> str:

@@ -6,6 +6,8 @@ The constant part of a chunk is serialised once per stream; per upstream event o
 from typing import Any
 
 from gateway.http.jsonio import dumps
+from routing.exchange import Native
+from routing.formats.caller import Ending
 from routing.formats.chat.answer import Served
 
 DONE = b"data: [DONE]\n\n"
@@ -18,9 +20,10 @@ _LONGEST_SHOWN_PAYLOAD = 256
 class ChatChunks:
     """Writes the chunks of one stream."""
 
-    __slots__ = ("_after_delta", "_close", "_open", "_served")
+    __slots__ = ("_after_delta", "_close", "_open", "_served", "keep_alive")
 
     def __init__(self, served: Served) -> None:
+        self.keep_alive = KEEP_ALIVE
         self._served = served
         self._open = self._head() + b',"choices":[{"index":0,"delta":'
         self._close = b"}]}\n\n"
@@ -40,24 +43,23 @@ class ChatChunks:
         said = b',"logprobs":' + dumps(logprobs)
         return self._open + dumps(delta) + _OPEN_END + said + self._close
 
-    def terminal(self, finish_reason: str, native_finish: str | None) -> bytes:
-        return self._open + _ROLE + _finish(finish_reason, native_finish) + self._close
+    def passed(self, native: Native) -> bytes:
+        """Never called: chat chunks are always written anew."""
+        raise AssertionError("chat passes no events through")
 
-    def usage(
-        self,
-        finish_reason: str,
-        native_finish: str | None,
-        *,
-        usage: dict[str, Any],
-        service_tier: str | None,
-        router_metadata: dict[str, Any] | None,
-    ) -> bytes:
+    def closing(self, ending: Ending) -> bytes:
+        """Terminal chunk, usage chunk, `[DONE]`."""
+        finish = _finish(ending.finish_reason, ending.native_finish)
+        terminal = self._open + _ROLE + finish + self._close
+        return terminal + self._usage(finish, ending) + DONE
+
+    def _usage(self, finish: bytes, ending: Ending) -> bytes:
         """The last chunk: the finish again, with usage and tier."""
-        beside: dict[str, Any] = {"usage": usage, "service_tier": service_tier}
-        if router_metadata is not None:
-            beside["router_metadata"] = router_metadata
-        ending = _finish(finish_reason, native_finish) + self._close[: -len(b"}\n\n")]
-        return self._open + _ROLE + ending + b"," + dumps(beside)[1:] + b"\n\n"
+        beside: dict[str, Any] = {"usage": ending.usage, "service_tier": ending.service_tier}
+        if ending.router_metadata is not None:
+            beside["router_metadata"] = ending.router_metadata
+        said = self._open + _ROLE + finish + self._close[: -len(b"}\n\n")]
+        return said + b"," + dumps(beside)[1:] + b"\n\n"
 
     def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
         """The error chunk, after which nothing follows."""

@@ -55,7 +55,8 @@ def read_messages(messages: list[dict[str, Any]]) -> PromptFacts:
             _read_assistant(message, facts, called)
         elif role == "tool" and message["tool_call_id"] not in called:
             facts.orphans.append(index)
-        if name := message.get("name"):
+        # A tool message has no name by its format, so anything may stand there.
+        if isinstance(name := message.get("name"), str):
             texts.append(name)
     return facts
 

@@ -37,6 +37,7 @@ GATEWAY_FIELDS: Final = frozenset(
         "user",
     }
 )
+STOPS_MAX: Final = 4
 # Sent by the rules below rather than one by one.
 _GROUPED: Final = frozenset(
     {
@@ -113,8 +114,11 @@ def _only(value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _stop(value: str | list[str]) -> str | list[str] | None:
-    # An empty list asks for nothing, and some upstreams refuse it.
-    return None if value == [] else value
+    # An empty list asks for nothing, and some upstreams refuse it; so do they more than four, which
+    # other caller formats allow.
+    if isinstance(value, str):
+        return value
+    return value[:STOPS_MAX] or None
 
 
 _JSON_SCHEMA_KEYS: Final = ("name", "description", "schema", "strict")

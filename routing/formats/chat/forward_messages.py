@@ -32,6 +32,10 @@ def forwarded_messages(
                 changes["content"] = parts
         if role == "assistant" and _needs_cleaning(message):
             return _clean({**message, **changes})
+        if role == "tool" and "is_error" in message:
+            # Other formats say so of a result; here there is no place for it.
+            kept = {key: value for key, value in message.items() if key != "is_error"}
+            return {**kept, **changes}
         return {**message, **changes} if changes else message
 
     return _mapped(messages, forwarded)

@@ -1,7 +1,7 @@
 """A chat-completions body, checked and read into what the pipeline asks about."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
@@ -101,6 +101,11 @@ class ChatRequest:
     media_parts: int
     image_parts: int
     prompt_text_chars: int
+    # The caller's format and its own checked body, where `body` is a translation of it.
+    format: str = "chat"
+    original: dict[str, Any] | None = None
+    # Tools that only an upstream of the caller's own format can run, by type.
+    native_tools: tuple[str, ...] = ()
 
     @property
     def required_parameters(self) -> frozenset[str]:
@@ -126,6 +131,26 @@ def parse_chat(
     return _request(body, checked, facts, session_header)
 
 
+def translated_request(
+    body: dict[str, Any],
+    *,
+    session_header: str | None,
+    format: str,
+    original: dict[str, Any],
+    native_tools: tuple[str, ...] = (),
+) -> ChatRequest:
+    """The request that another format's checked body means. `body` is its translation, in the
+    shape that `parse_chat` would accept and with whole numbers as `int`. Raises `ChatInvalid` for a
+    tool result that answers no call (with the index of the translated message).
+    """
+    facts = read_messages(body["messages"])
+    if facts.orphans:
+        raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
+    request = _request(body, cast(ChatBody, body), facts, session_header)
+    request.format, request.original, request.native_tools = format, original, native_tools
+    return request
+
+
 def unavailable_backends(request: ChatRequest) -> list[str]:
     """The server tools and switched-on plugins of a request that nothing here can run."""
     return request.server_tools + plugins_without_backend(request.plugins)
@@ -135,16 +160,16 @@ def _check(body: dict[str, Any], session_header: str | None, models_max: int) ->
     try:
         checked = check_body(body)
     except ValidationError as error:
-        issues = issues_of(error) + _prompt_issues(body) + _header_issues(session_header)
+        issues = issues_of(error) + _prompt_issues(body) + header_issues(session_header)
         raise ChatInvalid(issues) from None
-    issues = _models_issues(body, models_max) + cross_field_issues(body)
-    issues += _header_issues(session_header)
+    issues = models_issues(body, models_max) + cross_field_issues(body)
+    issues += header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     return checked
 
 
-def _models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
+def models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
     if len(body.get("models", ())) <= models_max:
         return []
     return [Issue("models", f"Too big: expected array to have <={models_max} items")]
@@ -156,7 +181,7 @@ def _prompt_issues(body: dict[str, Any]) -> list[Issue]:
     return [Issue("prompt", "Invalid input: text completion is not offered, send messages")]
 
 
-def _header_issues(session_header: str | None) -> list[Issue]:
+def header_issues(session_header: str | None) -> list[Issue]:
     if not session_header or len(session_header) <= SESSION_ID_CHARS_MAX:
         return []
     text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"

@@ -11,19 +11,22 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.commands import JsonCommand, Refused
-from routing.catalogue.adding import add_provider
+from routing.catalogue.adding import add_provider, kind_of
 from routing.catalogue.discovery import ProviderError
 from routing.catalogue.known_providers import KNOWN, KnownProvider
 from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.spec import Slug, Url
+from routing.upstreams.wires import KINDS
 
 _HELP = f"""
 Add a provider: read its key, ask it for its models, price and enable them.
 
 Well-known: {", ".join(KNOWN)}.
-Any other server of the same wire format (vLLM, llama.cpp, Ollama, a hosted one) needs --base-url:
+Any other server (vLLM, llama.cpp, Ollama, a hosted one) needs --base-url, and --kind where it
+speaks another wire format than chat completions:
 
   manage.py add_provider openai
+  manage.py add_provider anthropic
   manage.py add_provider local --base-url http://127.0.0.1:11434/v1 --no-input --price 0/0
 
 The key comes from the provider's usual environment variable (OPENAI_API_KEY, …), from --key-env, or
@@ -44,7 +47,12 @@ class Command(JsonCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("provider", type=_slug, help="a well-known name, or one of your own")
-        parser.add_argument("--base-url", type=_url, help="what stands before /chat/completions")
+        parser.add_argument(
+            "--base-url",
+            type=_url,
+            help="what stands before /chat/completions, /messages or /responses",
+        )
+        parser.add_argument("--kind", choices=sorted(KINDS), help="the wire format it speaks")
         parser.add_argument("--name", help="display name of a provider that is not well-known")
         parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key")
         parser.add_argument("--no-input", action="store_true", help="never prompt for the key")
@@ -84,6 +92,7 @@ def _provider(options: dict[str, Any]) -> KnownProvider:
         name=options["name"] or (known.name if known else slug),
         base_url=base_url or (known.base_url if known else ""),
         key_env=options["key_env"] or (known.key_env if known else ""),
+        kind=options["kind"] or kind_of(slug) or (known.kind if known else "openai"),
     )
 
 

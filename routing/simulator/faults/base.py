@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from routing.simulator.call import Call
 from routing.simulator.exchange import JSON, SSE
-from routing.simulator.render import Stream
+from routing.simulator.formats import Stream
 
 # Long enough to be cut in several places, whatever the prompt was.
 CUT_TEXT = "Simulated answer that goes wrong on purpose before its end"
@@ -29,12 +29,12 @@ def content_type(call: Call) -> str:
 def begin(call: Call, contents: int) -> Stream:
     """Start a good answer: `contents` content chunks of a stream, or half a JSON document.
 
-    Returns the events of the stream, of which the role and the first `contents` were sent.
+    Returns the events of the stream, of which the opening and the first `contents` were sent.
     """
     events = call.events(text=CUT_TEXT)
     if call.stream:
         call.exchange.head(200, SSE)
-        call.exchange.send(events.role, *events.content[:contents])
+        call.exchange.send(events.opening, *events.content[:contents])
     else:
         body = call.json_body(text=CUT_TEXT)
         call.exchange.head(200, JSON, length=len(body))

@@ -4,12 +4,14 @@ import struct
 import zlib
 
 from routing.simulator.call import Call
+from routing.simulator.encoding import dumps, encoded
 from routing.simulator.exchange import JSON, SSE
 from routing.simulator.faults.base import Fault, content_type
-from routing.simulator.render import DONE, event
 
 HTML = b"<!doctype html><title>Simulated</title><h1>502 Bad Gateway</h1><p>A proxy's page.</p>"
 LENGTH_LIE_BYTES = 1000
+UNCLOSED_BYTES = 4
+DATA = b"data: "
 MIB = 1024 * 1024
 GZIP_HEADER = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 GZIP_WINDOW_BITS = 31
@@ -36,7 +38,7 @@ async def truncated_json(call: Call) -> None:
         return
     events = call.events()
     first = events.content[0].rstrip()
-    call.exchange.answer_stream([events.role, first[: len(first) // 2] + b"\n\n"])
+    call.exchange.answer_stream([events.opening, first[:-UNCLOSED_BYTES] + b"\n\n"])
 
 
 async def null_body(call: Call) -> None:
@@ -48,11 +50,11 @@ async def empty_body(call: Call) -> None:
 
 
 async def empty_choices(call: Call) -> None:
-    document = {**call.document(), "choices": []}
-    if not call.stream:
-        call.exchange.answer(200, event(document)[6:].strip())
-        return
-    call.exchange.answer_stream([event({**document, "object": "chat.completion.chunk"}), DONE])
+    document, events = call.format.hollow(call.body, call.answer())
+    if call.stream:
+        call.exchange.answer_stream(events)
+    else:
+        call.exchange.answer(200, encoded(dumps(document)))
 
 
 async def long_content_length(call: Call) -> None:
@@ -89,7 +91,8 @@ async def gzip_bomb(call: Call) -> None:
     block is compressed once and sent again and again.
     """
     exchange, payload = call.exchange, call.payload()
-    start, rest = (b"data: ", payload[6:]) if call.stream else (b" ", payload)
+    at = payload.index(DATA) + len(DATA) if call.stream else 0
+    start, rest = payload[:at] or b" ", payload[at:]
     spaces, blocks = b" " * MIB, int(call.options.number("decoded_mib", 1024))
     compressor = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     exchange.head(200, content_type(call), GZIPPED)
@@ -115,7 +118,10 @@ FAULTS = {
     "truncated-json": Fault("JSON that stops half-way in a complete response", truncated_json),
     "null-body": Fault("the JSON document null with 200", null_body),
     "empty-body": Fault("200 with no body at all", empty_body),
-    "empty-choices": Fault("a good answer but for choices: []", empty_choices),
+    "empty-choices": Fault(
+        "a good answer but for its answering part: choices: [], no content, no output",
+        empty_choices,
+    ),
     "long-content-length": Fault("Content-Length larger than the body", long_content_length),
     "short-content-length": Fault("Content-Length half the body", short_content_length),
     "gzip": Fault("a good answer, gzip-encoded", gzipped),

@@ -32,7 +32,7 @@ def usage(prompt_tokens: Any, completion_tokens: Any, total_tokens: Any) -> Run:
 
 async def over_limit(call: Call) -> None:
     said: dict[str, int] = dict(call.answer().usage)
-    completion = 2 * (token_limit(call.body) or said["completion_tokens"]) + 10
+    completion = 2 * (token_limit(call.asked) or said["completion_tokens"]) + 10
     await usage(said["prompt_tokens"], completion, said["prompt_tokens"] + completion)(call)
 
 

@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from routing.simulator.call import Call
+from routing.simulator.encoding import dumps, encoded
 from routing.simulator.exchange import SSE
 from routing.simulator.faults.base import CUT_TEXT, Fault
-from routing.simulator.render import DONE, Stream, event
+from routing.simulator.formats import Stream
 
 MULTIBYTE_TEXT = "Simulated: Gr\u00fc\u00dfe \u65e5\u672c\u8a9e \U0001f98a \u20ac"
 # Apart enough in time for the kernel to send each byte in a segment of its own.
 WRITE_GAP_S = 0.001
 SLICE_BYTES = 65_536
-ERROR = {"error": {"message": "Simulated failure inside the stream.", "code": 502}}
+FAILURE = "Simulated failure inside the stream."
 
 Shape = Callable[[Stream], Iterable[bytes]]
 
@@ -44,7 +45,7 @@ def comments(stream: Stream) -> Iterable[bytes]:
 
 
 def garbage(stream: Stream) -> Iterable[bytes]:
-    return [stream.role, stream.content[0], b"data: {this is no JSON\n\n", *stream.content[1:]]
+    return [stream.opening, stream.content[0], b"data: {this is no JSON\n\n", *stream.content[1:]]
 
 
 def after_done(stream: Stream) -> Iterable[bytes]:
@@ -52,20 +53,22 @@ def after_done(stream: Stream) -> Iterable[bytes]:
 
 
 def bom(stream: Stream) -> Iterable[bytes]:
-    return [b"\xef\xbb\xbf" + stream.role, *stream.events()[1:]]
+    return [b"\xef\xbb\xbf" + stream.opening, *stream.events()[1:]]
 
 
 def multi_line(stream: Stream) -> Iterable[bytes]:
     """One JSON document over two data lines, as the event-stream format allows."""
-    return [item.replace(b',"choices"', b'\ndata: ,"choices"') for item in stream.events()]
+    return [item.replace(b',"', b'\ndata: ,"', 1) for item in stream.events()]
 
 
 def unended(stream: Stream) -> Iterable[bytes]:
-    return [*stream.events()[:-1], b"data: [DONE]"]
+    *whole, last = stream.events()
+    return [*whole, last.rstrip(b"\n")]
 
 
 def not_objects(stream: Stream) -> Iterable[bytes]:
-    return [stream.role, b"data: null\n\n", b"data: []\n\n", b"data:\n\n", b'data: "x"\n\n', DONE]
+    odd = [b"data: null\n\n", b"data: []\n\n", b"data:\n\n", b'data: "x"\n\n']
+    return [stream.opening, *odd, stream.events()[-1]]
 
 
 def one_write(stream: Stream) -> Iterable[bytes]:
@@ -74,17 +77,19 @@ def one_write(stream: Stream) -> Iterable[bytes]:
 
 async def error_inside(call: Call) -> None:
     if call.stream:
-        call.exchange.answer_stream([event(ERROR)])
+        call.exchange.answer_stream([call.speaker().failure(FAILURE)])
     else:
-        call.exchange.answer(200, event(ERROR)[6:].strip())
+        broken = call.format.broken(call.body, call.answer())
+        call.exchange.answer(200, encoded(dumps(broken)))
 
 
 async def error_mid(call: Call) -> None:
     if not call.stream:
         call.reply(text="Simulated answer", finish_reason="error")
         return
-    events = call.events(text=CUT_TEXT)
-    call.exchange.answer_stream([events.role, *events.content[:2], event(ERROR)])
+    speaker, (first, second, *_) = call.speaker(), CUT_TEXT.split(" ")
+    said = [speaker.opening(), speaker.text(first), speaker.text(f" {second}")]
+    call.exchange.answer_stream([*said, speaker.failure(FAILURE)])
 
 
 async def split_utf8(call: Call) -> None:

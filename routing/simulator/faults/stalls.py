@@ -6,9 +6,9 @@ from itertools import count
 from routing.simulator.call import Call
 from routing.simulator.exchange import JSON
 from routing.simulator.faults.base import Fault, begin, content_type, for_ever
-from routing.simulator.render import DONE
 
 FILLER = b"x" * 16_384
+LAST_EVENT = b"event: "
 
 
 async def hang(_call: Call) -> None:
@@ -49,7 +49,7 @@ async def slow_stream(call: Call) -> None:
         return
     events = begin(call, 1)
     await asyncio.sleep(pause_s)
-    call.exchange.send(*events.content[1:], *events.closing, DONE)
+    call.exchange.send(*events.content[1:], *events.ending())
     call.exchange.finish()
 
 
@@ -64,7 +64,9 @@ async def endless_body(call: Call) -> None:
     exchange = call.exchange
     if call.stream:
         content = begin(call, 1).content[0]
-        filler = content * (len(FILLER) // len(content))
+        # Only the delta: what opened the block before it is said once.
+        filler = content[content.rindex(LAST_EVENT) :] if LAST_EVENT in content else content
+        filler *= max(1, len(FILLER) // len(filler))
     else:
         exchange.head(200, JSON)
         exchange.send(b'{"id":"')

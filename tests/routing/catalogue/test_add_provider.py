@@ -2,7 +2,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,6 +27,7 @@ class ScriptedProvider:
     body: bytes = b'{"data": []}'
     headers: dict[str, str] = field(default_factory=dict)
     seen: list[tuple[str, str | None]] = field(default_factory=list)
+    heads: list[Any] = field(default_factory=list)
     base_url: str = ""
 
     def lists(self, *models: Any) -> None:
@@ -40,6 +41,7 @@ def provider() -> Iterator[ScriptedProvider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            script.heads.append(self.headers)
             script.seen.append((self.path, self.headers.get("Authorization")))
             self.send_response(script.status)
             for name, value in script.headers.items():
@@ -269,3 +271,53 @@ def test_the_environment_says_which_providers_have_a_key(
 )
 def test_ids_of_a_provider_become_ids_of_ours(upstream: str, ours: str) -> None:
     assert _our_id("acme", upstream) == ours
+
+
+@pytest.fixture
+def anthropic(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    known = replace(KNOWN["anthropic"], base_url=provider.base_url)
+    monkeypatch.setitem(KNOWN, "anthropic", known)
+    return provider
+
+
+def test_a_message_style_provider_is_asked_in_its_own_way(anthropic: ScriptedProvider) -> None:
+    can, cannot = {"supported": True}, {"supported": False}
+    anthropic.lists(
+        {
+            "type": "model",
+            "id": "claude-sonnet-4-5",
+            "display_name": "Claude Sonnet 4.5",
+            "created_at": "2025-09-29T00:00:00Z",
+            "max_input_tokens": 200_000,
+            "max_tokens": 64_000,
+            "capabilities": {"structured_outputs": can, "effort": cannot, "pdf_input": cannot},
+        },
+        {"type": "model", "id": "claude-unheard-of", "created_at": "soon"},
+    )
+
+    status, added = add("anthropic")
+
+    assert (status, added["unpriced"]) == (0, ["anthropic/claude-unheard-of"])
+    (headers,) = anthropic.heads
+    assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
+    assert anthropic.seen == [("/v1/models?limit=1000", None)]
+    model = build().models["anthropic/claude-sonnet-4-5"]
+    endpoint = model.endpoints[0]
+    assert (endpoint.provider.kind, endpoint.provider.credential) == ("anthropic", KEY)
+    assert (model.created, model.input_modalities) == (1_759_104_000, ("text", "image"))
+    assert (endpoint.context_length, endpoint.max_completion_tokens) == (200_000, 64_000)
+    assert {"reasoning", "top_k", "response_format"} <= endpoint.supported_parameters
+    assert "reasoning_effort" not in endpoint.supported_parameters
+
+
+def test_another_kind_is_named_once(provider: ScriptedProvider) -> None:
+    provider.lists("local-model")
+    server = ("local", "--base-url", provider.base_url, "--price", "1/2")
+    add(*server)
+    assert Provider.objects.get().kind == "openai"
+
+    add(*server, "--kind", "responses")
+    assert Provider.objects.get().kind == "responses"
+    add(*server)
+    assert Provider.objects.get().kind == "responses"

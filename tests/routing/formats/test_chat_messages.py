@@ -207,3 +207,11 @@ def test_a_known_reasoning_detail_has_what_gives_it_meaning(
 ) -> None:
     message = {"role": "assistant", "reasoning_details": [detail]}
     assert message_paths(message) == [f"reasoning_details.0.{field}"]
+
+
+@pytest.mark.parametrize("name", [5, True, [], {"a": 1}, None])
+def test_a_key_that_a_tool_message_does_not_name_may_hold_anything(name: Any) -> None:
+    result = {"role": "tool", "tool_call_id": CALL["id"], "content": "r"}
+    chars = accepted(messages=[USER, ASSISTANT, result]).prompt_text_chars
+    odd = accepted(messages=[USER, ASSISTANT, {**result, "name": name}])
+    assert odd.prompt_text_chars == chars

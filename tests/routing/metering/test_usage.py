@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from routing.catalogue.prices import Prices
+from routing.metering.cost import cost_of
 from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens
 
 CONTEXT = 1000
@@ -90,3 +92,67 @@ def test_details_that_do_not_fit_their_count_are_dropped(details: Any) -> None:
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 1), (8, 2), (4001, 1000)])
 def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -> None:
     assert estimated_tokens(chars) == tokens
+
+
+def test_writes_for_an_hour_are_among_the_writes() -> None:
+    details = {"cache_write_tokens": 30, "cache_write_1h_tokens": 20}
+    read = believable(counts(100, 1, prompt_tokens_details=details), context_length=CONTEXT)
+    lie = believable(
+        counts(100, 1, prompt_tokens_details=details | {"cache_write_1h_tokens": 40}),
+        context_length=CONTEXT,
+    )
+
+    assert read == Usage(100, 1, cache_write_tokens=30, cache_write_1h_tokens=20)
+    assert lie == Usage(100, 1, cache_write_tokens=30, cache_write_1h_tokens=30)
+
+
+@pytest.mark.parametrize(
+    ("more", "nano"),
+    [
+        ({}, 100_000),
+        ({"input_cache_write": "0.00000125"}, 107_500),
+        ({"input_cache_write_1h": "0.000002"}, 120_000),
+        ({"input_cache_write": "0.00000125", "input_cache_write_1h": "0.000002"}, 122_500),
+    ],
+)
+def test_writes_for_an_hour_have_a_price_of_their_own(more: dict[str, str], nano: int) -> None:
+    prices = Prices.parse({"prompt": "0.000001", "completion": "0.000002", **more})
+    usage = Usage(100, 0, cache_write_tokens=30, cache_write_1h_tokens=20)
+
+    assert cost_of(usage, prices).total_nano == nano
+
+
+@pytest.mark.parametrize(("told", "counted"), [(3, 3), (-1, 0), ("3", 0), (10**6, 0), (None, 0)])
+def test_searches_of_the_upstream_are_counted(told: Any, counted: int) -> None:
+    reported = counts(1, 1, server_tool_use_details={"web_search_requests": told})
+
+    assert believable(reported, context_length=CONTEXT) == Usage(1, 1, web_searches=counted)
+
+
+def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
+    """It told of the prompt when it began, and never of the completion."""
+    told = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 80}}
+
+    usage = believable(told, context_length=1000, produced_tokens=7)
+
+    assert usage == Usage(100, 7, cached_tokens=80, estimated=True)
+    assert believable(told, context_length=1000) is None
+    assert believable({"completion_tokens": 5}, context_length=1000, produced_tokens=7) is None
+
+
+def test_of_an_upstream_that_told_of_the_completion_alone_that_is_believed() -> None:
+    told = {"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}
+
+    usage = believable(told, context_length=CONTEXT, produced_tokens=7, prompt_estimate=12)
+
+    assert usage == Usage(12, 50, reasoning_tokens=30, estimated=True)
+    assert believable(told, context_length=CONTEXT) is None
+
+
+def test_no_estimate_stands_for_a_count_that_cannot_be_true() -> None:
+    for told in (counts(-1, 50), counts("5", 50), counts(5, -1), counts(None, CONTEXT + 1)):
+        estimates = {"produced_tokens": 7, "prompt_estimate": 12}
+        assert believable(told, context_length=CONTEXT, **estimates) is None
+    told = counts(100, 50)
+    usage = believable(told, context_length=CONTEXT, produced_tokens=7, prompt_estimate=12)
+    assert usage == Usage(100, 50)

@@ -8,6 +8,7 @@ from typing import Any
 from accounts.caller import Caller
 from accounts.windows import window_starts
 from routing.catalogue.entries import EndpointEntry
+from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
@@ -42,6 +43,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
             default_text_model="",
         ),
         payer=Payer(account, workspace, 1, tuple(window_starts(at).items())),
+        format=CHAT,
         chat=chat,
         demand=Demand(chat.text_bytes, 1, 0, 0, chat.max_output_tokens),
         plan=Plan(endpoints, (), endpoints),

@@ -6,7 +6,7 @@ import pytest
 
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Policy
 from routing.serving.call import Attempt, Call, Choice
-from routing.serving.metadata import router_metadata, with_metadata
+from routing.serving.metadata import router_metadata, wished_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 
@@ -123,6 +123,6 @@ def test_nobody_is_told_who_did_not_ask() -> None:
     call = call_to(ALPHA)
     last = answered(call)
 
-    assert with_metadata({}, call, selected=last) == {}
+    assert wished_metadata(call, selected=last) is None
     call.wants_metadata = True
-    assert with_metadata({}, call, selected=last).keys() == {"router_metadata"}
+    assert wished_metadata(call, selected=last) == router_metadata(call, selected=last)

@@ -85,6 +85,15 @@ def test_an_absent_or_incredible_usage_is_counted_by_the_estimator() -> None:
         assert usage == Usage(prompt_tokens=1, completion_tokens=10, estimated=True)
 
 
+def test_a_completion_count_without_a_prompt_count_is_charged_beside_the_estimate() -> None:
+    call, attempt = call_to(endpoint()), attempt_at(endpoint())
+
+    usage = measured(call, attempt, {"prompt_tokens": None, "completion_tokens": 500}, 40)
+
+    assert usage == Usage(prompt_tokens=1, completion_tokens=500, estimated=True)
+    assert price(call, attempt, usage).total_nano == 1000 + 500 * 2000
+
+
 def test_a_charge_above_the_hold_is_flagged() -> None:
     for held_nano, overrun in ((COST_NANO, False), (COST_NANO - 1, True), (None, True)):
         call = call_to(endpoint())
@@ -144,3 +153,13 @@ def test_long_words_of_an_upstream_fit_their_columns() -> None:
 
     assert len(record["upstream_id"]) == 200
     assert len(record["native_finish_reason"]) == 64
+
+
+def test_the_record_names_the_format_beside_the_api() -> None:
+    call = call_to(endpoint())
+    call.attempts.append(attempt_at(endpoint()))
+
+    record = settle_order(call, ended(TEN_AND_FIVE)).record
+
+    assert record["api_type"] == "completions"
+    assert orjson.loads(record["detail"])["format"] == "chat"

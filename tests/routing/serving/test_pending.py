@@ -1,6 +1,6 @@
 """A stream that waits for a reply, greenlet beside greenlet, without gevent's patches."""
 
-from typing import Any, cast
+from typing import Any
 
 import gevent
 import pytest
@@ -10,8 +10,8 @@ from routing.formats.chat.chunks import KEEP_ALIVE
 from routing.serving import process
 from routing.serving import stream as streams
 from routing.serving.pending import PendingReply
-from routing.serving.relay import ChatRelay
-from routing.serving.stream import ChatStream
+from routing.serving.relaying import relay_for
+from routing.serving.stream import AnswerStream
 from routing.upstreams.door_errors import Disconnected
 from routing.upstreams.reply import Reply
 from tests.routing.selection.entries import endpoint
@@ -49,21 +49,23 @@ def looks(monkeypatch: pytest.MonkeyPatch, settings: Any) -> list[float]:
 
 
 @pytest.fixture
-def waiting() -> ChatStream:
+def waiting() -> AnswerStream:
     """A committed stream on its way to an endpoint that cannot be cancelled."""
     target = endpoint()
-    stream = ChatStream(call_to(target), None)
+    stream = AnswerStream(call_to(target), None)
     stream._committed = True
     stream._attempt = attempt_at(target)
     return stream
 
 
-def sent(stream: ChatStream, work: Any) -> Any:
-    return stream._sent(cast(ChatRelay, None), work)
+def sent(stream: AnswerStream, work: Any) -> Any:
+    attempt = stream._attempt
+    assert attempt is not None
+    return stream._sent(relay_for(stream._call, attempt), work)
 
 
 def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(
-    looks: list[float], waiting: ChatStream
+    looks: list[float], waiting: AnswerStream
 ) -> None:
     gate, reply = GreenEvent(), FakeReply()
 
@@ -82,7 +84,7 @@ def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(
 
 
 def test_the_twin_a_caller_who_is_there_gets_keep_alives(
-    looks: list[float], waiting: ChatStream
+    looks: list[float], waiting: AnswerStream
 ) -> None:
     gate, reply = GreenEvent(), FakeReply()
 
@@ -100,7 +102,7 @@ def test_the_twin_a_caller_who_is_there_gets_keep_alives(
 
 
 def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
-    looks: list[float], waiting: ChatStream
+    looks: list[float], waiting: AnswerStream
 ) -> None:
     gate, reply = GreenEvent(), FakeReply()
 

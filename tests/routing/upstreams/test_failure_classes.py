@@ -61,12 +61,22 @@ STATUSES: list[tuple[int, str, str | None, Next]] = [
     (413, "", None, LARGER),
     (400, "This model's maximum context length is 8192 tokens.", None, LARGER),
     (400, "Too long.", "context_length_exceeded", LARGER),
+    (400, "prompt is too long: 208310 tokens > 200000 maximum", None, LARGER),
+    (400, "input length and `max_tokens` exceed context limit: 1 + 2 > 2", None, LARGER),
     (400, "No.", "content_policy_violation", NO),
     (403, "The prompt violates our usage policies.", None, NO),
     (403, "Blocked by moderation.", None, NO),
     (403, "I will not.", "refusal", NO),
     (400, "An image is too large.", "image_too_large", NO),
 ]
+
+
+def test_an_empty_account_of_ours_is_not_the_requests_fault() -> None:
+    failure = answered(400, "Your credit balance is too low to access the API.")
+
+    assert seen(failure) == SICK
+    assert failure.told_status == 502
+    assert "balance" not in failure.message
 
 
 @pytest.mark.parametrize(("status", "message", "code", "expected"), STATUSES)

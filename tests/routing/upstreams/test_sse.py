@@ -211,6 +211,51 @@ def test_no_bytes_break_the_parser_and_splitting_changes_nothing(pieces: list[by
     assert _feed(*pieces) == _feed(whole) == _feed(*(bytes([byte]) for byte in whole))
 
 
+def _event(name: bytes, joint: bytes, value: bytes, end: bytes) -> bytes:
+    return name + joint + value + end
+
+
+# Nearly whole events: what the short cut takes, and all that it must leave to the long way.
+WHOLE = st.builds(
+    _event,
+    st.sampled_from([b"", b"event: x", b"event: ", b"event:x", b"event: x\ndata: y", b"id: 1"])
+    | st.integers(1015, 1030).map(lambda size: b"event: " + b"n" * size),
+    st.sampled_from([b"data: ", b"\ndata: ", b"\ndata:", b"\n\ndata: ", b"\nevent: data: "]),
+    st.sampled_from([b"", b"x" * 8, b"x" * 9, b"a\nb", b"a\rb", b" \xff\x00", b"a\ndata: b"]),
+    st.sampled_from([b"\n\n", b"\n\n", b"\n", b"", b"\r\n\r\n", b"\n\r", b"\n\n\n"]),
+)
+
+
+def _outcome(parser: SseParser, piece: bytes, *, typed: bool) -> list[bytes] | None:
+    """None where the event is too large."""
+    try:
+        return [payload for _, payload in parser.feed_typed(piece)] if typed else parser.feed(piece)
+    except EventTooLarge:
+        return None
+
+
+@given(
+    events=st.lists(WHOLE, max_size=6),
+    cuts=st.none() | st.lists(st.integers(0, 300), max_size=10),
+    cap=st.sampled_from([8, CAP]),
+)
+def test_the_short_cut_says_what_the_long_way_says(
+    events: list[bytes], cuts: list[int] | None, cap: int
+) -> None:
+    pieces = events
+    if cuts is not None:
+        sent = b"".join(events)
+        bounds = sorted({0, len(sent), *(min(cut, len(sent)) for cut in cuts)})
+        pieces = [sent[start:end] for start, end in pairwise(bounds)]
+    short, long = SseParser(cap), SseParser(cap)
+    for piece in pieces:
+        said = _outcome(long, piece, typed=True)
+        assert _outcome(short, piece, typed=False) == said
+        if said is None:
+            return
+    assert short.finish() == long.finish()
+
+
 @given(st.lists(st.binary(max_size=30) | st.sampled_from([b"data: xxxxx", b"\n"])))
 def test_a_small_cap_raises_nothing_else(pieces: list[bytes]) -> None:
     parser = SseParser(8)

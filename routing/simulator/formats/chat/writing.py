@@ -1,21 +1,13 @@
-"""Writing an answer as one JSON document or as server-sent events."""
+"""Writing an answer as one `chat.completion` document or as server-sent events."""
 
-import json
-from dataclasses import dataclass, field
 from typing import Any
 
+from routing.simulator.encoding import dumps, encoded
+from routing.simulator.formats.base import Stream
 from routing.simulator.wire import FINGERPRINT, Answer
 
 DONE = b"data: [DONE]\n\n"
-
-
-def dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def encoded(text: str) -> bytes:
-    # A lone surrogate echoed from the prompt has no UTF-8 form.
-    return text.encode("utf-8", "replace")
+ROLE = {"role": "assistant", "content": "", "refusal": None}
 
 
 def event(value: Any) -> bytes:
@@ -44,7 +36,7 @@ def completion(answer: Answer) -> dict[str, Any]:
         document["usage"] = answer.usage
     if answer.service_tier is not None:
         document["service_tier"] = answer.service_tier
-    return document | answer.extra
+    return document
 
 
 def message(answer: Answer) -> dict[str, Any]:
@@ -68,18 +60,6 @@ def message(answer: Answer) -> dict[str, Any]:
             for index, call in enumerate(answer.calls)
         ]
     return said
-
-
-@dataclass(slots=True)
-class Stream:
-    """The events of one streamed answer: the role, one for each token, and the end."""
-
-    role: bytes
-    content: list[bytes] = field(default_factory=list)
-    closing: list[bytes] = field(default_factory=list)
-
-    def events(self) -> list[bytes]:
-        return [self.role, *self.content, *self.closing, DONE]
 
 
 class ChunkWriter:
@@ -119,11 +99,19 @@ class ChunkWriter:
 def stream(answer: Answer, *, include_usage: bool) -> Stream:
     """The answer as server-sent events. A usage of None is left out even when asked for."""
     writer = ChunkWriter(answer, include_usage=include_usage)
-    events = Stream(role=writer.delta({"role": "assistant", "content": "", "refusal": None}))
-    events.content = _content(answer, writer)
-    events.closing = [writer.delta({}, finish_reason=answer.finish_reason)]
+    return Stream(
+        opening=writer.delta(ROLE),
+        content=_content(answer, writer),
+        closing=closing(answer, writer, include_usage=include_usage),
+        done=DONE,
+    )
+
+
+def closing(answer: Answer, writer: ChunkWriter, *, include_usage: bool) -> list[bytes]:
+    """The finish reason, and the usage where it was asked for and is known."""
+    events = [writer.delta({}, finish_reason=answer.finish_reason)]
     if include_usage and answer.usage is not None:
-        events.closing.append(writer.usage(answer.usage))
+        events.append(writer.usage(answer.usage))
     return events
 
 

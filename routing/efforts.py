@@ -1,0 +1,27 @@
+"""Reasoning efforts and the token budgets they stand for (inference reference 1.5)."""
+
+from typing import Final, Literal
+
+Effort = Literal["max", "xhigh", "high", "medium", "low", "minimal", "none"]
+
+# Share of the output cap that an effort may spend on reasoning.
+BUDGET_RATIOS: Final[dict[Effort, float]] = {
+    "xhigh": 0.95,
+    "max": 0.95,
+    "high": 0.8,
+    "medium": 0.5,
+    "low": 0.2,
+    "minimal": 0.1,
+    "none": 0.0,
+}
+
+
+def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
+    """The effort nearest to a token budget, for upstreams that know no budgets."""
+    if budget <= 0:
+        return "none"
+    if not output_tokens_max:
+        return "medium"
+    share = budget / output_tokens_max
+    levels = [level for level in BUDGET_RATIOS if level != "none"]
+    return min(levels, key=lambda level: abs(BUDGET_RATIOS[level] - share))

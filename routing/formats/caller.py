@@ -1,0 +1,103 @@
+"""What every caller format offers, so that serving needs to know none of them."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from gateway.http.errors import GatewayError
+from routing.exchange import Native
+from routing.formats.chat.answer import Served
+from routing.formats.chat.request import ChatRequest
+
+
+class Ending(NamedTuple):
+    """How a generation ended. `usage` is the report of inference reference 2.5 (chat-shaped, with
+    `cost`, `cost_details`, `is_byok`), `native` what the upstream itself said where it speaks the
+    caller's format: its whole answer, or the event of its stream that told `native_finish`.
+    `failure` is what broke an answer after partial output: code, message and metadata; in streams
+    only one that the format tells as a finished answer (`CallerFormat.finishing_errors`)."""
+
+    finish_reason: str
+    native_finish: str | None
+    usage: dict[str, Any]
+    service_tier: str | None
+    stop_sequence: str | None
+    native: Native | None
+    failure: dict[str, Any] | None
+    router_metadata: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole answer to be written: the cleaned chat-shaped message and how it ended."""
+
+    served: Served
+    request: ChatRequest
+    message: dict[str, Any]
+    logprobs: Any
+    system_fingerprint: str | None
+    ending: Ending
+
+
+class StreamWriter(Protocol):
+    """Writes one stream in the caller's format. Every method returns bytes to send, or `b""`.
+
+    The order of calls: `first` once, before the first `delta` or `passed`; then any number of
+    `delta` (events of another format, chat-shaped and cleaned) or of `passed` (events of the
+    caller's own format, never both kinds in one stream); then `closing` or `error`, after which
+    nothing follows. `debug` may come before `first`, and `keep_alive` stands between any two.
+    """
+
+    keep_alive: bytes
+
+    def fingerprint(self, value: str) -> None:
+        """Say the backend's fingerprint from now on, where the format has a place for it."""
+
+    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+        """The body an endpoint is sent, where the format shows it."""
+
+    def first(self) -> bytes:
+        """What opens the stream. Nothing is said for streams whose events are `passed`, which
+        bring their own opening: `first` is not called for them."""
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        """One chat-shaped delta."""
+
+    def passed(self, native: Native) -> bytes:
+        """One event of the caller's own format, with the gateway's fields put in. The terminal
+        events are kept back: `closing` says them, with the usage that was charged. What opens a
+        stream comes here only once content follows."""
+
+    def closing(self, ending: Ending) -> bytes:
+        """The clean end."""
+
+    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+        """The end after a failure; `error` has code, message and metadata (`error_type`)."""
+
+
+class CallerFormat(Protocol):
+    """`name` is "chat", "messages" or "responses"; `wire` the wire kind that speaks it.
+
+    `finishing_errors` are the error types that, met when some output was there, are told as the end
+    of a finished answer rather than as an error.
+    """
+
+    name: str
+    wire: str
+    finishing_errors: frozenset[str]
+
+    def parse(
+        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+    ) -> ChatRequest:
+        """Check a body and translate it. Raises `ChatInvalid`."""
+
+    def whole(self, whole: Whole) -> dict[str, Any]:
+        """The body of a whole answer. Raises `GatewayError` where the format has no place for it
+        (a break after partial output, in messages)."""
+
+    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+        """For one stream."""
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What an HTTP error says; `beside` has `user_id` and `router_metadata` where told."""

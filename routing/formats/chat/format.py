@@ -1,0 +1,54 @@
+"""Chat completions as a caller format."""
+
+from typing import Any, Final
+
+from gateway.http.errors import GatewayError
+from gateway.http.responses import error_body
+from routing.formats.caller import CallerFormat, StreamWriter, Whole
+from routing.formats.chat.answer import Served, chat_answer, chat_choice
+from routing.formats.chat.chunks import ChatChunks
+from routing.formats.chat.request import ChatRequest, parse_chat
+
+
+class ChatFormat:
+    """See `CallerFormat`; what the others are translated into and from."""
+
+    name = "chat"
+    wire = "openai"
+    finishing_errors: frozenset[str] = frozenset()
+
+    def parse(
+        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+    ) -> ChatRequest:
+        return parse_chat(body, session_header=session_header, models_max=models_max)
+
+    def whole(self, whole: Whole) -> dict[str, Any]:
+        ending = whole.ending
+        choice = chat_choice(
+            whole.message,
+            finish_reason=ending.finish_reason,
+            native_finish=ending.native_finish,
+            logprobs=whole.logprobs,
+            error=ending.failure,
+        )
+        body = chat_answer(
+            whole.served,
+            choice=choice,
+            usage=ending.usage,
+            system_fingerprint=whole.system_fingerprint,
+            service_tier=ending.service_tier,
+        )
+        if ending.router_metadata is not None:
+            body["router_metadata"] = ending.router_metadata
+        return body
+
+    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+        return ChatChunks(served)
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
+    ) -> dict[str, Any]:
+        return error_body(error, **beside)
+
+
+CHAT: Final[CallerFormat] = ChatFormat()

@@ -1,0 +1,40 @@
+"""Messages as a caller format."""
+
+from typing import Any, Final
+
+from gateway.http.errors import GatewayError
+from routing.formats.caller import CallerFormat, StreamWriter, Whole
+from routing.formats.chat.answer import Served
+from routing.formats.chat.request import ChatRequest
+from routing.formats.messages.answer import WIRE, whole_answer
+from routing.formats.messages.errors import error_body
+from routing.formats.messages.request import parse_messages
+from routing.formats.messages.stream import MessagesStream
+
+
+class MessagesFormat:
+    """See `CallerFormat`."""
+
+    name = "messages"
+    wire = WIRE
+    finishing_errors: frozenset[str] = frozenset()
+
+    def parse(
+        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+    ) -> ChatRequest:
+        return parse_messages(body, session_header=session_header, models_max=models_max)
+
+    def whole(self, whole: Whole) -> dict[str, Any]:
+        return whole_answer(whole)
+
+    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+        return MessagesStream(served, request)
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
+    ) -> dict[str, Any]:
+        metadata = beside.get("router_metadata")
+        return error_body(error, generation_id=generation_id, router_metadata=metadata)
+
+
+MESSAGES: Final[CallerFormat] = MessagesFormat()

@@ -1,0 +1,69 @@
+"""The blocks of an upstream that speaks messages: counted from 0, one open at a time."""
+
+from typing import Any, Final
+
+from routing.exchange import Native
+from routing.formats.messages.frames import block_stop, frame
+from routing.formats.messages.verbatim import fields_of, verbatim
+
+_DELTA: Final = b"event: content_block_delta\ndata: "
+
+
+class PassedBlocks:
+    """Their events go through byte for byte while the upstream keeps the order (inference reference
+    4.7). Its numbers are written anew where they are not the caller's; a block that is open ends
+    when another begins; what is said of any but the open one is left out.
+    """
+
+    __slots__ = ("_count", "_is_same", "_open", "_theirs")
+
+    def __init__(self) -> None:
+        # How many have begun, and the upstream's number of the open one.
+        self._count = 0
+        self._theirs: int | None = None
+        self._open = self._is_same = False
+
+    def delta(self, native: Native) -> bytes:
+        value, raw = native.value, native.raw
+        if not self._open or _number(value) != self._theirs or type(value.get("delta")) is not dict:
+            return b""
+        if self._is_same and b"\n" not in raw and b"\r" not in raw:
+            return _DELTA + raw + b"\n\n"
+        return self._numbered(native)
+
+    def event(self, native: Native) -> bytes:
+        """A start, a delta or a stop. Other events of blocks are unknown, and go as they came."""
+        if native.name == "content_block_delta":
+            return self.delta(native)
+        if native.name == "content_block_start":
+            return self._start(native)
+        return self._stop(native) if native.name == "content_block_stop" else verbatim(native)
+
+    def end(self) -> bytes:
+        """The stop of the open block, where there is one."""
+        was_open, self._open = self._open, False
+        return block_stop(self._count - 1) if was_open else b""
+
+    def _start(self, native: Native) -> bytes:
+        if type(native.value.get("content_block")) is not dict:
+            return b""
+        ended, number = self.end(), _number(native.value)
+        self._open, self._theirs, self._is_same = True, number, number == self._count
+        self._count += 1
+        return ended + self._numbered(native)
+
+    def _stop(self, native: Native) -> bytes:
+        if not self._open or _number(native.value) != self._theirs:
+            return b""
+        self._open = False
+        return self._numbered(native)
+
+    def _numbered(self, native: Native) -> bytes:
+        if self._is_same:
+            return verbatim(native)
+        return frame(native.name, {**fields_of(native), "index": self._count - 1})
+
+
+def _number(value: dict[str, Any]) -> int | None:
+    number = value.get("index")
+    return number if type(number) is int else None

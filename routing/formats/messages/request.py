@@ -1,0 +1,182 @@
+"""A messages body, checked and translated (inference reference 4 and 11)."""
+
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from gateway.http.validation import ISSUES_MAX, issues_of
+from routing.formats.chat.request import (
+    ChatInvalid,
+    ChatRequest,
+    header_issues,
+    translated_request,
+)
+from routing.formats.chat.schema import ChatBody
+from routing.formats.messages.prompt import chat_messages, for_message_upstreams, orphan_issues
+from routing.formats.messages.rules import cross_field_issues
+from routing.formats.messages.schema import MessagesBody, check_messages
+from routing.formats.messages.tools import SEARCH_PREFIX
+from routing.formats.server_tools import SERVER_PREFIX
+
+# The same in both formats. The numbers come from the checked body, where 5.0 is 5.
+_AS_THEY_ARE: Final = (
+    "model",
+    "stream",
+    "cache_control",
+    "stop_server_tools_when",
+    "plugins",
+    "route",
+    "preset",
+    "session_id",
+    "trace",
+)
+_CHECKED: Final = ("temperature", "top_p", "top_k", "provider")
+# Chat parameters without a place in a messages body: what a caller adds is forwarded as given
+# where an endpoint lists it, like any field that the gateway does not know.
+_EXTRA: Final = frozenset(
+    {
+        "frequency_penalty",
+        "image_config",
+        "logit_bias",
+        "min_p",
+        "presence_penalty",
+        "prompt_cache_key",
+        "repetition_penalty",
+        "top_a",
+        "verbosity",
+    }
+)
+_NOT_FORWARDED: Final = (
+    frozenset(ChatBody.__annotations__) | frozenset(MessagesBody.__annotations__)
+) - _EXTRA
+_TIERS: Final = {"standard_only": "default"}
+
+
+def parse_messages(
+    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
+) -> ChatRequest:
+    """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`."""
+    checked = _check(body, session_header, models_max)
+    orphans = list(orphan_issues(body["messages"]))
+    if orphans:
+        raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
+    return translated_request(
+        _chat_body(body, checked),
+        session_header=session_header,
+        format="messages",
+        original=for_message_upstreams(body),
+        native_tools=_provider_searches(body),
+    )
+
+
+def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> MessagesBody:
+    try:
+        checked = check_messages(body)
+    except ValidationError as error:
+        raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
+    issues = cross_field_issues(checked, models_max) + header_issues(session_header)
+    if issues:
+        raise ChatInvalid(issues)
+    return checked
+
+
+def _chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
+    known = cast(dict[str, Any], checked)
+    chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
+    chat |= {name: body[name] for name in _AS_THEY_ARE if name in body}
+    chat |= {name: known[name] for name in _CHECKED if name in known}
+    chat |= {"messages": chat_messages(body)}
+    if "max_tokens" in known:
+        chat["max_completion_tokens"] = known["max_tokens"]
+    if type(body.get("seed")) is int:
+        chat["seed"] = body["seed"]
+    if stops := body.get("stop_sequences"):
+        chat["stop"] = stops
+    if models := _models(body):
+        chat["models"] = models
+    if user := body.get("user") or body.get("metadata", {}).get("user_id"):
+        chat["user"] = user
+    if tier := _tier(body):
+        chat["service_tier"] = tier
+    return chat | _tools(body) | _output(body, checked)
+
+
+def _models(body: dict[str, Any]) -> list[str]:
+    fallbacks = [entry["model"] for entry in body.get("fallbacks") or ()]
+    return fallbacks or body.get("models", [])
+
+
+def _tier(body: dict[str, Any]) -> str | None:
+    """A named tier wins over the speed, which is the coarser word."""
+    tier: str | None = body.get("service_tier")
+    if tier in (None, "auto") and body.get("speed") == "fast":
+        return "priority"
+    return _TIERS.get(tier or "", tier)
+
+
+def _provider_searches(body: dict[str, Any]) -> tuple[str, ...]:
+    kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
+    return tuple(dict.fromkeys(kind for kind in kinds if kind.startswith(SEARCH_PREFIX)))
+
+
+def _tools(body: dict[str, Any]) -> dict[str, Any]:
+    """Custom tools as functions, the gateway's own as they are; what a provider runs stays out."""
+    tools = [chat for tool in body.get("tools", ()) if (chat := _tool(tool)) is not None]
+    if not tools:
+        return {}
+    said: dict[str, Any] = {"tools": tools}
+    choice = body.get("tool_choice")
+    if choice is not None and (named := _tool_choice(choice, tools)) is not None:
+        said["tool_choice"] = named
+    if choice is not None and choice.get("disable_parallel_tool_use"):
+        said["parallel_tool_calls"] = False
+    return said
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any] | None:
+    kind = tool.get("type") or "custom"
+    if kind.startswith(SERVER_PREFIX):
+        return tool
+    if kind != "custom":
+        return None
+    function = {"name": tool["name"], "parameters": tool["input_schema"]}
+    function |= {name: tool[name] for name in ("description", "strict") if name in tool}
+    chat: dict[str, Any] = {"type": "function", "function": function}
+    if tool.get("cache_control") is not None:
+        chat["cache_control"] = tool["cache_control"]
+    return chat
+
+
+def _tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> Any:
+    """None where the choice names a tool that only its provider runs."""
+    kind = choice["type"]
+    if kind != "tool":
+        return "required" if kind == "any" else kind
+    name = choice["name"]
+    for tool in tools:
+        if tool["type"] == "function" and tool["function"]["name"] == name:
+            return {"type": "function", "function": {"name": name}}
+        if tool["type"] == SERVER_PREFIX + name:
+            return {"type": tool["type"]}
+    return None
+
+
+def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
+    """Reasoning and output format."""
+    config: Any = body.get("output_config", {})
+    said: dict[str, Any] = {}
+    if reasoning := _reasoning(checked.get("thinking"), config.get("effort")):
+        said["reasoning"] = reasoning
+    if form := config.get("format"):
+        schema = {"name": "response", "schema": form["schema"], "strict": True}
+        said["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return said
+
+
+def _reasoning(thinking: Any, effort: str | None) -> dict[str, Any]:
+    reasoning: dict[str, Any] = {"effort": effort} if effort else {}
+    if thinking is None:
+        return reasoning
+    if thinking["type"] == "enabled":
+        return {**reasoning, "max_tokens": thinking["budget_tokens"]}
+    return {**reasoning, "enabled": thinking["type"] != "disabled"}

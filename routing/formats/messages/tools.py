@@ -1,0 +1,142 @@
+"""`tools` and `tool_choice` (inference reference 4.4 and 4.5)."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Discriminator, Tag
+from typing_extensions import TypedDict
+
+from gateway.http.validation import HIDDEN, options_text
+from routing.formats.chat.parts import CacheControl
+from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
+from routing.formats.server_tools import (
+    SERVER_PREFIX,
+    Advisor,
+    Bash,
+    Datetime,
+    Fusion,
+    ImageGeneration,
+    SearchModels,
+    Subagent,
+    UserLocation,
+    WebFetch,
+    WebSearch,
+)
+
+CUSTOM: Final = "custom"
+SEARCH_PREFIX: Final = "web_search_"
+BM25_PREFIX: Final = "tool_search_tool_bm25"
+
+
+class InputSchema(TypedDict, total=False):
+    type: str
+    properties: dict[str, Any] | None
+    required: list[str] | None
+
+
+class CustomTool(TypedDict, total=False):
+    type: Literal["custom"] | None
+    name: Annotated[NonEmpty, REQUIRED]
+    input_schema: Annotated[InputSchema, REQUIRED]
+    description: str
+    strict: bool | None
+    cache_control: CacheControl | None
+    defer_loading: bool
+
+
+class Shell(TypedDict, total=False):
+    type: Annotated[Literal["router:shell", "router:tool_search"], REQUIRED]
+    parameters: dict[str, Any]
+
+
+class ProviderSearch(TypedDict, total=False):
+    """Web search that the provider runs."""
+
+    type: Annotated[str, REQUIRED]
+    name: Annotated[Literal["web_search"], REQUIRED]
+    max_uses: Count | None
+    allowed_domains: list[str] | None
+    blocked_domains: list[str] | None
+    user_location: UserLocation | None
+    cache_control: CacheControl | None
+
+
+class ProviderAdvisor(TypedDict, total=False):
+    type: Annotated[str, REQUIRED]
+    name: Annotated[Literal["advisor"], REQUIRED]
+    model: Annotated[str, REQUIRED]
+    cache_control: CacheControl | None
+
+
+class ProviderTool(TypedDict, total=False):
+    """A tool that a message-style provider knows and the gateway need not."""
+
+    type: Annotated[str, REQUIRED]
+    name: str
+    cache_control: CacheControl | None
+
+
+ServerTool = Annotated[
+    Advisor
+    | Bash
+    | Datetime
+    | Fusion
+    | ImageGeneration
+    | SearchModels
+    | Shell
+    | Subagent
+    | WebFetch
+    | WebSearch,
+    Tagged("type"),
+]
+
+_SERVER, _SEARCH, _ADVISOR, _PROVIDER = (HIDDEN + name for name in ("s", "w", "a", "p"))
+_CUSTOM: Final = HIDDEN + CUSTOM
+
+
+def _kind(tool: Any) -> str | None:
+    kind = tool.get("type", CUSTOM) if type(tool) is dict else 0
+    if kind is None or kind == CUSTOM:
+        return _CUSTOM
+    if type(kind) is not str or not kind or kind.startswith(BM25_PREFIX):
+        return None
+    if kind.startswith(SERVER_PREFIX):
+        return _SERVER
+    if kind.startswith(SEARCH_PREFIX):
+        return _SEARCH
+    return _ADVISOR if kind.startswith("advisor_") else _PROVIDER
+
+
+_OPTIONS: Final = options_text(
+    (CUSTOM, "bash_20250124", "text_editor_20250124", "web_search_20250305", "advisor_20260301")
+)
+Tool = Annotated[
+    Annotated[CustomTool, Tag(_CUSTOM)]
+    | Annotated[ServerTool, Tag(_SERVER)]
+    | Annotated[ProviderSearch, Tag(_SEARCH)]
+    | Annotated[ProviderAdvisor, Tag(_ADVISOR)]
+    | Annotated[ProviderTool, Tag(_PROVIDER)],
+    Discriminator(
+        _kind,
+        custom_error_type="unknown_discriminator",
+        custom_error_message="Unknown discriminator",
+        custom_error_context={"discriminator": "type", "text": _OPTIONS},
+    ),
+]
+
+
+class PlainChoice(TypedDict, total=False):
+    type: Annotated[Literal["auto", "any"], REQUIRED]
+    disable_parallel_tool_use: bool
+
+
+class NoChoice(TypedDict, total=False):
+    type: Annotated[Literal["none"], REQUIRED]
+
+
+class NamedChoice(TypedDict, total=False):
+    type: Annotated[Literal["tool"], REQUIRED]
+    name: Annotated[str, REQUIRED]
+    disable_parallel_tool_use: bool
+
+
+ToolChoice = Annotated[PlainChoice | NoChoice | NamedChoice, Tagged("type")]

@@ -1,0 +1,1 @@
+"""The responses format (inference reference 5)."""

@@ -1,0 +1,41 @@
+"""POST /responses as a caller format."""
+
+from typing import Any
+
+from gateway.http import responses as http_responses
+from gateway.http.errors import GatewayError
+from routing.formats.caller import CallerFormat, StreamWriter, Whole
+from routing.formats.chat.answer import Served
+from routing.formats.chat.request import ChatRequest
+from routing.formats.responses.failures import LIMITS
+from routing.formats.responses.request import parse_responses
+from routing.formats.responses.stream import ResponsesStream
+
+
+class ResponsesFormat:
+    """Parses, answers and streams in the responses format (inference reference 5)."""
+
+    name = "responses"
+    wire = "responses"
+    finishing_errors = LIMITS
+
+    def parse(
+        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+    ) -> ChatRequest:
+        return parse_responses(body, session_header=session_header, models_max=models_max)
+
+    def whole(self, whole: Whole) -> dict[str, Any]:
+        stream = ResponsesStream(whole.served, whole.request)
+        return stream.whole(whole.message, whole.logprobs, whole.ending)
+
+    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+        return ResponsesStream(served, request)
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The ordinary body; the generation's id travels in its header."""
+        return http_responses.error_body(error, **beside)
+
+
+RESPONSES: CallerFormat = ResponsesFormat()

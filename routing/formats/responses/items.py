@@ -1,0 +1,212 @@
+"""Input items and their parts (inference reference 5.2).
+
+What only an upstream of this format understands is replayed as it came, so of such an item nothing
+but its type is looked at.
+"""
+
+from typing import Annotated, Any, Final, Literal, cast
+
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+from typing_extensions import TypedDict
+
+from gateway.http.validation import HIDDEN
+from routing.formats.chat.parts import CacheBreakpoint, CacheControl
+from routing.formats.fields import ONE_KIND, REQUIRED, Base64, Tagged, WebOrDataUrl
+
+
+class _Part(TypedDict, total=False):
+    """Any part may say that the prompt's cache ends with it."""
+
+    prompt_cache_breakpoint: CacheBreakpoint | None
+    cache_control: CacheControl | None
+
+
+class InputText(_Part, total=False):
+    type: Annotated[Literal["input_text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+
+
+class InputImage(_Part, total=False):
+    type: Annotated[Literal["input_image"], REQUIRED]
+    image_url: Annotated[WebOrDataUrl, REQUIRED]
+    detail: Literal["auto", "high", "low", "original"] | None
+
+
+class _InputFile(_Part, total=False):
+    type: Annotated[Literal["input_file"], REQUIRED]
+    file_data: WebOrDataUrl | None
+    file_url: WebOrDataUrl | None
+    file_id: str | None
+    filename: str | None
+
+
+FILE_SOURCES: Final = ("file_data", "file_url", "file_id")
+
+
+def _has_a_source(part: _InputFile) -> _InputFile:
+    if all(part.get(source) is None for source in FILE_SOURCES):
+        raise ValueError("Invalid input: expected file_data, file_url or file_id")
+    return part
+
+
+InputFile = Annotated[_InputFile, AfterValidator(_has_a_source)]
+
+
+class AudioData(TypedDict, total=False):
+    data: Annotated[Base64, REQUIRED]
+    format: Annotated[Literal["mp3", "wav"], REQUIRED]
+
+
+class InputAudio(_Part, total=False):
+    type: Annotated[Literal["input_audio"], REQUIRED]
+    input_audio: Annotated[AudioData, REQUIRED]
+
+
+class InputVideo(_Part, total=False):
+    type: Annotated[Literal["input_video"], REQUIRED]
+    video_url: Annotated[WebOrDataUrl, REQUIRED]
+
+
+class OutputText(_Part, total=False):
+    type: Annotated[Literal["output_text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+    annotations: list[dict[str, Any]] | None
+    logprobs: list[Any] | None
+
+
+class Refusal(_Part, total=False):
+    type: Annotated[Literal["refusal"], REQUIRED]
+    refusal: Annotated[str, REQUIRED]
+
+
+Part = Annotated[
+    InputText | InputImage | InputFile | InputAudio | InputVideo | OutputText | Refusal,
+    Tagged("type"),
+]
+InputPart = Annotated[InputText | InputImage | InputFile | InputAudio | InputVideo, Tagged("type")]
+Result = Annotated[str | Annotated[list[InputPart], Field(min_length=1)], ONE_KIND]
+
+
+class MessageItem(TypedDict, total=False):
+    type: Literal["message"]
+    role: Annotated[Literal["user", "system", "assistant", "developer"], REQUIRED]
+    content: Annotated[str | list[Part], ONE_KIND] | None
+    phase: Literal["commentary", "final_answer"] | None
+
+
+class FunctionCall(TypedDict, total=False):
+    type: Annotated[Literal["function_call"], REQUIRED]
+    call_id: Annotated[str, REQUIRED]
+    name: Annotated[str, REQUIRED]
+    arguments: Annotated[str, REQUIRED]
+
+
+class FunctionCallOutput(TypedDict, total=False):
+    type: Annotated[Literal["function_call_output"], REQUIRED]
+    call_id: Annotated[str, REQUIRED]
+    output: Annotated[Result, REQUIRED]
+
+
+class CustomToolCall(TypedDict, total=False):
+    type: Annotated[Literal["custom_tool_call"], REQUIRED]
+    call_id: Annotated[str, REQUIRED]
+    name: Annotated[str, REQUIRED]
+    input: Annotated[str, REQUIRED]
+
+
+class CustomToolCallOutput(TypedDict, total=False):
+    type: Annotated[Literal["custom_tool_call_output"], REQUIRED]
+    call_id: Annotated[str, REQUIRED]
+    output: Annotated[Result, REQUIRED]
+
+
+class SummaryText(TypedDict, total=False):
+    type: Annotated[Literal["summary_text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+
+
+class ReasoningText(TypedDict, total=False):
+    type: Annotated[Literal["reasoning_text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+
+
+class ReasoningItem(TypedDict, total=False):
+    type: Annotated[Literal["reasoning"], REQUIRED]
+    id: str | None
+    summary: list[Annotated[SummaryText, Tagged("type")]]
+    content: list[Annotated[ReasoningText, Tagged("type")]] | None
+    encrypted_content: str | None
+    signature: str | None
+    format: str | None
+
+
+class _ItemReference(TypedDict, total=False):
+    type: Annotated[Literal["item_reference"], REQUIRED]
+
+
+def _nothing_is_stored(item: _ItemReference) -> _ItemReference:
+    raise ValueError("Invalid input: nothing is stored, send the item instead of an item_reference")
+
+
+ItemReference = Annotated[_ItemReference, AfterValidator(_nothing_is_stored)]
+
+
+class ReplayedItem(TypedDict, total=False):
+    type: Annotated[
+        Literal[
+            "web_search_call",
+            "file_search_call",
+            "computer_call",
+            "computer_call_output",
+            "code_interpreter_call",
+            "image_generation_call",
+            "local_shell_call",
+            "local_shell_call_output",
+            "shell_call",
+            "shell_call_output",
+            "apply_patch_call",
+            "apply_patch_call_output",
+            "tool_search_call",
+            "tool_search_output",
+            "compaction",
+            "context_compaction",
+        ],
+        REQUIRED,
+    ]
+
+
+class ItemType(Tagged):
+    """Input items by `type`: without one an item is a message, and two families of replayed items
+    are known by how their names begin."""
+
+    families = ("mcp_", "router:")
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        schema = super().__get_pydantic_core_schema__(source, handler)
+        cast("Any", schema)["choices"][HIDDEN] = core_schema.dict_schema()
+        return schema
+
+    def _pick(self, value: Any) -> str | None:
+        if type(value) is not dict:
+            return None
+        tag = value.get(self.key, "message")
+        if type(tag) is not str:
+            return None
+        return HIDDEN if tag.startswith(self.families) else HIDDEN + tag
+
+
+InputItem = Annotated[
+    MessageItem
+    | FunctionCall
+    | FunctionCallOutput
+    | CustomToolCall
+    | CustomToolCallOutput
+    | ReasoningItem
+    | ItemReference
+    | ReplayedItem,
+    ItemType("type"),
+]
+Input = Annotated[str | Annotated[list[InputItem], Field(min_length=1)], ONE_KIND]

@@ -1,0 +1,262 @@
+"""Chat-shaped deltas in; output items, and the events that tell of them, out."""
+
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from routing.formats.responses.events import Events
+from routing.formats.responses.ids import item_id
+from routing.formats.responses.output_items import (
+    CallItem,
+    ImageItem,
+    Item,
+    MessageItem,
+    ReasoningItem,
+)
+from routing.formats.responses.output_parts import (
+    OUTPUT_TEXT,
+    REASONING_TEXT,
+    REFUSAL,
+    SUMMARY_TEXT,
+    OutputPart,
+    PartKind,
+)
+
+# The kind of text in a reasoning detail, and the key that has it.
+_DETAIL_TEXTS: Final[dict[str, tuple[PartKind, str]]] = {
+    "reasoning.text": (REASONING_TEXT, "text"),
+    "reasoning.summary": (SUMMARY_TEXT, "summary"),
+}
+# For reasoning that names no format: what a replayed item without one is taken for is OpenAI's.
+_UNKNOWN_FORMAT: Final = "unknown"
+
+
+class Output:
+    """The output of one answer as it grows.
+
+    One message or reasoning item is open at a time; calls stay open to the end, because nothing
+    before it says that no more of their arguments will come.
+    """
+
+    def __init__(self, events: Events, stem: str) -> None:
+        self._events = events
+        self._stem = stem
+        self._items: list[Item] = []
+        self._said: MessageItem | ReasoningItem | None = None
+        self._text: OutputPart | None = None
+        self._calls: dict[Any, CallItem] = {}
+        self._last_call: CallItem | None = None
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        return [item.value() for item in self._items]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._items
+
+    def add(self, delta: dict[str, Any], logprobs: Any) -> bytes:
+        """The events of one delta: reasoning before text before calls."""
+        text = delta.get("content")
+        if len(delta) == 1 and logprobs is None and self._text is not None and type(text) is str:
+            return self._text.delta(text) if text else b""
+        # A whole message can be long: pieces are joined once.
+        out = [self._add_reasoning(delta)]
+        out.append(self._add_text(_plain(text), _tokens(logprobs, "content")))
+        if refusal := _string(delta.get("refusal")):
+            part, begun = self._part(REFUSAL)
+            out += (begun, part.delta(refusal))
+        out += map(self._add_annotation, delta.get("annotations") or ())
+        out += map(self._add_image, delta.get("images") or ())
+        out += map(self._add_call, delta.get("tool_calls") or ())
+        return b"".join(out)
+
+    def finish(self, *, cut: bool) -> bytes:
+        """Close what is open. Where the answer was `cut` short, its last item is incomplete."""
+        out: list[bytes] = []
+        for item in self._items:
+            if item.status == "in_progress":
+                last = item is self._items[-1]
+                out.append(item.closing("incomplete" if cut and last else "completed"))
+        self._said = self._text = None
+        return b"".join(out)
+
+    def drop(self) -> None:
+        """Leave what is open as it is: nothing more is said of it."""
+        for item in self._items:
+            if item.status == "in_progress":
+                item.status = "incomplete"
+
+    # --- Messages -------------------------------------------------------------------------------
+
+    def _add_text(self, text: str, tokens: list[Any]) -> bytes:
+        if not text and (not tokens or self._text is None):
+            return b""
+        part, begun = self._part(OUTPUT_TEXT)
+        return begun + part.delta(text, tokens)
+
+    def _add_annotation(self, note: Any) -> bytes:
+        annotation = _flat_annotation(note)
+        if annotation is None:
+            return b""
+        part, begun = self._part(OUTPUT_TEXT)
+        return begun + part.annotation(annotation)
+
+    def _part(self, kind: PartKind) -> tuple[OutputPart, bytes]:
+        """The open part of this kind in the open message, begun where there is none."""
+        out = b""
+        message = self._said
+        if not isinstance(message, MessageItem):
+            out += self._end_of_said()
+            message = MessageItem(self._events, self._id("msg"), len(self._items))
+            out += self._opened(message)
+            self._said = message
+        part = message.open_part(kind)
+        if part is None:
+            part, begun = message.begin(kind)
+            out += begun
+        self._text = part if kind is OUTPUT_TEXT else None
+        return part, out
+
+    def _end_of_said(self) -> bytes:
+        said, self._said, self._text = self._said, None, None
+        return said.closing("completed") if said is not None else b""
+
+    # --- Reasoning ------------------------------------------------------------------------------
+
+    def _add_reasoning(self, delta: dict[str, Any]) -> bytes:
+        details = [d for d in delta.get("reasoning_details") or () if isinstance(d, dict)]
+        text = _string(delta.get("reasoning"))
+        out: list[bytes] = []
+        if text and not any(d.get("text") or d.get("summary") for d in details):
+            out.append(self._add_detail({"type": "reasoning.text", "text": text}, set()))
+        begun: set[tuple[int, PartKind]] = set()
+        for detail in details:
+            known = {"format": _UNKNOWN_FORMAT, **_without_nulls(detail)}
+            out.append(self._add_detail(known, begun))
+        return b"".join(out)
+
+    def _add_detail(self, detail: dict[str, Any], begun: set[tuple[int, PartKind]]) -> bytes:
+        """`begun` are the texts of this delta: a second one of an item is a part of its own."""
+        kind, key = _DETAIL_TEXTS.get(detail.get("type", ""), (None, "data"))
+        if kind is None and detail.get("type") != "reasoning.encrypted":
+            return b""
+        item, out = self._reasoning(detail)
+        text = _string(detail.get(key))
+        if kind is None:
+            item.encrypted = text
+        elif text:
+            part = None if (id(item), kind) in begun else item.open_part(kind)
+            begun.add((id(item), kind))
+            if part is None:
+                part, opened = item.begin(kind)
+                out += opened
+            out += part.delta(text)
+        item.signature = detail.get("signature", item.signature)
+        item.format = item.format or detail.get("format")
+        return out
+
+    def _reasoning(self, detail: dict[str, Any]) -> tuple[ReasoningItem, bytes]:
+        item = self._said
+        if isinstance(item, ReasoningItem) and item.takes(detail):
+            return item, b""
+        out = self._end_of_said()
+        given_id = detail.get("id") or self._id("rs")
+        item = ReasoningItem(self._events, given_id, len(self._items), detail)
+        out += self._opened(item)
+        self._said = item
+        return item, out
+
+    # --- Calls and pictures ---------------------------------------------------------------------
+
+    def _add_call(self, call: Any) -> bytes:
+        if not isinstance(call, dict):
+            return b""
+        function = call.get("function") or {}
+        out = b""
+        item = self._call_of(call, function)
+        if item is None:
+            out += self._end_of_said()
+            item = self._new_call(call, function)
+            out += self._opened(item)
+        item.name = item.name or function.get("name") or ""
+        if fragment := _arguments(function.get("arguments")):
+            out += item.arguments.delta(fragment)
+        return out
+
+    def _call_of(self, call: dict[str, Any], function: dict[str, Any]) -> CallItem | None:
+        """The open call that this is a piece of. Some upstreams leave the index out, or give every
+        call the same: then a name with another id begins a call."""
+        index, named = call.get("index"), function.get("name")
+        item = self._last_call if index is None else self._calls.get(index)
+        if item is None or not named:
+            return item
+        given_id = call.get("id")
+        again = item.call_id == given_id if given_id else index is not None
+        return item if again else None
+
+    def _new_call(self, call: dict[str, Any], function: dict[str, Any]) -> CallItem:
+        own_id = self._id("fc")
+        item = CallItem(
+            self._events,
+            own_id,
+            len(self._items),
+            call_id=call.get("id") or self._id("call"),
+            name=function.get("name") or "",
+        )
+        self._calls[call.get("index")] = self._last_call = item
+        return item
+
+    def _add_image(self, image: Any) -> bytes:
+        place = image.get("image_url") if isinstance(image, dict) else None
+        url = place.get("url") if isinstance(place, dict) else None
+        if not url:
+            return b""
+        out = self._end_of_said()
+        item = ImageItem(self._events, self._id("ig"), len(self._items))
+        self._items.append(item)
+        return out + item.said(url)
+
+    def _opened(self, item: MessageItem | ReasoningItem | CallItem) -> bytes:
+        self._items.append(item)
+        return item.opening()
+
+    def _id(self, prefix: str) -> str:
+        return item_id(prefix, self._stem, len(self._items))
+
+
+def _plain(content: Any) -> str:
+    """Content is a string; where it comes as parts, their texts."""
+    if type(content) is str:
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def _string(value: Any) -> str:
+    return value if type(value) is str else ""
+
+
+def _arguments(fragment: Any) -> str:
+    """A fragment as it came; arguments that came parsed are JSON text again."""
+    return dumps(fragment).decode() if isinstance(fragment, dict) else _string(fragment)
+
+
+def _tokens(logprobs: Any, key: str) -> list[Any]:
+    tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
+    return tokens if isinstance(tokens, list) else []
+
+
+def _flat_annotation(note: Any) -> dict[str, Any] | None:
+    """A citation as this format writes it; kinds without a page have no place here."""
+    if not isinstance(note, dict) or note.get("type") != "url_citation":
+        return None
+    citation = note.get("url_citation")
+    if not isinstance(citation, dict):
+        return None
+    always = {"url": "", "title": "", "start_index": 0, "end_index": 0}
+    return {"type": "url_citation", **always, **_without_nulls(citation)}
+
+
+def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    return {name: item for name, item in value.items() if item is not None}

@@ -1,0 +1,200 @@
+"""Output items while they grow (inference reference 5.4 and 5.5).
+
+Every item keeps the place it began at. `status` is `in_progress` until the item is closed.
+"""
+
+from collections import Counter
+from typing import Any, Protocol
+
+from routing.formats.responses.events import Events, Fragments
+from routing.formats.responses.output_parts import (
+    SUMMARY_TEXT,
+    OutputPart,
+    PartKind,
+)
+
+
+class Item(Protocol):
+    status: str
+
+    def value(self) -> dict[str, Any]:
+        """The item as it stands."""
+
+    def closing(self, status: str) -> bytes:
+        """The events that end it."""
+
+
+class _Growing:
+    """What items have in common: their place, how they open and how they close."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        self.events = events
+        self.id = item_id
+        self.output_index = output_index
+        self.status = "in_progress"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.output_index}
+
+    def value(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def opening(self) -> bytes:
+        return self._told("added")
+
+    def closing(self, status: str) -> bytes:
+        ended = self.end_of_content()
+        self.status = status
+        return ended + self._told("done")
+
+    def end_of_content(self) -> bytes:
+        return b""
+
+    def _told(self, what: str) -> bytes:
+        return self.events.say(
+            f"response.output_item.{what}",
+            {"output_index": self.output_index, "item": self.value()},
+        )
+
+
+class _WithParts(_Growing):
+    """An item that says texts, one at a time."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        super().__init__(events, item_id, output_index)
+        self.parts: list[OutputPart] = []
+        self._counts: Counter[str] = Counter()
+        self._open: OutputPart | None = None
+
+    def open_part(self, kind: PartKind) -> OutputPart | None:
+        """The part that is being said, where it is of this kind."""
+        part = self._open
+        return part if part is not None and part.kind is kind else None
+
+    def begin(self, kind: PartKind) -> tuple[OutputPart, bytes]:
+        """A new part; the one before it ends."""
+        ended = self.end_of_content()
+        place = self._counts[kind.index_name]
+        self._counts[kind.index_name] += 1
+        self._open = part = OutputPart(self.events, kind, self.place, place)
+        self.parts.append(part)
+        return part, ended + part.opening()
+
+    def end_of_content(self) -> bytes:
+        part, self._open = self._open, None
+        return part.closing() if part is not None else b""
+
+
+class MessageItem(_WithParts):
+    """What the model says to the user."""
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "status": self.status,
+            "content": [part.value() for part in self.parts],
+        }
+
+
+class ReasoningItem(_WithParts):
+    """What the model thinks, readable or sealed. `given_id` and `index` are those of the chat
+    details it is made of: details with the same belong to one item."""
+
+    def __init__(
+        self, events: Events, item_id: str, output_index: int, detail: dict[str, Any]
+    ) -> None:
+        super().__init__(events, item_id, output_index)
+        self.given_id = detail.get("id")
+        self.index = detail.get("index")
+        self.format: str | None = detail.get("format")
+        self.signature: str | None = None
+        self.encrypted: str | None = None
+
+    def takes(self, detail: dict[str, Any]) -> bool:
+        """Whether the detail is a further piece of this item; a bare signature seals plain text."""
+        given_id, index = detail.get("id"), detail.get("index")
+        if self.encrypted is not None or (self.signature is not None and not _only_seals(detail)):
+            return False
+        if (
+            self.index is None
+            and self.given_id is None
+            and given_id is None
+            and _seal_alone(detail)
+        ):
+            return True
+        return index == self.index and given_id in (None, self.given_id)
+
+    def value(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"id": self.id, "type": "reasoning", "status": self.status}
+        value["summary"] = [part.value() for part in self.parts if part.kind is SUMMARY_TEXT]
+        if content := [part.value() for part in self.parts if part.kind is not SUMMARY_TEXT]:
+            value["content"] = content
+        beside = {
+            "encrypted_content": self.encrypted,
+            "signature": self.signature,
+            "format": self.format,
+        }
+        return value | {name: said for name, said in beside.items() if said is not None}
+
+
+def _only_seals(detail: dict[str, Any]) -> bool:
+    return detail.get("type") == "reasoning.encrypted"
+
+
+def _seal_alone(detail: dict[str, Any]) -> bool:
+    return bool(detail.get("signature")) and not detail.get("text")
+
+
+class CallItem(_Growing):
+    """A function call, its arguments as the upstream spelt them."""
+
+    def __init__(
+        self, events: Events, item_id: str, output_index: int, *, call_id: str, name: str
+    ) -> None:
+        super().__init__(events, item_id, output_index)
+        self.call_id = call_id
+        self.name = name
+        kind = "response.function_call_arguments.delta"
+        self.arguments = Fragments(events, kind, self.place)
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "function_call",
+            "status": self.status,
+            "call_id": self.call_id,
+            "name": self.name,
+            "arguments": self.arguments.text,
+        }
+
+    def end_of_content(self) -> bytes:
+        done = {**self.place, "name": self.name, "arguments": self.arguments.text}
+        return self.events.say("response.function_call_arguments.done", done)
+
+
+class ImageItem(_Growing):
+    """A picture the model made; it comes whole."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        super().__init__(events, item_id, output_index)
+        self.result: str | None = None
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "image_generation_call",
+            "status": self.status,
+            "result": self.result,
+        }
+
+    def said(self, url: str) -> bytes:
+        """All events of the picture. A data URL is shown as its base64 alone."""
+        out = self.opening() + self._step("in_progress") + self._step("generating")
+        self.result = url.partition(",")[2] if url.startswith("data:") else url
+        return out + self._step("completed") + self.closing("completed")
+
+    def _step(self, what: str) -> bytes:
+        return self.events.say(f"response.image_generation_call.{what}", self.place)

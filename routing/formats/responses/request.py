@@ -1,0 +1,68 @@
+"""A responses body, checked and read as the chat request it means."""
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from gateway.http.jsonio import dumps
+from gateway.http.validation import Issue, issues_of
+from routing.formats.chat.request import (
+    ChatInvalid,
+    ChatRequest,
+    header_issues,
+    models_issues,
+    translated_request,
+)
+from routing.formats.responses.conversation import chat_messages
+from routing.formats.responses.rules import cross_field_issues, orphan_issues
+from routing.formats.responses.schema import check_body
+from routing.formats.responses.translation import (
+    NATIVE_TOOLS,
+    chat_fields,
+    native_tools,
+    nested_server_tools,
+)
+
+
+def parse_responses(
+    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
+) -> ChatRequest:
+    """Check a parsed body and the `x-session-id` header, and translate it. Raises `ChatInvalid`."""
+    _check(body, session_header, models_max)
+    messages, left_out = chat_messages(body.get("instructions"), body["input"])
+    if not messages:
+        raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
+    request = translated_request(
+        {**chat_fields(body), "messages": messages},
+        session_header=session_header,
+        format="responses",
+        original=body,
+        native_tools=native_tools(body),
+    )
+    request.server_tools = list(dict.fromkeys(request.server_tools + nested_server_tools(body)))
+    _count_what_chat_lacks(request, left_out, body.get("tools", []))
+    return request
+
+
+def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> None:
+    try:
+        check_body(body)
+    except ValidationError as error:
+        raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
+    issues = models_issues(body, models_max) + cross_field_issues(body)
+    issues += header_issues(session_header)
+    if issues:
+        raise ChatInvalid(issues)
+    if orphans := orphan_issues(body["input"]):
+        raise ChatInvalid(orphans, "invalid_prompt")
+
+
+def _count_what_chat_lacks(
+    request: ChatRequest, items: list[dict[str, Any]], tools: list[dict[str, Any]]
+) -> None:
+    """An upstream of this format is sent, and bills, what the translation leaves out. Tools of its
+    own go to no other; items are left out elsewhere, so they count for the bound alone."""
+    natives = [tool for tool in tools if tool["type"] in NATIVE_TOOLS]
+    tool_bytes = len(dumps(natives)) if natives else 0
+    request.text_bytes += tool_bytes + (len(dumps(items)) if items else 0)
+    request.prompt_text_chars += tool_bytes

@@ -1,0 +1,110 @@
+"""Rules of a responses body that span several fields (inference reference 5.1 to 5.3).
+
+They read a body that has passed its schema.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gateway.http.validation import ISSUES_MAX, Issue, shortened
+from routing.formats.chat.rules import cross_field_issues as chat_issues
+from routing.formats.responses.tools import named, with_nested
+from routing.formats.server_tools import ADVISOR, SUBAGENT, canonical_tool
+
+_CALLS: Final = ("function_call", "custom_tool_call")
+_CALL_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_INSTRUCTION_ROLES: Final = ("system", "developer")
+# Choices that say which tool by its name.
+_NAMED: Final = ("function", "custom")
+
+
+def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
+    """What is wrong between the fields, in the order of the reference; empty when nothing is."""
+    tools = body.get("tools", [])
+    issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
+    issues += chat_issues(_as_in_chat(body))
+    choice = body.get("tool_choice")
+    if type(choice) is dict:
+        issues += _choice_issues(choice, _offered(tools))
+    return issues
+
+
+def orphan_issues(items: str | list[dict[str, Any]]) -> list[Issue]:
+    """Outputs that answer no earlier call."""
+    called: set[str] = set()
+    issues: list[Issue] = []
+    for index, item in enumerate(items if type(items) is list else ()):
+        kind = item.get("type")
+        if kind in _CALLS:
+            called.add(item["call_id"])
+        elif kind in _CALL_OUTPUTS and item["call_id"] not in called:
+            text = "Invalid input: matches no call among the items before it"
+            issues.append(Issue(f"input.{index}.call_id", text))
+    return issues[:ISSUES_MAX]
+
+
+def _message_issues(items: list[dict[str, Any]]) -> Iterator[Issue]:
+    for index, item in enumerate(items):
+        content = item.get("content")
+        if item.get("type", "message") != "message" or type(content) is not list:
+            continue
+        path = f"input.{index}.content"
+        if item["role"] == "user" and not content:
+            yield Issue(path, "Too small: expected array to have >=1 items")
+        elif item["role"] in _INSTRUCTION_ROLES:
+            yield from _instruction_issues(content, path)
+
+
+def _instruction_issues(parts: list[dict[str, Any]], path: str) -> Iterator[Issue]:
+    for index, part in enumerate(parts):
+        if part["type"] not in ("input_text", "output_text"):
+            text = "Invalid input: only text is allowed in system and developer messages"
+            yield Issue(f"{path}.{index}.type", text)
+
+
+def _as_in_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields whose rules, and names, are the chat format's."""
+    names = ("max_tool_calls", "stop_server_tools_when")
+    shared: dict[str, Any] = {name: body[name] for name in names if name in body}
+    if tools := body.get("tools"):
+        shared["tools"] = [_agent_name(tool) for tool in tools]
+    if body.get("tool_choice") == "required":
+        shared["tool_choice"] = "required"
+    return shared
+
+
+def _agent_name(tool: dict[str, Any]) -> dict[str, Any]:
+    """An agent by its name; what other tools have for settings is no matter of these rules."""
+    settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
+    name = {"name": settings["name"]} if "name" in settings else {}
+    return {"type": tool["type"], "parameters": name}
+
+
+def _offered(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:
+    """What a choice may point at: types, and types with a name."""
+    offered: set[tuple[str, str | None]] = set()
+    for tool in with_nested(tools):
+        kind = canonical_tool(tool["type"])
+        offered |= {(kind, None), (kind, named(tool))}
+    return offered
+
+
+def _choice_issues(choice: dict[str, Any], offered: set[tuple[str, str | None]]) -> Iterator[Issue]:
+    if choice["type"] != "allowed_tools":
+        yield from _tool_issues(choice, "tool_choice", offered)
+        return
+    for index, tool in enumerate(choice["tools"]):
+        yield from _tool_issues(tool, f"tool_choice.tools.{index}", offered)
+
+
+def _tool_issues(
+    choice: dict[str, Any], path: str, offered: set[tuple[str, str | None]]
+) -> Iterator[Issue]:
+    kind = canonical_tool(choice["type"])
+    if kind in _NAMED:
+        name = choice.get("name")
+        if name is None or (kind, name) not in offered:
+            text = f'Invalid input: no {kind} named "{shortened(str(name))}" in tools'
+            yield Issue(f"{path}.name", text)
+    elif (kind, None) not in offered:
+        yield Issue(f"{path}.type", f"Invalid input: no {shortened(kind)} in tools")

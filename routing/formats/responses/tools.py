@@ -1,0 +1,189 @@
+"""`tools` and `tool_choice` (inference reference 5.3)."""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from routing.formats.chat.parts import CacheControl
+from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, SchemaName, Tagged
+from routing.formats.server_tools import (
+    Advisor,
+    Bash,
+    Datetime,
+    Files,
+    Fusion,
+    ImageGeneration,
+    SearchModels,
+    SubagentParameters,
+    WebFetch,
+    WebSearch,
+    WebSearchShorthand,
+)
+
+
+class FunctionTool(TypedDict, total=False):
+    type: Annotated[Literal["function"], REQUIRED]
+    name: Annotated[SchemaName, REQUIRED]
+    parameters: Annotated[dict[str, Any] | None, REQUIRED]
+    description: str | None
+    strict: bool | None
+    defer_loading: bool | None
+    cache_control: CacheControl | None
+
+
+class CustomTool(TypedDict, total=False):
+    type: Annotated[Literal["custom"], REQUIRED]
+    name: Annotated[NonEmpty, REQUIRED]
+    description: str | None
+    format: dict[str, Any] | None
+
+
+class NestedFunction(TypedDict, total=False):
+    """A function of a namespace; its upstream judges the rest."""
+
+    type: Annotated[Literal["function"], REQUIRED]
+    name: Annotated[NonEmpty, REQUIRED]
+    parameters: dict[str, Any] | None
+
+
+class UpstreamTool(TypedDict, total=False):
+    """Run by an upstream of this format, which also judges the settings."""
+
+    type: Annotated[
+        Literal[
+            "file_search",
+            "computer_use_preview",
+            "code_interpreter",
+            "mcp",
+            "image_generation",
+            "local_shell",
+            "shell",
+            "apply_patch",
+        ],
+        REQUIRED,
+    ]
+
+
+class InheritingParameters(SubagentParameters, total=False):
+    inherit_functions: bool
+    inherited_function_names: list[str]
+
+
+class Subagent(TypedDict, total=False):
+    type: Annotated[Literal["router:subagent"], REQUIRED]
+    parameters: InheritingParameters
+
+
+class RouterTool(TypedDict, total=False):
+    """Server tools that chat does not have."""
+
+    type: Annotated[Literal["router:apply_patch", "router:shell", "router:tool_search"], REQUIRED]
+    parameters: dict[str, Any]
+
+
+_Others = (
+    CustomTool
+    | UpstreamTool
+    | Advisor
+    | Bash
+    | Datetime
+    | Files
+    | Fusion
+    | ImageGeneration
+    | RouterTool
+    | SearchModels
+    | Subagent
+    | WebFetch
+    | WebSearch
+    | WebSearchShorthand
+)
+NestedTool = Annotated[NestedFunction | _Others, Tagged("type")]
+
+
+class Namespace(TypedDict, total=False):
+    """Tools under one name. Whatever may stand alone may stand in it, but for another one."""
+
+    type: Annotated[Literal["namespace"], REQUIRED]
+    name: Annotated[NonEmpty, REQUIRED]
+    description: Annotated[str, REQUIRED]
+    tools: Annotated[list[NestedTool], REQUIRED]
+
+
+Tool = Annotated[FunctionTool | Namespace | _Others, Tagged("type")]
+
+
+class NamedChoice(TypedDict, total=False):
+    type: Annotated[Literal["function", "custom"], REQUIRED]
+    name: Annotated[str, REQUIRED]
+
+
+class McpChoice(TypedDict, total=False):
+    type: Annotated[Literal["mcp"], REQUIRED]
+    server_label: str
+    name: str | None
+
+
+class TypedChoice(TypedDict, total=False):
+    type: Annotated[
+        Literal[
+            "web_search",
+            "web_search_2025_08_26",
+            "web_search_preview",
+            "web_search_preview_2025_03_11",
+            "file_search",
+            "computer_use_preview",
+            "code_interpreter",
+            "image_generation",
+            "local_shell",
+            "shell",
+            "apply_patch",
+            "router:advisor",
+            "router:apply_patch",
+            "router:bash",
+            "router:datetime",
+            "router:experimental__search_models",
+            "router:files",
+            "router:fusion",
+            "router:image_generation",
+            "router:shell",
+            "router:subagent",
+            "router:tool_search",
+            "router:web_fetch",
+            "router:web_search",
+        ],
+        REQUIRED,
+    ]
+
+
+class AllowedTool(TypedDict, total=False):
+    type: Annotated[NonEmpty, REQUIRED]
+    name: str
+
+
+class AllowedTools(TypedDict, total=False):
+    type: Annotated[Literal["allowed_tools"], REQUIRED]
+    mode: Annotated[Literal["auto", "required"], REQUIRED]
+    tools: Annotated[list[AllowedTool], Field(min_length=1), REQUIRED]
+
+
+ToolChoice = Annotated[
+    Literal["none", "auto", "required"]
+    | Annotated[NamedChoice | McpChoice | TypedChoice | AllowedTools, Tagged("type")],
+    ONE_KIND,
+]
+
+
+def with_nested(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Checked tools, each namespace followed by what it holds."""
+    for tool in tools:
+        yield tool
+        if tool["type"] == "namespace":
+            yield from tool["tools"]
+
+
+def named(tool: dict[str, Any]) -> str | None:
+    """The name of a checked tool. Where its kind has none, the key may hold anything."""
+    name = tool.get("name")
+    return name if isinstance(name, str) else None

@@ -1,0 +1,99 @@
+"""What the simulated provider needs of one wire format: reading requests, writing answers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from routing.simulator.cache import CacheUse, PromptCache
+from routing.simulator.wire import Answer
+
+
+class Complaint(NamedTuple):
+    """Why a request is refused before it is looked at any further. `kind` is the chat format's
+    error type; formats with words of their own go by the status."""
+
+    status: int
+    message: str
+    kind: str = "invalid_request_error"
+    code: str | None = None
+    param: str | None = None
+
+
+@dataclass(slots=True)
+class Stream:
+    """One streamed answer: its opening, one item for each token, the end, the terminator.
+
+    An item may hold several events of the format. `done` is empty where the last event of
+    `closing` is the terminator itself.
+    """
+
+    opening: bytes
+    content: list[bytes] = field(default_factory=list)
+    closing: list[bytes] = field(default_factory=list)
+    done: bytes = b""
+
+    def events(self) -> list[bytes]:
+        return [self.opening, *self.content, *self.ending()]
+
+    def ending(self) -> list[bytes]:
+        return [*self.closing, self.done] if self.done else self.closing
+
+
+class Speaker(Protocol):
+    """Says one stream bit by bit, for scripts."""
+
+    done: bytes
+
+    def opening(self) -> bytes:
+        """What stands at the beginning; nothing once it was said."""
+
+    def text(self, text: str) -> bytes:
+        """A text delta, in formats that cannot do without with what has to stand before it."""
+
+    def finish(self, finish_reason: str | None) -> list[bytes]:
+        """The end, but for `done`."""
+
+    def failure(self, message: str) -> bytes:
+        """An error event."""
+
+
+class Format(Protocol):
+    """One wire format. Requests are read into the chat shape, answers written from it."""
+
+    name: str
+
+    def asked(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The request as far as the simulated model understands it, in the chat shape."""
+
+    def complaint(self, headers: Mapping[str, str], body: dict[str, Any]) -> Complaint | None:
+        """What a strict provider would refuse the request for."""
+
+    def cached(self, cache: PromptCache, persona: str, body: dict[str, Any]) -> CacheUse:
+        """How much of the prompt is read from and written to the prompt cache."""
+
+    def document(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        """The whole answer."""
+
+    def stream(self, body: dict[str, Any], answer: Answer) -> Stream:
+        """The answer as server-sent events."""
+
+    def hollow(self, body: dict[str, Any], answer: Answer) -> tuple[dict[str, Any], list[bytes]]:
+        """A good answer without its answering part: as a document and as a stream."""
+
+    def speaker(self, body: dict[str, Any], answer: Answer) -> Speaker:
+        """For a scripted stream."""
+
+    def event(self, value: Any) -> bytes:
+        """One server-sent event."""
+
+    def error(self, complaint: Complaint) -> dict[str, Any]:
+        """The body of an HTTP error."""
+
+    def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+        """A 200 document that is an error."""
+
+
+def event_of(value: Any) -> str:
+    """The event name of formats that repeat the payload's `type` there; empty for none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""

@@ -1,0 +1,254 @@
+"""Streams of the messages API, event by event."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from gateway.http.jsonio import DEPTH_MAX
+from gateway.http.structure import is_deeper_than
+from routing.exchange import Event, Native
+from routing.upstreams.anthropic.answers import KIND
+from routing.upstreams.anthropic.errors import coded
+from routing.upstreams.anthropic.output import (
+    annotation,
+    arguments_of,
+    called,
+    detail,
+    refusal_of,
+)
+from routing.upstreams.anthropic.usage import Tally, tier_of
+from routing.upstreams.failures import malformed
+from routing.upstreams.openai import DONE, word
+
+_Object = dict[str, Any]
+
+
+class _OpenBlock:
+    """A block that has begun and not ended. `ordinal` is its place among the calls (or among the
+    reasoning blocks), `given` an input that came with its beginning, `text_start` where in the
+    content its text begins."""
+
+    __slots__ = ("citations", "given", "has_fragments", "kind", "ordinal", "text_start")
+
+    def __init__(self, kind: str, ordinal: int, given: Any, text_start: int) -> None:
+        self.kind = kind
+        self.ordinal = ordinal
+        self.given = given
+        self.text_start = text_start
+        self.has_fragments = False
+        self.citations: list[Any] = []
+
+
+class MessagesReader:
+    """Reads one stream. Every payload gives one event, which carries the payload itself."""
+
+    def __init__(self) -> None:
+        self.ended = self._has_begun = self._has_start = False
+        self._open: dict[Any, _OpenBlock] = {}
+        self._text_chars = 0
+        self._calls = 0
+        self._reasonings = 0
+        self._tally = Tally()
+
+    def events(self, payload: bytes) -> tuple[Event, ...]:
+        """What the payload says. Raises `UpstreamFailure` for what is no event."""
+        try:
+            value = orjson.loads(payload)
+        except ValueError:
+            return self._unparsed(payload)
+        if type(value) is not dict:
+            raise malformed("a stream event is no object", raw=payload)
+        name = value.get("type")
+        if type(name) is not str:
+            name = ""
+        native = Native(KIND, name, payload, value)
+        if name == "content_block_delta":
+            self._has_begun = True
+            return (self._delta(native),)
+        if is_deeper_than(DEPTH_MAX, payload):
+            raise malformed("a stream event nests too deeply", raw=payload)
+        event = Event(native=native)
+        if (take := _TAKERS.get(name)) is not None:
+            take(self, event, value)
+        elif value.get("error"):
+            event.error = coded(value["error"])
+        return (event,)
+
+    def _unparsed(self, payload: bytes) -> tuple[Event, ...]:
+        """The end as other formats say it, which upstreams that speak several of them may say
+        after this one's."""
+        if payload.strip() != DONE:
+            raise malformed("a stream event is no JSON", raw=payload)
+        self._end()
+        return ()
+
+    def _end(self) -> None:
+        if not self._has_begun:
+            raise malformed("a stream without a message")
+        self.ended = True
+
+    def _delta(self, native: Native) -> Event:
+        value = native.value
+        piece = value.get("delta")
+        if type(piece) is not dict:
+            return Event(native=native)
+        kind = piece.get("type")
+        if kind == "text_delta":
+            # Nearly every event of nearly every stream.
+            text = piece.get("text")
+            if type(text) is not str or not text:
+                return Event(native=native)
+            self._text_chars += len(text)
+            return Event({"content": text}, native=native)
+        event, block = Event(native=native), self._block(value)
+        if kind == "input_json_delta":
+            _put_fragment(event, block, piece.get("partial_json"))
+        elif kind == "thinking_delta":
+            self._put_thinking(event, block, piece.get("thinking"))
+        elif kind == "signature_delta":
+            self._put_signature(event, block, piece.get("signature"))
+        elif kind == "citations_delta" and block is not None:
+            block.citations.append(piece.get("citation"))
+        return event
+
+    def _block(self, value: _Object) -> _OpenBlock | None:
+        index = value.get("index")
+        return self._open.get(index) if type(index) is int else None
+
+    def _put_thinking(self, event: Event, block: _OpenBlock | None, text: Any) -> None:
+        if type(text) is str and text:
+            event.delta["reasoning"] = text
+            item = detail("reasoning.text", self._reasoning_index(block), text=text)
+            event.delta.setdefault("reasoning_details", []).append(item)
+
+    def _put_signature(self, event: Event, block: _OpenBlock | None, signature: Any) -> None:
+        if type(signature) is str and signature:
+            item = detail("reasoning.text", self._reasoning_index(block), signature=signature)
+            event.delta.setdefault("reasoning_details", []).append(item)
+
+    def _reasoning_index(self, block: _OpenBlock | None) -> int:
+        """Reasoning whose beginning was not told belongs to the block before it."""
+        return block.ordinal if block is not None else max(0, self._reasonings - 1)
+
+    def _take_block_start(self, event: Event, value: _Object) -> None:
+        self._has_begun = True
+        index, block = value.get("index"), value.get("content_block")
+        if type(index) is not int or type(block) is not dict:
+            return
+        if (before := self._open.pop(index, None)) is not None:
+            self._close(event, before)
+        kind = block.get("type")
+        if kind == "text":
+            self._open_text(event, index, block)
+        elif kind == "tool_use":
+            self._open_call(event, index, block)
+        elif kind in ("thinking", "redacted_thinking"):
+            self._open_reasoning(event, index, block)
+
+    def _open_text(self, event: Event, index: int, block: _Object) -> None:
+        opened = self._open[index] = _OpenBlock("text", 0, None, self._text_chars)
+        if isinstance(block.get("citations"), list):
+            opened.citations += block["citations"]
+        text = block.get("text")
+        if type(text) is str and text:
+            self._text_chars += len(text)
+            event.delta["content"] = text
+
+    def _open_call(self, event: Event, index: int, block: _Object) -> None:
+        ordinal, self._calls = self._calls, self._calls + 1
+        self._open[index] = _OpenBlock("tool_use", ordinal, block.get("input"), 0)
+        calls = event.delta.setdefault("tool_calls", [])
+        calls.append({"index": ordinal, **called(block, "")})
+
+    def _open_reasoning(self, event: Event, index: int, block: _Object) -> None:
+        kind = str(block["type"])
+        ordinal, self._reasonings = self._reasonings, self._reasonings + 1
+        opened = self._open[index] = _OpenBlock(kind, ordinal, None, 0)
+        if kind == "thinking":
+            self._put_thinking(event, opened, block.get("thinking"))
+            self._put_signature(event, opened, block.get("signature"))
+        else:
+            data = block.get("data")
+            item = detail("reasoning.encrypted", ordinal, data=data if type(data) is str else "")
+            event.delta.setdefault("reasoning_details", []).append(item)
+
+    def _take_block_stop(self, event: Event, value: _Object) -> None:
+        if (block := self._block(value)) is not None:
+            del self._open[value["index"]]
+            self._close(event, block)
+
+    def _close(self, event: Event, block: _OpenBlock) -> None:
+        """What is known of a block only at its end: an input without fragments, and how far its
+        citations reach."""
+        if block.kind == "tool_use" and not block.has_fragments:
+            _put_fragment(event, block, arguments_of(block.given))
+        for citation in block.citations:
+            made = annotation(citation, block.text_start, self._text_chars)
+            if made is not None:
+                event.delta.setdefault("annotations", []).append(made)
+
+    def _close_all(self, event: Event) -> None:
+        for block in self._open.values():
+            self._close(event, block)
+        self._open.clear()
+
+    def _take_message_start(self, event: Event, value: _Object) -> None:
+        message = value.get("message")
+        if type(message) is not dict or self._has_start:
+            return
+        self._has_begun = self._has_start = True
+        event.upstream_id = word(message.get("id"))
+        usage = message.get("usage")
+        event.service_tier = tier_of(usage)
+        # The output count at the start is a placeholder.
+        completion = self._tally.completion
+        self._tally.add(usage)
+        self._tally.completion = completion
+        event.usage = self._tally.report()
+
+    def _take_message_delta(self, event: Event, value: _Object) -> None:
+        self._close_all(event)
+        change = value.get("delta")
+        if type(change) is dict:
+            event.native_finish = word(change.get("stop_reason"))
+            event.stop_sequence = word(change.get("stop_sequence"))
+            if refusal := refusal_of(event.native_finish, change.get("stop_details")):
+                event.delta["refusal"] = refusal
+        usage = value.get("usage")
+        if type(usage) is dict:
+            event.service_tier = tier_of(usage)
+            self._tally.add(usage)
+            event.usage = self._tally.report()
+
+    def _take_message_stop(self, event: Event, value: _Object) -> None:
+        del value
+        self._close_all(event)
+        self._end()
+
+    def _take_ping(self, event: Event, value: _Object) -> None:
+        del self, value
+        event.has_choice = False
+
+    def _take_error(self, event: Event, value: _Object) -> None:
+        event.has_choice = False
+        event.error = coded(value.get("error")) or {"message": "the upstream broke off its answer"}
+
+
+def _put_fragment(event: Event, block: _OpenBlock | None, fragment: Any) -> None:
+    if block is None or block.kind != "tool_use" or type(fragment) is not str or not fragment:
+        return
+    block.has_fragments = True
+    calls = event.delta.setdefault("tool_calls", [])
+    calls.append({"index": block.ordinal, "function": {"arguments": fragment}})
+
+
+_TAKERS: Final[dict[str, Callable[[MessagesReader, Event, _Object], None]]] = {
+    "message_start": MessagesReader._take_message_start,
+    "content_block_start": MessagesReader._take_block_start,
+    "content_block_stop": MessagesReader._take_block_stop,
+    "message_delta": MessagesReader._take_message_delta,
+    "message_stop": MessagesReader._take_message_stop,
+    "ping": MessagesReader._take_ping,
+    "error": MessagesReader._take_error,
+}

@@ -1,0 +1,49 @@
+"""Usage objects of chat providers, where they count in their own way, in the usual shape."""
+
+from typing import Any, Final
+
+_PROMPT_DETAILS: Final = "prompt_tokens_details"
+_COMPLETION_DETAILS: Final = "completion_tokens_details"
+# Other words for tokens read from the prompt cache, beside the counts (DeepSeek, Moonshot), and
+# for those written to it, among the details (Alibaba).
+_CACHED: Final = ("prompt_cache_hit_tokens", "cached_tokens")
+_WRITTEN: Final = ("cache_creation_input_tokens", "cache_creation_tokens")
+
+
+def usual_usage(reported: Any) -> Any:
+    """The same object where it is usual already, or no usage at all."""
+    if not isinstance(reported, dict):
+        return reported
+    usage = _with_cached(reported)
+    return _with_reasoning(usage)
+
+
+def _with_cached(usage: dict[str, Any]) -> dict[str, Any]:
+    details = usage.get(_PROMPT_DETAILS)
+    details = details if isinstance(details, dict) else {}
+    found = {
+        "cached_tokens": _first(details, ("cached_tokens",)) or _first(usage, _CACHED),
+        "cache_write_tokens": _first(details, ("cache_write_tokens", *_WRITTEN)),
+    }
+    more = {name: count for name, count in found.items() if count and not details.get(name)}
+    return {**usage, _PROMPT_DETAILS: {**details, **more}} if more else usage
+
+
+def _with_reasoning(usage: dict[str, Any]) -> dict[str, Any]:
+    """Some leave reasoning out of the completion and count it into the total alone (xAI)."""
+    details = usage.get(_COMPLETION_DETAILS)
+    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
+    counts: tuple[Any, ...] = (
+        usage.get("prompt_tokens"),
+        usage.get("completion_tokens"),
+        reasoning,
+    )
+    if not reasoning or not all(type(count) is int and count >= 0 for count in counts):
+        return usage
+    if usage.get("total_tokens") != sum(counts):
+        return usage
+    return {**usage, "completion_tokens": usage["completion_tokens"] + reasoning}
+
+
+def _first(owner: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((owner[name] for name in names if owner.get(name)), None)

@@ -1,0 +1,153 @@
+"""The responses body that a chat-shaped prompt means (inference reference 5.1 and 11)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from routing.exchange import Prompt, Terms
+from routing.upstreams.responses.fields import SEALED_REASONING, effort_of, put_base, reasons
+from routing.upstreams.responses.items import input_of
+
+_LOGPROBS: Final = "message.output_text.logprobs"
+# An endpoint that takes one of these is told where the caller's prompt cache ends.
+_MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint", "prompt_cache_options"})
+# The chat format's own: this one has no place for them.
+_NO_PLACE: Final = frozenset(
+    {
+        *("stop", "seed", "logit_bias", "prediction", "min_p", "top_a", "repetition_penalty"),
+        "audio",
+    }
+)
+_ASKS_FOR_REASONING: Final = ("reasoning", "reasoning_effort", "include_reasoning")
+
+
+def translated_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
+    """The JSON object to send. The prompt's body is neither changed nor copied deeply."""
+    body, supported = prompt.body, terms.supported
+    marks = not _MARKS.isdisjoint(supported)
+    instructions, items = input_of(body["messages"], marks=marks)
+    sent: dict[str, Any] = {"model": terms.upstream_model, "input": items, "store": False}
+    if instructions is not None:
+        sent["instructions"] = instructions
+    put_base(sent, body, prompt, terms, without=_NO_PLACE)
+    include: list[str] = []
+    _put_tools(sent, body, supported)
+    _put_text(sent, body, supported)
+    _put_reasoning(sent, prompt, terms, include)
+    _put_logprobs(sent, body, supported, include)
+    if include:
+        sent["include"] = include
+    return sent
+
+
+def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
+    tools: list[dict[str, Any]] = []
+    if "tools" in supported:
+        given = body.get("tools") or ()
+        tools = [_function_tool(tool["function"]) for tool in given if tool["type"] == "function"]
+    choice = _tool_choice(body.get("tool_choice"))
+    if tools and choice is not None and "tool_choice" in supported:
+        sent["tool_choice"] = choice
+    parallel = body.get("parallel_tool_calls")
+    if tools and parallel is not None and "parallel_tool_calls" in supported:
+        sent["parallel_tool_calls"] = parallel
+    options = body.get("web_search_options")
+    if options is not None and "web_search_options" in supported:
+        tools.append(_web_search(options))
+    if tools:
+        sent["tools"] = tools
+
+
+def _function_tool(function: dict[str, Any]) -> dict[str, Any]:
+    sent = {"type": "function", "name": function["name"]}
+    if function.get("description") is not None:
+        sent["description"] = function["description"]
+    sent["parameters"] = function.get("parameters")
+    # Unsaid means strict in this format, and the opposite in the caller's.
+    sent["strict"] = bool(function.get("strict"))
+    return sent
+
+
+def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+    """A choice that names a server tool is the gateway's own and not for the upstream."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice["type"] != "function":
+        return None
+    return {"type": "function", "name": choice["function"]["name"]}
+
+
+def _web_search(options: dict[str, Any]) -> dict[str, Any]:
+    """The search settings of the chat format as the tool that does the search here."""
+    sent: dict[str, Any] = {"type": "web_search"}
+    if options.get("search_context_size") is not None:
+        sent["search_context_size"] = options["search_context_size"]
+    place = options.get("user_location")
+    if isinstance(place, dict):
+        nested = place.get("approximate")
+        sent["user_location"] = {
+            "type": "approximate",
+            **(nested if isinstance(nested, dict) else place),
+        }
+    return sent
+
+
+def _put_text(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
+    text: dict[str, Any] = {}
+    wanted = body.get("response_format")
+    if wanted is not None and "response_format" in supported:
+        make = _FORMATS.get(wanted["type"])
+        if make is not None:
+            text["format"] = make(wanted)
+    if body.get("verbosity") is not None and "verbosity" in supported:
+        text["verbosity"] = body["verbosity"]
+    if text:
+        sent["text"] = text
+
+
+def _plain(wanted: dict[str, Any]) -> dict[str, Any]:
+    return {"type": wanted["type"]}
+
+
+def _json_schema(wanted: dict[str, Any]) -> dict[str, Any]:
+    given = wanted["json_schema"]
+    # This format insists on a schema.
+    sent = {"type": "json_schema", "name": given["name"], "schema": {"type": "object"}}
+    for name in ("schema", "description", "strict"):
+        if given.get(name) is not None:
+            sent[name] = given[name]
+    return sent
+
+
+_FORMATS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "text": _plain,
+    "json_object": _plain,
+    "json_schema": _json_schema,
+}
+
+
+def _put_reasoning(sent: dict[str, Any], prompt: Prompt, terms: Terms, include: list[str]) -> None:
+    """Effort and summary; who asked for reasoning also gets it sealed, to be replayed: nothing is
+    stored upstream."""
+    body, effort = prompt.body, effort_of(prompt, terms)
+    asked = effort is not None or any(body.get(name) is not None for name in _ASKS_FOR_REASONING)
+    if not asked or not reasons(terms):
+        return
+    # Nothing of the reasoning is shown without one, and showing is what callers expect.
+    summary = (body.get("reasoning") or {}).get("summary") or "auto"
+    hidden = prompt.exclude_reasoning or effort == "none"
+    wishes = {"effort": effort, "summary": None if hidden else summary}
+    reasoning = {name: wish for name, wish in wishes.items() if wish is not None}
+    if reasoning:
+        sent["reasoning"] = reasoning
+    if effort != "none" and not prompt.exclude_reasoning:
+        include.append(SEALED_REASONING)
+
+
+def _put_logprobs(
+    sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str], include: list[str]
+) -> None:
+    if body.get("logprobs") is not True or "logprobs" not in supported:
+        return
+    include.append(_LOGPROBS)
+    if body.get("top_logprobs") is not None and "top_logprobs" in supported:
+        sent["top_logprobs"] = int(body["top_logprobs"])

@@ -1,0 +1,153 @@
+"""Chat messages as instructions and input items (inference reference 1.2 and 5.2)."""
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final
+
+from routing.upstreams.responses.parts import input_parts, is_marked
+from routing.upstreams.responses.reasoning_items import reasoning_items
+
+CALL_ID_CHARS_MAX: Final = 64
+_INSTRUCTING: Final = ("system", "developer")
+
+
+def input_of(
+    messages: list[dict[str, Any]], *, marks: bool
+) -> tuple[str | None, list[dict[str, Any]]]:
+    """The instructions, where the conversation opens with a plain text of that kind, and the items
+    of the rest. `marks` says whether cache breakpoints are told."""
+    instructions = _opening_text(messages[0], marks) if len(messages) > 1 else None
+    rest = messages[1:] if instructions else messages
+    items: list[dict[str, Any]] = []
+    for message in rest:
+        items += _ITEMS[message["role"]](message, marks)
+    return instructions or None, _without_idle_reasoning(items) or [_answer("")]
+
+
+def _without_idle_reasoning(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Reasoning that led to nothing, as when it ran into the output cap, is refused."""
+    kept: list[dict[str, Any]] = []
+    led_on = False
+    for item in reversed(items):
+        if item["type"] == "reasoning":
+            if led_on:
+                kept.append(item)
+            continue
+        led_on = item["type"] == "function_call" or item.get("role") == "assistant"
+        kept.append(item)
+    kept.reverse()
+    return kept
+
+
+def _opening_text(message: dict[str, Any], marks: bool) -> str | None:
+    if message["role"] not in _INSTRUCTING:
+        return None
+    content = message["content"]
+    if isinstance(content, list):
+        if len(content) != 1 or (marks and is_marked(content[0])):
+            return None
+        content = content[0]["text"]
+    name = message.get("name")
+    return f"{name}: {content}" if name else str(content)
+
+
+def _message(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+    content = _named(message["content"], message.get("name"))
+    if isinstance(content, list):
+        content = input_parts(content, marks=marks)
+    return [{"type": "message", "role": message["role"], "content": content or ""}]
+
+
+def _named(content: str | list[dict[str, Any]], name: str | None) -> str | list[dict[str, Any]]:
+    """The format has no field for who speaks."""
+    if not name:
+        return content
+    if isinstance(content, str):
+        return f"{name}: {content}"
+    return [{"type": "text", "text": f"{name}: "}, *content]
+
+
+def _assistant(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+    items = reasoning_items(message.get("reasoning_details"))
+    if spoken := _spoken(message):
+        items.append(_answer(spoken))
+    items += map(_function_call, message.get("tool_calls") or ())
+    return items or [_answer("")]
+
+
+def _answer(content: str | list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": content}
+
+
+def _spoken(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = _named(message.get("content") or "", message.get("name"))
+    texts = [content] if isinstance(content, str) else _texts(content)
+    parts = [_output_text(text, []) for text in texts if text]
+    if parts:
+        parts[0]["annotations"] = _citations(message.get("annotations"))
+    if refusal := message.get("refusal"):
+        parts.append({"type": "refusal", "refusal": refusal})
+    return parts
+
+
+def _texts(parts: list[dict[str, Any]]) -> list[str]:
+    return [part["text"] for part in parts if part["type"] == "text"]
+
+
+def _output_text(text: str, annotations: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": annotations}
+
+
+def _citations(annotations: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    cited = (annotation.get("url_citation") for annotation in annotations or ())
+    return [
+        {
+            "type": "url_citation",
+            "url": citation["url"],
+            "title": citation.get("title") or "",
+            "start_index": citation.get("start_index") or 0,
+            "end_index": citation.get("end_index") or 0,
+        }
+        for citation in cited
+        if isinstance(citation, dict) and isinstance(citation.get("url"), str)
+    ]
+
+
+def call_id(id: str) -> str:
+    """A call's id; one that is longer than the format takes has a short one made of it, the same
+    for the call and for its output."""
+    if len(id) <= CALL_ID_CHARS_MAX:
+        return id
+    return f"call_{hashlib.sha256(id.encode()).hexdigest()[:32]}"
+
+
+def _function_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {
+        "type": "function_call",
+        "call_id": call_id(call["id"]),
+        "name": function["name"],
+        "arguments": function["arguments"],
+    }
+
+
+def _tool_result(message: dict[str, Any], marks: bool) -> list[dict[str, Any]]:
+    output = message["content"]
+    if isinstance(output, list):
+        output = input_parts(output, marks=marks)
+    return [
+        {
+            "type": "function_call_output",
+            "call_id": call_id(message["tool_call_id"]),
+            "output": output,
+        }
+    ]
+
+
+_ITEMS: Final[dict[str, Callable[[dict[str, Any], bool], list[dict[str, Any]]]]] = {
+    "system": _message,
+    "developer": _message,
+    "user": _message,
+    "assistant": _assistant,
+    "tool": _tool_result,
+}

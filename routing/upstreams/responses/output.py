@@ -1,0 +1,251 @@
+"""Output items as chat-shaped deltas, each piece of them said once.
+
+Streams say most pieces several times: in fragments, at the end of the piece, of its item and of the
+response. What was not said before is said then, so that nothing is lost with upstreams that leave
+fragments out, and nothing doubled.
+"""
+
+from typing import Any
+
+from routing.exchange import Event
+from routing.upstreams.responses.logprobs import chat_tokens
+from routing.upstreams.responses.progress import Item, Items, Piece
+from routing.upstreams.responses.reasoning_items import CONTINUES, FORMAT
+
+_Object = dict[str, Any]
+
+
+class Output:
+    """What was said of one answer. The methods write what is new into the delta of an event."""
+
+    def __init__(self) -> None:
+        self.items = Items()
+        # Which kinds of output were said at all.
+        self.said: set[str] = set()
+        # How often the upstream searched the web.
+        self.searches = 0
+        self._has_reasoned = False
+        self._content_chars = self._calls = self._reasonings = 0
+
+    def add_text(self, event: Event, piece: Piece, text: str) -> None:
+        """A fragment of output text."""
+        if not piece.chars:
+            piece.offset = self._content_chars
+            self.said.add("text")
+        piece.chars += len(text)
+        self._content_chars += len(text)
+        delta = event.delta
+        delta["content"] = delta["content"] + text if "content" in delta else text
+
+    def add_refusal(self, event: Event, item: Item, part: Any, text: str) -> None:
+        item.piece("refusal", part).chars += len(text)
+        event.delta["refusal"] = event.delta.get("refusal", "") + text
+        self.said.add("text")
+
+    def add_reasoning(self, event: Event, item: Item, kind: str, part: Any, text: str) -> None:
+        """A fragment of a summary or of the reasoning itself (`kind` "summary" or "text")."""
+        piece = item.piece(f"reasoning.{kind}", part)
+        detail = self._detail(item, f"reasoning.{kind}")
+        detail[kind] = text
+        apart = ""
+        if piece.chars:
+            detail[CONTINUES] = True
+        elif self._has_reasoned:
+            apart = "\n\n"
+        self._has_reasoned = True
+        piece.chars += len(text)
+        event.delta["reasoning"] = event.delta.get("reasoning", "") + apart + text
+        event.delta.setdefault("reasoning_details", []).append(detail)
+        self.said.add("reasoning")
+
+    def add_tokens(self, event: Event, piece: Piece, logprobs: Any) -> None:
+        """Log probabilities of a fragment of text."""
+        if tokens := chat_tokens(logprobs):
+            piece.tokens += len(tokens)
+            if event.logprobs is None:
+                event.logprobs = {"content": []}
+            event.logprobs["content"] += tokens
+
+    def add_annotation(self, event: Event, item: Item, part: Any, annotation: Any) -> None:
+        piece = item.piece("text", part)
+        piece.annotations += 1
+        offset = piece.offset if piece.chars else self._content_chars
+        if citation := _citation(annotation, offset):
+            event.delta.setdefault("annotations", []).append(citation)
+
+    def begin_call(self, event: Event, item: Item) -> _Object:
+        """The delta of a call. Its first one carries what names it, and so does a later one that
+        knows a name at last."""
+        is_named = item.call_index is not None and (item.is_named or not item.name)
+        if item.call_index is None:
+            item.call_index = self._calls
+            self._calls += 1
+        call: _Object = {"index": item.call_index, "function": {"arguments": ""}}
+        if not is_named:
+            item.is_named = bool(item.name)
+            call |= {"type": "function", "function": {"name": item.name or "", "arguments": ""}}
+            if item.call_id:
+                call["id"] = item.call_id
+            self.said.add(f"call {item.call_id}")
+        event.delta.setdefault("tool_calls", []).append(call)
+        return call
+
+    def add_arguments(self, event: Event, item: Item, text: str) -> None:
+        """A fragment of a call's arguments."""
+        item.piece("arguments", 0).chars += len(text)
+        self.begin_call(event, item)["function"]["arguments"] = text
+
+    def finish_arguments(self, event: Event, item: Item, arguments: Any) -> None:
+        """The call is complete: say what is still unsaid of it."""
+        rest = item.unsaid("arguments", 0, arguments)
+        if rest or item.call_index is None or (item.name and not item.is_named):
+            self.add_arguments(event, item, rest)
+
+    def finish_part(self, event: Event, item: Item, index: Any, part: Any) -> None:
+        """A part of a message is complete."""
+        if not isinstance(part, dict):
+            return
+        if part.get("type") == "refusal":
+            if rest := item.unsaid("refusal", index, part.get("refusal")):
+                self.add_refusal(event, item, index, rest)
+        elif part.get("type") == "output_text":
+            self.finish_text(event, item, index, part)
+
+    def finish_text(self, event: Event, item: Item, index: Any, part: _Object) -> None:
+        """A part of output text is complete."""
+        if rest := item.unsaid("text", index, part.get("text")):
+            self.add_text(event, item.piece("text", index), rest)
+        piece = item.piece("text", index)
+        logprobs = part.get("logprobs")
+        if isinstance(logprobs, list) and len(logprobs) > piece.tokens:
+            self.add_tokens(event, piece, logprobs[piece.tokens :])
+        annotations = part.get("annotations")
+        if isinstance(annotations, list):
+            for annotation in annotations[piece.annotations :]:
+                self.add_annotation(event, item, index, annotation)
+
+    def finish_reasoning(self, event: Event, item: Item, kind: str, part: Any, text: Any) -> None:
+        """A part of a summary or of the reasoning itself is complete."""
+        if rest := item.unsaid(f"reasoning.{kind}", part, text):
+            self.add_reasoning(event, item, kind, part, rest)
+
+    def finish_item(self, event: Event, item: Item, value: _Object) -> None:
+        """An item is complete: say what is still unsaid of it."""
+        match value.get("type"):
+            case "message":
+                for index, part in enumerate(_list(value.get("content"))):
+                    self.finish_part(event, item, index, part)
+            case "function_call":
+                self.finish_arguments(event, item, value.get("arguments"))
+            case "custom_tool_call":
+                self.finish_arguments(event, item, value.get("input"))
+            case "reasoning":
+                self._finish_reasoning_item(event, item, value)
+            case "image_generation_call":
+                self._add_image(event, item, value)
+            case "web_search_call":
+                self._add_search(item, value)
+        item.is_closed = True
+
+    def finish(self, event: Event, items: Any) -> None:
+        """The response is complete: say what is unsaid of its items.
+
+        Some upstreams give their items other ids from event to event. Where no id of these items
+        was ever met, only those are said of whose kind there was nothing yet.
+        """
+        said = self.said.copy()
+        values = [value for value in _list(items) if isinstance(value, dict)]
+        known = [self.items.known(value.get("id")) for value in values]
+        keeps_ids = any(item is not None for item in known)
+        for value, item in zip(values, known, strict=True):
+            is_new = keeps_ids and isinstance(value.get("id"), str)
+            if item is not None or is_new or said.isdisjoint(_said_as(value)):
+                item = item or Item()
+                item.learn(value)
+                self.finish_item(event, item, value)
+
+    def _finish_reasoning_item(self, event: Event, item: Item, value: _Object) -> None:
+        for kind, field in (("summary", "summary"), ("text", "content")):
+            for index, part in enumerate(_list(value.get(field))):
+                if isinstance(part, dict):
+                    self.finish_reasoning(event, item, kind, index, part.get("text"))
+        details: list[_Object] = []
+        if isinstance(signature := value.get("signature"), str) and not item.is_signed:
+            item.is_signed = True
+            details.append({**self._detail(item, "reasoning.text"), "signature": signature})
+        if isinstance(sealed := value.get("encrypted_content"), str) and not item.is_sealed:
+            item.is_sealed = True
+            details.append({**self._detail(item, "reasoning.encrypted"), "data": sealed})
+        if details:
+            event.delta.setdefault("reasoning_details", []).extend(details)
+            self.said.add("reasoning")
+
+    def _detail(self, item: Item, type: str) -> _Object:
+        if item.reasoning_index is None:
+            item.reasoning_index = self._reasonings
+            self._reasonings += 1
+        return {
+            "type": type,
+            "id": item.id,
+            "format": item.format or FORMAT,
+            "index": item.reasoning_index,
+        }
+
+    def _add_image(self, event: Event, item: Item, value: _Object) -> None:
+        data, format = value.get("result"), value.get("output_format")
+        piece = item.piece("image", 0)
+        if not isinstance(data, str) or not data or piece.chars:
+            return
+        piece.chars = len(data)
+        kind = format if isinstance(format, str) and format else "png"
+        image = {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
+        event.delta.setdefault("images", []).append(image)
+        self.said.add("image")
+
+    def _add_search(self, item: Item, value: _Object) -> None:
+        """Opening a found page is no search."""
+        piece, action = item.piece("search", 0), value.get("action")
+        kind = action.get("type", "search") if isinstance(action, dict) else "search"
+        if kind == "search" and value.get("status") != "failed" and not piece.chars:
+            piece.chars = 1
+            self.searches += 1
+            self.said.add("search")
+
+
+def _said_as(value: _Object) -> tuple[str, ...]:
+    """What `Output.said` holds once something like this item was said."""
+    match value.get("type"):
+        case "message":
+            return ("text",)
+        case "reasoning":
+            return ("reasoning",)
+        case "image_generation_call":
+            return ("image",)
+        case "web_search_call":
+            return ("search",)
+        case "function_call" | "custom_tool_call":
+            # A call that was streamed without its id may be this one.
+            id = value.get("call_id")
+            return ("call None", f"call {id}") if isinstance(id, str) and id else ("call None",)
+        case _:
+            return ()
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _citation(annotation: Any, offset: int) -> _Object | None:
+    """The annotation as the chat format has it, counted from where the content begins."""
+    if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
+        return None
+    if not isinstance(url := annotation.get("url"), str):
+        return None
+    cited: _Object = {"url": url}
+    for name in ("title", "content"):
+        if isinstance(text := annotation.get(name), str):
+            cited[name] = text
+    for name in ("start_index", "end_index"):
+        if type(index := annotation.get(name)) is int:
+            cited[name] = index + offset
+    return {"type": "url_citation", "url_citation": cited}

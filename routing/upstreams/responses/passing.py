@@ -1,0 +1,107 @@
+"""The body of a caller who speaks this very format: passed on, but for the gateway's own fields."""
+
+from typing import Any, Final
+
+from routing.exchange import Prompt, Terms
+from routing.ids import is_own_reasoning
+from routing.upstreams.responses.fields import SEALED_REASONING, effort_of, put_base, reasons
+from routing.upstreams.responses.reasoning_items import is_of_this_wire
+
+_TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
+_TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
+# What the gateway resolves into an effort.
+_WISHES: Final = ("effort", "enabled", "max_tokens")
+
+
+def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[str, Any]:
+    """The JSON object to send. Items, tools and what is in them go as they came."""
+    supported = terms.supported
+    sent: dict[str, Any] = {
+        "model": terms.upstream_model,
+        "input": _input(original["input"]),
+        "store": False,
+    }
+    if original.get("instructions") is not None:
+        sent["instructions"] = original["instructions"]
+    put_base(sent, original, prompt, terms)
+    if original.get("tools") and "tools" in supported:
+        for name in _TOOLS:
+            if original.get(name) is not None and name in supported:
+                sent[name] = original[name]
+    _put_text(sent, original, supported)
+    _put_reasoning(sent, original, prompt, terms)
+    if original.get("top_logprobs") is not None and "top_logprobs" in supported:
+        sent["top_logprobs"] = int(original["top_logprobs"])
+    if include := _include(original, prompt, terms):
+        sent["include"] = include
+    return sent
+
+
+def _input(items: str | list[Any]) -> str | list[Any]:
+    if isinstance(items, str):
+        return items
+    return [_unsigned(item) for item in items if not _is_foreign(item)]
+
+
+def _is_foreign(item: dict[str, Any]) -> bool:
+    """The gateway's own tools, and reasoning that means nothing to this kind of upstream."""
+    kind = item.get("type")
+    if kind == "reasoning":
+        return not _is_replayed(item)
+    return isinstance(kind, str) and kind.startswith("router:")
+
+
+def _is_replayed(item: dict[str, Any]) -> bool:
+    """Nothing is stored, so an item must hold its reasoning, sealed or as text; and text must be
+    such an upstream's own, not that of another kind which the gateway made an item of."""
+    format = item.get("format")
+    if format not in (None, "unknown") and not is_of_this_wire(format):
+        return False
+    if item.get("encrypted_content") is not None:
+        return True
+    return (
+        bool(item.get("content")) and format != "unknown" and not is_own_reasoning(item.get("id"))
+    )
+
+
+def _unsigned(item: dict[str, Any]) -> dict[str, Any]:
+    """Reasoning without the gateway's note of who wrote it."""
+    if item.get("type") != "reasoning" or "format" not in item:
+        return item
+    return {name: value for name, value in item.items() if name != "format"}
+
+
+def _put_text(sent: dict[str, Any], original: dict[str, Any], supported: frozenset[str]) -> None:
+    given = original.get("text") or {}
+    text = {
+        name: value
+        for name, value in given.items()
+        if value is not None and _TEXT.get(name, "response_format") in supported
+    }
+    if text:
+        sent["text"] = text
+
+
+def _put_reasoning(
+    sent: dict[str, Any], original: dict[str, Any], prompt: Prompt, terms: Terms
+) -> None:
+    if not reasons(terms):
+        return
+    given = original.get("reasoning") or {}
+    reasoning: dict[str, Any] = {}
+    if (effort := effort_of(prompt, terms)) is not None:
+        reasoning["effort"] = effort
+    for name, value in given.items():
+        if value is not None and name not in _WISHES:
+            reasoning[name] = value
+    if reasoning:
+        sent["reasoning"] = reasoning
+
+
+def _include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str]:
+    """What the caller wants, and sealed reasoning from those who reason: items without it could not
+    be sent again, for nothing is stored."""
+    wanted = [name for name in original.get("include") or () if name != SEALED_REASONING]
+    if reasons(terms) and effort_of(prompt, terms) != "none":
+        wanted.append(SEALED_REASONING)
+    return wanted

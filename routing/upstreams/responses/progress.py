@@ -1,0 +1,97 @@
+"""How far the items of one streamed answer have been said."""
+
+from typing import Any
+
+
+class Piece:
+    """One part of an item: the characters, tokens and annotations of it that were said. `offset`
+    is where its text begins in the content of the whole answer."""
+
+    __slots__ = ("annotations", "chars", "offset", "tokens")
+
+    def __init__(self) -> None:
+        self.chars = self.tokens = self.annotations = self.offset = 0
+
+
+class Item:
+    """One output item, known by what the stream told of it so far."""
+
+    __slots__ = (
+        *("call_id", "call_index", "format", "id", "is_closed", "is_named", "is_sealed"),
+        *("is_signed", "name", "pieces", "reasoning_index"),
+    )
+
+    def __init__(self, value: dict[str, Any] | None = None) -> None:
+        self.id: str | None = None
+        self.call_id: str | None = None
+        self.name: str | None = None
+        self.format: str | None = None
+        self.call_index: int | None = None
+        self.reasoning_index: int | None = None
+        self.is_closed = self.is_named = self.is_sealed = self.is_signed = False
+        self.pieces: dict[tuple[str, int], Piece] = {}
+        if value is not None:
+            self.learn(value)
+
+    def learn(self, value: dict[str, Any]) -> None:
+        """Take over what an item says of itself; what was known before stays."""
+        self.id = self.id or _text(value.get("id"))
+        self.call_id = self.call_id or _text(value.get("call_id"))
+        self.name = self.name or _text(value.get("name"))
+        self.format = self.format or _text(value.get("format"))
+
+    def piece(self, kind: str, index: Any) -> Piece:
+        key = (kind, index if type(index) is int else 0)
+        piece = self.pieces.get(key)
+        if piece is None:
+            piece = self.pieces[key] = Piece()
+        return piece
+
+    def unsaid(self, kind: str, index: Any, text: Any) -> str:
+        """What remains of the whole text of a piece."""
+        if not isinstance(text, str):
+            return ""
+        return text[self.piece(kind, index).chars :]
+
+
+class Items:
+    """The items of one answer by id and by place. Upstreams differ in which of the two they keep to
+    from event to event: an id that is known decides, then the place."""
+
+    __slots__ = ("_by_id", "_by_place")
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Item] = {}
+        self._by_place: dict[int, Item] = {}
+
+    def known(self, id: Any) -> Item | None:
+        return self._by_id.get(id) if type(id) is str else None
+
+    def of(self, id: Any, place: Any) -> Item:
+        """The item of an event, a new one where none is known."""
+        item = self.known(id)
+        if item is not None:
+            return item
+        item = self._by_place.get(place) if type(place) is int else None
+        return self._put(Item() if item is None or item.is_closed else item, id, place)
+
+    def begun(self, id: Any, place: Any) -> Item:
+        """The item that an event announces: a new one, unless something was said of it before."""
+        item = self.known(id)
+        if item is not None:
+            return item
+        item = self._by_place.get(place) if type(place) is int else None
+        is_early = item is not None and item.id is None and not item.is_closed
+        return self._put(item if item is not None and is_early else Item(), id, place)
+
+    def _put(self, item: Item, id: Any, place: Any) -> Item:
+        if type(id) is str:
+            item.id = item.id or id
+            self._by_id[id] = item
+        if type(place) is int:
+            self._by_place[place] = item
+        return item
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

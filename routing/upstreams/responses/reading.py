@@ -1,0 +1,207 @@
+"""Streams of the responses API, event by event (inference reference 5.5)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from routing.exchange import Event, Native
+from routing.upstreams.failures import malformed
+from routing.upstreams.openai import DONE, word
+from routing.upstreams.payloads import parsed_event
+from routing.upstreams.responses.answers import CALLS, KIND, failure_of, finish_of
+from routing.upstreams.responses.errors import error_of
+from routing.upstreams.responses.output import Output
+from routing.upstreams.responses.progress import Item, Piece
+from routing.upstreams.responses.usage import chat_usage
+
+_Object = dict[str, Any]
+
+
+class ResponsesReader:
+    """Reads one stream. Every payload but `[DONE]` gives one event, which carries the payload."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._output = Output()
+        self._piece = Piece()
+        self._piece_id: Any = None
+        self._piece_part: Any = None
+
+    def events(self, payload: bytes) -> tuple[Event, ...]:
+        """What the payload says. Raises `UpstreamFailure` for what is no event."""
+        if self.ended:
+            return ()
+        if payload[:6] == DONE:
+            return self._done()
+        value = parsed_event(payload)
+        name = value.get("type")
+        if type(name) is not str:
+            name = ""
+        event = Event(native=Native(KIND, name, payload, value))
+        if name == "response.output_text.delta":
+            self._text_delta(event, value)
+        elif (take := _TAKERS.get(name)) is not None:
+            take(self, event, value)
+        elif value.get("error"):
+            event.error = error_of(value["error"])
+        return (event,)
+
+    def _done(self) -> tuple[Event, ...]:
+        if not self._output.said:
+            raise malformed("a stream without a response")
+        self.ended = True
+        return ()
+
+    def _item(self, value: _Object) -> Item:
+        return self._output.items.of(value.get("item_id"), value.get("output_index"))
+
+    def _text_delta(self, event: Event, value: _Object) -> None:
+        text = value.get("delta")
+        if type(text) is not str or not text:
+            return
+        id, part = value.get("item_id"), value.get("content_index")
+        piece = self._piece
+        # Nearly every event goes on with the part of the one before.
+        is_next = type(id) is str and id == self._piece_id and type(part) is int
+        if not is_next or part != self._piece_part:
+            piece = self._piece = self._item(value).piece("text", part)
+            self._piece_id, self._piece_part = id, part
+        self._output.add_text(event, piece, text)
+        if logprobs := value.get("logprobs"):
+            self._output.add_tokens(event, piece, logprobs)
+
+    def _text_done(self, event: Event, value: _Object) -> None:
+        part = {"text": value.get("text"), "logprobs": value.get("logprobs")}
+        self._output.finish_text(event, self._item(value), value.get("content_index"), part)
+
+    def _refusal_delta(self, event: Event, value: _Object) -> None:
+        if isinstance(text := value.get("delta"), str) and text:
+            self._output.add_refusal(event, self._item(value), value.get("content_index"), text)
+
+    def _refusal_done(self, event: Event, value: _Object) -> None:
+        part = {"type": "refusal", "refusal": value.get("refusal")}
+        self._output.finish_part(event, self._item(value), value.get("content_index"), part)
+
+    def _part_done(self, event: Event, value: _Object) -> None:
+        item, part = self._item(value), value.get("part")
+        self._output.finish_part(event, item, value.get("content_index"), part)
+
+    def _annotation(self, event: Event, value: _Object) -> None:
+        item, part = self._item(value), value.get("content_index")
+        self._output.add_annotation(event, item, part, value.get("annotation"))
+
+    def _arguments_delta(self, event: Event, value: _Object) -> None:
+        if isinstance(text := value.get("delta"), str) and text:
+            self._output.add_arguments(event, self._item(value), text)
+
+    def _arguments_done(self, event: Event, value: _Object) -> None:
+        item = self._item(value)
+        if isinstance(name := value.get("name"), str):
+            item.name = item.name or name
+        whole = value.get("arguments", value.get("input"))
+        self._output.finish_arguments(event, item, whole)
+
+    def _summary_delta(self, event: Event, value: _Object) -> None:
+        self._reasoning_delta(event, value, "summary", value.get("summary_index"))
+
+    def _reasoning_text_delta(self, event: Event, value: _Object) -> None:
+        self._reasoning_delta(event, value, "text", value.get("content_index"))
+
+    def _reasoning_delta(self, event: Event, value: _Object, kind: str, part: Any) -> None:
+        if isinstance(text := value.get("delta"), str) and text:
+            self._output.add_reasoning(event, self._item(value), kind, part, text)
+
+    def _summary_done(self, event: Event, value: _Object) -> None:
+        text, index = value.get("text"), value.get("summary_index")
+        self._output.finish_reasoning(event, self._item(value), "summary", index, text)
+
+    def _summary_part_done(self, event: Event, value: _Object) -> None:
+        if isinstance(part := value.get("part"), dict):
+            self._summary_done(event, {**value, "text": part.get("text")})
+
+    def _reasoning_text_done(self, event: Event, value: _Object) -> None:
+        text, index = value.get("text"), value.get("content_index")
+        self._output.finish_reasoning(event, self._item(value), "text", index, text)
+
+    def _item_added(self, event: Event, value: _Object) -> None:
+        if not isinstance(said := value.get("item"), dict):
+            return
+        item = self._output.items.begun(said.get("id"), value.get("output_index"))
+        item.learn(said)
+        if said.get("type") in CALLS and item.call_index is None:
+            # The arguments follow, or are said at the end.
+            self._output.begin_call(event, item)
+
+    def _item_done(self, event: Event, value: _Object) -> None:
+        if isinstance(said := value.get("item"), dict):
+            item = self._output.items.of(said.get("id"), value.get("output_index"))
+            item.learn(said)
+            self._output.finish_item(event, item, said)
+
+    def _began(self, event: Event, value: _Object) -> None:
+        if isinstance(response := value.get("response"), dict):
+            self._note(event, response)
+
+    def _note(self, event: Event, response: _Object) -> None:
+        event.upstream_id = word(response.get("id"))
+        event.service_tier = word(response.get("service_tier"))
+        event.usage = chat_usage(response.get("usage"), searches=self._output.searches)
+
+    def _ended(self, event: Event, value: _Object) -> None:
+        """`response.completed` and `response.incomplete`; the event's name wins over a status."""
+        response = value.get("response")
+        if not isinstance(response, dict):
+            response = {}
+        response = {**response, "status": value["type"].removeprefix("response.")}
+        event.error = failure_of(response)
+        if event.error is None:
+            if not self._output.said and not isinstance(response.get("output"), list):
+                raise malformed("a response without output")
+            self._output.finish(event, response.get("output"))
+            event.native_finish = self._finish(response)
+        self.ended = True
+        self._note(event, response)
+
+    def _finish(self, response: _Object) -> str | None:
+        finish = finish_of(response)
+        called = any(name.startswith("call ") for name in self._output.said)
+        return "tool_calls" if called and finish == "stop" else finish
+
+    def _failed(self, event: Event, value: _Object) -> None:
+        response = value.get("response")
+        if not isinstance(response, dict):
+            response = {}
+        self.ended = True
+        self._note(event, response)
+        event.error = failure_of(response) or error_of(None, response.get("error_type"))
+
+    def _error(self, event: Event, value: _Object) -> None:
+        self.ended = True
+        flat = {"code": value.get("code"), "message": value.get("message")}
+        event.error = error_of(value.get("error") or flat)
+
+
+_TAKERS: Final[dict[str, Callable[[ResponsesReader, Event, _Object], None]]] = {
+    "response.created": ResponsesReader._began,
+    "response.in_progress": ResponsesReader._began,
+    "response.output_item.added": ResponsesReader._item_added,
+    "response.output_item.done": ResponsesReader._item_done,
+    "response.content_part.done": ResponsesReader._part_done,
+    "response.output_text.done": ResponsesReader._text_done,
+    "response.output_text.annotation.added": ResponsesReader._annotation,
+    "response.refusal.delta": ResponsesReader._refusal_delta,
+    "response.refusal.done": ResponsesReader._refusal_done,
+    "response.function_call_arguments.delta": ResponsesReader._arguments_delta,
+    "response.function_call_arguments.done": ResponsesReader._arguments_done,
+    "response.custom_tool_call_input.delta": ResponsesReader._arguments_delta,
+    "response.custom_tool_call_input.done": ResponsesReader._arguments_done,
+    "response.reasoning_text.delta": ResponsesReader._reasoning_text_delta,
+    "response.reasoning_text.done": ResponsesReader._reasoning_text_done,
+    "response.reasoning_summary_text.delta": ResponsesReader._summary_delta,
+    "response.reasoning_summary_text.done": ResponsesReader._summary_done,
+    "response.reasoning_summary_part.done": ResponsesReader._summary_part_done,
+    "response.completed": ResponsesReader._ended,
+    "response.incomplete": ResponsesReader._ended,
+    "response.failed": ResponsesReader._failed,
+    "response.cancelled": ResponsesReader._failed,
+    "error": ResponsesReader._error,
+}

@@ -1,0 +1,102 @@
+"""`reasoning_details` put together again as the reasoning items they came from.
+
+Pieces of one item share its id, or its index where they carry no id. A streamed piece comes in
+fragments: all but its first are marked with `CONTINUES`.
+"""
+
+from typing import Any, Final
+
+CONTINUES: Final = "continues"
+FORMAT: Final = "openai-responses-v1"
+_FORMAT_END: Final = "-responses-v1"
+_UNNAMED: Final = (None, "unknown")
+
+
+def is_of_this_wire(format: Any) -> bool:
+    """Whether reasoning of that format was written by an upstream of this wire kind."""
+    return isinstance(format, str) and format.endswith(_FORMAT_END)
+
+
+def reasoning_items(details: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    """The items of one assistant message, in order; details of other formats are left out."""
+    if not details:
+        return []
+    found = _Found()
+    for detail in details:
+        if is_replayed(detail):
+            found.add(detail)
+    return [_sent(item) for item in found.items if _is_whole(item)]
+
+
+def is_replayed(detail: dict[str, Any]) -> bool:
+    """Whether the upstream can make something of a detail.
+
+    Text of nobody's format and without an id is another kind of model's: no item to return to.
+    """
+    format = detail.get("format")
+    if format in _UNNAMED:
+        return detail.get("type") == "reasoning.encrypted" or bool(detail.get("id"))
+    return is_of_this_wire(format)
+
+
+class _Found:
+    """The items met so far."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._by_id: dict[str, dict[str, Any]] = {}
+        self._by_index: dict[Any, dict[str, Any]] = {}
+
+    def add(self, detail: dict[str, Any]) -> None:
+        match detail.get("type"):
+            case "reasoning.summary":
+                _add_text(self._item(detail)["summary"], detail, detail["summary"])
+            case "reasoning.text":
+                _add_text(self._item(detail)["content"], detail, detail.get("text"))
+            case "reasoning.encrypted":
+                self._item(detail)["encrypted_content"] = detail["data"]
+
+    def _item(self, detail: dict[str, Any]) -> dict[str, Any]:
+        id, index = detail.get("id"), detail.get("index")
+        item = self._by_id.get(id) if id else None
+        if item is None:
+            item = self._by_index.get(index)
+            if item is None or (id and item["id"] not in (None, id)):
+                item = {"id": None, "summary": [], "content": [], "encrypted_content": None}
+                self.items.append(item)
+        if id:
+            item["id"] = id
+            self._by_id[id] = item
+        self._by_index[index] = item
+        return item
+
+
+def _add_text(texts: list[list[str]], detail: dict[str, Any], text: str | None) -> None:
+    """Each text stays in its fragments until it is sent."""
+    if not text:
+        return
+    if detail.get(CONTINUES) and texts:
+        texts[-1].append(text)
+    else:
+        texts.append([text])
+
+
+def _is_whole(item: dict[str, Any]) -> bool:
+    """Nothing is stored: an item without its content would be looked up in vain, and refused."""
+    return bool(item["content"]) or item["encrypted_content"] is not None
+
+
+def _sent(item: dict[str, Any]) -> dict[str, Any]:
+    sent: dict[str, Any] = {"type": "reasoning"}
+    if item["id"]:
+        sent["id"] = item["id"]
+    sent["summary"] = _joined("summary_text", item["summary"])
+    if item["content"]:
+        sent["content"] = _joined("reasoning_text", item["content"])
+    if item["encrypted_content"] is not None:
+        sent["encrypted_content"] = item["encrypted_content"]
+    return sent
+
+
+def _joined(kind: str, texts: list[list[str]]) -> list[dict[str, Any]]:
+    return [{"type": kind, "text": "".join(fragments)} for fragments in texts]

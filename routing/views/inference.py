@@ -1,0 +1,76 @@
+"""What the inference endpoints have in common, whatever format their callers speak."""
+
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import inference_caller
+from accounts.caller import Caller
+from gateway.http.body import read_object
+from gateway.http.errors import GatewayError
+from gateway.http.responses import EventStream, refused, written_response
+from gateway.http.viewset import LeanViewSet
+from routing.formats.caller import CallerFormat
+from routing.pipeline import admit, refusal_of
+from routing.serving.call import Call
+from routing.serving.metadata import router_metadata
+from routing.serving.slots import slots
+from routing.serving.stream import AnswerStream
+from routing.serving.whole import whole_answer
+
+
+class InferenceViewSet(LeanViewSet):
+    """Answers in one piece and streams; a subclass says in which format."""
+
+    caller_format: ClassVar[CallerFormat]
+    # Message-style clients send their key in a header of its own.
+    takes_api_key_header: ClassVar[bool] = False
+    # Of a request that an upstream was asked for.
+    generation_id: str | None = None
+
+    def answer(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.caller_of(request)
+        slots.refuse_if_full()
+        # Before the slot is taken, so that slow senders do not keep others out.
+        body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+        slot = slots.take()
+        try:
+            call = admit(request, caller, body, format=self.caller_format)
+            try:
+                return self._answer(request, call, slot)
+            except GatewayError as error:
+                self._tell(call, error)
+                raise
+        finally:
+            slot.release_unless_kept()
+
+    def caller_of(self, request: HttpRequest) -> Caller:
+        caller = inference_caller(request, by_api_key_header=self.takes_api_key_header)
+        self.beside = {"user_id": caller.creator_id}
+        return caller
+
+    def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        body = self.caller_format.error_body(
+            error, generation_id=self.generation_id, beside=self.beside
+        )
+        # A format may know fewer statuses than there are.
+        return refused(error, body, status=body["error"]["code"])
+
+    def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
+        if call.refusal is not None:
+            raise refusal_of(call)
+        headers = {"X-Generation-Id": call.generation_id}
+        if not call.chat.stream:
+            return written_response(whole_answer(call), headers=headers)
+        stream = AnswerStream(call, request.META.get("gunicorn.socket"))
+        stream.open()
+        slot.keep()
+        return EventStream(stream, [stream.close, slot.release], headers=headers)
+
+    def _tell(self, call: Call, error: GatewayError) -> None:
+        """What stands beside an error once routing has begun."""
+        if call.attempts:
+            error.headers["X-Generation-Id"] = self.generation_id = call.generation_id
+        if call.wants_metadata and error.status != 500:
+            self.beside["router_metadata"] = router_metadata(call, selected=None)

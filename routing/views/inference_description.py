@@ -1,0 +1,118 @@
+"""What the descriptions of the inference endpoints have in common."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from drf_spectacular.utils import OpenApiParameter
+from pydantic import TypeAdapter
+
+from gateway.openapi.components import REF_TEMPLATE, Component
+from routing.formats.chat.schema import ChatBody
+from routing.formats.fields import RequestJsonSchema
+
+ERROR_STATUSES: Final = (
+    *(400, 401, 402, 403, 404, 408, 413, 422, 429),
+    *(500, 502, 503, 524, 529),
+)
+_AFTER_ROUTING: Final = [200, 400, 402, 403, 404, 408, 413, 422, 429, 502, 503, 524, 529]
+_DESCRIPTION: Final = "Unknown keys are ignored; null stands for absent where it is allowed."
+_PREFIX: Final = REF_TEMPLATE.format(model="")
+
+
+class _Schema(RequestJsonSchema):
+    """Without the titles pydantic makes of field names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def request_component(
+    name: str, body: Any, meanings: Mapping[str, str], *, deprecated: Iterable[str] = ()
+) -> Component:
+    """A request by the type its bodies are checked with and the meaning of each parameter.
+
+    What the type shares with the chat format keeps the name it has there; other definitions are
+    named after the request.
+    """
+    schema, definitions = _schema_of(body)
+    if body is not ChatBody:
+        schema, definitions = _renamed(schema, definitions, name.removesuffix("Request"))
+    properties = {field: {**told} for field, told in schema["properties"].items()}
+    for field, told in properties.items():
+        told["description"] = meanings[field]
+        if field in deprecated:
+            told["deprecated"] = True
+    described = {**schema, "properties": properties, "title": name, "description": _DESCRIPTION}
+    return Component(name, described, definitions)
+
+
+@cache
+def _chat_definitions() -> dict[str, Any]:
+    return _schema_of(ChatBody)[1]
+
+
+def _schema_of(body: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    schema: dict[str, Any] = TypeAdapter(body).json_schema(
+        schema_generator=_Schema, ref_template=REF_TEMPLATE
+    )
+    return schema, schema.pop("$defs", {})
+
+
+def _renamed(schema: Any, definitions: dict[str, Any], prefix: str) -> tuple[Any, dict[str, Any]]:
+    """Both with a prefix on each definition that is not the chat format's."""
+    shared = _shared(definitions)
+    names = {name: name if name in shared else prefix + name for name in definitions}
+    renamed = {names[name]: _referring(told, names) for name, told in definitions.items()}
+    return _referring(schema, names), renamed
+
+
+def _shared(definitions: dict[str, Any]) -> set[str]:
+    """The definitions that mean the same in the chat format, with all they refer to."""
+    theirs = _chat_definitions()
+    shared = {name for name, told in definitions.items() if theirs.get(name) == told}
+    while odd := {name for name in shared if not _names_in(definitions[name]) <= shared}:
+        shared -= odd
+    return shared
+
+
+def _names_in(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return set().union(*map(_names_in, value))
+    if not isinstance(value, dict):
+        return {value.removeprefix(_PREFIX)} if _is_reference(value) else set()
+    return set().union(*map(_names_in, value.values()))
+
+
+def _referring(value: Any, names: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_referring(item, names) for item in value]
+    if isinstance(value, dict):
+        return {key: _referring(item, names) for key, item in value.items()}
+    return _PREFIX + names[value.removeprefix(_PREFIX)] if _is_reference(value) else value
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(_PREFIX)
+
+
+def header(name: str, description: str, **more: Any) -> OpenApiParameter:
+    return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, **more)
+
+
+HEADERS: Final = [
+    header("X-Router-Metadata", "Adds `router_metadata` to the answer.", enum=["enabled"]),
+    header("x-session-id", "Names the conversation, at most 256 characters."),
+    header("HTTP-Referer", "Address of the calling app."),
+    header("X-Router-Title", "Display name of the calling app."),
+    header("X-Router-Categories", "Comma list of at most two app categories."),
+    header(
+        "anthropic-beta", "Comma list of beta names; only message-style upstreams are told them."
+    ),
+    header(
+        "X-Generation-Id",
+        "Id of the generation, on every answer that an upstream was asked for.",
+        response=_AFTER_ROUTING,
+    ),
+    header("Retry-After", "Seconds to wait.", response=[402, 429, 503, 529]),
+]

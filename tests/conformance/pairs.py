@@ -1,0 +1,80 @@
+"""A caller of one format at an upstream of one wire kind."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from routing.simulator.testing import Wire
+from tests.conformance.asking import PERSONAS
+from tests.conformance.desk import Desk, exact
+from tests.support.speakers import Said, Speaker, Streamed, read_stream
+
+RESOURCES = {"openai": "chat/completions", "anthropic": "messages", "responses": "responses"}
+# Twelve characters: three tokens by every counting.
+HELLO = "Hello there!"
+
+
+@dataclass
+class Pair:
+    """One caller format at one wire kind."""
+
+    speaker: Speaker
+    kind: str
+    desk: Desk
+
+    @property
+    def model(self) -> str:
+        return self.desk.model
+
+    @property
+    def persona(self) -> str:
+        return f"{PERSONAS[self.kind]}-a"
+
+    def script(self, *steps: dict[str, Any], repeat: bool = False) -> None:
+        self.desk.upstream.script(self.persona, *steps, repeat=repeat)
+
+    def body(self, history: Any = None, *, model: str = "", **options: Any) -> dict[str, Any]:
+        said = history or self.speaker.user(HELLO)
+        return self.speaker.body(model or self.model, said, **options)
+
+    def post(self, history: Any = None, **options: Any) -> requests.Response:
+        server, key = self.desk.server, self.desk.account.api_key
+        return server.post(self.speaker.path, key=key, json=self.body(history, **options))
+
+    def ask(self, history: Any = None, **options: Any) -> Said:
+        """What a request is answered, streamed or not; the books say what the answer says."""
+        response = self.post(history, **options)
+        assert response.status_code == 200, response.text
+        if not options.get("stream"):
+            said = self.speaker.heard(exact(response))
+        else:
+            streamed = read_stream(response)
+            assert streamed.done, streamed.events[-2:]
+            said = self.speaker.heard_stream(streamed)
+        assert said.failure is None, said
+        assert said.cost_nano == self.desk.charged_nano(response.headers["X-Generation-Id"])
+        return said
+
+    def stream(self, history: Any = None, **options: Any) -> Streamed:
+        return read_stream(self.post(history, stream=True, **options))
+
+    def open(self, **options: Any) -> Wire:
+        """A streamed request on a connection of its own, to be read as it comes."""
+        data = json.dumps(self.body(stream=True, **options)).encode()
+        key = self.desk.account.api_key
+        wire = Wire(int(self.desk.server.env["PORT"]))
+        head = (
+            f"POST {self.speaker.path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n"
+            f"Content-Length: {len(data)}\r\n\r\n"
+        )
+        wire.send(head.encode() + data)
+        return wire
+
+    def sent(self) -> list[dict[str, Any]]:
+        """What went upstream, all of it on the wire's own path."""
+        entries = self.desk.upstream.requests()
+        paths = {entry["path"].partition("/v1/")[2] for entry in entries}
+        assert paths <= {RESOURCES[self.kind]}
+        return [entry["body"] for entry in entries]

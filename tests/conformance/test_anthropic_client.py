@@ -1,0 +1,260 @@
+"""The official `anthropic` package, unmodified, against the running server and every wire kind."""
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import anthropic
+import pytest
+from anthropic import Anthropic
+
+from tests.conformance.asking import PERSONAS, PIXEL
+from tests.conformance.desk import Desk, nano
+
+pytestmark = pytest.mark.both
+WEATHER: Any = {
+    "name": "weather",
+    "description": "Tells the weather.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+    },
+}
+THINKING: Any = {"type": "enabled", "budget_tokens": 2048}
+CALL = {"name": "weather", "arguments": {"city": "Oslo"}}
+
+
+def saying(text: str) -> Any:
+    return [{"role": "user", "content": text}]
+
+
+@pytest.fixture
+def client(wire_desk: Desk) -> Iterator[Anthropic]:
+    """A client that never retries by itself and holds answers to its own types."""
+    url = f"{wire_desk.server.root_url}/api"
+    with Anthropic(
+        api_key=wire_desk.account.api_key,
+        base_url=url,
+        max_retries=0,
+        timeout=20,
+        _strict_response_validation=True,
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def ask(wire_desk: Desk) -> dict[str, Any]:
+    return {"model": wire_desk.model, "max_tokens": 4096, "messages": saying("Hello there")}
+
+
+@pytest.fixture
+def script(wire_desk: Desk, kind: str) -> Any:
+    return lambda *steps: wire_desk.upstream.script(f"{PERSONAS[kind]}-a", *steps)
+
+
+def cost_nano(usage: Any) -> int:
+    """The cost in a usage object; `anthropic` keeps fields it does not know."""
+    return nano(Decimal(str(usage.cost)))
+
+
+def test_a_plain_answer(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+    raw = client.messages.with_raw_response.create(**ask | {"messages": saying("say 4 words")})
+
+    answer = raw.parse()
+    (block,) = answer.content
+    assert block.type == "text"
+    assert len(block.text.split()) == 4
+    assert (answer.stop_reason, answer.model) == ("end_turn", wire_desk.model)
+    assert answer.usage.output_tokens == 4
+    charged = wire_desk.charged_nano(raw.headers["X-Generation-Id"])
+    assert cost_nano(answer.usage) == charged > 0
+
+
+def test_a_streamed_answer(client: Anthropic, ask: Any) -> None:
+    with client.messages.create(**ask, stream=True) as stream:
+        kinds = [event.type for event in stream]
+
+    assert kinds[0] == "message_start"
+    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
+
+
+def test_the_streaming_helper_puts_the_answer_together(client: Anthropic, ask: Any) -> None:
+    with client.messages.stream(**ask | {"messages": saying("say 6 words")}) as stream:
+        text = "".join(stream.text_stream)
+        message = stream.get_final_message()
+
+    assert len(text.split()) == 6
+    (block,) = message.content
+    assert block.type == "text"
+    assert block.text == text
+    assert (message.stop_reason, message.usage.output_tokens) == ("end_turn", 6)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_and_thinking_over_several_turns(
+    client: Anthropic, ask: Any, script: Any, stream: bool
+) -> None:
+    script(
+        {"reasoning": "I look.", "tool_calls": [CALL, CALL]},
+        {"reasoning": "Again.", "text": "One moment.", "tool_calls": [CALL]},
+        {"text": "It rains in Oslo."},
+    )
+    history = saying("What is the weather?")
+    turns = 0
+
+    while turns < 5:
+        turns += 1
+        answer = _answer(client, stream, ask | {"messages": history, "tools": [WEATHER]})
+        calls = [block for block in answer.content if block.type == "tool_use"]
+        if not calls:
+            break
+        assert answer.stop_reason == "tool_use"
+        assert answer.content[0].type == "thinking"
+        assert [call.input for call in calls] == [{"city": "Oslo"}] * len(calls)
+        results = [
+            {"type": "tool_result", "tool_use_id": call.id, "content": "Rain"} for call in calls
+        ]
+        history = [
+            *history,
+            {"role": "assistant", "content": answer.content},
+            {"role": "user", "content": results},
+        ]
+
+    assert turns == 3
+    assert answer.content[-1].text == "It rains in Oslo."
+
+
+def _answer(client: Anthropic, stream: bool, body: Any) -> Any:
+    if not stream:
+        return client.messages.create(**body, thinking=THINKING)
+    with client.messages.stream(**body, thinking=THINKING) as opened:
+        return opened.get_final_message()
+
+
+@pytest.mark.parametrize("kind", ["anthropic", "responses"], indirect=True)
+def test_redacted_thinking_comes_back(client: Anthropic, ask: Any, script: Any) -> None:
+    script({"reasoning": "Hm.", "redacted": "Psst.", "tool_calls": [CALL]}, {"text": "Done."})
+    body = ask | {"tools": [WEATHER], "thinking": THINKING}
+
+    first = client.messages.create(**body)
+    call = first.content[-1]
+    assert call.type == "tool_use"
+    result: Any = {"type": "tool_result", "tool_use_id": call.id, "content": "Rain"}
+    history = [
+        *ask["messages"],
+        {"role": "assistant", "content": first.content},
+        {"role": "user", "content": [result]},
+    ]
+
+    assert client.messages.create(**body | {"messages": history}).stop_reason == "end_turn"
+
+
+def test_an_image_and_a_document(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+    image = {"type": "base64", "media_type": "image/png", "data": PIXEL}
+    paper = {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0xLjQK"}
+    content: Any = [
+        {"type": "text", "text": "Look"},
+        {"type": "image", "source": image},
+        {"type": "document", "source": paper, "title": "paper.pdf"},
+    ]
+
+    answer = client.messages.create(**ask | {"messages": [{"role": "user", "content": content}]})
+
+    assert answer.usage.input_tokens == 1 + 85
+    (entry,) = wire_desk.upstream.requests()
+    sent = json.dumps(entry["body"])
+    assert PIXEL in sent
+    assert "JVBERi0xLjQK" in sent
+
+
+def test_an_answer_after_a_json_schema(client: Anthropic, ask: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+    config: Any = {"format": {"type": "json_schema", "schema": schema}}
+
+    answer = client.messages.create(**ask, output_config=config)
+
+    assert answer.content[0].type == "text"
+    assert json.loads(answer.content[0].text) == {"n": 1}
+
+
+@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
+def test_a_prompt_cache_is_written_and_read(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+    marked = {"type": "text", "text": wire_desk.account.name * 40}
+    system: Any = [{**marked, "cache_control": {"type": "ephemeral"}}]
+
+    first, second = (client.messages.create(**ask, system=system).usage for _ in range(2))
+
+    assert first.cache_creation_input_tokens == second.cache_read_input_tokens
+    assert (first.input_tokens, second.input_tokens) == (3, 3)
+    assert cost_nano(first) > cost_nano(second)
+
+
+def test_tokens_are_counted(client: Anthropic, wire_desk: Desk) -> None:
+    counted = client.messages.count_tokens(model=wire_desk.model, messages=saying("Hello there"))
+
+    assert counted.input_tokens > 0
+    assert wire_desk.total_usage_nano() == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error"),
+    [
+        ("400", 400, anthropic.BadRequestError),
+        ("401", 502, anthropic.InternalServerError),
+        ("403-policy", 403, anthropic.PermissionDeniedError),
+        ("404", 404, anthropic.NotFoundError),
+        ("422", 400, anthropic.BadRequestError),
+        ("429", 429, anthropic.RateLimitError),
+        ("500", 502, anthropic.InternalServerError),
+        ("529", 529, anthropic.APIStatusError),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_providers_refusal_becomes_the_right_class(
+    client: Anthropic,
+    ask: Any,
+    script: Any,
+    fault: str,
+    status: int,
+    error: type[anthropic.APIStatusError],
+    stream: bool,
+) -> None:
+    script({"fault": fault})
+
+    with pytest.raises(error) as raised:
+        client.messages.create(**ask, stream=stream)
+
+    assert raised.value.status_code == status
+    body: Any = raised.value.body
+    assert (body["type"], body["error"]["code"]) == ("error", status)
+
+
+def test_a_stream_that_breaks_raises_after_its_content(
+    client: Anthropic, ask: Any, script: Any
+) -> None:
+    script({"events": [{"text": "Half an ans"}, {"cut": "reset"}]})
+    heard: list[str] = []
+
+    with (
+        pytest.raises(anthropic.APIStatusError, match=r"\w"),
+        client.messages.stream(**ask) as stream,
+    ):
+        heard.extend(stream.text_stream)
+
+    assert "".join(heard) == "Half an ans"
+
+
+def test_the_gateways_own_refusals(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
+    with pytest.raises(anthropic.BadRequestError, match="messages"):
+        client.messages.create(**ask | {"messages": []})
+    with pytest.raises(anthropic.AuthenticationError):
+        client.with_options(api_key="sk-wrong").messages.create(**ask)
+
+    assert wire_desk.upstream.requests() == []

@@ -1,0 +1,281 @@
+"""Three caller formats against three wire kinds: rows 49 to 54 and 59, and what goes with them.
+
+Every test runs nine times. What is asked, heard and charged is the same in all nine.
+"""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conformance.asking import PERSONAS, PIXEL
+from tests.conformance.desk import Desk, exact
+from tests.conformance.pairs import Pair
+from tests.support.speakers import SPEAKERS, read_stream
+
+pytestmark = pytest.mark.both
+
+FIRST, SECOND = "The first piece of text. ", "And then the second. "
+PROMPT_NANO, COMPLETION_NANO, CACHED_NANO, WRITTEN_NANO = 1_000, 2_000, 100, 1_250
+CITY = {
+    "name": "weather",
+    "description": "Tells the weather.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+}
+IMAGE_URL = f"data:image/png;base64,{PIXEL}"
+
+
+@pytest.fixture(params=SPEAKERS)
+def pair(request: pytest.FixtureRequest, wire_desk: Desk, kind: str) -> Pair:
+    return Pair(SPEAKERS[request.param], kind, wire_desk)
+
+
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@STREAMED
+def test_the_same_words_the_same_counts_the_same_price(pair: Pair, stream: bool) -> None:
+    details = {"cached_tokens": 40, "cache_write_tokens": 10}
+    usage: dict[str, Any] = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    thought = {"reasoning_tokens": 5}
+    usage |= {"prompt_tokens_details": details, "completion_tokens_details": thought}
+    pair.script({"text": FIRST + SECOND, "usage": usage})
+
+    said = pair.ask(stream=stream)
+
+    assert (said.text, said.finish, said.model) == (FIRST + SECOND, "stop", pair.model)
+    assert said.usage == (100, 20, 40, 10)
+    uncached = 100 - 40 - 10
+    priced = uncached * PROMPT_NANO + 40 * CACHED_NANO + 10 * WRITTEN_NANO + 20 * COMPLETION_NANO
+    assert said.cost_nano == priced
+
+
+def test_i49_a_stream_ends_cleanly_and_is_named(pair: Pair) -> None:
+    streamed = pair.stream(pair.speaker.user("say 5 words"))
+
+    said = pair.speaker.heard_stream(streamed)
+    assert streamed.done
+    assert len(said.text.split()) == 5
+    assert (said.finish, said.usage) == ("stop", (3, 5, 0, 0))
+    generation_id = streamed.response.headers["X-Generation-Id"]
+    assert said.cost_nano == pair.desk.charged_nano(generation_id) == 3 * 1_000 + 5 * 2_000
+    assert pair.desk.generation(generation_id)["streamed"] is True
+    assert len(pair.sent()) == 1
+
+
+@STREAMED
+def test_i50_everyone_is_busy(pair: Pair, stream: bool) -> None:
+    """Two endpoints, both over their limits: one JSON refusal with the shorter hint."""
+    for letter, wait_s in (("a", 7), ("b", 3)):
+        step = {"fault": "429", "options": {"retry_after": wait_s}}
+        pair.desk.upstream.script(f"{PERSONAS[pair.kind]}-{letter}", step)
+
+    response = pair.post(model=f"acme/both-{pair.kind}", stream=stream)
+
+    assert response.status_code == 429
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["Retry-After"] == "3"
+    body = exact(response)
+    assert pair.speaker.told(body)[:2] == (429, "rate_limit_exceeded")
+    assert '"previous_errors"' in response.text
+    assert len(pair.sent()) == 2
+    assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+def test_i51_an_upstream_dies_after_two_words(pair: Pair) -> None:
+    pair.script({"events": [{"text": FIRST}, {"text": SECOND}, {"cut": "close"}]})
+
+    streamed = pair.stream()
+
+    said = pair.speaker.heard_stream(streamed)
+    assert said.text == FIRST + SECOND
+    assert said.failure is not None
+    assert not streamed.done
+    assert "provider_unavailable" in json.dumps(streamed.values[-1], default=str)
+    generation_id = streamed.response.headers["X-Generation-Id"]
+    assert pair.desk.charged_nano(generation_id) == 0
+    assert pair.desk.generation(generation_id)["finish_reason"] == "error"
+
+
+def test_an_error_event_of_the_upstream_ends_the_stream_alike(pair: Pair) -> None:
+    pair.script({"events": [{"text": FIRST}, {"failure": "It broke"}]})
+
+    streamed = pair.stream()
+
+    said = pair.speaker.heard_stream(streamed)
+    assert (said.text, streamed.done) == (FIRST, False)
+    assert said.failure is not None
+    assert pair.desk.charged_nano(streamed.response.headers["X-Generation-Id"]) == 0
+
+
+def test_i52_silence_is_filled(pair: Pair) -> None:
+    pair.script(
+        {"events": [{"text": FIRST}, {"gate": "long"}, {"text": SECOND}, {"finish": "stop"}]}
+    )
+    wire = pair.open()
+    wire.until(b"first piece")
+
+    wire.until(pair.speaker.keep_alive)
+    wire.until(pair.speaker.keep_alive)
+    pair.desk.upstream.open_gate("long")
+
+    wire.until(b"then the second")
+    wire.close()
+
+
+def test_i53_who_leaves_pays_for_what_was_produced(pair: Pair) -> None:
+    pair.script({"events": [{"text": FIRST}, {"gate": "never"}, {"text": SECOND}]})
+    wire = pair.open()
+    _, headers = wire.head()
+    wire.until(b"first piece")
+
+    wire.close()
+
+    assert pair.desk.upstream.wait(1, "disconnected", timeout_s=1)["closed_by"] == "client"
+    record = pair.desk.wait_record(headers["x-generation-id"])
+    assert (record["cancelled"], record["finish_reason"], record["streamed"]) == (True, None, True)
+    produced = len(FIRST) // 4
+    assert (record["tokens_prompt"], record["tokens_completion"]) == (3, produced)
+    assert pair.desk.charged_nano(record["id"]) == 3 * 1_000 + produced * 2_000
+
+
+def test_i54_a_break_after_partial_output(pair: Pair) -> None:
+    pair.script({"text": FIRST, "finish_reason": "error"})
+
+    response = pair.post()
+
+    body = exact(response)
+    if pair.speaker.name == "messages":
+        # The format has no place for partial output beside an error.
+        assert response.status_code == 502
+        assert pair.speaker.told(body)[:2] == (502, "provider_unavailable")
+    else:
+        assert response.status_code == 200, response.text
+        said = pair.speaker.heard(body)
+        assert (said.text, said.finish) == (FIRST, "error")
+        assert said.failure is not None
+        assert said.cost_nano == 0
+    assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+@STREAMED
+def test_i59_the_upstream_body_is_echoed_where_the_format_has_a_place(
+    pair: Pair, stream: bool
+) -> None:
+    response = pair.post(stream=stream, debug={"echo_upstream_body": True})
+
+    assert response.status_code == 200, response.text
+    assert "secret-of-the-provider" not in response.text
+    (sent,) = pair.sent()
+    assert "debug" not in sent
+    if not stream or pair.speaker.name == "messages":
+        assert "echo_upstream_body" not in response.text
+        return
+    first = read_stream(response).values[0]
+    told = json.loads(json.dumps(first["debug"]["echo_upstream_body"], default=float))
+    assert told == sent
+
+
+@STREAMED
+def test_a_tool_is_called_and_answered_over_two_turns(pair: Pair, stream: bool) -> None:
+    arguments = '{"city": "Zürich", "n": [1, 2.50, "\\u00e9"], "deep": {"a": null}}'
+    calls = [{"name": "weather", "arguments": arguments}, {"name": "weather", "arguments": "{}"}]
+    pair.script({"tool_calls": calls}, {"text": "It rains."})
+    asked = pair.speaker.user("What is the weather?")
+    more: dict[str, Any] = {"tools": [CITY], "stream": stream}
+
+    first = pair.ask(asked, **more)
+    results = pair.speaker.results({call.id: f"Rain {call.id}" for call in first.calls})
+    second = pair.ask([*asked, *first.native, *results], **more)
+
+    assert first.finish == "tool_calls"
+    assert [call.name for call in first.calls] == ["weather", "weather"]
+    assert [json.loads(call.arguments) for call in first.calls] == [json.loads(arguments), {}]
+    # A whole message holds its input parsed; everywhere else arguments are text, kept as it was.
+    if pair.kind != "anthropic" and (stream or pair.speaker.name != "messages"):
+        assert first.calls[0].arguments == arguments
+    assert (second.text, second.finish) == ("It rains.", "stop")
+    _, sent = pair.sent()
+    for call in first.calls:
+        assert f"Rain {call.id}" in json.dumps(sent)
+
+
+@STREAMED
+def test_thoughts_come_and_go_back_over_a_tool_call(pair: Pair, stream: bool) -> None:
+    call = {"name": "weather", "arguments": {"city": "Oslo"}}
+    pair.script({"reasoning": "I should look.", "tool_calls": [call]}, {"text": "It rains."})
+    asked = pair.speaker.user("What is the weather?")
+    more: dict[str, Any] = {"tools": [CITY], "stream": stream, "effort": "low"}
+
+    first = pair.ask(asked, **more)
+    results = pair.speaker.results({call.id: "Rain" for call in first.calls})
+    second = pair.ask([*asked, *first.native, *results], **more)
+
+    assert first.reasoning == "I should look."
+    assert second.text == "It rains."
+
+
+@STREAMED
+def test_a_schema_is_kept_and_an_image_seen(pair: Pair, stream: bool) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    }
+
+    said = pair.ask(pair.speaker.user("abcd", image_url=IMAGE_URL), schema=schema, stream=stream)
+
+    assert json.loads(said.text) == {"n": 1}
+    assert said.usage is not None
+    assert said.usage.prompt == 1 + 85
+    (sent,) = pair.sent()
+    assert PIXEL in json.dumps(sent)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "error_type"),
+    [
+        ("400", 400, "invalid_request"),
+        ("401", 502, "provider_unavailable"),
+        ("404", 404, "not_found"),
+        ("500", 502, "provider_unavailable"),
+        ("529", 529, "provider_overloaded"),
+        ("400-context-length", 400, "context_length_exceeded"),
+    ],
+)
+def test_refusals_are_told_alike(pair: Pair, fault: str, status: int, error_type: str) -> None:
+    pair.script({"fault": fault})
+
+    response = pair.post()
+
+    assert response.status_code == status
+    assert pair.speaker.told(exact(response))[:2] == (status, error_type)
+    assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+@STREAMED
+def test_a_cap_ends_the_answer_with_length(pair: Pair, stream: bool) -> None:
+    said = pair.ask(pair.speaker.user("say 30 words"), cap=20, stream=stream)
+
+    assert (said.finish, len(said.text.split())) == ("length", 20)
+
+
+def test_streamed_and_whole_answers_agree(pair: Pair) -> None:
+    call = {"name": "weather", "arguments": {"city": "Bern"}}
+    step = {"reasoning": "Hm, yes.", "text": "Let me look.", "tool_calls": [call]}
+    pair.script(step, repeat=True)
+    more: dict[str, Any] = {"tools": [CITY], "effort": "low"}
+
+    whole, streamed = (pair.ask(stream=stream, **more) for stream in (False, True))
+
+    assert (whole.text, whole.reasoning) == (streamed.text, streamed.reasoning)
+    assert (whole.finish, whole.usage) == (streamed.finish, streamed.usage)
+    assert [call.name for call in whole.calls] == [call.name for call in streamed.calls]
+    shown = [json.loads(call.arguments) for call in whole.calls]
+    assert shown == [json.loads(call.arguments) for call in streamed.calls] == [{"city": "Bern"}]

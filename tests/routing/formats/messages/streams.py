@@ -1,0 +1,59 @@
+"""Streams and endings for the tests here."""
+
+from typing import Any
+
+from routing.exchange import Native
+from routing.formats.caller import Ending
+from routing.formats.chat.answer import Served
+from routing.formats.messages.stream import MessagesStream
+from tests.routing.formats.messages.bodies import accepted
+
+SERVED = Served("gen-1-x", 1, "acme/small", "Acme")
+USAGE: dict[str, Any] = {
+    "prompt_tokens": 10,
+    "completion_tokens": 5,
+    "total_tokens": 15,
+    "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2},
+    "completion_tokens_details": {"reasoning_tokens": 4},
+    "cost": 0.25,
+    "cost_details": {"upstream_inference_cost": None},
+    "is_byok": False,
+}
+
+
+def ending(finish: str = "stop", native_finish: str | None = None, **fields: Any) -> Ending:
+    known: dict[str, Any] = {
+        "usage": USAGE,
+        "service_tier": None,
+        "stop_sequence": None,
+        "native": None,
+        "failure": None,
+        "router_metadata": None,
+    }
+    return Ending(finish, native_finish, **{**known, **fields})
+
+
+def stream(**fields: Any) -> MessagesStream:
+    return MessagesStream(SERVED, accepted(**fields))
+
+
+def written(*deltas: dict[str, Any], end: Ending | None = None, **fields: Any) -> bytes:
+    """All of one stream."""
+    writer = stream(**fields)
+    said = writer.first() + b"".join(writer.delta(delta) for delta in deltas)
+    return said + writer.closing(end or ending())
+
+
+def native(name: str, raw: bytes, value: dict[str, Any]) -> Native:
+    return Native("anthropic", name, raw, value)
+
+
+def call(index: int, arguments: str = "", **names: Any) -> dict[str, Any]:
+    """A delta with one piece of a tool call; `id` and `name` begin it."""
+    function: dict[str, Any] = {"arguments": arguments}
+    if "name" in names:
+        function["name"] = names["name"]
+    piece: dict[str, Any] = {"index": index, "function": function}
+    if "id" in names:
+        piece |= {"id": names["id"], "type": "function"}
+    return {"tool_calls": [piece]}

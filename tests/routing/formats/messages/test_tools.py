@@ -1,0 +1,176 @@
+"""Tools and tool choice (inference 4.4 and 4.5)."""
+
+from typing import Any
+
+import pytest
+
+from routing.formats.chat.request import unavailable_backends
+from tests.routing.formats.messages.bodies import EPHEMERAL, TOOL, accepted, paths
+
+SERVER_TOOLS = [
+    "router:bash",
+    "router:datetime",
+    "router:image_generation",
+    "router:experimental__search_models",
+    "router:web_fetch",
+    "router:web_search",
+    "router:shell",
+    "router:tool_search",
+    "router:advisor",
+    "router:subagent",
+    "router:fusion",
+]
+PROVIDERS_TOOLS: list[dict[str, Any]] = [
+    {"type": "bash_20250124", "name": "bash"},
+    {"type": "text_editor_20250124", "name": "str_replace_editor"},
+    {"type": "computer_20250124", "name": "computer", "display_width_px": 1},
+    {"type": "advisor_20260301", "name": "advisor", "model": "m"},
+    {"type": "tool_search_tool_regex", "name": "tool_search_tool_regex"},
+    {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+    {"type": "of_tomorrow"},
+]
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+
+
+@pytest.mark.parametrize("kind", SERVER_TOOLS)
+def test_the_gateways_own_tools_are_refused_by_name(kind: str) -> None:
+    request = accepted(tools=[{"type": kind, "zz": 1}])
+    assert unavailable_backends(request) == [kind]
+    assert paths(tools=[{"type": kind, "parameters": None}]) == ["tools.0.parameters"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "router:nope",
+        "router:",
+        "router:files",
+        "router:apply_patch",
+        "tool_search_tool_bm25",
+        "tool_search_tool_bm25_20251119",
+        "",
+        5,
+    ],
+)
+def test_tools_that_nobody_runs_are_refused(kind: Any) -> None:
+    assert paths(tools=[TOOL, {"type": kind, "name": "x"}]) == ["tools.1.type"]
+
+
+@pytest.mark.parametrize("tool", PROVIDERS_TOOLS, ids=lambda tool: str(tool["type"]))
+def test_a_providers_tool_stays_out_of_the_translation(tool: dict[str, Any]) -> None:
+    request = accepted(tools=[tool, TOOL], tool_choice={"type": "auto"})
+    assert [each["function"]["name"] for each in request.body["tools"]] == ["f"]
+    assert request.original is not None
+    assert request.original["tools"] == [tool, TOOL]
+    assert request.native_tools == ()
+    alone = accepted(tools=[tool], tool_choice={"type": "any"})
+    assert not {"tools", "tool_choice"} & set(alone.body)
+    assert not alone.tools_given
+
+
+def test_a_providers_search_may_not_be_left_out() -> None:
+    newer = {**SEARCH, "type": "web_search_20260209", "max_uses": 1, "user_location": None}
+    request = accepted(tools=[SEARCH, newer, SEARCH, TOOL])
+    assert request.native_tools == ("web_search_20250305", "web_search_20260209")
+    assert len(request.body["tools"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "path"),
+    [
+        ({}, "name"),
+        ({"name": "", "input_schema": {}}, "name"),
+        ({"name": "f"}, "input_schema"),
+        ({"name": "f", "input_schema": None}, "input_schema"),
+        ({"name": "f", "input_schema": {"properties": 5}}, "input_schema.properties"),
+        ({"name": "f", "input_schema": {"required": "a"}}, "input_schema.required"),
+        ({**TOOL, "description": None}, "description"),
+        ({**TOOL, "strict": "x"}, "strict"),
+        ({**TOOL, "cache_control": {}}, "cache_control.type"),
+        ({**TOOL, "defer_loading": 5}, "defer_loading"),
+        ({**SEARCH, "name": "x"}, "name"),
+        ({**SEARCH, "max_uses": 0}, "max_uses"),
+        ({**SEARCH, "allowed_domains": "x"}, "allowed_domains"),
+        ({"type": "advisor_20260301", "name": "advisor"}, "model"),
+        ({"type": "bash_20250124", "name": 5}, "name"),
+        (
+            {"type": "router:web_search", "parameters": {"max_results": 26}},
+            "parameters.max_results",
+        ),
+    ],
+)
+def test_a_tool_is_checked_inside(tool: dict[str, Any], path: str) -> None:
+    assert set(paths(tools=[tool])) >= {f"tools.0.{path}"}
+
+
+def test_a_tool_is_an_object() -> None:
+    assert paths(tools=["f"]) == ["tools.0"]
+    assert paths(tools=None) == ["tools"]
+
+
+def test_a_custom_tool_is_a_function() -> None:
+    schema = {"type": "object", "properties": {"a": {}}, "required": ["a"], "zz": 1}
+    tool = {
+        "type": "custom",
+        "name": "a b",
+        "input_schema": schema,
+        "description": "d",
+        "strict": True,
+        "cache_control": EPHEMERAL,
+        "defer_loading": True,
+    }
+    assert accepted(tools=[tool, {**TOOL, "type": None, "cache_control": None}]).body["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "a b", "parameters": schema, "description": "d", "strict": True},
+            "cache_control": EPHEMERAL,
+        },
+        {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "chat"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}),
+        ({"type": "tool", "name": "datetime"}, {"type": "router:datetime"}),
+        ({"type": "tool", "name": "bash"}, None),
+    ],
+)
+def test_a_choice_is_translated(choice: dict[str, Any], chat: Any) -> None:
+    tools = [{"type": "bash_20250124", "name": "bash"}, {"type": "router:datetime"}, TOOL]
+    request = accepted(tools=tools, tool_choice=choice)
+    assert request.body.get("tool_choice") == chat
+    assert "parallel_tool_calls" not in request.body
+
+
+@pytest.mark.parametrize("kind", ["auto", "any", "tool"])
+def test_calls_may_be_forbidden_to_run_beside_each_other(kind: str) -> None:
+    choice = {"type": kind, "name": "f", "disable_parallel_tool_use": True}
+    assert accepted(tools=[TOOL], tool_choice=choice).body["parallel_tool_calls"] is False
+    choice["disable_parallel_tool_use"] = False
+    assert "parallel_tool_calls" not in accepted(tools=[TOOL], tool_choice=choice).body
+
+
+@pytest.mark.parametrize(
+    ("choice", "path"),
+    [
+        ("auto", "tool_choice"),
+        (None, "tool_choice"),
+        ({"type": "required"}, "tool_choice.type"),
+        ({"type": "tool"}, "tool_choice.name"),
+        ({"type": "tool", "name": "g"}, "tool_choice.name"),
+        ({"type": "auto", "disable_parallel_tool_use": 1}, "tool_choice.disable_parallel_tool_use"),
+    ],
+)
+def test_a_choice_is_checked(choice: Any, path: str) -> None:
+    assert paths(tools=[TOOL], tool_choice=choice) == [path]
+
+
+def test_a_choice_needs_a_tool() -> None:
+    assert paths(tool_choice={"type": "any"}) == ["tool_choice"]
+    accepted(tool_choice={"type": "auto"})
+    accepted(tool_choice={"type": "none"})

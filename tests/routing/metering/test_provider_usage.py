@@ -1,0 +1,250 @@
+"""Usage as providers document it, each by its own counting, priced by ours.
+
+The counts are made up; which fields there are and what each counts is the providers'.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from routing.metering.usage import Usage, believable
+from routing.upstreams.wires import wire_of
+
+
+class Counted(NamedTuple):
+    """What there is to price; the prompt includes what was cached and written."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    written: int = 0
+    reasoning: int = 0
+    written_1h: int = 0
+
+
+SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
+    "openai chat": (
+        "openai",
+        {
+            "prompt_tokens": 2006,
+            "completion_tokens": 300,
+            "total_tokens": 2306,
+            "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
+            "completion_tokens_details": {
+                "reasoning_tokens": 128,
+                "audio_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
+        },
+        Counted(2006, 300, cached=1920, reasoning=128),
+    ),
+    "openai responses": (
+        "responses",
+        {
+            "input_tokens": 328,
+            "input_tokens_details": {"cached_tokens": 256},
+            "output_tokens": 52,
+            "output_tokens_details": {"reasoning_tokens": 32},
+            "total_tokens": 380,
+        },
+        Counted(328, 52, cached=256, reasoning=32),
+    ),
+    "anthropic": (
+        "anthropic",
+        {
+            "input_tokens": 50,
+            "cache_read_input_tokens": 100_000,
+            "cache_creation_input_tokens": 248,
+            "cache_creation": {"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100},
+            "output_tokens": 503,
+            "service_tier": "standard",
+            "server_tool_use": {"web_search_requests": 0},
+        },
+        Counted(100_298, 503, cached=100_000, written=248, written_1h=100),
+    ),
+    "anthropic without caching": (
+        "anthropic",
+        {
+            "input_tokens": 2095,
+            "output_tokens": 503,
+            "cache_creation_input_tokens": None,
+            "cache_read_input_tokens": None,
+        },
+        Counted(2095, 503),
+    ),
+    "deepseek": (
+        "openai",
+        {
+            "prompt_tokens": 160,
+            "prompt_cache_hit_tokens": 128,
+            "prompt_cache_miss_tokens": 32,
+            "completion_tokens": 44,
+            "total_tokens": 204,
+            "completion_tokens_details": {"reasoning_tokens": 20},
+        },
+        Counted(160, 44, cached=128, reasoning=20),
+    ),
+    "xai": (
+        "openai",
+        {
+            "prompt_tokens": 32,
+            "completion_tokens": 9,
+            "total_tokens": 135,
+            "prompt_tokens_details": {
+                "text_tokens": 32,
+                "audio_tokens": 0,
+                "image_tokens": 0,
+                "cached_tokens": 6,
+            },
+            "completion_tokens_details": {
+                "reasoning_tokens": 94,
+                "audio_tokens": 0,
+                "accepted_prediction_tokens": 0,
+                "rejected_prediction_tokens": 0,
+            },
+            "num_sources_used": 0,
+        },
+        Counted(32, 103, cached=6, reasoning=94),
+    ),
+    "moonshot": (
+        "openai",
+        {
+            "prompt_tokens": 1900,
+            "completion_tokens": 21,
+            "total_tokens": 1921,
+            "cached_tokens": 1800,
+        },
+        Counted(1900, 21, cached=1800),
+    ),
+    "mistral": (
+        "openai",
+        {"prompt_tokens": 16, "completion_tokens": 34, "total_tokens": 50},
+        Counted(16, 34),
+    ),
+    "groq": (
+        "openai",
+        {
+            "queue_time": 0.037,
+            "prompt_tokens": 18,
+            "prompt_time": 0.0006,
+            "completion_tokens": 556,
+            "completion_time": 0.463,
+            "total_tokens": 574,
+            "total_time": 0.464,
+        },
+        Counted(18, 556),
+    ),
+    "perplexity": (
+        "openai",
+        {
+            "prompt_tokens": 14,
+            "completion_tokens": 70,
+            "total_tokens": 84,
+            "search_context_size": "low",
+            "citation_tokens": 0,
+            "num_search_queries": 1,
+            "reasoning_tokens": 0,
+        },
+        Counted(14, 70),
+    ),
+    "alibaba with explicit caching": (
+        "openai",
+        {
+            "prompt_tokens": 1494,
+            "completion_tokens": 33,
+            "total_tokens": 1527,
+            "prompt_tokens_details": {
+                "cached_tokens": 0,
+                "cache_creation_input_tokens": 1480,
+                "cache_creation": {"ephemeral_5m_input_tokens": 1480},
+                "cache_type": "ephemeral",
+            },
+        },
+        Counted(1494, 33, written=1480),
+    ),
+    "fireworks": (
+        "openai",
+        {
+            "prompt_tokens": 900,
+            "total_tokens": 1100,
+            "completion_tokens": 200,
+            "prompt_tokens_details": {"cached_tokens": 512},
+        },
+        Counted(900, 200, cached=512),
+    ),
+}
+ANSWERS: dict[str, dict[str, Any]] = {
+    "openai": {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}],
+    },
+    "anthropic": {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn",
+    },
+    "responses": {
+        "object": "response",
+        "status": "completed",
+        "output": [
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "output_text", "text": "Hi", "annotations": []}],
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_every_token_is_counted_once(name: str) -> None:
+    kind, reported, counted = SHAPES[name]
+
+    usage = _whole(kind, reported)
+
+    assert usage is not None
+    assert not usage.estimated
+    assert counted == (
+        usage.prompt_tokens,
+        usage.completion_tokens,
+        usage.cached_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+        usage.cache_write_1h_tokens,
+    )
+
+
+@pytest.mark.parametrize("name", [name for name in SHAPES if SHAPES[name][0] == "openai"])
+def test_the_last_chunk_of_a_stream_says_the_same(name: str) -> None:
+    kind, reported, _ = SHAPES[name]
+    chunk = {"object": "chat.completion.chunk", "choices": [], "usage": reported}
+
+    (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
+
+    assert believable(event.usage, context_length=None) == _whole(kind, reported)
+
+
+def test_there_are_eight_providers_and_more() -> None:
+    assert len({name.split()[0] for name in SHAPES}) >= 8
+
+
+@pytest.mark.parametrize(
+    "total", [None, 41, 135.5, "135"], ids=["none", "without reasoning", "a fraction", "text"]
+)
+def test_reasoning_is_added_only_where_the_total_says_so(total: Any) -> None:
+    reported = {**SHAPES["xai"][1], "total_tokens": total}
+
+    usage = _whole("openai", reported)
+
+    assert usage is not None
+    assert usage.completion_tokens == 9
+
+
+def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
+    body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
+    answer = wire_of(kind).answer(body, "application/json")
+    return believable(answer.usage, context_length=None)

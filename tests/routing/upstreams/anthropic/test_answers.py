@@ -1,0 +1,137 @@
+"""Whole answers of the messages API, read."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from routing.exchange import Answer
+from routing.upstreams.anthropic.wire import ANTHROPIC
+from routing.upstreams.failures import UpstreamFailure, from_error_object
+
+CITED = {"type": "web_search_result_location", "url": "https://a/b", "title": "T"}
+
+
+def answer(*blocks: Any, **fields: Any) -> Answer:
+    message = {"type": "message", "id": "msg_1", "content": list(blocks), "stop_reason": "end_turn"}
+    return ANTHROPIC.answer(orjson.dumps(message | fields), "application/json")
+
+
+def refused(body: bytes, content_type: str = "application/json") -> UpstreamFailure:
+    with pytest.raises(UpstreamFailure) as caught:
+        ANTHROPIC.answer(body, content_type)
+    return caught.value
+
+
+def test_texts_become_one_content_with_its_web_citations() -> None:
+    read = answer(
+        {"type": "text", "text": "ab", "citations": None},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
+        {
+            "type": "text",
+            "text": "cde",
+            "citations": [
+                {**CITED, "cited_text": "c", "encrypted_index": "e"},
+                {"type": "char_location", "document_index": 0},
+                {"type": "search_result_location", "source": "https://s", "title": None},
+                {"type": "search_result_location", "source": "notes"},
+            ],
+        },
+    )
+    assert read.message["content"] == "abcde"
+    span = {"start_index": 2, "end_index": 5}
+    assert [item["url_citation"] for item in read.message["annotations"]] == [
+        {"url": "https://a/b", "title": "T", "content": "c", **span},
+        {"url": "https://s", "title": "", **span},
+    ]
+    assert read.native_finish == "end_turn"
+    assert read.upstream_id == "msg_1"
+
+
+def test_thinking_is_reasoning_that_can_be_replayed() -> None:
+    read = answer(
+        {"type": "thinking", "thinking": "a", "signature": "s"},
+        {"type": "redacted_thinking", "data": "d"},
+        {"type": "thinking", "thinking": "b", "signature": "t"},
+    )
+    told = {"format": "anthropic-claude-v1", "id": None}
+    assert read.message["reasoning"] == "ab"
+    assert read.message["content"] is None
+    assert read.message["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "a", "signature": "s", "index": 0, **told},
+        {"type": "reasoning.encrypted", "data": "d", "index": 1, **told},
+        {"type": "reasoning.text", "text": "b", "signature": "t", "index": 2, **told},
+    ]
+
+
+def test_calls_carry_their_input_as_compact_text() -> None:
+    body = (
+        b'{"content": [{"type": "tool_use", "id": "toolu_1", "name": "f", '
+        b'"input": {"n": 123456789012345678901234567890, "s": "\xc3\xa9"}}, '
+        b'{"type": "tool_use", "id": "toolu_2", "name": "g"}], "stop_reason": "tool_use"}'
+    )
+    read = ANTHROPIC.answer(body, "application/json; charset=utf-8")
+    assert [call["function"]["arguments"] for call in read.message["tool_calls"]] == [
+        '{"n":123456789012345678901234567890,"s":"é"}',
+        "{}",
+    ]
+    assert read.message["tool_calls"][0]["id"] == "toolu_1"
+    assert read.native is not None
+    assert (read.native.kind, read.native.name, read.native.raw) == ("anthropic", "", body)
+
+
+def test_a_refusal_is_what_the_model_said_or_why() -> None:
+    text = {"type": "text", "text": "I cannot"}
+    plain = answer(text, stop_reason="refusal", stop_details=None)
+    assert (plain.message["refusal"], plain.message["content"]) == ("I cannot", None)
+    details = {"type": "refusal", "category": "bio", "explanation": "too dangerous"}
+    told = answer(text, stop_reason="refusal", stop_details=details)
+    assert (told.message["refusal"], told.message["content"]) == ("too dangerous", "I cannot")
+    assert "refusal" not in answer(stop_reason="refusal").message
+
+
+def test_the_matched_stop_sequence_and_the_tier() -> None:
+    read = answer(
+        stop_reason="stop_sequence", stop_sequence="END", usage={"service_tier": "standard"}
+    )
+    assert (read.native_finish, read.stop_sequence) == ("stop_sequence", "END")
+    assert read.service_tier == "default"
+    assert answer(usage={"service_tier": "priority"}).service_tier == "priority"
+
+
+def test_blocks_not_known_here_are_for_callers_of_the_same_format() -> None:
+    block = {"type": "mcp_tool_use", "id": "m"}
+    read = answer(block, "no block", None)
+    assert read.message == {"role": "assistant", "content": None}
+    assert read.native is not None
+    assert read.native.value["content"][0] == block
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [("overloaded_error", 529), ("rate_limit_error", 429), ("authentication_error", 401)],
+)
+def test_an_error_object_inside_a_200(kind: str, status: int) -> None:
+    error = {"type": kind, "message": "m"}
+    failure = refused(orjson.dumps({"type": "error", "error": error}))
+    assert failure.status == status
+    partial = answer({"type": "text", "text": "x"}, error=error)
+    assert from_error_object(partial.error).status == status
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [
+        (b"", ""),
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b"{}", "application/json"),
+        (b'{"content": "text"}', "application/json"),
+        (b'{"type": "error"}', "application/json"),
+        (b'{"content": []}', "text/html"),
+        (b'{"content": ' + b"[" * 200 + b"]" * 200 + b"}", "application/json"),
+        (b"\xff", "application/json"),
+    ],
+)
+def test_what_is_no_answer(body: bytes, content_type: str) -> None:
+    assert refused(body, content_type).status == 502

@@ -1,0 +1,139 @@
+"""Token counts of providers that speak the messages API, in the chat format's shape."""
+
+from typing import Any
+
+import pytest
+
+from routing.metering.usage import believable
+from routing.upstreams.anthropic.usage import Tally
+
+CACHED = {"input_tokens": 21, "cache_creation_input_tokens": 188, "cache_read_input_tokens": 2048}
+
+
+def report(*told: Any) -> Any:
+    tally = Tally()
+    for usage in told:
+        tally.add(usage)
+    return tally.report()
+
+
+@pytest.mark.parametrize(
+    ("told", "prompt", "completion", "cached", "written"),
+    [
+        # The API itself, and clouds that host it, which leave out what is zero or unknown.
+        ({"input_tokens": 10, "output_tokens": 5}, 10, 5, 0, 0),
+        ({**CACHED, "output_tokens": 393}, 2257, 393, 2048, 188),
+        (
+            {
+                "input_tokens": 7,
+                "cache_creation_input_tokens": None,
+                "cache_read_input_tokens": None,
+                "output_tokens": 3,
+                "service_tier": None,
+                "server_tool_use": None,
+            },
+            7,
+            3,
+            0,
+            0,
+        ),
+        (
+            {
+                "input_tokens": 7,
+                "cache_creation": {
+                    "ephemeral_5m_input_tokens": 10,
+                    "ephemeral_1h_input_tokens": 20,
+                },
+                "output_tokens": 3,
+            },
+            37,
+            3,
+            0,
+            30,
+        ),
+        ({"input_tokens": 0, "cache_read_input_tokens": 9, "output_tokens": 0}, 9, 0, 9, 0),
+    ],
+)
+def test_counts(told: Any, prompt: int, completion: int, cached: int, written: int) -> None:
+    usage = believable(report(told), context_length=None)
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens) == (prompt, completion)
+    assert (usage.cached_tokens, usage.cache_write_tokens) == (cached, written)
+
+
+def test_details() -> None:
+    told = {
+        "input_tokens": 1,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 6},
+        "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0},
+    }
+    made = report(told)
+    assert made["completion_tokens_details"] == {"reasoning_tokens": 6}
+    assert made["server_tool_use_details"] == {"web_search_requests": 2}
+    assert made["total_tokens"] == 10
+
+
+def test_what_is_kept_for_an_hour_is_told_apart() -> None:
+    by_lifetime = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 88}
+    usage = believable(
+        report({**CACHED, "cache_creation": by_lifetime, "output_tokens": 1}), context_length=None
+    )
+    assert usage is not None
+    assert (usage.cache_write_tokens, usage.cache_write_1h_tokens) == (188, 88)
+
+
+def test_later_counts_replace_earlier_ones() -> None:
+    made = report({**CACHED, "output_tokens": 1}, {"output_tokens": 15})
+    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 15)
+    made = report({"input_tokens": 0, "output_tokens": 0}, {**CACHED, "output_tokens": 4})
+    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 4)
+    # A search in between makes the prompt longer.
+    made = report({"input_tokens": 5}, {"input_tokens": 500, "output_tokens": 2})
+    assert made["prompt_tokens"] == 500
+
+
+def test_zeros_at_the_end_do_not_undo_what_was_counted_at_the_start() -> None:
+    made = report({**CACHED, "output_tokens": 1}, {"input_tokens": 0, "output_tokens": 8})
+    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 8)
+
+
+def test_what_compacting_used_is_counted_in() -> None:
+    turns = [
+        {
+            "type": "compaction",
+            "input_tokens": 100,
+            "cache_read_input_tokens": 50,
+            "output_tokens": 30,
+        },
+        {"type": "message", "input_tokens": 10, "output_tokens": 5},
+        {"type": "advisor_message", "input_tokens": 1000, "output_tokens": 1000},
+        None,
+    ]
+    told = {
+        "input_tokens": 10,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 5,
+        "iterations": turns,
+    }
+    made = report(told)
+    assert (made["prompt_tokens"], made["completion_tokens"]) == (160, 35)
+    assert made["prompt_tokens_details"]["cached_tokens"] == 50
+
+
+@pytest.mark.parametrize("told", [None, {}, [], "x", {"service_tier": "standard"}])
+def test_no_counts_are_no_usage(told: Any) -> None:
+    assert report(told) is None
+
+
+@pytest.mark.parametrize("wrong", [-1, "5", True, 1.5, [], {}])
+@pytest.mark.parametrize("name", ["input_tokens", "cache_read_input_tokens", "output_tokens"])
+def test_a_count_that_cannot_be_true_is_not_believed(name: str, wrong: Any) -> None:
+    made = report({"input_tokens": 10, "output_tokens": 5, name: wrong})
+    assert believable(made, context_length=None) is None
+
+
+def test_an_output_count_alone_is_kept_beside_an_estimate_of_the_prompt() -> None:
+    usage = believable(report({"output_tokens": 9}), context_length=None, prompt_estimate=4)
+    assert usage is not None
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (4, 9, True)
