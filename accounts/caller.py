@@ -44,7 +44,9 @@ def read_caller(key_hash: str) -> Caller | None:
 
     None when there is no such key (or it was deleted).
     """
-    key = _keys().filter(hash=key_hash).first() or _former(key_hash)
+    key = _keys().of_string(key_hash).first()
+    if key is not None and key.hash != key_hash:
+        key = _former(key_hash)
     if key is None:
         return None
     creator = key.creator

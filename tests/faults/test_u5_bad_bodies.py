@@ -98,10 +98,8 @@ USAGES: list[Any] = [
     [],
     "12",
     {},
-    {"completion_tokens": 3},
     {"prompt_tokens": True, "completion_tokens": False},
     {"prompt_tokens": 1.5, "completion_tokens": 2},
-    {"prompt_tokens": None, "completion_tokens": 2},
     {"prompt_tokens": 10**12, "completion_tokens": 1},
     {"prompt_tokens": 3, "completion_tokens": 128_001},
     {"prompt_tokens": -1, "completion_tokens": 2},
@@ -131,6 +129,25 @@ def test_a_prompt_that_was_counted_alone_is_believed(desk: Desk, stream: bool) -
 
     assert told["usage"]["prompt_tokens"] == 3
     assert desk.paid_nano(told) == 3 * CHEAP_NANO[0] + estimate(len(text)) * CHEAP_NANO[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "usage",
+    [{"completion_tokens": 3}, {"prompt_tokens": None, "completion_tokens": 3}],
+    ids=["alone", "beside null"],
+)
+def test_a_completion_that_was_counted_alone_is_believed(
+    desk: Desk, usage: dict[str, Any], stream: bool
+) -> None:
+    """A stream's beginning, with the count of the prompt, may be lost."""
+    text = "A text of some length, to be counted."
+    desk.upstream.script("first", {"text": text, "usage": usage})
+
+    told = desk.stream().chunks[-1] if stream else desk.ok()
+
+    assert told["usage"]["completion_tokens"] == 3
+    assert desk.paid_nano(told) == estimated_nano(desk, "") + 3 * CHEAP_NANO[1]
 
 
 def test_details_that_do_not_fit_their_count_are_dropped(desk: Desk) -> None:

@@ -18,6 +18,7 @@ from tests.faults import bench
 from tests.faults.conftest import loaded
 from tests.faults.test_u9_storms import (
     ANSWER_S,
+    BUSY_ANSWER_S,
     FLOOR,
     PERSONAS,
     RECOVERY_S,
@@ -86,10 +87,18 @@ def storm(desk: Desk, step: dict[str, Any], *personas: str) -> None:
         desk.upstream.script(persona, step, repeat=True)
 
 
-def check_all(desk: Desk, load: Load, *, before: Load, since: int, kind: str) -> None:
+def check_all(
+    desk: Desk,
+    load: Load,
+    *,
+    before: Load,
+    since: int,
+    kind: str,
+    within_s: float = BUSY_ANSWER_S,
+) -> None:
     """Nothing can be answered: each call tries somebody, and retries stay within the budgets."""
     assert load.statuses[200] == 0
-    assert load.slowest_s < ANSWER_S
+    assert load.slowest_s < within_s
     recent = before.calls * min(1.0, WINDOW_S / before.took_s)
     windows = 1 + load.took_s // WINDOW_S
     retries = served(desk) - since - load.calls
@@ -134,12 +143,13 @@ def test_one_of_three_then_all_then_none(desk: Desk, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["503", "429 with a hint", "hang"])
 def test_long_storms(desk: Desk, kind: str) -> None:
     storm(desk, STORMS[kind], "first")
-    check_one(one := crowd(desk, seconds=LONG_S))
+    check_one(one := crowd(desk, seconds=LONG_S), within_s=ANSWER_S)
     assert len(desk.upstream.requests("first")) < one.calls / 6
 
     since = served(desk)
     storm(desk, STORMS[kind], *PERSONAS)
-    check_all(desk, crowd(desk, seconds=LONG_S), before=one, since=since, kind=kind)
+    load = crowd(desk, seconds=LONG_S)
+    check_all(desk, load, before=one, since=since, kind=kind, within_s=ANSWER_S)
 
     check_recovery(desk)
 
