@@ -25,10 +25,11 @@ installed-dev:
 run: installed ## Start everything in the foreground: web, worker, beat, simulated providers, Valkey
 	@exec $(BIN)/python -m gateway.run --parent-pid $$PPID
 
-test: installed-dev ## Run the tests: on PostgreSQL with Valkey, then those marked `both` on SQLite alone
+test: installed-dev ## Run the tests: on PostgreSQL with Valkey, those marked `both` on SQLite too
 	@status=0; \
-	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "not nightly" || status=$$?; \
-	GATEWAY_TEST_STORES=sqlite $(PYTEST) -m "both and not nightly" || status=$$?; \
+	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "not nightly and not alone" || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(PYTEST) -m "both and not nightly and not alone" || status=$$?; \
+	GATEWAY_TEST_STORES=postgres $(BIN)/python -m pytest -m "alone and not nightly" || status=$$?; \
 	exit $$status
 
 test-nightly: installed-dev ## Run the long variants

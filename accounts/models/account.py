@@ -3,7 +3,7 @@
 import secrets
 import string
 import uuid
-from typing import Final
+from typing import Final, Literal, get_args
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -13,7 +13,7 @@ _BASE62 = string.digits + string.ascii_letters
 _USER_ID_LENGTH = 27
 SAMPLING_RATE_MIN: Final = 0.0001
 # The server tools a workspace can switch off, by their own names.
-SERVER_TOOLS: Final = (
+ServerTool = Literal[
     "router:advisor",
     "router:apply_patch",
     "router:bash",
@@ -26,7 +26,8 @@ SERVER_TOOLS: Final = (
     "router:tool_search",
     "router:web_fetch",
     "router:web_search",
-)
+]
+SERVER_TOOLS: Final[tuple[str, ...]] = get_args(ServerTool)
 # Namespace of the ids that default guardrails have for life.
 _GUARDRAILS: Final = uuid.UUID("5f0c1c0e-6d0b-4a55-9f6e-2b7f3f1f8a10")
 

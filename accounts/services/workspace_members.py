@@ -1,7 +1,7 @@
 """Members of workspaces (management reference 5.7). All who are named are moved, or nobody."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -10,8 +10,8 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
-from accounts.services.records import Actor, record_change
-from accounts.services.workspaces import find_workspace
+from accounts.services.records import Actor
+from accounts.services.workspaces import find_workspace, record_of_workspace
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
@@ -53,7 +53,9 @@ def add_members(
             return [_member(workspace, each) for each in joining], 0
         _join(workspace, joining)
         rows = _rows_of(workspace).filter(membership__in=joining)
-        _record(by, "members added", workspace, None, [each.user.public_id for each in joining])
+        record_of_workspace(
+            by, "members added", workspace, None, _told(each.user.public_id for each in joining)
+        )
     return [_member(workspace, row) for row in rows.order_by("-created_at", "pk")], len(joining)
 
 
@@ -77,7 +79,7 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
         WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
         if leaving:
             told = [row.membership.user.public_id for row in leaving]
-            _record(by, "members removed", workspace, told, None)
+            record_of_workspace(by, "members removed", workspace, _told(told), None)
     return len(leaving)
 
 
@@ -137,19 +139,5 @@ def _short(role: str) -> str:
     return role.removeprefix("org:")
 
 
-def _record(
-    by: Actor,
-    action: str,
-    workspace: Workspace,
-    before: list[str] | None,
-    after: list[str] | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="workspace",
-        object_id=workspace.pk,
-        account_id=workspace.account_id,
-        before=None if before is None else {"user_ids": before},
-        after=None if after is None else {"user_ids": after},
-    )
+def _told(user_ids: Iterable[str]) -> dict[str, Any]:
+    return {"user_ids": list(user_ids)}

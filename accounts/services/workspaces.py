@@ -121,7 +121,7 @@ def change_workspace(
             )
         workspace.updated_at = datetime.now(UTC)
         _written(workspace, lambda: workspace.save(update_fields=[*changes, "updated_at"]))
-        _record(by, "updated", workspace, before, facts_of(workspace, SETTINGS))
+        record_of_workspace(by, "updated", workspace, before, facts_of(workspace, SETTINGS))
     return workspace
 
 
@@ -144,12 +144,12 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         workspace.deleted_at = now
         workspace.save(update_fields=["deleted_at"])
         before = facts_of(workspace, SETTINGS) | {"unused_keys": gone}
-        _record(by, "deleted", workspace, before, None)
+        record_of_workspace(by, "deleted", workspace, before, None)
 
 
 def _insert(workspace: Workspace, by: Actor) -> None:
     workspace.save(force_insert=True)
-    _record(by, "created", workspace, None, facts_of(workspace, SETTINGS))
+    record_of_workspace(by, "created", workspace, None, facts_of(workspace, SETTINGS))
 
 
 def _written(workspace: Workspace, write: Callable[[], None]) -> None:
@@ -164,13 +164,14 @@ def _written(workspace: Workspace, write: Callable[[], None]) -> None:
         raise
 
 
-def _record(
+def record_of_workspace(
     by: Actor,
     action: str,
     workspace: Workspace,
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> None:
+    """Tell of a change to a workspace, in its transaction."""
     record_change(
         by=by,
         action=action,

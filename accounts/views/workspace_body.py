@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from accounts.known_models import is_known_model
-from accounts.models.account import SAMPLING_RATE_MIN
+from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, Issue, issues_of, shortened
@@ -40,20 +40,6 @@ def _each_once(names: list[str] | None) -> list[str] | None:
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Slug = Annotated[str, Field(min_length=1, max_length=SLUG_CHARS_MAX, pattern=SLUG_PATTERN)]
-_ServerTool = Literal[
-    "router:advisor",
-    "router:apply_patch",
-    "router:bash",
-    "router:datetime",
-    "router:fusion",
-    "router:image_generation",
-    "router:experimental__search_models",
-    "router:shell",
-    "router:subagent",
-    "router:tool_search",
-    "router:web_fetch",
-    "router:web_search",
-]
 _KeyReferences = Annotated[
     list[Annotated[int | str, BeforeValidator(_key_reference)]],
     Field(max_length=LOGGED_KEYS_MAX),
@@ -71,7 +57,7 @@ class _Changes(BaseModel):
     default_text_model: str | None = None
     default_image_model: str | None = None
     default_provider_sort: Literal["price", "throughput", "latency", "exacto"] | None = None
-    disabled_server_tools: Annotated[list[_ServerTool] | None, AfterValidator(_each_once)] = None
+    disabled_server_tools: Annotated[list[ServerTool] | None, AfterValidator(_each_once)] = None
     io_logging_api_key_ids: _KeyReferences | None = None
     io_logging_sampling_rate: Annotated[float, Field(ge=SAMPLING_RATE_MIN, le=1)] = 1.0
     is_data_discount_logging_enabled: bool = False

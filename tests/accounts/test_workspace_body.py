@@ -1,15 +1,13 @@
 """Bodies of /workspaces: what is read, and what each refusal says."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts import known_models
-from accounts.models.account import SERVER_TOOLS
 from accounts.services.workspaces import SETTINGS, named
-from accounts.views import workspace_body
 from accounts.views.workspace_body import read_changes, read_members, read_new_workspace
 from gateway.http.errors import GatewayError, SchemaInvalid
 
@@ -47,10 +45,6 @@ def test_two_fields_make_a_workspace() -> None:
 
 def test_every_setting_is_a_column() -> None:
     assert set(read_new_workspace(NEW)) == set(SETTINGS)
-
-
-def test_the_tools_are_those_of_the_table() -> None:
-    assert get_args(workspace_body._ServerTool) == SERVER_TOOLS
 
 
 def test_changes_are_what_was_said_and_no_more() -> None:

@@ -22,6 +22,8 @@ from tests.support.server import as_json
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
+pytestmark = pytest.mark.alone
+
 CALLERS, PAUSE_S = 4, 0.02
 QUIET, DURING = 120, 240
 ADDED_P99_S = 0.1
@@ -179,7 +181,7 @@ def test_an_outage_is_told_once(scene: Scene) -> None:
     back = log.count("The hint store answers again")
 
     # Four processes, five harms of which one is none and one is mostly told as slow, and the pause
-    # of the test before. On a busy machine what is slow may well be what does not answer.
+    # of the test before.
     assert 0 < gone <= 4 * 5
-    assert log.count("The hint store is slow") > 0
+    assert log.count("The hint store is slow") >= 4
     assert back <= gone + log.count("The hint store is slow")

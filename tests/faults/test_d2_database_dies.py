@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
@@ -73,9 +74,11 @@ def strange(load: Steady) -> list[Asked]:
 
 def check_told_in_time(load: Steady, lost_at: float, back_at: float) -> None:
     during = [one for one in load.since(lost_at) if one.begun_at < back_at and one.status == 503]
-    # Who had been asked upstream by then waits for the books, which is as long as LEDGER_TIMEOUT.
     refused_s = [one.took_s for one in during if "x-generation-id" not in one.headers]
     assert max(refused_s, default=0.0) <= TOLD_S + SLACK_S, during
+    # Whose upstream had been asked by then waits for the books.
+    answered_s = [one.took_s for one in during if "x-generation-id" in one.headers]
+    assert max(answered_s, default=0.0) <= settings.LEDGER_TIMEOUT + SLACK_S, during
 
 
 def check_books(desk: Desk, load: Steady) -> None:

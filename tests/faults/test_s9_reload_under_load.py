@@ -28,6 +28,8 @@ from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 from tests.support.steady import Asked, Steady
 
+pytestmark = pytest.mark.alone
+
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 # About a hundred requests a second together.
 CALLERS, PAUSE_S = 8, 0.06
@@ -205,8 +207,7 @@ def run_rounds(scene: Scene, *, quiet: int, rounds: int) -> None:
         reloading_s = [scene.silence_s(scene.reloads) for _ in range(rounds)]
     assert len(load.asked) > CALLERS * rounds * RELOADS_A_ROUND
     check(scene, load)
-    # A busy machine silences a stream by itself; what a reload does to it, each one does.
-    assert min(reloading_s) <= calm_s + SILENCE_S, (calm_s, reloading_s)
+    assert median(reloading_s) <= calm_s + SILENCE_S, (calm_s, reloading_s)
     for listener in scene.listeners:
         listener.until_another()
 

@@ -4,16 +4,15 @@ Times what every request has done to it between its body's end and its first att
 that is stored of it: resolve, policy, select, trace. Prints a line of JSON: a list of `Choosing`.
 """
 
-import argparse
 import gc
-import json
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
+
+from tests.load.printing import print_measured
 
 if TYPE_CHECKING:
     from routing.catalogue.entries import Snapshot
@@ -180,17 +179,5 @@ def measured(rounds: int, seconds: float) -> list[Choosing]:
     ]
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    import django
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    asked = parser.parse_args(argv)
-    django.setup()
-    found = measured(asked.rounds, asked.seconds)
-    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    print_measured(measured)

@@ -4,15 +4,13 @@ Parsing is orjson and the check of the caller's format; translating is what else
 bytes for an upstream of another format are there. Prints a line of JSON: a list of `Translating`.
 """
 
-import argparse
 import gc
-import json
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.load.conversations import conversation
+from tests.load.printing import print_measured
 from tests.load.selecting import cpu_us
 
 if TYPE_CHECKING:
@@ -165,17 +163,5 @@ def _us(work: Callable[[bytes], object], body: bytes, seconds: float) -> float:
     return cpu_us(lambda: work(body), seconds=seconds, batch=_BATCH)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    import django
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    asked = parser.parse_args(argv)
-    django.setup()
-    found = measured(asked.rounds, asked.seconds)
-    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    print_measured(measured)

@@ -3,6 +3,7 @@
 Every item keeps the place it began at. `status` is `in_progress` until the item is closed.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ class Item(Protocol):
         """The events that end it."""
 
 
-class _Growing:
+class _Growing(ABC):
     """What items have in common: their place, how they open and how they close."""
 
     def __init__(self, events: Events, item_id: str, output_index: int) -> None:
@@ -37,8 +38,9 @@ class _Growing:
     def place(self) -> dict[str, Any]:
         return {"item_id": self.id, "output_index": self.output_index}
 
+    @abstractmethod
     def value(self) -> dict[str, Any]:
-        raise NotImplementedError
+        """The item as it stands."""
 
     def opening(self) -> bytes:
         return self._told("added")

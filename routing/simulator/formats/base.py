@@ -57,6 +57,49 @@ class Speaker(Protocol):
         """An error event."""
 
 
+class Writer(Protocol):
+    """Writes the events of one stream in a format whose terminator is an event like the others."""
+
+    def opening(self) -> bytes:
+        """What stands at the beginning."""
+
+    def text(self, text: str) -> bytes:
+        """A text delta."""
+
+    def closing(self) -> list[bytes]:
+        """The end."""
+
+    def failure(self, message: str) -> bytes:
+        """An error event."""
+
+
+class WritingSpeaker:
+    """Says with a writer what a script wants; the opening once, before whatever comes first."""
+
+    done = b""
+
+    def __init__(self, writer: Writer, answer: Answer) -> None:
+        self._writer = writer
+        self._answer = answer
+        self._opened = False
+
+    def opening(self) -> bytes:
+        if self._opened:
+            return b""
+        self._opened = True
+        return self._writer.opening()
+
+    def text(self, text: str) -> bytes:
+        return self.opening() + self._writer.text(text)
+
+    def finish(self, finish_reason: str | None) -> list[bytes]:
+        self._answer.finish_reason = finish_reason
+        return [self.opening(), *self._writer.closing()]
+
+    def failure(self, message: str) -> bytes:
+        return self._writer.failure(message)
+
+
 class Format(Protocol):
     """One wire format. Requests are read into the chat shape, answers written from it."""
 

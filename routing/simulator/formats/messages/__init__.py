@@ -5,7 +5,7 @@ from typing import Any
 
 from routing.simulator.cache import CacheUse, PromptCache
 from routing.simulator.encoding import named_event
-from routing.simulator.formats.base import Complaint, Stream, event_of
+from routing.simulator.formats.base import Complaint, Stream, WritingSpeaker, event_of
 from routing.simulator.formats.messages import caching, reading, request_rules
 from routing.simulator.formats.messages.errors import error, failure
 from routing.simulator.formats.messages.streaming import MessageWriter
@@ -41,8 +41,8 @@ class Messages:
         stop = self.event({"type": "message_stop"})
         return {**message(body, answer), "content": None}, [writer.opening(), stop]
 
-    def speaker(self, body: dict[str, Any], answer: Answer) -> "MessageSpeaker":
-        return MessageSpeaker(MessageWriter(body, answer), answer)
+    def speaker(self, body: dict[str, Any], answer: Answer) -> WritingSpeaker:
+        return WritingSpeaker(MessageWriter(body, answer), answer)
 
     def event(self, value: Any) -> bytes:
         return named_event(event_of(value), value)
@@ -52,28 +52,3 @@ class Messages:
 
     def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         return failure("Simulated failure inside the stream.")
-
-
-class MessageSpeaker:
-    done = b""
-
-    def __init__(self, writer: MessageWriter, answer: Answer) -> None:
-        self._writer = writer
-        self._answer = answer
-        self._opened = False
-
-    def text(self, text: str) -> bytes:
-        return self.opening() + self._writer.text(text)
-
-    def finish(self, finish_reason: str | None) -> list[bytes]:
-        self._answer.finish_reason = finish_reason
-        return [self.opening(), *self._writer.closing()]
-
-    def failure(self, message: str) -> bytes:
-        return named_event("error", failure(message))
-
-    def opening(self) -> bytes:
-        if self._opened:
-            return b""
-        self._opened = True
-        return self._writer.opening()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from routing.simulator.encoding import named_event
+from routing.simulator.formats.messages.errors import failure
 from routing.simulator.formats.messages.writing import (
     ending,
     message,
@@ -64,6 +65,9 @@ class MessageWriter:
         stop = self._stop() + self._redacted()
         events = [stop, event(last), event({"type": "message_stop"})]
         return events if stop else events[1:]
+
+    def failure(self, message: str) -> bytes:
+        return event(failure(message))
 
     def _start(self, kind: str, call: int) -> bytes:
         before = self._stop() + (b"" if kind == "thinking" else self._redacted())

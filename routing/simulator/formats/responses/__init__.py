@@ -6,7 +6,7 @@ from typing import Any
 from routing.simulator.cache import NO_CACHE, CacheUse, PromptCache
 from routing.simulator.encoding import named_event
 from routing.simulator.formats import chat
-from routing.simulator.formats.base import Complaint, Stream, event_of
+from routing.simulator.formats.base import Complaint, Stream, WritingSpeaker, event_of
 from routing.simulator.formats.responses import reading, request_rules
 from routing.simulator.formats.responses.streaming import ResponseWriter
 from routing.simulator.formats.responses.writing import failed, response
@@ -41,8 +41,8 @@ class Responses:
         last = {"type": "response.completed", "response": document, "sequence_number": 2}
         return document, [ResponseWriter(body, answer).opening(), self.event(last)]
 
-    def speaker(self, body: dict[str, Any], answer: Answer) -> "ResponseSpeaker":
-        return ResponseSpeaker(ResponseWriter(body, answer), answer)
+    def speaker(self, body: dict[str, Any], answer: Answer) -> WritingSpeaker:
+        return WritingSpeaker(ResponseWriter(body, answer), answer)
 
     def event(self, value: Any) -> bytes:
         return named_event(event_of(value), value)
@@ -52,28 +52,3 @@ class Responses:
 
     def broken(self, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
         return failed(body, answer, "Simulated failure inside the stream.")
-
-
-class ResponseSpeaker:
-    done = b""
-
-    def __init__(self, writer: ResponseWriter, answer: Answer) -> None:
-        self._writer = writer
-        self._answer = answer
-        self._opened = False
-
-    def text(self, text: str) -> bytes:
-        return self.opening() + self._writer.text(text)
-
-    def finish(self, finish_reason: str | None) -> list[bytes]:
-        self._answer.finish_reason = finish_reason
-        return [self.opening(), *self._writer.closing()]
-
-    def failure(self, message: str) -> bytes:
-        return self._writer.failure(message)
-
-    def opening(self) -> bytes:
-        if self._opened:
-            return b""
-        self._opened = True
-        return self._writer.opening()
