@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime
 
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 
@@ -16,6 +15,7 @@ from gateway.http.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from gateway.live_settings import settings
 
 _CREATOR_LEFT = (
     "This API key's creator is no longer a member of the organization. "

@@ -12,9 +12,10 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-from django.conf import settings
 from django.db import InterfaceError, InternalError, OperationalError, connection
 from gevent import Timeout, monkey
+
+from gateway.live_settings import settings
 
 T = TypeVar("T")
 # The database is gone, frozen, full or read-only. Its other errors are bugs of ours.

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.caller import Caller
 from accounts.windows import windows_of
 from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Unavailable
+from gateway.live_settings import settings
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
@@ -243,8 +243,9 @@ def _wants_metadata(request: HttpRequest) -> bool:
 
 
 def _betas(request: HttpRequest) -> str:
-    headers = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
-    return beta_names(str(request.META.get(name) or "") for name in headers)
+    names = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
+    headers = [str(header) for name in names if (header := request.META.get(name))]
+    return beta_names(headers) if headers else ""
 
 
 def _app_facts(request: HttpRequest) -> AppFacts:

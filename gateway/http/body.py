@@ -3,7 +3,6 @@
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
-from django.conf import settings
 from django.http import HttpRequest
 from gevent import Timeout
 from gunicorn.http.errors import ParseException
@@ -12,6 +11,7 @@ from gateway.db import under_gevent
 from gateway.http.errors import InvalidRequest, PayloadTooLarge
 from gateway.http.large import Share, parse
 from gateway.http.structure import Raw
+from gateway.live_settings import settings
 
 # Up to this size a body is read at once and counts for nothing.
 _SMALL_BYTES = 65_536

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from django.conf import settings
 from django.http import HttpRequest
 from gevent.lock import Semaphore
 
@@ -17,6 +16,7 @@ from gateway.db import under_gevent
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from gateway.http.jsonio import loads
 from gateway.http.structure import Between, Raw, is_fuller_than, nothing
+from gateway.live_settings import settings
 from gateway.turns import give_way
 
 # Fewer bytes are parsed in a few milliseconds.

@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation, localcontext
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 PRICE_MAX: Final = Decimal(10_000)
+_NANO_PER_USD: Final = Decimal(1_000_000_000)
+# Wide enough for every digit that prices, discounts and their product may have.
+_EXACT: Final = Context(prec=200)
 _DIGITS_MAX: Final = 40
 _MINUTES_PER_DAY: Final = 24 * 60
 _PROMPT_KINDS: Final = (
@@ -115,15 +118,30 @@ class Prices:
         return self.input_cache_read is not None and self.input_cache_read < self.prompt
 
     @cached_property
-    def highest(self) -> tuple[Decimal, Decimal, Decimal, Decimal]:
-        """The dearest a prompt token, a completion token, a request and an image can be, overrides
-        included."""
-        return (
-            self._dearest(*_PROMPT_KINDS),
-            self._dearest(*_COMPLETION_KINDS),
-            self._dearest("request"),
-            self._dearest("image"),
-        )
+    def whole(self) -> "WholePrices":
+        """The prices after discount in whole numbers; overrides are not in it."""
+        charged = {key: self._nano(getattr(self, key)) for key in PRICE_KEYS}
+        return WholePrices(*_whole(charged))
+
+    @cached_property
+    def highest(self) -> "HighestPrices":
+        """The dearest a prompt token, a completion token, a request and an image can be after
+        discount, overrides included, in whole numbers."""
+        dearest = {
+            "prompt": self._dearest(*_PROMPT_KINDS),
+            "completion": self._dearest(*_COMPLETION_KINDS),
+            "request": self._dearest("request"),
+            "image": self._dearest("image"),
+        }
+        parts, prices = _whole({key: self._nano(price) for key, price in dearest.items()})
+        return HighestPrices(parts, **{key: price or 0 for key, price in prices.items()})
+
+    def _nano(self, price: Decimal | None) -> Decimal | None:
+        """Nano-USD after discount, every digit of it."""
+        if price is None:
+            return None
+        with localcontext(_EXACT):
+            return price * (1 - self.discount) * _NANO_PER_USD
 
     def _dearest(self, *kinds: str) -> Decimal:
         own = [getattr(self, kind) for kind in kinds]
@@ -162,6 +180,42 @@ def plain(amount: Decimal) -> str:
     """A decimal without exponent and without trailing zeros: `1.0E-7` as `0.0000001`."""
     text = format(amount, "f")
     return text.rstrip("0").rstrip(".") or "0" if "." in text else text
+
+
+class WholePrices(NamedTuple):
+    """Prices by kind as whole `parts` of a nano-USD, each exact; None where there is none.
+
+    Products of these and counts are exact too, and cost a tenth of what decimals do.
+    """
+
+    parts: int
+    prices: Mapping[str, int | None]
+
+
+class HighestPrices(NamedTuple):
+    """The same for what bounds the price of a request; 0 where there is no price."""
+
+    parts: int
+    prompt: int
+    completion: int
+    request: int
+    image: int
+
+
+def _whole(nano: Mapping[str, Decimal | None]) -> tuple[int, dict[str, int | None]]:
+    """Decimal amounts as whole multiples of one part of a nano-USD, and how many parts there are
+    to it."""
+    digits = max((-_exponent(price) for price in nano.values() if price is not None), default=0)
+    parts = 10 ** max(0, digits)
+    with localcontext(_EXACT):
+        whole = {key: None if price is None else int(price * parts) for key, price in nano.items()}
+    return parts, whole
+
+
+def _exponent(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    assert isinstance(exponent, int)  # A price is a finite number.
+    return exponent
 
 
 def _refuse_unknown(given: Mapping[Any, Any], prefix: str, known: set[str]) -> None:

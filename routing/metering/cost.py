@@ -1,4 +1,4 @@
-"""What an answer costs: decimals all the way, rounded once, half-even, to whole nano-USD.
+"""What an answer costs: exact all the way, rounded once, half-even, to whole nano-USD.
 
 cost = sum over kinds of tokens x price, plus request, image and search units, times (1 - discount);
 cached, written, audio, reasoning and image tokens are each counted once, at their own price where
@@ -6,7 +6,7 @@ there is one and at the plain prompt or completion price where there is none. To
 hour without a price of their own cost what other written ones do.
 """
 
-from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from routing.catalogue.prices import Prices
@@ -14,10 +14,8 @@ from routing.metering.usage import Usage
 
 # Counts of a usage with a price of their own that have no column of a generation's record.
 PRICED_COUNTS: Final = ("cache_write_tokens", "prompt_audio_tokens", "completion_audio_tokens")
-NANO_PER_USD = Decimal(1_000_000_000)
-_ZERO = Decimal(0)
-# Wide enough that no product of a 64-bit count and a price is ever rounded before the end.
-EXACT = Context(prec=80, rounding=ROUND_HALF_EVEN)
+# Price of each kind in whole parts of a nano-USD (`WholePrices`).
+_Prices = Mapping[str, int | None]
 
 
 class Units(NamedTuple):
@@ -44,55 +42,63 @@ FREE = Cost(0, 0, 0)
 
 def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
-    with localcontext(EXACT):
-        prompt = _prompt_usd(usage, prices)
-        completion = _completion_usd(usage, prices)
-        pieces = (
-            (prices.request or _ZERO) * units.requests
-            + (prices.image or _ZERO) * units.images
-            + (prices.web_search or _ZERO) * units.web_searches
-        )
-        factor = NANO_PER_USD * (1 - prices.discount)
-        return Cost(
-            total_nano=_whole((prompt + completion + pieces) * factor),
-            prompt_nano=_whole(prompt * factor),
-            completion_nano=_whole(completion * factor),
-        )
+    parts, of = prices.whole
+    prompt, completion = _prompt(usage, of), _completion(usage, of)
+    pieces = (
+        (of["request"] or 0) * units.requests
+        + (of["image"] or 0) * units.images
+        + (of["web_search"] or 0) * units.web_searches
+    )
+    return Cost(
+        total_nano=_rounded(prompt + completion + pieces, parts),
+        prompt_nano=_rounded(prompt, parts),
+        completion_nano=_rounded(completion, parts),
+    )
 
 
-def _prompt_usd(usage: Usage, prices: Prices) -> Decimal:
-    plain = usage.prompt_tokens
-    total = _ZERO
+def _prompt(usage: Usage, of: _Prices) -> int:
     kept_1h = usage.cache_write_1h_tokens
-    for count, price in (
-        (usage.cached_tokens, prices.input_cache_read),
-        (usage.cache_write_tokens - kept_1h, prices.input_cache_write),
-        (kept_1h, _first(prices.input_cache_write_1h, prices.input_cache_write)),
-        (usage.prompt_audio_tokens, prices.audio),
-    ):
-        if count and price is not None:
-            plain -= count
-            total += price * count
-    return total + prices.prompt * plain
+    return _by_kind(
+        usage.prompt_tokens,
+        of["prompt"],
+        (
+            (usage.cached_tokens, of["input_cache_read"]),
+            (usage.cache_write_tokens - kept_1h, of["input_cache_write"]),
+            (kept_1h, _first(of["input_cache_write_1h"], of["input_cache_write"])),
+            (usage.prompt_audio_tokens, of["audio"]),
+        ),
+    )
 
 
-def _first(price: Decimal | None, otherwise: Decimal | None) -> Decimal | None:
+def _completion(usage: Usage, of: _Prices) -> int:
+    return _by_kind(
+        usage.completion_tokens,
+        of["completion"],
+        (
+            (usage.reasoning_tokens, of["internal_reasoning"]),
+            (usage.completion_audio_tokens, of["audio_output"]),
+            (usage.completion_image_tokens, of["image_output"]),
+        ),
+    )
+
+
+def _by_kind(tokens: int, price: int | None, kinds: tuple[tuple[int, int | None], ...]) -> int:
+    """Tokens at the plain price, but for those of a kind that has its own."""
+    assert price is not None  # A price list without plain prices is not read.
+    total = 0
+    for count, own in kinds:
+        if count and own is not None:
+            tokens -= count
+            total += own * count
+    return total + price * tokens
+
+
+def _first(price: int | None, otherwise: int | None) -> int | None:
     return otherwise if price is None else price
 
 
-def _completion_usd(usage: Usage, prices: Prices) -> Decimal:
-    plain = usage.completion_tokens
-    total = _ZERO
-    for count, price in (
-        (usage.reasoning_tokens, prices.internal_reasoning),
-        (usage.completion_audio_tokens, prices.audio_output),
-        (usage.completion_image_tokens, prices.image_output),
-    ):
-        if count and price is not None:
-            plain -= count
-            total += price * count
-    return total + prices.completion * plain
-
-
-def _whole(nano: Decimal) -> int:
-    return int(nano.to_integral_value(ROUND_HALF_EVEN))
+def _rounded(amount: int, parts: int) -> int:
+    """Half-even, to whole nano-USD."""
+    nano, rest = divmod(amount, parts)
+    twice = 2 * rest
+    return nano + (twice > parts or (twice == parts and nano % 2 == 1))

@@ -5,11 +5,9 @@ and media part (a token never covers less than a byte); the answer by what was a
 the endpoint's own maximum.
 """
 
-from decimal import ROUND_CEILING, localcontext
 from typing import NamedTuple
 
 from routing.catalogue.prices import Prices
-from routing.metering.cost import EXACT, NANO_PER_USD
 
 # Role, separators and name of a message; chat templates use 3 to 10 tokens.
 TOKENS_PER_MESSAGE = 16
@@ -62,14 +60,12 @@ def estimate_nano(
     """Whole nano-USD, rounded up; zero only for a free endpoint."""
     if prices.is_free:
         return 0
-    prompt_price, completion_price, request_price, image_price = prices.highest
-    with localcontext(EXACT):
-        usd = (
-            prompt_price * prompt_tokens_bound(demand, room)
-            + completion_price * output_tokens_bound(demand, room, output_cap=output_cap)
-            + request_price
-            + image_price * demand.images
-        )
-        nano = (usd * (1 - prices.discount) * NANO_PER_USD).to_integral_value(ROUND_CEILING)
+    highest = prices.highest
+    amount = (
+        highest.prompt * prompt_tokens_bound(demand, room)
+        + highest.completion * output_tokens_bound(demand, room, output_cap=output_cap)
+        + highest.request
+        + highest.image * demand.images
+    )
     # A bound past any balance; more would not fit a 64-bit column.
-    return min(max(1, int(nano)), 2**62)
+    return min(max(1, -(-amount // highest.parts)), 2**62)

@@ -14,10 +14,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-from django.conf import settings
-
 from gateway.db import Lane, native
 from gateway.http.errors import Unavailable
+from gateway.live_settings import settings
 from gateway.turns import give_way
 from routing.metering.backlog import Backlog
 from routing.metering.batch import apply_batch

@@ -156,7 +156,8 @@ def _put_models(trace: dict[str, Any], endpoints: Iterable[EndpointEntry]) -> No
 
 
 def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: State) -> None:
-    for name, ill in zip(state.standing._fields, state.standing, strict=True):
+    standing = state.standing
+    for name, ill in zip(standing._fields, standing, strict=True) if any(standing) else ():
         if ill and (numbers := [at for at, key in enumerate(keys) if key in ill]):
             trace[name] = numbers
     if plan.probe in keys:
@@ -199,17 +200,24 @@ def _rounded(
 
 
 def _asked(ask: Ask) -> dict[str, Any]:
-    facts: dict[str, Any] = {"kinds": sorted(ask.kinds), "prompt_tokens": ask.prompt_tokens}
+    words = (ask.input_modalities, ask.output_modalities)
+    words += (ask.supplied_parameters, ask.required_parameters)
+    facts: dict[str, Any] = {**_words(ask.kinds, *words), "prompt_tokens": ask.prompt_tokens}
     if ask.output_tokens is not None:
         facts["output_tokens"] = ask.output_tokens
     if ask.tools:
         facts["tools"] = True
     if ask.service_tier is not None:
         facts["service_tier"] = ask.service_tier[:WORD_CHARS_MAX]
-    for name in WORD_SETS:
-        if words := getattr(ask, name):
-            facts[name] = sorted(words)
     return facts
+
+
+# Requests of one application ask for the same again and again.
+@lru_cache(maxsize=1024)
+def _words(kinds: frozenset[str], *sets: frozenset[str]) -> dict[str, list[str]]:
+    """The wire kinds, and those of `WORD_SETS` that are not empty."""
+    named = zip(WORD_SETS, sets, strict=True)
+    return {"kinds": sorted(kinds)} | {name: sorted(words) for name, words in named if words}
 
 
 def _put_policy(trace: dict[str, Any], policy: Policy) -> None:

@@ -9,6 +9,8 @@ _CATEGORY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 def categories(header: str) -> tuple[str, ...]:
     """The first two well-formed words of a comma list; what is not well-formed is left out."""
+    if not header:
+        return ()
     words = (word.strip() for word in header.split(","))
     return tuple(word for word in words if _well_formed(word))[:CATEGORIES_MAX]
 

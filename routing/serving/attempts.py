@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
-
 from gateway.http.errors import GatewayError
+from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.exchange import WireRequest
 from routing.metering.estimate import Room, estimate_nano, output_tokens_bound

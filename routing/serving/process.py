@@ -4,8 +4,7 @@ import random
 import time
 from functools import cache, lru_cache
 
-from django.conf import settings
-
+from gateway.live_settings import settings
 from routing.catalogue.entries import ProviderEntry
 from routing.selection.health import EndpointHealth
 from routing.serving.retries import RetryBudget

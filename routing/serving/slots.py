@@ -1,8 +1,7 @@
 """A bound on inference requests in progress in one process."""
 
-from django.conf import settings
-
 from gateway.http.errors import Unavailable
+from gateway.live_settings import settings
 
 
 class Slot:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
-from django.conf import settings
 from gevent import GreenletExit
 
 from gateway.db import under_gevent
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
+from gateway.live_settings import settings
 from gateway.turns import give_way
 from routing.metering.report import usage_report
 from routing.metering.writer import ledger

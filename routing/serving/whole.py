@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.conf import settings
 from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.jsonio import dumps
+from gateway.live_settings import settings
 from routing.exchange import Answer
 from routing.formats.caller import Ending, Whole
 from routing.formats.chat.message import clean_message, has_content, text_chars

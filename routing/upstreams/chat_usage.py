@@ -8,6 +8,8 @@ _COMPLETION_DETAILS: Final = "completion_tokens_details"
 # for those written to it, among the details (Alibaba).
 _CACHED: Final = ("prompt_cache_hit_tokens", "cached_tokens")
 _WRITTEN: Final = ("cache_creation_input_tokens", "cache_creation_tokens")
+_CACHED_ELSEWHERE: Final = frozenset(_CACHED)
+_WRITTEN_ELSEWHERE: Final = frozenset(_WRITTEN)
 
 
 def usual_usage(reported: Any) -> Any:
@@ -21,6 +23,8 @@ def usual_usage(reported: Any) -> Any:
 def _with_cached(usage: dict[str, Any]) -> dict[str, Any]:
     details = usage.get(_PROMPT_DETAILS)
     details = details if isinstance(details, dict) else {}
+    if _CACHED_ELSEWHERE.isdisjoint(usage) and _WRITTEN_ELSEWHERE.isdisjoint(details):
+        return usage
     found = {
         "cached_tokens": _first(details, ("cached_tokens",)) or _first(usage, _CACHED),
         "cache_write_tokens": _first(details, ("cache_write_tokens", *_WRITTEN)),

@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import inference_caller
@@ -11,6 +10,7 @@ from gateway.http.body import read_object
 from gateway.http.errors import GatewayError
 from gateway.http.responses import EventStream, refused, written_response
 from gateway.http.viewset import LeanViewSet
+from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
 from routing.pipeline import admit, refusal_of
 from routing.serving.call import Call
