@@ -200,9 +200,8 @@ def _rounded(
 
 
 def _asked(ask: Ask) -> dict[str, Any]:
-    words = (ask.input_modalities, ask.output_modalities)
-    words += (ask.supplied_parameters, ask.required_parameters)
-    facts: dict[str, Any] = {**_words(ask.kinds, *words), "prompt_tokens": ask.prompt_tokens}
+    sets = [getattr(ask, name) for name in WORD_SETS]
+    facts: dict[str, Any] = {**_words(ask.kinds, *sets), "prompt_tokens": ask.prompt_tokens}
     if ask.output_tokens is not None:
         facts["output_tokens"] = ask.output_tokens
     if ask.tools:

@@ -4,9 +4,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from django.conf import settings
-
 from gateway.hints import Patience
+from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
 from routing.selection.ask import Plan, Policy, State
