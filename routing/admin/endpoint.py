@@ -78,10 +78,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
         (
             "What it promises",
             {
-                "fields": (
-                    *("collects_data", "zdr", "supports_cancellation", "moderated"),
-                    "publishes_data",
-                ),
+                "fields": ("collects_data", "zdr", "supports_cancellation", "moderated"),
                 "description": "Unknown takes the provider's own.",
             },
         ),

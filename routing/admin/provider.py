@@ -92,12 +92,7 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         ("Credential", {"fields": _CREDENTIAL_FIELDS}),
         (
             "What it promises",
-            {
-                "fields": (
-                    *("collects_data", "zdr", "supports_cancellation", "moderated"),
-                    "publishes_data",
-                )
-            },
+            {"fields": ("collects_data", "zdr", "supports_cancellation", "moderated")},
         ),
         (
             "Limits in seconds",

@@ -1,11 +1,13 @@
 """One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
 
+import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+from django.conf import settings
+
 from routing.catalogue.entries import EndpointEntry
-from routing.end_users import hash_of_user
 from routing.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body
@@ -35,10 +37,10 @@ _CHARS_PER_TOKEN_MIN: Final = 3
 _ROOM_TOKENS_MIN: Final = 1_024
 
 
-def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
-    """What this endpoint is sent, with the team's own key where there is one."""
+def request_for(call: Call, endpoint: EndpointEntry) -> WireRequest:
+    """What this endpoint is sent."""
     kind = endpoint.provider.kind
-    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint, own_key))
+    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint))
     return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
 
 
@@ -78,12 +80,12 @@ def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
     )
 
 
-def _terms(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+def _terms(call: Call, endpoint: EndpointEntry) -> Terms:
     return Terms(
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
         user_hash=_user_hash(call, endpoint),
-        credential=own_key or endpoint.provider.credential,
+        credential=endpoint.provider.credential,
         output_cap=call.plan.output_caps.get(endpoint.pk),
         output_default=output_default(call, endpoint),
     )
@@ -186,4 +188,5 @@ def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
     the endpoint does not ask for it."""
     if "user" not in endpoint.taken_fields:
         return None
-    return hash_of_user(call.caller.account_id, call.chat.user or "")
+    parts = (settings.ROUTER_USER_HASH_SECRET, str(call.caller.account_id), call.chat.user or "")
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()

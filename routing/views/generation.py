@@ -12,7 +12,6 @@ from gateway.http.responses import json_response
 from gateway.http.times import iso
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
-from routing.end_users import hash_of_user
 from routing.metering.models import Generation
 from routing.views.generation_description import describe_generation
 
@@ -44,7 +43,6 @@ def _find(wanted: str, account_id: Any) -> Generation | None:
 def generation_object(row: Generation) -> dict[str, Any]:
     """Every field of the management reference's 11.1, null where there is nothing."""
     detail = row.detail
-    user = row.external_user
     return {
         "id": row.pk,
         "request_id": None,
@@ -52,14 +50,14 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "created_at": iso(row.created_at),
         "model": row.model,
         "provider_name": row.provider_name,
-        "router": detail.get("router"),
+        "router": None,
         "api_type": row.api_type,
-        "app_id": detail.get("app"),
+        "app_id": None,
         "workspace_id": str(row.workspace_id),
-        "preset_id": row.preset_id,
+        "preset_id": None,
         "session_id": row.session_id,
-        "external_user": None if user is None else hash_of_user(row.account_id, user),
-        "origin": detail.get("origin", ""),
+        "external_user": row.external_user,
+        "origin": detail.get("http_referer", ""),
         "http_referer": detail.get("http_referer"),
         "user_agent": detail.get("user_agent"),
         "data_region": detail.get("region", "global"),
@@ -69,7 +67,7 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "native_finish_reason": row.native_finish_reason,
         "latency": row.latency_ms,
         "generation_time": row.generation_time_ms,
-        "moderation_latency": detail.get("moderation_latency_ms"),
+        "moderation_latency": None,
         "tokens_prompt": row.tokens_prompt,
         "tokens_completion": row.tokens_completion,
         "native_tokens_prompt": row.tokens_prompt,
@@ -79,23 +77,19 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "native_tokens_completion_images": detail.get("completion_images", 0),
         "num_media_prompt": detail.get("media_parts", 0),
         "num_media_completion": None,
-        "num_input_audio_prompt": detail.get("audio_parts", 0),
+        "num_input_audio_prompt": None,
         "num_search_results": None,
         "num_fetches": None,
-        "web_search_engine": "native" if detail.get("web_searches") else None,
+        "web_search_engine": None,
         "service_tier": row.service_tier,
         "is_byok": row.is_byok,
         "usage": usd(row.charge_nano),
         "total_cost": usd(row.charge_nano),
-        "upstream_inference_cost": usd(row.upstream_cost_nano if row.is_byok else 0),
-        "cache_discount": _usd_or_none(detail.get("cache_saved_nano")),
-        "response_cache_source_id": detail.get("response_cache_source_id"),
+        "upstream_inference_cost": usd(0),
+        "cache_discount": None,
+        "response_cache_source_id": None,
         "provider_responses": [_response(attempt) for attempt in row.attempts],
     }
-
-
-def _usd_or_none(amount_nano: int | None) -> Any:
-    return None if amount_nano is None else usd(amount_nano)
 
 
 def _response(attempt: dict[str, Any]) -> dict[str, Any]:

@@ -20,16 +20,9 @@ class MessagesFormat:
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(
-        self,
-        body: dict[str, Any],
-        *,
-        session_header: str | None,
-        models_max: int,
-        beside: dict[str, Any] | None = None,
+        self, body: dict[str, Any], *, session_header: str | None, models_max: int
     ) -> ChatRequest:
-        return parse_messages(
-            body, session_header=session_header, models_max=models_max, beside=beside
-        )
+        return parse_messages(body, session_header=session_header, models_max=models_max)
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         return whole_answer(whole)

@@ -53,22 +53,15 @@ _TIERS: Final = {"standard_only": "default"}
 
 
 def parse_messages(
-    body: dict[str, Any],
-    *,
-    session_header: str | None,
-    models_max: int = 3,
-    beside: dict[str, Any] | None = None,
+    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
 ) -> ChatRequest:
-    """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`.
-
-    `beside` are checked fields in the words of chat that messages have none for.
-    """
+    """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`."""
     checked = _check(body, session_header, models_max)
     orphans = list(orphan_issues(body["messages"]))
     if orphans:
         raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
     return translated_request(
-        _chat_body(body, checked) | (beside or {}),
+        _chat_body(body, checked),
         session_header=session_header,
         format="messages",
         original=for_message_upstreams(body),
@@ -172,7 +165,7 @@ def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     """Reasoning and output format."""
     config: Any = body.get("output_config", {})
     said: dict[str, Any] = {}
-    if reasoning := reasoning_of(checked.get("thinking"), config.get("effort")):
+    if reasoning := _reasoning(checked.get("thinking"), config.get("effort")):
         said["reasoning"] = reasoning
     if form := config.get("format"):
         schema = {"name": "response", "schema": form["schema"], "strict": True}
@@ -180,7 +173,7 @@ def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     return said
 
 
-def reasoning_of(thinking: Any, effort: str | None) -> dict[str, Any]:
+def _reasoning(thinking: Any, effort: str | None) -> dict[str, Any]:
     reasoning: dict[str, Any] = {"effort": effort} if effort else {}
     if thinking is None:
         return reasoning

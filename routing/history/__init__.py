@@ -1,1 +1,0 @@
-"""What was asked and what it came to: content, feedback, activity and analytics."""
