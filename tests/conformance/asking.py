@@ -44,3 +44,21 @@ def refused(desk: Desk, path: str, **body: Any) -> Any:
     error = exact(response)["error"]
     assert error["code"] == 400
     return error
+
+
+def refusals(package: Any, **others: tuple[int, str]) -> list[tuple[str, int, Any]]:
+    """A provider's failures with the status and the class that a client library of that package
+    makes of each; `others` are those that its format tells otherwise, by the name of the fault
+    with an underscore for the hyphen."""
+    told = {
+        "400": (400, "BadRequestError"),
+        "401": (502, "InternalServerError"),
+        "403-policy": (403, "PermissionDeniedError"),
+        "404": (404, "NotFoundError"),
+        "422": (422, "UnprocessableEntityError"),
+        "429": (429, "RateLimitError"),
+        "500": (502, "InternalServerError"),
+        "529": (529, "InternalServerError"),
+    }
+    told |= {name.strip("_").replace("_", "-"): known for name, known in others.items()}
+    return [(fault, status, getattr(package, name)) for fault, (status, name) in told.items()]

@@ -9,7 +9,7 @@ import anthropic
 import pytest
 from anthropic import Anthropic
 
-from tests.conformance.asking import PERSONAS, PIXEL
+from tests.conformance.asking import PERSONAS, PIXEL, refusals
 from tests.conformance.desk import Desk, nano
 
 pytestmark = pytest.mark.both
@@ -205,16 +205,7 @@ def test_tokens_are_counted(client: Anthropic, wire_desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "status", "error"),
-    [
-        ("400", 400, anthropic.BadRequestError),
-        ("401", 502, anthropic.InternalServerError),
-        ("403-policy", 403, anthropic.PermissionDeniedError),
-        ("404", 404, anthropic.NotFoundError),
-        ("422", 400, anthropic.BadRequestError),
-        ("429", 429, anthropic.RateLimitError),
-        ("500", 502, anthropic.InternalServerError),
-        ("529", 529, anthropic.APIStatusError),
-    ],
+    refusals(anthropic, _422=(400, "BadRequestError"), _529=(529, "APIStatusError")),
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_providers_refusal_becomes_the_right_class(

@@ -10,7 +10,7 @@ import pytest
 from openai import OpenAI
 from pydantic import BaseModel
 
-from tests.conformance.asking import PERSONAS, PIXEL
+from tests.conformance.asking import PERSONAS, PIXEL, refusals
 from tests.conformance.desk import Desk, nano
 
 pytestmark = pytest.mark.both
@@ -159,16 +159,7 @@ def test_an_answer_that_was_too_long(client: OpenAI, ask: Any) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "status", "error"),
-    [
-        ("400", 400, openai.BadRequestError),
-        ("401", 502, openai.InternalServerError),
-        ("403-policy", 403, openai.PermissionDeniedError),
-        ("404", 404, openai.NotFoundError),
-        ("422", 422, openai.UnprocessableEntityError),
-        ("429", 429, openai.RateLimitError),
-        ("500", 502, openai.InternalServerError),
-        ("529", 529, openai.InternalServerError),
-    ],
+    refusals(openai),
 )
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_providers_refusal_becomes_the_right_class(

@@ -84,9 +84,9 @@ def storm(desk: Desk, kind: str, *personas: str) -> None:
         desk.upstream.script(persona, STORMS[kind], repeat=True)
 
 
-def check_one(load: Load, *, within_s: float = ANSWER_S) -> None:
+def check_one(load: Load) -> None:
     assert load.statuses[200] >= 0.999 * load.calls, load.statuses
-    assert load.slowest_s < within_s
+    assert load.slowest_s < ANSWER_S
 
 
 def served(desk: Desk) -> int:
@@ -107,15 +107,18 @@ def check_all(
     before: Load,
     since: int,
     kind: str,
-    within_s: float = ANSWER_S,
+    processes: int = 1,
 ) -> None:
+    """Nothing can be answered: each call tries somebody, and retries stay within the budgets, of
+    which each process has one of its own."""
     assert load.statuses[200] == 0
-    assert load.slowest_s < within_s
+    assert load.slowest_s < ANSWER_S
     # The calls of the last ten seconds before count for the first window.
     recent = before.calls * min(1.0, WINDOW_S / before.took_s)
     windows = 1 + load.took_s // WINDOW_S
     retries = served(desk) - since - load.calls
-    assert 0 < retries <= SHARE * (load.calls + recent) + FLOOR * windows + sent_again(kind)
+    bound = SHARE * (load.calls + recent) + processes * FLOOR * windows
+    assert 0 < retries <= bound + processes * sent_again(kind)
 
 
 def recovers(desk: Desk) -> None:
@@ -157,12 +160,12 @@ def test_every_kind_of_storm(desk: Desk, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["429", "503"])
 def test_a_long_storm(desk: Desk, kind: str) -> None:
     storm(desk, kind, "first")
-    check_one(one := crowd(desk, seconds=LONG_S), within_s=ANSWER_S)
+    check_one(one := crowd(desk, seconds=LONG_S))
 
     since = served(desk)
     desk.upstream.clear()
     storm(desk, kind, *PERSONAS)
     load = crowd(desk, seconds=LONG_S)
-    check_all(desk, load, before=one, since=since, kind=kind, within_s=ANSWER_S)
+    check_all(desk, load, before=one, since=since, kind=kind)
 
     recovers(desk)

@@ -66,14 +66,13 @@ def some_wrong(
     return wrong()
 
 
-def read_or_refused(
+def is_read_or_refused(
     parse: Callable[[dict[str, Any]], ChatRequest], body: dict[str, Any]
-) -> ChatRequest | None:
-    """What was read; None for a body that is refused with its reasons."""
+) -> bool:
+    """Whether the body is read, or refused with reasons that say something. Whatever else `parse`
+    raises is raised."""
     try:
-        return parse(body)
-    except ChatInvalid as error:
-        refusal = error
-    assert refusal.issues, body
-    assert all(issue.message for issue in refusal.issues), body
-    return None
+        parse(body)
+    except ChatInvalid as refusal:
+        return bool(refusal.issues) and all(issue.message for issue in refusal.issues)
+    return True
