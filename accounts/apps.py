@@ -1,5 +1,20 @@
+from typing import Any
+
 from django.apps import AppConfig
 
 
 class AccountsConfig(AppConfig):
+    """Who calls, what they own, and the books."""
+
     name = "accounts"
+
+    def ready(self) -> None:
+        from gateway.http.once import carry_out_once_by
+
+        carry_out_once_by(_carry_out_once)
+
+
+def _carry_out_once(view: Any, act: Any, request: Any, **path: str) -> Any:
+    from accounts.views.once import carry_out_once
+
+    return carry_out_once(view, act, request, **path)

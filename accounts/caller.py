@@ -1,15 +1,39 @@
-"""Who is calling: everything the hot path wants to know of a key, read in one query."""
+"""Who is calling: everything the hot path wants to know of a key, read in one query (two where
+the account brought credentials of its own)."""
 
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from django.db.models import Exists, OuterRef
 
-from accounts.models import Account, ApiKey, Membership, Workspace
+from accounts.byok import ByokEntry, usable_credentials
+from accounts.guard_rules import Guard, GuardrailEntry, combined
+from accounts.models import (
+    Account,
+    ApiKey,
+    ByokCredential,
+    Membership,
+    Workspace,
+    WorkspaceBudget,
+)
+from accounts.services.guardrail_reading import (
+    entries_of,
+    governed,
+    guardrail_scopes,
+    guardrails_of_key,
+)
+from accounts.spending import SpendScope, workspace_scopes
+from accounts.windows import limited_window
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
+
+
+class IoLogging(NamedTuple):
+    """The share of a key's requests, above 0 and up to 1, whose content is kept."""
+
+    sampling_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +42,10 @@ class Caller:
 
     `workspace_id` is None for management keys. `allowed_providers` and `ignored_providers` are the
     account's own lists; None allows every provider. `disabled_server_tools` is the workspace's.
+    `byok` are the provider credentials that the team brought and this key may use, in their order.
+    `limited` is the window that the key's own limit stands on, "" where it has none; `budgets` are
+    all that apply beside, in the order in which they refuse. They are at least as new as the
+    account's `limits_version`.
     """
 
     key_id: int
@@ -34,6 +62,19 @@ class Caller:
     allowed_providers: tuple[str, ...] | None = None
     ignored_providers: tuple[str, ...] = ()
     disabled_server_tools: frozenset[str] = frozenset()
+    # What the account ever bought.
+    bought_nano: int = 0
+    budgets: tuple[SpendScope, ...] = ()
+    limited: str = ""
+    limits_version: int = 0
+    # The account's policy, its workspace's default guardrail, the member's, the key's; and as one.
+    guardrails: tuple[GuardrailEntry, ...] = ()
+    guard: Guard | None = None
+    regional_inference: bool = True
+    # The creator's number among the users.
+    creator_key: int | None = None
+    byok: tuple[ByokEntry, ...] = ()
+    io_logging: IoLogging | None = None
 
     def usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -57,21 +98,55 @@ def read_caller(key_hash: str) -> Caller | None:
         account_id=key.account_id,
         workspace_id=key.workspace_id,
         creator_id=creator.public_id if creator else None,
+        creator_key=key.creator_id,
         creator_left=creator is not None and not key.creator_stays,
         disabled=key.disabled,
         expires_at=key.expires_at,
+        bought_nano=key.account.total_credits_nano,
+        byok=usable_credentials(key) if key.has_byok and key.workspace_id else (),
+        io_logging=_io_logging(key),
+        # Read with the key, so before the budgets: what changes in between shows.
+        limits_version=key.account.limits_version,
+        limited=limited_window(key),
         **_wishes(key.account, key.workspace),
+        **_held_to(key),
     )
+
+
+def _held_to(key: Any) -> dict[str, Any]:
+    """What guardrails and the account's policy hold the key to: one more query where there are
+    guardrails, and one where its workspace has budgets."""
+    governing = guardrails_of_key(key) if key.governed else []
+    entries = entries_of(key, governing)
+    return {
+        "guardrails": entries,
+        "guard": combined(entries) if entries else None,
+        "budgets": (*guardrail_scopes(key, governing), *_workspace_budgets(key)),
+        "regional_inference": key.account.regional_inference_enabled,
+    }
+
+
+def _workspace_budgets(key: Any) -> tuple[SpendScope, ...]:
+    """Those of the key's workspace, with a query of their own where there are any."""
+    return workspace_scopes(key.workspace, key.workspace.budgets.all()) if key.has_budgets else ()
 
 
 def _keys() -> Any:
     """Living keys of living workspaces with all that a caller is made of, in one query."""
     member = Membership.objects.filter(account=OuterRef("account"), user=OuterRef("creator"))
+    # Few accounts have any, and a second query is for them alone.
+    brought = ByokCredential.objects.living().filter(account=OuterRef("account"), disabled=False)
+    budgets = WorkspaceBudget.objects.filter(workspace=OuterRef("workspace"))
     return (
         ApiKey.objects.living()
         .filter(workspace__deleted_at__isnull=True)
         .select_related("account", "workspace", "creator")
-        .annotate(creator_stays=Exists(member))
+        .annotate(
+            creator_stays=Exists(member),
+            governed=governed(),
+            has_byok=Exists(brought),
+            has_budgets=Exists(budgets),
+        )
     )
 
 
@@ -81,6 +156,17 @@ def _former(key_hash: str) -> Any:
     if key is not None:
         key.expires_at = min(key.string_until, key.expires_at or key.string_until)
     return key
+
+
+def _io_logging(key: Any) -> IoLogging | None:
+    """What the workspace wants kept of this key's requests; None is nothing."""
+    workspace = key.workspace
+    if workspace is None or not workspace.is_observability_io_logging_enabled:
+        return None
+    keys = workspace.io_logging_api_key_ids
+    if keys is not None and key.pk not in keys:
+        return None
+    return IoLogging(workspace.io_logging_sampling_rate)
 
 
 def _wishes(account: Account, workspace: Workspace | None) -> dict[str, Any]:

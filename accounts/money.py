@@ -17,6 +17,13 @@ def nano_of(usd: Decimal) -> int:
     return int(usd * NANO_PER_USD)
 
 
+def dollars(amount_nano: int) -> str:
+    """As people are told a limit: `$500.00`, with more decimals where it has them."""
+    whole, fraction = divmod(amount_nano, NANO_PER_USD)
+    cents = f"{fraction:09d}".rstrip("0").ljust(2, "0")
+    return f"${whole}.{cents}"
+
+
 def usd_argument(text: str) -> int:
     """A command-line amount in USD, zero or more, as nano-USD."""
     try:

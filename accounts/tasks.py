@@ -4,16 +4,39 @@ import logging
 from datetime import UTC, datetime
 
 from celery import shared_task
+from django.conf import settings
 
-from accounts.services.audit import audit
+from accounts.services import credit_expiry, repeatable
+from accounts.services.audit import audit, recount_budgets
 
 log = logging.getLogger("gateway.ledger")
 
 
 @shared_task
 def audit_books() -> int:
-    """Every 15 minutes, recompute all totals; each mismatch is an error in the log."""
-    found = audit(now=datetime.now(UTC))
+    """Every 15 minutes, recompute all totals; each mismatch is an error in the log.
+
+    Counters of budgets are put right: they only follow from the books.
+    """
+    now = datetime.now(UTC)
+    found = audit(now=now)
     for mismatch in found.mismatches:
         log.error("The books disagree: %s", mismatch)
+    for account_id in found.off_budgets:
+        recount_budgets(account_id, now=now)
     return len(found.mismatches)
+
+
+# What is left is expired the next time.
+@shared_task(soft_time_limit=600, time_limit=630)
+def expire_credits() -> int:
+    """Every hour, book what is left of credits older than `CREDIT_EXPIRY_DAYS`."""
+    days: int = settings.CREDIT_EXPIRY_DAYS
+    return credit_expiry.expire_credits(now=datetime.now(UTC), days=days) if days else 0
+
+
+# What is left is forgotten the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
+def forget_repeatable_requests() -> int:
+    """Every five minutes, drop answers of requests with an `Idempotency-Key` whose hour is over."""
+    return repeatable.forget_old(now=datetime.now(UTC))

@@ -2,11 +2,21 @@
 
 from django.urls import URLPattern, path, re_path
 
+from accounts.views.byok import ByokViewSet
 from accounts.views.credits import CreditsViewSet
+from accounts.views.guardrails import (
+    GuardrailKeysViewSet,
+    GuardrailMembersViewSet,
+    GuardrailsViewSet,
+)
 from accounts.views.key import KeyViewSet
 from accounts.views.keys import KeysViewSet
+from accounts.views.payments import PaymentsViewSet
+from accounts.views.statement import StatementViewSet
+from accounts.views.workspace_budgets import WorkspaceBudgetsViewSet
 from accounts.views.workspaces import WorkspaceMembersViewSet, WorkspacesViewSet
 
+_GUARDRAIL = r"^v1/guardrails/(?P<guardrail>[^/]+)"
 _KEY = r"^v1/keys/(?P<key_hash>[^/]+)"
 _WORKSPACE = r"^v1/workspaces/(?P<workspace>[^/]+)"
 
@@ -20,6 +30,8 @@ urlpatterns: list[URLPattern] = [
     re_path(rf"{_KEY}/rotate$", KeysViewSet.as_view({"post": "rotate"})),
     path("v1/credits", CreditsViewSet.as_view({"get": "retrieve"})),
     path("v1/credits/coinbase", CreditsViewSet.as_view({"post": "coinbase"})),
+    path("v1/credits/payments", PaymentsViewSet.as_view({"post": "create"})),
+    path("v1/credits/statement", StatementViewSet.as_view({"get": "retrieve"})),
     path("v1/workspaces", WorkspacesViewSet.as_view({"get": "list", "post": "create"})),
     re_path(
         rf"{_WORKSPACE}$",
@@ -30,4 +42,38 @@ urlpatterns: list[URLPattern] = [
     re_path(rf"{_WORKSPACE}/members$", WorkspaceMembersViewSet.as_view({"get": "list"})),
     re_path(rf"{_WORKSPACE}/members/add$", WorkspaceMembersViewSet.as_view({"post": "add"})),
     re_path(rf"{_WORKSPACE}/members/remove$", WorkspaceMembersViewSet.as_view({"post": "remove"})),
+    re_path(rf"{_WORKSPACE}/budgets$", WorkspaceBudgetsViewSet.as_view({"get": "list"})),
+    re_path(
+        rf"{_WORKSPACE}/budgets/(?P<interval>[^/]+)$",
+        WorkspaceBudgetsViewSet.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+    ),
+    path("v1/guardrails", GuardrailsViewSet.as_view({"get": "list", "post": "create"})),
+    path("v1/guardrails/assignments/keys", GuardrailKeysViewSet.as_view({"get": "list_all"})),
+    path("v1/guardrails/assignments/members", GuardrailMembersViewSet.as_view({"get": "list_all"})),
+    re_path(
+        rf"{_GUARDRAIL}$",
+        GuardrailsViewSet.as_view(
+            {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
+        ),
+    ),
+    re_path(
+        rf"{_GUARDRAIL}/assignments/keys$",
+        GuardrailKeysViewSet.as_view({"get": "list", "post": "assign"}),
+    ),
+    re_path(
+        rf"{_GUARDRAIL}/assignments/keys/remove$", GuardrailKeysViewSet.as_view({"post": "remove"})
+    ),
+    re_path(
+        rf"{_GUARDRAIL}/assignments/members$",
+        GuardrailMembersViewSet.as_view({"get": "list", "post": "assign"}),
+    ),
+    re_path(
+        rf"{_GUARDRAIL}/assignments/members/remove$",
+        GuardrailMembersViewSet.as_view({"post": "remove"}),
+    ),
+    path("v1/byok", ByokViewSet.as_view({"get": "list", "post": "create"})),
+    re_path(
+        r"^v1/byok/(?P<credential>[^/]+)$",
+        ByokViewSet.as_view({"get": "retrieve", "patch": "partial_update", "delete": "destroy"}),
+    ),
 ]

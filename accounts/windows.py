@@ -2,6 +2,7 @@
 
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 from accounts.models import SpendCounter
 
@@ -26,6 +27,18 @@ def windows_of(day: date) -> tuple[tuple[str, date], ...]:
     return tuple(starts.items())
 
 
+def window_end(window: str, start: date) -> date | None:
+    """The first day after a window; None where there is none."""
+    match window:
+        case Window.DAY.value:
+            return start + timedelta(days=1)
+        case Window.WEEK.value:
+            return start + timedelta(days=7)
+        case Window.MONTH.value:
+            return (start + timedelta(days=31)).replace(day=1)
+    return None
+
+
 # Which window a key's `limit_reset` limits.
 LIMITED_WINDOW = {
     None: Window.TOTAL.value,
@@ -33,3 +46,8 @@ LIMITED_WINDOW = {
     "weekly": Window.WEEK.value,
     "monthly": Window.MONTH.value,
 }
+
+
+def limited_window(key: Any) -> str:
+    """The window that an `ApiKey`'s limit stands on, "" where it has none."""
+    return "" if key.limit_nano is None else LIMITED_WINDOW[key.limit_reset]

@@ -5,8 +5,10 @@ from typing import Any
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.utils.module_loading import import_string
 
 _SQLITE_WITH_RETURNING = (3, 35, 0)
+_SECRET_CHARS_MIN = 24
 
 
 @register()
@@ -49,6 +51,28 @@ def billing_is_enforced(**_: Any) -> list[CheckMessage]:
 
 
 @register()
+def webhook_secret_is_long(**_: Any) -> list[CheckMessage]:
+    """Whoever guesses it credits any account."""
+    if 0 < len(settings.CREDITS_WEBHOOK_SECRET) < _SECRET_CHARS_MIN:
+        hint = "Make one with: openssl rand -hex 32"
+        return [Warning("CREDITS_WEBHOOK_SECRET is short", hint=hint, id="gateway.W006")]
+    return []
+
+
+@register()
+def detectors_can_be_loaded(**_: Any) -> list[CheckMessage]:
+    """A content filter whose plug-in is missing would refuse every request under it."""
+    problems: list[CheckMessage] = []
+    for name, path in settings.GUARDRAIL_DETECTORS.items():
+        try:
+            import_string(path)
+        except ImportError as error:
+            told = f"GUARDRAIL_DETECTORS: {name} cannot be loaded: {error}"
+            problems.append(Error(told, hint="name=package.module.function", id="gateway.E003"))
+    return problems
+
+
+@register()
 def first_byte_fits_the_deadline(**_: Any) -> list[CheckMessage]:
     if settings.ROUTER_TOTAL_TIMEOUT < settings.ROUTER_FIRST_BYTE_TIMEOUT:
         hint = "The first byte can then never be late before the whole call is."
@@ -60,3 +84,31 @@ def first_byte_fits_the_deadline(**_: Any) -> list[CheckMessage]:
             )
         ]
     return []
+
+
+_RATES = (
+    *("ROUTER_FREE_RPM", "ROUTER_FREE_RPD_LOW", "ROUTER_FREE_RPD_HIGH", "ROUTER_KEY_RPM"),
+    *("ROUTER_KEY_TPM", "RATE_ANALYTICS", "RATE_MANAGEMENT_READS", "RATE_MANAGEMENT_WRITES"),
+    "RATE_FAILED_CREDENTIALS",
+)
+
+
+@register()
+def rates_are_counted_together(**_: Any) -> list[CheckMessage]:
+    """Without a hint store each process allows the whole limit."""
+    limited = any(getattr(settings, name) for name in _RATES)
+    if not limited or settings.REDIS_URL or settings.WEB_CONCURRENCY == 1:
+        return []
+    hint = "Set REDIS_URL, run one web process, or lower the limits to each process's part."
+    text = "Rate limits are counted by each web process for itself"
+    return [Warning(text, hint=hint, id="gateway.W004")]
+
+
+@register()
+def failures_have_an_address(**_: Any) -> list[CheckMessage]:
+    """In production there is a proxy, and everybody has its address."""
+    if not (settings.PRODUCTION and settings.RATE_FAILED_CREDENTIALS) or settings.TRUSTED_PROXIES:
+        return []
+    hint = "Name your proxy, or its wrong keys are counted as one client's."
+    text = "RATE_FAILED_CREDENTIALS is on without TRUSTED_PROXIES"
+    return [Warning(text, hint=hint, id="gateway.W005")]

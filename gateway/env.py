@@ -8,6 +8,7 @@ import math
 import os
 import re
 from collections.abc import Collection
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
@@ -18,6 +19,9 @@ _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,199}")
+_HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_PLUG_IN = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_IMPORT_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
 
@@ -90,6 +94,14 @@ def words(name: str, default: str = "") -> list[str]:
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
 
 
+def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """A comma-separated list of addresses and networks, such as `127.0.0.1,10.0.0.0/8`."""
+    try:
+        return tuple(ip_network(word) for word in words(name))
+    except ValueError as error:
+        raise SettingError(name, str(error)) from None
+
+
 def model_patterns(name: str) -> tuple[str, ...]:
     """A comma-separated list of model ids, aliases, or patterns with `*` for anything."""
     found = words(name)
@@ -97,6 +109,35 @@ def model_patterns(name: str) -> tuple[str, ...]:
         if not _MODEL_PATTERN.fullmatch(word):
             raise SettingError(name, f"expected model ids like author/slug or author/*: {word!r}")
     return tuple(found)
+
+
+def pairs(name: str, *, key: re.Pattern[str], values: Collection[str] = ()) -> dict[str, str]:
+    """`key=value` pairs with commas between, keys in lower case."""
+    found: dict[str, str] = {}
+    for word in words(name):
+        left, equals, right = (part.strip() for part in word.partition("="))
+        if not equals or not key.fullmatch(left.lower()) or not right:
+            raise SettingError(name, f"expected name=value with commas between, got {word!r}")
+        if values and right not in values:
+            raise SettingError(name, f"expected one of {', '.join(values)}, got {right!r}")
+        found[left.lower()] = right
+    return found
+
+
+def regional_hosts(name: str) -> dict[str, str]:
+    """Host names and the data region of each: `eu.example.com=europe,us.example.com=us`."""
+    return pairs(name, key=_HOST_NAME, values=("global", "europe", "us"))
+
+
+def plug_ins(name: str, allowed: Collection[str]) -> dict[str, str]:
+    """Names and the import path of each: `person-name=package.module.function`."""
+    found = pairs(name, key=_PLUG_IN)
+    for word, path in found.items():
+        if word not in allowed:
+            raise SettingError(name, f"expected {' or '.join(sorted(allowed))}, got {word!r}")
+        if not _IMPORT_PATH.fullmatch(path):
+            raise SettingError(name, f"expected an import path like package.module.name: {path!r}")
+    return found
 
 
 def url(name: str, schemes: Collection[str]) -> SplitResult | None:

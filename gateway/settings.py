@@ -35,6 +35,7 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "*")
 if PRODUCTION and not ALLOWED_HOSTS:
     raise env.SettingError("ALLOWED_HOSTS", "required in production: the admin's host names")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 
 # --- Stores ---------------------------------------------------------------------------------------
 DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 8, minimum=1, maximum=1000)
@@ -129,7 +130,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
     # The schemas are written by hand; the default hook would move their enums elsewhere.
-    "POSTPROCESSING_HOOKS": [],
+    "POSTPROCESSING_HOOKS": ["gateway.openapi.once.describe_idempotency"],
     "SCHEMA_PATH_PREFIX": "/api/(v1|alpha)",
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
@@ -146,6 +147,7 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
 # --- Keys and money -------------------------------------------------------------------------------
 API_KEY_PREFIX = env.key_prefix("API_KEY_PREFIX", "sk-rt-v1-")
 API_KEY_CACHE_SECONDS = env.decimal("API_KEY_CACHE_SECONDS", 0.8, minimum=0, maximum=1)
+BYOK_FEE_RATE = env.decimal("BYOK_FEE_RATE", 0, maximum=1)
 BILLING_ENFORCED = env.boolean("BILLING_ENFORCED", True)
 HOLD_LEASE_SECONDS = env.seconds("HOLD_LEASE_SECONDS", 900)
 HOLD_SWEEP_SECONDS = env.seconds("HOLD_SWEEP_SECONDS", 60)
@@ -153,6 +155,26 @@ LEDGER_TIMEOUT = env.seconds("LEDGER_TIMEOUT", 10)
 LEDGER_QUEUE_MAX = env.integer("LEDGER_QUEUE_MAX", 10_000, minimum=1)
 MANAGEMENT_MAX_BODY_BYTES = env.integer("MANAGEMENT_MAX_BODY_BYTES", 1_048_576, minimum=1024)
 PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
+# Of at most a half something is left of the smallest payment.
+CREDIT_FEE_RATE = env.decimal("CREDIT_FEE_RATE", 0, maximum=0.5)
+CREDIT_EXPIRY_DAYS = env.integer("CREDIT_EXPIRY_DAYS", 0, maximum=36_500)
+CREDITS_WEBHOOK_SECRET = env.text("CREDITS_WEBHOOK_SECRET")
+
+# --- Rate limits; 0 is none -----------------------------------------------------------------------
+# The hint store writes no more digits.
+_RATE_MAX = 10**12
+RATE_ANALYTICS = env.integer("RATE_ANALYTICS", 0, maximum=_RATE_MAX)
+RATE_MANAGEMENT_WRITES = env.integer("RATE_MANAGEMENT_WRITES", 0, maximum=_RATE_MAX)
+RATE_MANAGEMENT_READS = env.integer("RATE_MANAGEMENT_READS", 0, maximum=_RATE_MAX)
+RATE_FAILED_CREDENTIALS = env.integer("RATE_FAILED_CREDENTIALS", 0, maximum=_RATE_MAX)
+ROUTER_FREE_RPM = env.integer("ROUTER_FREE_RPM", 0, maximum=_RATE_MAX)
+ROUTER_FREE_RPD_LOW = env.integer("ROUTER_FREE_RPD_LOW", 0, maximum=_RATE_MAX)
+ROUTER_FREE_RPD_HIGH = env.integer("ROUTER_FREE_RPD_HIGH", 0, maximum=_RATE_MAX)
+ROUTER_FREE_CREDIT_THRESHOLD = env.integer("ROUTER_FREE_CREDIT_THRESHOLD", 0, maximum=10**9)
+ROUTER_KEY_RPM = env.integer("ROUTER_KEY_RPM", 0, maximum=_RATE_MAX)
+ROUTER_KEY_TPM = env.integer("ROUTER_KEY_TPM", 0, maximum=_RATE_MAX)
+REGIONAL_HOSTS = env.regional_hosts("REGIONAL_HOSTS")
+GUARDRAIL_DETECTORS = env.plug_ins("GUARDRAIL_DETECTORS", ("person-name", "address"))
 
 # --- Inference ------------------------------------------------------------------------------------
 ROUTER_REGION = env.text("ROUTER_REGION", "local")
@@ -187,6 +209,11 @@ ROUTER_EXPOSE_RAW_ERRORS = env.boolean("ROUTER_EXPOSE_RAW_ERRORS", True)
 ROUTER_UPSTREAM_PROXY = env.proxy("ROUTER_UPSTREAM_PROXY")
 ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
 ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
+GENERATION_CONTENT_DAYS = env.integer("GENERATION_CONTENT_DAYS", 30, minimum=1, maximum=3650)
+GENERATION_CONTENT_BYTES = env.integer(
+    "GENERATION_CONTENT_BYTES", 1_048_576, minimum=1024, maximum=16_777_216
+)
+ANALYTICS_TIMEOUT = env.seconds("ANALYTICS_TIMEOUT", 10)
 CATALOGUE_POLL_SECONDS = env.seconds("CATALOGUE_POLL_SECONDS", 0.5)
 
 # --- Background work ------------------------------------------------------------------------------
@@ -218,9 +245,17 @@ LEDGER_AUDIT_SECONDS = env.seconds("LEDGER_AUDIT_SECONDS", 900)
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
+    "expire-credits": {"task": "accounts.tasks.expire_credits", "schedule": 3600.0},
+    "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},
     "endpoint-history": {"task": "routing.tasks.record_endpoint_history", "schedule": 60.0},
+    "roll-up-usage": {
+        "task": "routing.tasks.roll_up_usage",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "forget-old-history": {"task": "routing.tasks.forget_old_history", "schedule": 600.0},
     # What is still waiting when the next is due would only ask again.
     "probe-providers": {
         "task": "routing.tasks.probe_providers",

@@ -1,10 +1,13 @@
 """Letting others run, for work on the event loop that never waits by itself."""
 
 import time
+from collections.abc import Callable
 from functools import cache
+from typing import Any, TypeVar, cast
 
-from gevent import monkey
+from gevent import get_hub, monkey
 
+_T = TypeVar("_T")
 # Above every other watcher's: the turn comes back in the next round of the loop, idle or not.
 _FIRST = 2
 
@@ -21,6 +24,26 @@ def give_way(*, rounds: int = 1) -> None:
             idle(_FIRST)
     else:
         time.sleep(0)
+
+
+def beside_the_loop(work: Callable[[], _T], *, threads: Callable[[], Any] | None = None) -> _T:
+    """Pure computing in a native thread where there is an event loop to keep turning. `threads`
+    gives a pool of its own to work that may take long: names are looked up in the usual one."""
+    if not _under_gevent():
+        return work()
+    pool = threads() if threads else get_hub().threadpool
+    result, error = pool.apply(_captured, (work,))
+    if error is not None:
+        raise error
+    return cast(_T, result)
+
+
+def _captured(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
+    """gevent prints what a pool's thread raises, so errors come back as values."""
+    try:
+        return work(), None
+    except Exception as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
+        return None, error
 
 
 @cache

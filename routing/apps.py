@@ -1,6 +1,14 @@
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from accounts.byok_usage import ByokUsage
+    from accounts.known_providers import KeyTrial
 
 
 class RoutingConfig(AppConfig):
@@ -9,11 +17,19 @@ class RoutingConfig(AppConfig):
     name = "routing"
 
     def ready(self) -> None:
+        from accounts.byok_usage import count_usage_by
+        from accounts.known_catalogue import know_catalogue_by
         from accounts.known_models import know_models_by
+        from accounts.known_providers import know_providers_by
+        from accounts.services.workspaces import Belongings, goes_with_workspaces
         from gateway.health import register_check
 
         register_check("catalogue", True, _catalogue_report)
         know_models_by(_names_a_model)
+        goes_with_workspaces("presets", Belongings(_presets, _clear_presets))
+        know_catalogue_by(models=_model_slugs, providers=_provider_slugs)
+        know_providers_by(_names_a_provider, try_key=_try_key)
+        count_usage_by(_byok_usage)
 
 
 def _catalogue_report() -> dict[str, Any]:
@@ -24,7 +40,49 @@ def _catalogue_report() -> dict[str, Any]:
     return {"ok": True, "version": snapshot.version, "endpoints": snapshot.endpoint_count}
 
 
+def _presets() -> Any:
+    from routing.presets.models import Preset
+
+    return Preset.objects.all()
+
+
+def _clear_presets(workspace_id: "UUID") -> int:
+    from routing.presets.services import clear_workspace
+
+    return clear_workspace(workspace_id)
+
+
 def _names_a_model(name: str) -> bool:
     from routing.known_models import names_a_model
 
     return names_a_model(name)
+
+
+def _model_slugs(names: Iterable[str]) -> Mapping[str, str]:
+    from routing.known_catalogue import model_slugs
+
+    return model_slugs(names)
+
+
+def _provider_slugs(names: Iterable[str]) -> Mapping[str, str]:
+    from routing.known_catalogue import provider_slugs
+
+    return provider_slugs(names)
+
+
+def _names_a_provider(slug: str) -> bool:
+    from routing.known_providers import names_a_provider
+
+    return names_a_provider(slug)
+
+
+def _try_key(slug: str, key: str) -> "KeyTrial":
+    from routing.known_providers import try_key
+
+    return try_key(slug, key)
+
+
+def _byok_usage(account_id: "UUID", credential_id: "UUID", since: "datetime") -> "ByokUsage":
+    from routing.metering.byok_usage import usage_of
+
+    return usage_of(account_id, credential_id, since)

@@ -15,11 +15,11 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.plugins import plugins_without_backend
 from routing.selection.ask import Ask, Policy, Resolution
 from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
-from routing.selection.filters import TIER_STEP, steps
+from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, steps
 from routing.selection.naming import CHARS_MAX, EFFECTS, ROUTERS, Preset, parse, preset_of
 from routing.selection.resolving import UnknownModelReference, WrongKind, resolve
 from routing.selection.select import is_down, offered, serving
-from routing.serving.errors import NoEndpoint, UnknownModel
+from routing.serving.errors import GuardedOut, NoEndpoint, UnknownModel
 
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
 # The one plugin that has `pin_model`.
@@ -99,7 +99,8 @@ def _told(reference: str) -> str:
 
 
 def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
-    """Presets are not kept here yet, so each is one that does not exist."""
+    """What a request names of presets is under it by now; any that is left (the workspace's default
+    model may name one) is found nowhere."""
     named = [preset for reference in references if (preset := preset_of(reference))]
     slugs = {preset.slug for preset in named}
     if field is not None and slugs - {field}:
@@ -195,6 +196,8 @@ def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Polic
             furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
     step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
     requested = policy.held_to
+    if step == GUARDRAILS_STEP:
+        return GuardedOut(available=serving(pool, ask), requested=list(requested))
     return NoModels(reference, step, available=serving(pool, ask), requested=list(requested))
 
 

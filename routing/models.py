@@ -9,8 +9,19 @@ from routing.catalogue.models import (
     ModelAlias,
     Provider,
 )
+from routing.history.models import (
+    GenerationContent,
+    GenerationFact,
+    GenerationFeedback,
+    LateHour,
+    UsageDay,
+    UsageHour,
+    UsageLine,
+    UsageRolled,
+)
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
+from routing.presets.models import Preset, PresetVersion
 
 __all__ = [
     "CallsCounted",
@@ -20,8 +31,18 @@ __all__ = [
     "Endpoint",
     "EndpointSample",
     "Generation",
+    "GenerationContent",
+    "GenerationFact",
+    "GenerationFeedback",
+    "LateHour",
     "Model",
     "ModelAlias",
+    "Preset",
+    "PresetVersion",
     "Provider",
     "ProviderProbe",
+    "UsageDay",
+    "UsageHour",
+    "UsageLine",
+    "UsageRolled",
 ]

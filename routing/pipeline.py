@@ -10,28 +10,50 @@ from django.http import HttpRequest
 
 from accounts.caller import Caller
 from accounts.windows import windows_of
-from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid, Unavailable
+from gateway.http.errors import (
+    GatewayError,
+    InvalidRequest,
+    PermissionDenied,
+    SchemaInvalid,
+    Unavailable,
+)
 from gateway.live_settings import settings
+from gateway.regions import region_of
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.disabled_tools import refuse_disabled_tools
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatInvalid, ChatRequest, unavailable_backends
+from routing.guarding.filters import Filtered, filtered
+from routing.history.drafts import Draft, draft_for
 from routing.ids import generation_id
+from routing.metering.byok import charges_a_fee
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
-from routing.selection.ask import Ask, Plan, Policy, Resolution, State
-from routing.selection.filters import CONTEXT_STEP
+from routing.presets.applying import Applied, applied
+from routing.presets.naming import may_name_a_preset
+from routing.selection.ask import (
+    NO_PLAN,
+    NOTHING_LEARNED,
+    Ask,
+    Plan,
+    Policy,
+    Resolution,
+    State,
+)
+from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
 from routing.selection.policy import policy_of
 from routing.selection.select import all_down, select, serving
 from routing.selection.trace import kept_state
 from routing.serving.app_facts import categories
 from routing.serving.call import AppFacts, Call, Choice
-from routing.serving.errors import ContextTooLong, NoEndpoint
+from routing.serving.errors import ContextTooLong, GuardedOut, NoEndpoint
 from routing.serving.learned import Conversation, may_go_on, state_for
+from routing.serving.limiting import give_back, too_many
 from routing.serving.observing import standing
+from routing.serving.own_credentials import any_matches
 from routing.serving.standing import refuse_broke
 from routing.serving.upstream_call import beta_names
 from routing.upstreams.wires import KINDS as WIRE_KINDS
@@ -54,25 +76,52 @@ def admit(
 
     A request that no endpoint can serve comes back with its `refusal`.
     """
-    chat = _parsed(request, body, format)
-    asked = asked_of(chat, caller)
+    chat, preset_id, requested = _parsed(request, caller, body, format)
+    region = region_of(request)
+    asked = asked_of(chat, caller, region=region)
+    chat, stages, blocked = _guarded(chat, caller)
+    if stages:
+        asked = asked._replace(ask=ask_of(chat))
     if chat.native_tools:
         asked = _held_to_its_wire(asked, chat, format)
     resolution, policy = asked.resolution, asked.policy
-    plan, state = _planned(asked)
+    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
     # Where there is none to choose from, what is told of the choice is told of the pool.
     models = resolution.models or resolution.pool
     choice = Choice(asked.references, models, asked.ask, policy, kept_state(plan, state))
     call = _call(request, caller, format, chat, plan, choice, resolution.strategy)
+    if preset_id is not None:
+        call.preset_id, call.requested_model = str(preset_id), requested or call.requested_model
     if not policy.order and (chat.session_id or not policy.sort_named):
         call.sticky = asked.conversation.key(resolution.models)
-    if not plan.order:
+    call.region, call.stages = region, stages
+    if blocked is not None:
+        call.refusal = blocked
+    elif not plan.order:
         call.refusal = partial(_no_endpoint, asked, plan)
     return call
 
 
+def draft_of(call: Call) -> Draft | None:
+    """What is to be kept of what is said, where the workspace wants it."""
+    if call.choice.retains_nothing:
+        return None
+    return draft_for(
+        call.caller,
+        call.chat,
+        call.choice.policy,
+        generation_id=call.generation_id,
+        created_at=call.created_at,
+        bytes_max=settings.GENERATION_CONTENT_BYTES,
+    )
+
+
 def asked_of(
-    chat: ChatRequest, caller: Caller, *, dice: Callable[[], float] | None = None
+    chat: ChatRequest,
+    caller: Caller,
+    *,
+    dice: Callable[[], float] | None = None,
+    region: str | None = None,
 ) -> Asked:
     """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
     of the source that virtual routers draw from. Raises `GatewayError`."""
@@ -87,7 +136,7 @@ def asked_of(
     _refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
-    wanted = partial(policy_for, chat, caller)
+    wanted = partial(policy_for, chat, caller, region=region)
     sticky_model = conversation.model_id() if names_a_router(snapshot, references) else None
     resolution = resolution_of(
         snapshot,
@@ -102,17 +151,39 @@ def asked_of(
 
 
 def refusal_of(call: Call) -> GatewayError:
-    """What the caller is told where no endpoint can serve the request: payment comes first."""
+    """What the caller is told where no endpoint can serve the request: what guardrails forbid
+    comes first, then payment."""
     assert call.refusal is not None
-    refuse_broke(call, free=call.strategy == "free" or _is_free(call.choice.models))
-    return call.refusal()
+    error = call.refusal()
+    if isinstance(error, PermissionDenied):
+        return error
+    _refuse_broke(call)
+    limited = too_many(call)
+    give_back(call)
+    return limited or error
 
 
-def _planned(asked: Asked) -> tuple[Plan, State]:
+def refuse_too_many(call: Call) -> None:
+    """Count a request against the rate limits. Raises `RateLimited`; payment comes first here
+    too."""
+    limited = too_many(call)
+    if limited is not None:
+        _refuse_broke(call)
+        raise limited
+
+
+def _refuse_broke(call: Call) -> None:
+    free = call.strategy == "free" or _is_free(call.choice.models)
+    aliases = catalogue.current().aliases
+    brought = any_matches(call.caller.byok, call.choice.models, aliases)
+    refuse_broke(call, free=free, own_credential=brought and not charges_a_fee())
+
+
+def _planned(asked: Asked, caller: Caller) -> tuple[Plan, State]:
     """The plan, and what it was made from. One that begins with another's probe is made anew."""
     conversation, models = asked.conversation, asked.resolution.models
     ask, policy = asked.ask, asked.policy
-    state = state_for(conversation, models, policy)
+    state = state_for(conversation, models, policy, caller.byok)
     plan = select(models, ask, policy, state, random=conversation.random())
     while not may_go_on(plan, conversation.patience):
         state = state._replace(standing=standing())
@@ -120,15 +191,20 @@ def _planned(asked: Asked) -> tuple[Plan, State]:
     return plan, state
 
 
-def policy_for(chat: ChatRequest, caller: Caller, resolution: Resolution) -> Policy:
-    """What the request, its workspace and its account want of the choice."""
+def policy_for(
+    chat: ChatRequest, caller: Caller, resolution: Resolution, region: str | None = None
+) -> Policy:
+    """What the request, its workspace and its account want of the choice; `region` is that of the
+    host it came in by."""
     return policy_of(
         chat.provider,
         resolution=resolution,
         default_sort=caller.default_provider_sort,
         account_allowed=caller.allowed_providers,
         account_ignored=caller.ignored_providers,
+        region=region,
         models_named=bool(chat.models),
+        guarded=caller.guard.choice if caller.guard else None,
     )
 
 
@@ -150,16 +226,30 @@ def ask_of(chat: ChatRequest) -> Ask:
 def payer_of(caller: Caller, at: datetime) -> Payer:
     """Whom a request of this moment is charged to; its windows are pinned here."""
     assert caller.workspace_id is not None
-    return Payer(caller.account_id, caller.workspace_id, caller.key_id, windows_of(at.date()))
+    return Payer(
+        caller.account_id,
+        caller.workspace_id,
+        caller.key_id,
+        windows_of(at.date()),
+        caller.budgets,
+        caller.limits_version,
+        caller.limited,
+    )
 
 
-def _parsed(request: HttpRequest, body: dict[str, Any], format: CallerFormat) -> ChatRequest:
+def _parsed(
+    request: HttpRequest, caller: Caller, body: dict[str, Any], format: CallerFormat
+) -> Applied:
+    """The request, with the preset that it names under it."""
+    read = partial(
+        format.parse,
+        session_header=request.META.get("HTTP_X_SESSION_ID"),
+        models_max=settings.ROUTER_MAX_MODELS,
+    )
     try:
-        return format.parse(
-            body,
-            session_header=request.META.get("HTTP_X_SESSION_ID"),
-            models_max=settings.ROUTER_MAX_MODELS,
-        )
+        if may_name_a_preset(body):
+            return applied(format.name, body, caller, read)
+        return Applied(read(body))
     except ChatInvalid as error:
         raise SchemaInvalid(error.issues, error_type=error.error_type) from None
 
@@ -168,6 +258,13 @@ def _refuse_what_nothing_runs(chat: ChatRequest) -> None:
     missing = unavailable_backends(chat)
     if missing:
         raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
+
+
+def _guarded(chat: ChatRequest, caller: Caller) -> Filtered:
+    """The request after the content filters of the caller's guardrails."""
+    if caller.guard is None or not caller.guard.filters:
+        return Filtered(chat, [])
+    return filtered(chat, caller.guard.filters, caller.account_id)
 
 
 def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> Asked:
@@ -191,6 +288,8 @@ def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
         return no_model(asked.references[0], asked.resolution.pool, ask, policy)
     if all_down(models, ask, policy):
         return Unavailable("Every provider of this model is down")
+    if plan.failed_step == GUARDRAILS_STEP:
+        return GuardedOut(available=serving(models, ask), requested=list(policy.held_to))
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
     requested = list(policy.held_to)

@@ -1,12 +1,14 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
 from routing.catalogue.snapshot import catalogue
+from routing.history.keeper import keeper
 from routing.metering.writer import ledger
 from routing.serving import observing, sharing
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
 # is not booked after this long is logged while there is still somebody to log it.
 _LEDGER_STOP_S = 1.2
+_CONTENTS_STOP_S = 0.3
 
 
 def start() -> None:
@@ -20,6 +22,7 @@ def start() -> None:
 def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
+    keeper.stop(_CONTENTS_STOP_S)
     catalogue.stop_polling()
     observing.stop()
     sharing.stop()

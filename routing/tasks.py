@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
+from routing.history import contents, rolling
 from routing.metering import popularity
 from routing.metering.session import Session
-from routing.metering.settlements import sweep_all
+from routing.metering.sweeping import sweep_all
 from routing.serving import history, probes
 
 
@@ -41,3 +42,17 @@ def record_endpoint_history() -> int:
 def probe_providers() -> int:
     """Ask those providers that are due whether they answer."""
     return probes.probe_due(datetime.now(UTC))
+
+
+# What is left is rolled up the next time; an hour is a transaction of its own.
+@shared_task(soft_time_limit=90, time_limit=120)
+def roll_up_usage() -> int:
+    """Sum up the hours that are over, and those that got a late record."""
+    return rolling.roll_up(datetime.now(UTC))
+
+
+@shared_task(soft_time_limit=300, time_limit=330)
+def forget_old_history() -> int:
+    """Delete contents past their days, and sums that nothing asks for any more."""
+    now = datetime.now(UTC)
+    return contents.forget_old(now) + rolling.forget_old(now)

@@ -3,12 +3,22 @@
 from django.urls import URLPattern, path, re_path
 
 from routing.catalogue.views import EndpointViewSet, ModelViewSet, ProviderViewSet
+from routing.history.views.analytics import ActivityViewSet, AnalyticsViewSet
+from routing.history.views.generations import ContentViewSet, FeedbackViewSet
+from routing.presets.views import (
+    ChatPresetViewSet,
+    MessagesPresetViewSet,
+    PresetsViewSet,
+    PresetVersionsViewSet,
+    ResponsesPresetViewSet,
+)
 from routing.views.chat import ChatViewSet
 from routing.views.generation import GenerationViewSet
 from routing.views.messages import MessagesViewSet, TokenCountViewSet
 from routing.views.responses import ResponsesViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"
+_PRESET = r"^v1/presets/(?P<slug>[^/]+)"
 
 urlpatterns: list[URLPattern] = [
     path("v1/chat/completions", ChatViewSet.as_view({"post": "create"})),
@@ -16,6 +26,11 @@ urlpatterns: list[URLPattern] = [
     path("v1/messages/count_tokens", TokenCountViewSet.as_view({"post": "create"})),
     path("v1/responses", ResponsesViewSet.as_view({"post": "create"})),
     path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),
+    path("v1/generation/content", ContentViewSet.as_view({"get": "retrieve"})),
+    path("v1/generation/feedback", FeedbackViewSet.as_view({"post": "create"})),
+    path("v1/activity", ActivityViewSet.as_view({"get": "list"})),
+    path("v1/analytics/meta", AnalyticsViewSet.as_view({"get": "meta"})),
+    path("v1/analytics/query", AnalyticsViewSet.as_view({"post": "query"})),
     path("v1/models", ModelViewSet.as_view({"get": "list"})),
     path("v1/models/count", ModelViewSet.as_view({"get": "count"})),
     path("v1/models/user", ModelViewSet.as_view({"get": "user"})),
@@ -23,4 +38,14 @@ urlpatterns: list[URLPattern] = [
     re_path(rf"^v1/model/{_MODEL}$", ModelViewSet.as_view({"get": "retrieve"})),
     path("v1/endpoints/zdr", EndpointViewSet.as_view({"get": "zdr"})),
     path("v1/providers", ProviderViewSet.as_view({"get": "list"})),
+    path("v1/presets", PresetsViewSet.as_view({"get": "list"})),
+    re_path(rf"{_PRESET}$", PresetsViewSet.as_view({"get": "retrieve"})),
+    re_path(rf"{_PRESET}/versions$", PresetVersionsViewSet.as_view({"get": "list"})),
+    re_path(
+        rf"{_PRESET}/versions/(?P<version>[^/]+)$",
+        PresetVersionsViewSet.as_view({"get": "retrieve"}),
+    ),
+    re_path(rf"{_PRESET}/chat/completions$", ChatPresetViewSet.as_view({"post": "create"})),
+    re_path(rf"{_PRESET}/responses$", ResponsesPresetViewSet.as_view({"post": "create"})),
+    re_path(rf"{_PRESET}/messages$", MessagesPresetViewSet.as_view({"post": "create"})),
 ]

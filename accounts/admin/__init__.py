@@ -1,5 +1,31 @@
 """The admin of accounts, keys and the books."""
 
-from accounts.admin import account, books, key, records, user, workspace
+from accounts.admin import (
+    account,
+    books,
+    budgets,
+    byok,
+    fees,
+    guardrail,
+    guardrail_assignments,
+    key,
+    records,
+    repeatable,
+    user,
+    workspace,
+)
 
-__all__ = ["account", "books", "key", "records", "user", "workspace"]
+__all__ = [
+    "account",
+    "books",
+    "budgets",
+    "byok",
+    "fees",
+    "guardrail",
+    "guardrail_assignments",
+    "key",
+    "records",
+    "repeatable",
+    "user",
+    "workspace",
+]

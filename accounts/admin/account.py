@@ -2,22 +2,22 @@
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin, messages
-from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Count, F, Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from accounts.admin.credits import CreditsForm, book
-from accounts.admin.fields import WordsField
+from accounts.admin.fields import WordsField, models_field
+from accounts.admin.glance import usage_shown
 from accounts.admin.histories import account_histories
+from accounts.admin.money_pages import MoneyPages
 from accounts.models import Account, Membership, Workspace
 from accounts.services.accounts import open_account
+from accounts.services.records import by_operator, facts_of, record_change
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
-from gateway.http.jsonio import usd_text
 
 
 class WorkspaceInline(ReadOnlyInline):
@@ -42,9 +42,26 @@ class MemberInline(ReadOnlyInline):
         return super().get_queryset(request).select_related("account", "user")
 
 
-class AccountForm(Form):
-    """An account, with the providers that its requests may be sent to."""
+# What an operator says of an account beside its name, as its audit records have it.
+_POLICY = (
+    *("allowed_models", "allowed_providers", "ignored_providers"),
+    *("data_collection", "zdr", "regional_inference_enabled"),
+)
 
+
+class AccountForm(Form):
+    """An account, with what all of its requests are held to."""
+
+    allowed_models = WordsField(
+        required=False,
+        help_text="Model ids, with commas between. Requests of this account go to no other model; "
+        "empty allows all of them.",
+    )
+    data_collection = forms.ChoiceField(
+        choices=Account.DataCollection.choices,
+        required=False,
+        help_text="Denied: requests of this account go to no endpoint that collects data.",
+    )
     allowed_providers = WordsField(
         required=False,
         help_text="Provider slugs, with commas between. Requests of this account go to no other "
@@ -57,11 +74,17 @@ class AccountForm(Form):
 
     class Meta:
         model = Account
-        fields = ("name", "allowed_providers", "ignored_providers")
+        fields = ("name", *_POLICY)
+
+    def clean_data_collection(self) -> str:
+        return self.cleaned_data["data_collection"] or Account.DataCollection.ALLOW.value
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return models_field(self.cleaned_data["allowed_models"])
 
 
 @admin.register(Account)
-class AccountAdmin(PageAdmin):
+class AccountAdmin(MoneyPages, PageAdmin):
     """Totals are the ledger's; money comes in through `Add credits`."""
 
     form = AccountForm
@@ -76,7 +99,7 @@ class AccountAdmin(PageAdmin):
     actions = ("add_credits_to",)
     inlines = (WorkspaceInline, MemberInline)
     change_form_template = "admin/accounts/account/change_form.html"
-    _SHOWN = ("id", "credits", "usage", "balance", "held", "created_at", "histories")
+    _SHOWN = ("id", "credits", "usage", "balance", "held", "created_at", "lately", "histories")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         living = Count("keys", filter=Q(keys__deleted_at__isnull=True))
@@ -92,15 +115,14 @@ class AccountAdmin(PageAdmin):
     def get_inlines(self, request: HttpRequest, obj: Account | None) -> Any:
         return self.inlines if obj else ()
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.credits_view)
-        own = path("<uuid:account_id>/credits/", view, name="accounts_account_credits")
-        return [own, *super().get_urls()]
-
     @admin.display(description="keys", ordering="key_count")
     def keys(self, account: Any) -> int:
         count: int = account.key_count
         return count
+
+    @admin.display(description="used")
+    def lately(self, account: Account) -> SafeString:
+        return usage_shown(account.pk, "account", account.pk)
 
     @admin.display(description="history")
     def histories(self, account: Account) -> SafeString:
@@ -109,13 +131,20 @@ class AccountAdmin(PageAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    def has_credits_permission(self, request: HttpRequest) -> bool:
-        """Adding credits is adding a ledger entry."""
-        return request.user.has_perm("accounts.add_ledgerentry")
-
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
-            super().save_model(request, obj, form, change)
+            with transaction.atomic():
+                before = facts_of(Account.objects.get(pk=obj.pk), ("name", *_POLICY))
+                super().save_model(request, obj, form, change)
+                record_change(
+                    by=by_operator(request.user),
+                    action="updated",
+                    object_type="account",
+                    object_id=obj.pk,
+                    account_id=obj.pk,
+                    before=before,
+                    after=facts_of(obj, ("name", *_POLICY)),
+                )
         else:
             # With its default workspace. The page goes on with the row that is really there.
             obj.pk = open_account(name=obj.name).pk
@@ -130,30 +159,3 @@ class AccountAdmin(PageAdmin):
             messages.error(request, "Add credits to one account at a time.")
             return None
         return HttpResponseRedirect(reverse("admin:accounts_account_credits", args=[chosen[0].pk]))
-
-    def credits_view(self, request: HttpRequest, account_id: Any) -> HttpResponse:
-        if not self.has_credits_permission(request):
-            raise PermissionDenied
-        account = get_object_or_404(Account, pk=account_id)
-        form = CreditsForm(request.POST if request.method == "POST" else None)
-        if form.is_valid() and (booked := book(form, account=account, by=str(request.user))):
-            self._tell(request, account, *booked)
-            page = reverse("admin:accounts_account_change", args=[account.pk])
-            return HttpResponseRedirect(page)
-        context = {
-            **self.admin_site.each_context(request),
-            "title": "Add credits",
-            "opts": self.opts,
-            "account": account,
-            "balance": usd_text(account.balance_nano),
-            "form": form,
-        }
-        return TemplateResponse(request, "admin/accounts/account/credits.html", context)
-
-    def _tell(self, request: HttpRequest, account: Account, amount_nano: int, new: bool) -> None:
-        said = f"{usd_text(amount_nano)} USD"
-        if not new:
-            messages.warning(request, f"{said} had been added already, and count once.")
-            return
-        self.log_change(request, account, f"Added credits: {said}.")
-        messages.success(request, f"Added {said} to {account}.")

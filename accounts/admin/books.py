@@ -1,6 +1,7 @@
 """The books, to look at: only the ledger writer and the credits service write them."""
 
 from typing import Any
+from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -31,11 +32,12 @@ class LedgerEntryAdmin(_BookAdmin):
     ordering = ("-id",)
     search_fields = ("generation_id__exact", "source_ref__exact", "account__name", "note")
     search_help_text = "Generation id, reference of the payment, account, note"
+    byok = usd_column("byok_nano", "BYOK")
     fields = (
         *("id", "created_at", "kind", "amount", "account", "workspace", "api_key"),
-        *("generation_id", "source", "source_ref", "note"),
+        *("byok", "day", "generation_id", "source", "source_ref", "note"),
     )
-    readonly_fields = ("amount",)
+    readonly_fields = ("amount", "byok")
 
 
 @admin.register(Hold)
@@ -59,16 +61,24 @@ class SpendCounterAdmin(ReadOnlyAdmin):
     spent = usd_column("spent_nano", "spent")
     held = usd_column("held_nano", "held")
     limit = usd_column("limit_nano", "limit")
+    byok_spent = usd_column("byok_spent_nano", "BYOK spent")
+    byok_held = usd_column("byok_held_nano", "BYOK held")
     list_display = ("scope", "of", "window", "window_start", "spent", "held", "limit")
     list_filter = ("scope", "window")
     ordering = ("-window_start", "-id")
     search_fields = ("scope_id__exact",)
-    search_help_text = "Number of the key"
-    fields = ("scope", "of", "window", "window_start", "spent", "held", "limit")
-    readonly_fields = ("of", "spent", "held", "limit")
+    search_help_text = "Number of the key, id of the workspace in hex"
+    fields = (
+        *("scope", "of", "window", "window_start", "spent", "held", "limit"),
+        *("byok_spent", "byok_held", "counts_byok"),
+    )
+    readonly_fields = ("of", "spent", "held", "limit", "byok_spent", "byok_held")
 
     @admin.display(description="of", ordering="scope_id")
     def of(self, counter: SpendCounter) -> str | SafeString:
+        if counter.scope == SpendCounter.Scope.WORKSPACE:
+            page = reverse("admin:accounts_workspace_change", args=[UUID(counter.scope_id)])
+            return format_html('<a href="{}">workspace</a>', page)
         if counter.scope != SpendCounter.Scope.KEY:
             return counter.scope_id
         page = reverse("admin:accounts_apikey_change", args=[counter.scope_id])

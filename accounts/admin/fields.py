@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 
+from accounts.known_catalogue import canonical_models
 from accounts.money import nano_of
 
 _USD_MAX = 1_000_000_000
@@ -60,3 +61,14 @@ class NumbersField(WordsField):
             return super().has_changed(initial, data)
         except forms.ValidationError:
             return True
+
+
+def models_field(names: list[str] | None) -> list[str] | None:
+    """Canonical slugs of the models named. Raises `ValidationError` for an unknown one."""
+    if not names:
+        return None
+    known = canonical_models(names)
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise forms.ValidationError(f"No model has this name: {', '.join(unknown)[:200]}")
+    return list(dict.fromkeys(known[name] for name in names))

@@ -11,11 +11,12 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
+from accounts.admin.glance import usage_shown
 from accounts.admin.histories import key_histories
 from accounts.admin.key_forms import KeyForm, NewKeyForm
 from accounts.models import ApiKey, SpendCounter
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import usage_nano
+from accounts.services.key_limits import usage_of
 from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
 from accounts.services.records import by_operator
 from gateway.admin import PageAdmin, usd_column
@@ -74,7 +75,7 @@ class ApiKeyAdmin(PageAdmin):
     autocomplete_fields = ("account", "workspace", "creator")
     _FIXED = (
         *("label", "hash", "state", "account", "kind", "expires_at"),
-        *("created_at", "updated_at", "deleted_at", "usage", "histories"),
+        *("created_at", "updated_at", "deleted_at", "usage", "lately", "histories"),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -117,9 +118,13 @@ class ApiKeyAdmin(PageAdmin):
 
     @admin.display(description="usage (USD)")
     def usage(self, key: ApiKey) -> SafeString:
-        spent_nano = usage_nano(key=key, at=datetime.now(UTC))
+        spent_nano = usage_of(key=key, at=datetime.now(UTC)).spent
         rows = ((title, usd_text(spent_nano[window])) for window, title in _WINDOWS.items())
         return format_html_join(" · ", "{}: {}", rows)
+
+    @admin.display(description="used")
+    def lately(self, key: ApiKey) -> SafeString:
+        return usage_shown(key.account_id, "key", key.pk)
 
     @admin.display(description="history")
     def histories(self, key: ApiKey) -> SafeString:

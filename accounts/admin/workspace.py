@@ -6,8 +6,11 @@ from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.safestring import SafeString
 
+from accounts.admin.budgets import BudgetInline
 from accounts.admin.fields import NumbersField
+from accounts.admin.glance import usage_shown
 from accounts.known_models import is_known_model
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
@@ -33,7 +36,7 @@ _SETTINGS = (
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
-    *("created_by", "created_at", "updated_at"),
+    *("created_by", "created_at", "updated_at", "lately"),
 )
 
 
@@ -115,6 +118,13 @@ class WorkspaceAdmin(PageAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A workspace is named after its account, also where other pages offer it for choice.
         return super().get_queryset(request).select_related("account")
+
+    @admin.display(description="used")
+    def lately(self, workspace: Workspace) -> SafeString:
+        return usage_shown(workspace.account_id, "workspace", workspace.pk)
+
+    def get_inlines(self, request: HttpRequest, obj: Workspace | None) -> Any:
+        return (BudgetInline,) if obj else ()
 
     def get_fields(self, request: HttpRequest, obj: Workspace | None = None) -> Any:
         return (*_NEW, *_SETTINGS, *_SHOWN) if obj else (*_NEW, *_SETTINGS)

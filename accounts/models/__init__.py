@@ -1,8 +1,13 @@
 """Who calls, what they own, and the books."""
 
 from accounts.models.account import Account, Membership, User, Workspace
+from accounts.models.budget import WorkspaceBudget
+from accounts.models.byok import ByokCredential
+from accounts.models.guardrail import Guardrail, GuardrailKey, GuardrailMember
+from accounts.models.idempotency import RepeatableRequest
 from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
+from accounts.models.purchase_fee import PurchaseFee
 from accounts.models.record import AuditRecord
 from accounts.models.workspace_membership import WorkspaceMembership
 
@@ -10,12 +15,19 @@ __all__ = [
     "Account",
     "ApiKey",
     "AuditRecord",
+    "ByokCredential",
     "FormerHash",
+    "Guardrail",
+    "GuardrailKey",
+    "GuardrailMember",
     "Hold",
     "LedgerEntry",
     "Membership",
+    "PurchaseFee",
+    "RepeatableRequest",
     "SpendCounter",
     "User",
     "Workspace",
+    "WorkspaceBudget",
     "WorkspaceMembership",
 ]

@@ -51,23 +51,41 @@ class Account(models.Model):
 
     The balance is `total_credits_nano - total_usage_nano`; `held_nano` of it is reserved by
     requests in flight. Only the ledger writer and the credits service change these three.
+    `limits_version` grows whenever other budgets or key limits apply than before: no hold is placed
+    by who has not seen them.
     `allowed_providers` and `ignored_providers` are lists of provider slugs that every request of
-    the account keeps to; null says nothing.
+    the account keeps to, `allowed_models` one of canonical model slugs; null says nothing. No
+    workspace or guardrail allows what the account does not.
     """
+
+    class DataCollection(models.TextChoices):
+        ALLOW = "allow", "Allowed"
+        DENY = "deny", "Denied"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     name = models.CharField(max_length=100, unique=True)
     total_credits_nano = models.BigIntegerField(default=0, editable=False)
     total_usage_nano = models.BigIntegerField(default=0, editable=False)
     held_nano = models.BigIntegerField(default=0, editable=False)
+    limits_version = models.BigIntegerField(default=0, db_default=0, editable=False)
     allowed_providers = models.JSONField(null=True, blank=True, default=None)
     ignored_providers = models.JSONField(null=True, blank=True, default=None)
+    allowed_models = models.JSONField(null=True, blank=True, default=None)
+    data_collection = models.CharField(
+        max_length=8, choices=DataCollection.choices, default="allow", db_default="allow"
+    )
+    zdr = models.BooleanField("zero data retention", default=False, db_default=False)
+    regional_inference_enabled = models.BooleanField(default=True, db_default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         constraints = [
             models.CheckConstraint(
                 name="accounts_account_held_not_negative", condition=Q(held_nano__gte=0)
+            ),
+            models.CheckConstraint(
+                name="accounts_account_data_collection_known",
+                condition=Q(data_collection__in=["allow", "deny"]),
             ),
         ]
 

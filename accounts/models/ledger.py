@@ -8,6 +8,8 @@ from accounts.models.key import ApiKey
 
 CREDIT_KINDS = ("purchase", "grant", "transfer_in", "refund", "expiry", "transfer_out")
 USAGE_KINDS = ("usage", "byok_fee", "usage_reversal")
+# Few and far between, unlike a request's own entries: statements tell them one by one.
+SINGLE_KINDS = (*CREDIT_KINDS, "usage_reversal")
 
 
 class LedgerEntry(models.Model):
@@ -52,7 +54,11 @@ class LedgerEntry(models.Model):
     )
     kind = models.CharField(max_length=16, choices=Kind.choices)
     amount_nano = models.BigIntegerField()
+    # On credentials of the account's own, at list price; the account pays the amount.
+    byok_nano = models.BigIntegerField(default=0, db_default=0)
     generation_id = models.CharField(max_length=64, null=True, db_index=False)
+    # The UTC day the request began, whose windows it counts in; null in entries that are no usage.
+    day = models.DateField(null=True, default=None, db_default=None)
     source = models.CharField(max_length=32)
     source_ref = models.CharField(max_length=200)
     note = models.CharField(max_length=500, blank=True, default="")
@@ -83,6 +89,12 @@ class LedgerEntry(models.Model):
         ]
         indexes = [
             models.Index(F("account"), F("created_at").desc(), name="accounts_entry_account_time"),
+            models.Index(
+                F("account"),
+                F("created_at"),
+                name="accounts_entry_singles",
+                condition=Q(kind__in=SINGLE_KINDS),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -108,6 +120,8 @@ class Hold(models.Model):
         Workspace, on_delete=models.PROTECT, related_name="+", db_index=False, db_constraint=False
     )
     amount_nano = models.BigIntegerField()
+    byok_nano = models.BigIntegerField(default=0, db_default=0)
+    # Of the counters it is held on, those with a limit, with commas between; "0" for none.
     counter_ids = models.CharField(max_length=400)
     model = models.CharField(max_length=200)
     created_at = models.DateTimeField()
@@ -129,12 +143,17 @@ class SpendCounter(models.Model):
     """What a scope spent and holds in one window; `limit_nano` null means no limit there.
 
     A key has four: all time, day, week and month (UTC), so a changed reset interval counts what was
-    already spent. The limit stands on the one that the key's `limit_reset` names. `window_start` is
-    the window's first day (1970-01-01 for all time).
+    already spent. The limit stands on the one that the key's `limit_reset` names. A budget has one
+    for each of its windows, as `accounts.spending` names it, with the `account` whose it is and the
+    `workspace` that it is confined to. `window_start` is the window's first day (1970-01-01 for all
+    time). Requests are held on counters with a limit only. What was spent on credentials of the
+    account's own stands in the two `byok` columns, and is limited where the counter `counts_byok`.
     """
 
     class Scope(models.TextChoices):
         KEY = "key", "API key"
+        WORKSPACE = "workspace", "Workspace"
+        GUARDRAIL = "guardrail", "Guardrail"
 
     class Window(models.TextChoices):
         TOTAL = "total", "All time"
@@ -149,6 +168,25 @@ class SpendCounter(models.Model):
     spent_nano = models.BigIntegerField(default=0)
     held_nano = models.BigIntegerField(default=0)
     limit_nano = models.BigIntegerField(null=True, blank=True)
+    byok_spent_nano = models.BigIntegerField(default=0, db_default=0)
+    byok_held_nano = models.BigIntegerField(default=0, db_default=0)
+    counts_byok = models.BooleanField(default=False, db_default=False)
+    account = models.ForeignKey(
+        Account,
+        on_delete=models.DO_NOTHING,
+        null=True,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+    workspace = models.ForeignKey(
+        Workspace,
+        on_delete=models.DO_NOTHING,
+        null=True,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
 
     class Meta:
         constraints = [
@@ -159,7 +197,16 @@ class SpendCounter(models.Model):
             models.CheckConstraint(
                 name="accounts_spendcounter_held_not_negative", condition=Q(held_nano__gte=0)
             ),
+            models.CheckConstraint(
+                name="accounts_spendcounter_byok_held_not_negative",
+                condition=Q(byok_held_nano__gte=0),
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.scope} {self.scope_id} {self.window} {self.window_start}"
+
+    @property
+    def counted_nano(self) -> int:
+        """What counts against the limit, apart from what is held."""
+        return self.spent_nano + (self.byok_spent_nano if self.counts_byok else 0)

@@ -2,30 +2,39 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from uuid import UUID
 
 from django.db import connection, transaction
-from django.db.models import Count, Q, Sum
+from django.db.models import Count, Q, QuerySet, Sum
 
 from accounts.models import Account, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
+from accounts.services.open_holds import NO_COUNTER
+from accounts.services.past_spending import PastSpending, django_reader
+from accounts.services.spend_scopes import scope_of
+from accounts.windows import window_starts
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """`mismatches` are sentences, one per wrong total."""
+    """`mismatches` are sentences, one per wrong total; `off_budgets` the accounts of those that are
+    a budget's."""
 
     accounts: int
     mismatches: list[str]
     open_holds: int
     held_nano: int
     expired_holds: int
+    off_budgets: frozenset[UUID] = frozenset()
 
 
 def audit(*, now: datetime) -> Audit:
     """Read the books at one moment and compare."""
     with transaction.atomic():
         _freeze()
-        mismatches = [*_accounts(), *_counters()]
+        off = _off_budgets(now)
+        of_budgets = [sentence for sentences in off.values() for sentence in sentences]
+        mismatches = [*_accounts(), *_held(), *_spent_by_keys(), *of_budgets]
         holds = Hold.objects.aggregate(n=Count("pk"), held=Sum("amount_nano"))
         return Audit(
             accounts=Account.objects.count(),
@@ -33,7 +42,19 @@ def audit(*, now: datetime) -> Audit:
             open_holds=holds["n"],
             held_nano=holds["held"] or 0,
             expired_holds=Hold.objects.filter(lease_expires_at__lt=now).count(),
+            off_budgets=frozenset(off),
         )
+
+
+def recount_budgets(account_id: UUID, *, now: datetime) -> None:
+    """Let the counters of an account's budgets say what the books say."""
+    with transaction.atomic():
+        # As the ledger writer does: nobody touches them meanwhile.
+        Account.objects.select_for_update(no_key=True).get(pk=account_id)
+        past = PastSpending(django_reader(), account_id)
+        for row in _limited_budgets(now).filter(account_id=account_id):
+            row.spent_nano, row.byok_spent_nano = past.of(scope_of(row), row.window_start)
+            row.save(update_fields=["spent_nano", "byok_spent_nano"])
 
 
 def _freeze() -> None:
@@ -65,33 +86,80 @@ def _accounts() -> list[str]:
     return found
 
 
-def _counters() -> list[str]:
-    """Each charge counts in one counter of every window, so that over all starts of a window a
-    key's counters sum up to its entries. What a counter holds is the sum of its holds."""
-    spent = {
-        str(key): amount_nano
-        for key, amount_nano in LedgerEntry.objects.filter(
-            kind__in=USAGE_KINDS, api_key__isnull=False
-        )
-        .values_list("api_key_id")
-        .annotate(Sum("amount_nano"))
-    }
-    held: dict[int, int] = {}
-    for ids, amount_nano in Hold.objects.values_list("counter_ids", "amount_nano"):
-        for counter in ids.split(","):
-            held[int(counter)] = held.get(int(counter), 0) + amount_nano
+def _held() -> list[str]:
+    """What a counter holds is the sum of the holds that name it."""
+    held: dict[str, list[int]] = {}
+    for hold in Hold.objects.only("counter_ids", "amount_nano", "byok_nano").iterator():
+        for counter in hold.counter_ids.split(","):
+            sums = held.setdefault(counter, [0, 0])
+            sums[0] += hold.amount_nano
+            sums[1] += hold.byok_nano
+    held.pop(NO_COUNTER, None)
     found = []
-    told: dict[tuple[str, str], int] = {}
     for row in SpendCounter.objects.iterator():
-        counted = held.pop(row.pk, 0)
-        if row.held_nano != counted:
-            found.append(f"counter {row}: held says {row.held_nano}, holds say {counted}")
-        place = (row.scope_id, row.window)
-        told[place] = told.get(place, 0) + row.spent_nano
-    found += [f"counter {pk} is gone, holds say {nano}" for pk, nano in held.items()]
-    for key in sorted({*spent, *(scope_id for scope_id, _ in told)}):
-        for window in SpendCounter.Window.values:
-            says, counted = told.get((key, window), 0), spent.get(key, 0)
-            if says != counted:
-                found.append(f"key {key}: {window} spent says {says}, entries say {counted}")
+        counted = held.pop(str(row.pk), [0, 0])
+        for name, told, nano in zip(
+            ("held", "BYOK held"), (row.held_nano, row.byok_held_nano), counted, strict=True
+        ):
+            if told != nano:
+                found.append(f"counter {row}: {name} says {told}, holds say {nano}")
+    found += [f"counter {pk} is gone, holds say {sums[0]}" for pk, sums in held.items()]
     return found
+
+
+def _spent_by_keys() -> list[str]:
+    """Each charge counts in one counter of every window, so that over all starts of a window a
+    key's counters sum up to its entries."""
+    entries = LedgerEntry.objects.filter(kind__in=USAGE_KINDS, api_key__isnull=False)
+    counters = SpendCounter.objects.filter(scope=SpendCounter.Scope.KEY)
+    spent = {
+        str(key): (nano, byok)
+        for key, nano, byok in entries.values_list("api_key_id").annotate(
+            Sum("amount_nano"), Sum("byok_nano")
+        )
+    }
+    told = {
+        (key, window): (nano, byok)
+        for key, window, nano, byok in counters.values_list("scope_id", "window").annotate(
+            Sum("spent_nano"), Sum("byok_spent_nano")
+        )
+    }
+    found = []
+    for key in sorted({*spent, *(key for key, _ in told)}):
+        for window in SpendCounter.Window.values:
+            says, counted = told.get((key, window), (0, 0)), spent.get(key, (0, 0))
+            found += _differences(f"key {key}: {window}", says, counted)
+    return found
+
+
+def _off_budgets(now: datetime) -> dict[UUID, list[str]]:
+    """What is wrong, by account: a budget's counter says what the books say of the same scope."""
+    pasts: dict[UUID, PastSpending] = {}
+    found: dict[UUID, list[str]] = {}
+    for row in _limited_budgets(now):
+        assert row.account_id is not None
+        past = pasts.setdefault(row.account_id, PastSpending(django_reader(), row.account_id))
+        says = row.spent_nano, row.byok_spent_nano
+        counted = past.of(scope_of(row), row.window_start)
+        wrong = _differences(f"account {row.account_id}: budget {row}:", says, counted)
+        if wrong:
+            found.setdefault(row.account_id, []).extend(wrong)
+    return found
+
+
+def _limited_budgets(now: datetime) -> QuerySet[SpendCounter]:
+    """The counters of budgets in the windows of now. Older ones may be from before a budget was
+    taken away and set again."""
+    current = Q()
+    for window, start in window_starts(now).items():
+        current |= Q(window=window, window_start=start)
+    budgets = SpendCounter.objects.exclude(scope=SpendCounter.Scope.KEY)
+    return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
+
+
+def _differences(whose: str, says: tuple[int, int], counted: tuple[int, int]) -> list[str]:
+    return [
+        f"{whose} {name} says {told}, entries say {sums}"
+        for name, told, sums in zip(("spent", "BYOK spent"), says, counted, strict=True)
+        if told != sums
+    ]

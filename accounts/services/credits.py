@@ -1,11 +1,70 @@
-"""Money that comes in."""
+"""Every movement of credits: what comes in, what goes back, what moves between accounts.
+
+A movement is told with a source and a reference of it, and counts once, however often it is told;
+told again with another account, kind or amount it raises `AnotherMovement`. With `by` it leaves an
+audit record.
+"""
 
 from datetime import UTC, datetime
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Final
+from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F
 
-from accounts.models import Account, LedgerEntry
+from accounts.models import Account, LedgerEntry, PurchaseFee
+from accounts.services.records import Actor, record_change
+from gateway.http.jsonio import usd_text
+
+# What the gateway itself books under. A payment told from outside must not take the place of a
+# charge, so it names none of these.
+OWN_SOURCES: Final = frozenset(
+    ("admin", "byok", "byok_fee", "credits_add", "expiry", "generation", "reversal", "seed")
+) | {"transfer", "usage"}
+_Kind = LedgerEntry.Kind
+_RAISES: Final = frozenset((_Kind.PURCHASE, _Kind.GRANT, _Kind.TRANSFER_IN))
+
+
+class AnotherMovement(Exception):
+    """Source and reference name a movement of another account, kind or amount."""
+
+
+class NotThatMuch(Exception):
+    """More would be taken than is left."""
+
+
+def fee_nano(paid_nano: int) -> int:
+    """What is kept of a payment: the share `CREDIT_FEE_RATE`, rounded half-even."""
+    share = Decimal(repr(settings.CREDIT_FEE_RATE)) * paid_nano
+    return int(share.quantize(Decimal(1), ROUND_HALF_EVEN))
+
+
+def take_payment(
+    *,
+    account: Account,
+    paid_nano: int,
+    source: str,
+    source_ref: str,
+    note: str = "",
+    by: Actor | None = None,
+) -> tuple[LedgerEntry, bool]:
+    """Record a purchase of what was paid less the fee: the entry, and whether it is new."""
+    assert paid_nano > 0
+    kept_nano = fee_nano(paid_nano)
+    with transaction.atomic():
+        entry, new = _found_or_made(
+            account.pk, _Kind.PURCHASE, paid_nano - kept_nano, source, source_ref, note
+        )
+        if new:
+            if kept_nano:
+                PurchaseFee.objects.create(entry=entry, paid_nano=paid_nano, fee_nano=kept_nano)
+            _apply(entry, by, paid_nano=paid_nano, fee_nano=kept_nano)
+        # The rate may have changed since it was first told.
+        elif not _is(entry, account.pk, _Kind.PURCHASE) or _paid_nano(entry) != paid_nano:
+            raise AnotherMovement
+    return entry, new
 
 
 def add_credits(
@@ -16,26 +75,139 @@ def add_credits(
     source_ref: str,
     kind: LedgerEntry.Kind = LedgerEntry.Kind.PURCHASE,
     note: str = "",
+    by: Actor | None = None,
 ) -> tuple[LedgerEntry, bool]:
-    """Record money that came in: the entry, and whether it is new.
+    """Record credits that came in, as they are: the entry, and whether it is new."""
+    assert amount_nano > 0
+    assert kind in _RAISES
+    with transaction.atomic():
+        return _booked(account.pk, kind, amount_nano, source, source_ref, note, by)
 
-    Told twice about one payment (same source and ref), it counts once.
+
+def take_credits(
+    *,
+    account: Account,
+    amount_nano: int,
+    source: str,
+    source_ref: str,
+    kind: LedgerEntry.Kind = LedgerEntry.Kind.REFUND,
+    note: str = "",
+    below_zero: bool = False,
+    by: Actor | None = None,
+) -> tuple[LedgerEntry, bool]:
+    """Record credits that go away: the entry (its amount is negative), and whether it is new.
+
+    Raises `NotThatMuch` where the balance less what is held is smaller; a chargeback of money that
+    is spent already may go `below_zero`.
     """
     assert amount_nano > 0
+    assert kind not in _RAISES
     with transaction.atomic():
-        entry, new = LedgerEntry.objects.get_or_create(
-            source=source,
-            source_ref=source_ref,
-            defaults={
-                "account": account,
-                "kind": kind,
-                "amount_nano": amount_nano,
-                "created_at": datetime.now(UTC),
-                "note": note,
-            },
+        row = _locked(account.pk)
+        known = LedgerEntry.objects.filter(source=source, source_ref=source_ref).exists()
+        if not known and not below_zero and amount_nano > row.balance_nano - row.held_nano:
+            raise NotThatMuch
+        return _booked(account.pk, kind, -amount_nano, source, source_ref, note, by)
+
+
+def transfer_credits(
+    *,
+    giver: Account,
+    taker: Account,
+    amount_nano: int,
+    source_ref: str,
+    note: str = "",
+    by: Actor | None = None,
+) -> bool:
+    """Move credits to another account; whether it is new. Raises `NotThatMuch`."""
+    assert giver.pk != taker.pk
+    with transaction.atomic():
+        # In this order wherever more than one account is locked.
+        for account_id in sorted((giver.pk, taker.pk)):
+            _locked(account_id)
+        _, new = take_credits(
+            account=giver,
+            amount_nano=amount_nano,
+            source="transfer",
+            source_ref=f"{source_ref}:out",
+            kind=_Kind.TRANSFER_OUT,
+            note=note,
+            by=by,
         )
-        if new:
-            Account.objects.filter(pk=account.pk).update(
-                total_credits_nano=F("total_credits_nano") + amount_nano
-            )
+        add_credits(
+            account=taker,
+            amount_nano=amount_nano,
+            source="transfer",
+            source_ref=f"{source_ref}:in",
+            kind=_Kind.TRANSFER_IN,
+            note=note,
+            by=by,
+        )
+    return new
+
+
+def _locked(account_id: UUID) -> Account:
+    return Account.objects.select_for_update(no_key=True).get(pk=account_id)
+
+
+def _booked(
+    account_id: UUID,
+    kind: LedgerEntry.Kind,
+    signed_nano: int,
+    source: str,
+    source_ref: str,
+    note: str,
+    by: Actor | None,
+) -> tuple[LedgerEntry, bool]:
+    entry, new = _found_or_made(account_id, kind, signed_nano, source, source_ref, note)
+    if new:
+        _apply(entry, by)
+    elif not _is(entry, account_id, kind) or entry.amount_nano != signed_nano:
+        raise AnotherMovement
     return entry, new
+
+
+def _found_or_made(
+    account_id: UUID, kind: str, signed_nano: int, source: str, source_ref: str, note: str
+) -> tuple[LedgerEntry, bool]:
+    return LedgerEntry.objects.get_or_create(
+        source=source,
+        source_ref=source_ref,
+        defaults={
+            "account_id": account_id,
+            "kind": kind,
+            "amount_nano": signed_nano,
+            "created_at": datetime.now(UTC),
+            "note": note,
+        },
+    )
+
+
+def _is(entry: LedgerEntry, account_id: UUID, kind: str) -> bool:
+    return entry.account_id == account_id and entry.kind == kind
+
+
+def _paid_nano(entry: LedgerEntry) -> int:
+    fee = PurchaseFee.objects.filter(entry=entry).first()
+    return entry.amount_nano if fee is None else fee.paid_nano
+
+
+def _apply(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
+    """Move the account's total by a new entry, and say who did it."""
+    Account.objects.filter(pk=entry.account_id).update(
+        total_credits_nano=F("total_credits_nano") + entry.amount_nano
+    )
+    if by is None:
+        return
+    told = {"kind": str(entry.kind), "amount_usd": usd_text(entry.amount_nano)}
+    told |= {"source": entry.source, "source_ref": entry.source_ref, "note": entry.note}
+    told |= {name.replace("_nano", "_usd"): usd_text(nano) for name, nano in facts.items() if nano}
+    record_change(
+        by=by,
+        action="booked",
+        object_type="ledger_entry",
+        object_id=entry.pk,
+        account_id=entry.account_id,
+        before=None,
+        after=told,
+    )

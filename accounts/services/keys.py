@@ -15,8 +15,11 @@ from django.db.models import Exists
 from accounts.keystring import hash_of, label_of, new_key
 from accounts.models import Account, ApiKey, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import limit_counters
+from accounts.services.audit import recount_budgets
+from accounts.services.key_limits import Usage, limit_counters
 from accounts.services.records import SYSTEM, Actor, facts_of, record_change
+from accounts.services.spend_scopes import outdate_limits
+from accounts.windows import limited_window
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
 
@@ -25,7 +28,7 @@ _FACTS: Final = (
     *("name", "hash", "label", "kind", "workspace_id", "creator_id", "disabled"),
     *("limit_nano", "limit_reset", "include_byok_in_limit", "expires_at", "deleted_at"),
 )
-_LIMITS: Final = {"limit_nano", "limit_reset"}
+_LIMITS: Final = {"limit_nano", "limit_reset", "include_byok_in_limit"}
 
 
 class NoSuchWorkspace(SchemaInvalid):
@@ -77,10 +80,20 @@ def change_key(
 ) -> ApiKey:
     """The one key of `keys` with these fields set; a changed limit holds at once, for what is
     counted already. Raises `ApiKey.DoesNotExist` and `NoSuchWorkspace`."""
+    return changed_key(keys=keys, changes=changes, by=by, at=at)[0]
+
+
+def changed_key(
+    *,
+    keys: ApiKeyQuerySet,
+    changes: Mapping[str, Any],
+    by: Actor = SYSTEM,
+    at: datetime | None = None,
+) -> tuple[ApiKey, Usage | None]:
+    """`change_key`, and what the key spent where its limit was changed (else None)."""
     with transaction.atomic():
         key = keys.living().locked().get()
-        _apply(key, changes, by, at or datetime.now(UTC))
-    return key
+        return key, _apply(key, changes, by, at or datetime.now(UTC))[1]
 
 
 def rotate_key(
@@ -137,17 +150,19 @@ def _apply_to_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, a
     now = datetime.now(UTC)
     with transaction.atomic():
         found = list(keys.living().locked())
-        return sum(_apply(key, changes, by, now, action=action) for key in found)
+        return sum(_apply(key, changes, by, now, action=action)[0] for key in found)
 
 
 def _apply(
     key: ApiKey, changes: Mapping[str, Any], by: Actor, at: datetime, *, action: str = "updated"
-) -> bool:
-    """Set and save what differs, with its record. Whether anything did. The key is locked."""
+) -> tuple[bool, Usage | None]:
+    """Set and save what differs, with its record. Whether anything did, and what the key spent
+    where its limit was changed. The key is locked."""
     before = facts_of(key, _FACTS)
     moved = [name for name, value in changes.items() if before[name] != value]
     if not moved:
-        return False
+        return False, None
+    usage, stood_on = None, limited_window(key)
     fields = {name: changes[name] for name in moved} | {"updated_at": at}
     row = ApiKey.objects.filter(pk=key.pk)
     if "workspace_id" in moved:
@@ -158,9 +173,13 @@ def _apply(
     for name, value in fields.items():
         setattr(key, name, value)
     if _LIMITS.intersection(moved):
-        limit_counters(key=key, at=at)
+        usage = limit_counters(key=key, at=at, moved=limited_window(key) != stood_on)
+    if "creator_id" in moved:
+        # What the key spent is another member's from here on, whose budgets are others.
+        outdate_limits(key.account_id)
+        recount_budgets(key.account_id, now=at)
     _record(key, by, action, before, at)
-    return True
+    return True, usage
 
 
 def _record(

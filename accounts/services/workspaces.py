@@ -3,14 +3,21 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from accounts.models import ApiKey, Membership, User, Workspace
+from accounts.models import (
+    ApiKey,
+    Membership,
+    User,
+    Workspace,
+    WorkspaceBudget,
+)
+from accounts.services.byok import wipe_credentials_of
 from accounts.services.records import Actor, facts_of, record_change
 from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
 from gateway.http.paging import Page
@@ -61,11 +68,21 @@ def shown(account_id: UUID) -> QuerySet[Any]:
         account=OuterRef("account"), role=Membership.Role.ADMIN
     ).order_by("created_at", "pk")
     creator = Coalesce("created_by__public_id", Subquery(admins.values("user__public_id")[:1]))
-    return Workspace.objects.filter(account_id=account_id).annotate(creator_public_id=creator)
+    budgets = WorkspaceBudget.objects.filter(workspace=OuterRef("pk"))
+    return Workspace.objects.filter(account_id=account_id).annotate(
+        creator_public_id=creator, has_budgets=Exists(budgets)
+    )
 
 
-def find_workspace(account_id: UUID, reference: str, *, lock: bool = False) -> Any:
-    """The account's workspace of that id or slug, as in `shown`. Raises `NotFound`.
+def find_workspace(
+    account_id: UUID,
+    reference: str,
+    *,
+    lock: bool = False,
+    asked: Mapping[str, Exists] | None = None,
+) -> Any:
+    """The account's workspace of that id or slug, as in `shown`, with what is `asked` beside.
+    Raises `NotFound`.
 
     Its id counts where a slug reads like one. A locked one gets no new key before the transaction
     ends.
@@ -73,7 +90,7 @@ def find_workspace(account_id: UUID, reference: str, *, lock: bool = False) -> A
     wanted = named(reference)
     if wanted is None:
         raise NotFound
-    rows = shown(account_id).filter(wanted)
+    rows = shown(account_id).annotate(**(asked or {})).filter(wanted)
     if lock:
         # The account's row first, as whoever changes keys and the ledger writer do.
         rows = rows.select_related("account").select_for_update(of=("account", "self"), no_key=True)
@@ -128,23 +145,57 @@ def change_workspace(
 def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
     """Delete it as its users see it; the row stays, because history names it.
 
-    Keys that are disabled or expired go with it, and its members are members of nothing any more.
+    Keys that are disabled or expired go with it, its BYOK credentials too and whatever other apps
+    keep in it; its members are members of nothing any more, and its budgets and guardrails are
+    those of nothing.
     Raises `NotFound`, `DefaultStays`, `HasActiveKeys`.
     """
     now = datetime.now(UTC)
     with transaction.atomic():
-        workspace = find_workspace(account_id, reference, lock=True)
+        workspace = find_workspace(account_id, reference, lock=True, asked=_held())
         if workspace.is_default:
             raise DefaultStays
-        keys = ApiKey.objects.filter(workspace=workspace)
-        if keys.usable(now).exists():
+        # By a statement that begins under the lock: what was found may have been seen before it.
+        active = ApiKey.objects.usable(now).filter(workspace=OuterRef("pk"))
+        living = Workspace.objects.filter(~Exists(active), pk=workspace.pk)
+        if not living.update(deleted_at=now):
             raise HasActiveKeys
         # One statement and one record, however many keys there are.
-        gone = keys.filter(deleted_at__isnull=True).update(deleted_at=now, updated_at=now)
-        workspace.deleted_at = now
-        workspace.save(update_fields=["deleted_at"])
-        before = facts_of(workspace, SETTINGS) | {"unused_keys": gone}
+        keys = ApiKey.objects.living().filter(workspace=workspace)
+        gone = keys.update(deleted_at=now, updated_at=now) if workspace.has_keys else 0
+        wiped = wipe_credentials_of(workspace.pk)
+        cleared = {
+            name: belongings.clear(workspace.pk) if getattr(workspace, f"has_{name}") else 0
+            for name, belongings in _belongings.items()
+        }
+        before = facts_of(workspace, SETTINGS)
+        before |= {"unused_keys": gone, "byok_credentials": wiped, **cleared}
         record_of_workspace(by, "deleted", workspace, before, None)
+
+
+class Belongings(NamedTuple):
+    """What goes with a workspace: all rows of that kind, each with its `workspace`, and how those
+    of one are removed, in the transaction of its deletion; how many there were."""
+
+    rows: Callable[[], QuerySet[Any]]
+    clear: Callable[[UUID], int]
+
+
+_belongings: dict[str, Belongings] = {}
+
+
+def goes_with_workspaces(name: str, belongings: Belongings) -> None:
+    """For apps above this one, at start-up. `name` is a word of its own."""
+    _belongings[name] = belongings
+
+
+def _held() -> dict[str, Exists]:
+    """Whether a workspace has any of each kind, by `has_` and the kind's name."""
+    held = {name: each.rows() for name, each in _belongings.items()}
+    held["keys"] = ApiKey.objects.living()
+    return {
+        f"has_{name}": Exists(rows.filter(workspace=OuterRef("pk"))) for name, rows in held.items()
+    }
 
 
 def _insert(workspace: Workspace, by: Actor) -> None:

@@ -5,11 +5,12 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from accounts.money import nano_of
 from accounts.services.keys import GRACE_S_MAX
+from accounts.views.usd_number import usd_bounded
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, issues_of
 
@@ -31,23 +32,6 @@ def _instant(value: Any) -> datetime:
     return moment
 
 
-def _usd(value: Decimal) -> Decimal:
-    try:
-        nano_of(value)
-    except ValueError:
-        raise PydanticCustomError(
-            "usd", "Invalid input: expected at most 9 decimal places and a billion USD"
-        ) from None
-    return value
-
-
-def _number(value: Any) -> Any:
-    """JSON numbers only: pydantic would read a decimal from a string or a boolean."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return Decimal(repr(value))
-    raise PydanticCustomError("float_type", "Input should be a valid number")
-
-
 def _as_stored(name: str, value: Any) -> tuple[str, Any]:
     if name == "limit":
         return "limit_nano", None if value is None else nano_of(value)
@@ -56,7 +40,7 @@ def _as_stored(name: str, value: Any) -> tuple[str, Any]:
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Reset = Literal["daily", "weekly", "monthly"]
-_Usd = Annotated[Decimal, BeforeValidator(_number), Field(ge=0), AfterValidator(_usd)]
+_Usd = Annotated[Decimal, *usd_bounded(Field(ge=0))]
 _Moment = Annotated[datetime, BeforeValidator(_instant)]
 
 

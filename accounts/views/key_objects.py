@@ -1,12 +1,10 @@
 """Keys as the API shows them (management reference 9.2, 9.3)."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from accounts.models import ApiKey, LedgerEntry
-from accounts.services.key_limits import usage_nano
-from accounts.windows import LIMITED_WINDOW
+from accounts.services.key_limits import Usage, usage_of
 from gateway.http.jsonio import usd
 from gateway.http.times import iso, iso_or_none
 
@@ -16,6 +14,8 @@ _RATE_LIMIT = {
     "note": "This field is deprecated and safe to ignore.",
 }
 
+_WORDS = {"total": "", "day": "_daily", "week": "_weekly", "month": "_monthly"}
+
 
 def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
     """GET /key: the key that asks, every field present."""
@@ -24,7 +24,7 @@ def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
         account_id=key.account_id, kind=LedgerEntry.Kind.PURCHASE
     ).exists()
     return {
-        **_spending(key, usage_nano(key=key, at=at)),
+        **_spending(key, usage_of(key=key, at=at)),
         "label": key.label,
         "is_free_tier": not bought,
         "is_management_key": key.is_management,
@@ -35,14 +35,14 @@ def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
     }
 
 
-def key_object(key: ApiKey, spent_nano: Mapping[str, int]) -> dict[str, Any]:
+def key_object(key: ApiKey, usage: Usage) -> dict[str, Any]:
     """A key of /keys and what it spent in each window; its string is in none of its fields."""
     return {
         "hash": key.hash,
         "name": key.name,
         "label": key.label,
         "disabled": key.disabled,
-        **_spending(key, spent_nano),
+        **_spending(key, usage),
         "created_at": iso(key.created_at),
         "updated_at": iso_or_none(key.updated_at),
         "expires_at": iso_or_none(key.expires_at),
@@ -51,22 +51,16 @@ def key_object(key: ApiKey, spent_nano: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _spending(key: ApiKey, spent_nano: Mapping[str, int]) -> dict[str, Any]:
+def _spending(key: ApiKey, usage: Usage) -> dict[str, Any]:
     """Limit, what is left of it, and what each UTC window saw."""
     limit_nano, left = key.limit_nano, None
     if limit_nano is not None:
-        left = usd(max(0, limit_nano - spent_nano[LIMITED_WINDOW[key.limit_reset]]))
+        left = usd(max(0, limit_nano - usage.counted_nano(key)))
     return {
         "limit": None if limit_nano is None else usd(limit_nano),
         "limit_remaining": left,
         "limit_reset": key.limit_reset,
         "include_byok_in_limit": key.include_byok_in_limit,
-        "usage": usd(spent_nano["total"]),
-        "usage_daily": usd(spent_nano["day"]),
-        "usage_weekly": usd(spent_nano["week"]),
-        "usage_monthly": usd(spent_nano["month"]),
-        "byok_usage": usd(0),
-        "byok_usage_daily": usd(0),
-        "byok_usage_weekly": usd(0),
-        "byok_usage_monthly": usd(0),
+        **{f"usage{word}": usd(usage.spent[window]) for window, word in _WORDS.items()},
+        **{f"byok_usage{word}": usd(usage.byok[window]) for window, word in _WORDS.items()},
     }

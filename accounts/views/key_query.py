@@ -33,7 +33,7 @@ def read_key_query(query: Mapping[str, str]) -> KeyQuery:
         page_of({"offset": query.get("offset", "")}).offset,
         _flag(query, "include_disabled"),
         _flag(query, "include_expired"),
-        _workspace_id(query.get("workspace_id", "")),
+        read_workspace_id(query),
     )
 
 
@@ -65,6 +65,11 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
     if text not in _FLAGS:
         raise SchemaInvalid([Issue(name, options_text(("true", "false")))])
     return _FLAGS[text]
+
+
+def read_workspace_id(query: Mapping[str, str]) -> uuid.UUID | None:
+    """The workspace that a query names, if any. Raises `SchemaInvalid`."""
+    return _workspace_id(query.get("workspace_id", ""))
 
 
 def _workspace_id(text: str) -> uuid.UUID | None:

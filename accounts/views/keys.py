@@ -12,8 +12,8 @@ from accounts.authentication import management_caller
 from accounts.caller import Caller
 from accounts.models import ApiKey
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import usage_nano, usages_nano
-from accounts.services.keys import change_key, delete_keys, rotate_key
+from accounts.services.key_limits import Usage, no_usage, usage_of, usages_of
+from accounts.services.keys import changed_key, delete_keys, rotate_key
 from accounts.services.records import Actor, by_key
 from accounts.views.key_body import read_key_body, read_key_changes, read_key_rotation
 from accounts.views.key_creation import make_key
@@ -27,7 +27,6 @@ from accounts.views.keys_description import (
     describe_key_rotation,
     describe_one_key,
 )
-from accounts.windows import window_starts
 from gateway.db import Lane, run
 from gateway.http.body import read_object, read_optional_object
 from gateway.http.errors import GatewayError, NotFound
@@ -41,6 +40,8 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 class KeysViewSet(LeanViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
+    secret_answers = frozenset({"create", "rotate"})
+
     @describe_key_list
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self._caller(request)
@@ -53,8 +54,7 @@ class KeysViewSet(LeanViewSet):
         wanted = read_key_body(read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
         key, string = _run(lambda: make_key(caller, wanted))
         # Nothing was spent with it yet.
-        spent_nano = dict.fromkeys(window_starts(key.created_at), 0)
-        answer = {"data": key_object(key, spent_nano), "key": string}
+        answer = {"data": key_object(key, no_usage(key.created_at)), "key": string}
         return json_response(answer, status=201)
 
     @describe_one_key
@@ -70,7 +70,7 @@ class KeysViewSet(LeanViewSet):
         changes = read_key_changes(
             read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         )
-        data = _run(lambda: _shown(change_key(keys=keys, changes=changes, by=by_key(caller))))
+        data = _run(lambda: _shown(*changed_key(keys=keys, changes=changes, by=by_key(caller))))
         return json_response({"data": data})
 
     @describe_key_deletion
@@ -116,12 +116,12 @@ def _keys_of(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
 def _listed(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
     now = datetime.now(UTC)
     keys = listed_keys(caller.account_id, query, at=now)
-    spent_nano = usages_nano(keys=keys, at=now)
-    return [key_object(key, spent_nano[key.pk]) for key in keys]
+    usages = usages_of(keys=keys, at=now)
+    return [key_object(key, usages[key.pk]) for key in keys]
 
 
-def _shown(key: ApiKey) -> dict[str, Any]:
-    return key_object(key, usage_nano(key=key, at=datetime.now(UTC)))
+def _shown(key: ApiKey, usage: Usage | None = None) -> dict[str, Any]:
+    return key_object(key, usage or usage_of(key=key, at=datetime.now(UTC)))
 
 
 def _rotated(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:

@@ -80,12 +80,23 @@ class MethodNotAllowed(GatewayError):
     status, error_type, message = 405, "invalid_request", "Method Not Allowed"
 
 
+class Conflict(GatewayError):
+    status, error_type = 409, "invalid_request"
+    message = "Resource conflict. Please try again later."
+
+
 class Gone(GatewayError):
     status, error_type, message = 410, "invalid_request", "Gone"
 
 
 class PayloadTooLarge(GatewayError):
     status, error_type, message = 413, "payload_too_large", "Request payload too large"
+
+
+class RateLimited(GatewayError):
+    """A limit of the gateway's own is used up; `gateway.limits.refusal` makes it."""
+
+    status, error_type, message = 429, "rate_limit_exceeded", "Rate limit exceeded"
 
 
 class Unavailable(GatewayError):

@@ -80,12 +80,12 @@ def parse(raw: Raw) -> Any:
 def _parsed(raw: Raw, between: Between) -> Any:
     if is_fuller_than(MARKS_MAX, raw, between):
         raise PayloadTooLarge("Request payload too large: too many JSON values")
-    with _no_collections():
+    with no_collections():
         return loads(raw, between)
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
+def no_collections() -> Iterator[None]:
     """Keep the garbage collector from looking at the new values over and over while they come."""
     collects = gc.isenabled()
     gc.disable()

@@ -44,6 +44,10 @@ class Sessions(_PagesOnly, SessionMiddleware):
 class Csrf(_PagesOnly, CsrfViewMiddleware):
     """Forms carry a token."""
 
+    def process_view(self, request: HttpRequest, *args: Any) -> Any:
+        # Django calls it for every path by itself.
+        return super().process_view(request, *args) if is_page(request) else None
+
 
 class Authentication(_PagesOnly, AuthenticationMiddleware):
     """The operator behind the session."""

@@ -94,6 +94,10 @@ class EventStream(HttpResponseBase):
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._events)
 
+    def afterwards(self, end: Callable[[], None]) -> None:
+        """Have `end` called after the others."""
+        self._on_close = (*self._on_close, end)
+
     def close(self) -> None:
         due, self._on_close = self._on_close, ()
         with ExitStack() as ends:

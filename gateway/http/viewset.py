@@ -6,7 +6,7 @@ stay DRF's; reading, authenticating and answering are ours.
 """
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponseBase
@@ -16,6 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
+from gateway.http.once import carrier
 from gateway.http.responses import error_response, log
 
 
@@ -29,6 +30,10 @@ class LeanViewSet(GenericViewSet[Any]):
     queryset = None
     authentication_classes: ClassVar[list[Any]] = []  # type: ignore[misc]  # DRF declares it per instance.
     permission_classes: ClassVar[list[Any]] = []  # type: ignore[misc]  # Likewise.
+    # Whether an `Idempotency-Key` is looked at here; inference does so by itself.
+    once_by_key: ClassVar[bool] = True
+    # Names of actions whose answers hold a secret that is shown once, and so are kept nowhere.
+    secret_answers: ClassVar[frozenset[str]] = frozenset()
     action_map: dict[str, str]
     beside: dict[str, Any]
 
@@ -60,7 +65,10 @@ class LeanViewSet(GenericViewSet[Any]):
         try:
             if method not in self.action_map:
                 raise MethodNotAllowed(headers={"Allow": self._allowed()})
-            response: HttpResponseBase = getattr(self, self.action_map[method])(request, **kwargs)
+            act = getattr(self, self.action_map[method])
+            if method == "post" and self.once_by_key and "HTTP_IDEMPOTENCY_KEY" in request.META:
+                act = partial(carrier(), self, act)
+            response: HttpResponseBase = act(request, **kwargs)
         except DatabaseGone:
             return self.refusal(request, self.database_gone())
         except GatewayError as error:

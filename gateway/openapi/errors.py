@@ -99,7 +99,7 @@ MESSAGES_ERROR: Final = Component(
     ),
 )
 
-_MEANINGS: Final = {
+MEANINGS: Final = {
     400: "The request breaks the schema or cannot be served as it is.",
     401: "No credential, or one that is unknown, disabled, expired or of the wrong kind.",
     402: "Not enough credits, or the key's limit is used up.",
@@ -120,5 +120,7 @@ _MEANINGS: Final = {
 
 
 def error_responses(*statuses: int, body: Component = ERROR) -> dict[int, OpenApiResponse]:
-    """These statuses with their meaning and the error body."""
-    return {status: OpenApiResponse(body, description=_MEANINGS[status]) for status in statuses}
+    """These statuses with their meaning and the error body. Wherever a credential is asked for, too
+    many wrong ones are refused, and too many requests may be."""
+    told = {*statuses, 429} if 401 in statuses else set(statuses)
+    return {status: OpenApiResponse(body, description=MEANINGS[status]) for status in sorted(told)}

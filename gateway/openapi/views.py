@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -61,6 +62,7 @@ class DocumentViewSet(LeanViewSet):
         )
 
 
+@csrf_exempt
 @require_safe
 def docs(request: HttpRequest) -> HttpResponse:
     """The document in Swagger UI, every file of it served from here."""

@@ -1,5 +1,23 @@
 """The admin of the catalogue and of generations."""
 
-from routing.admin import endpoint, generation, model, provider, samples, versions
+from routing.admin import (
+    endpoint,
+    generation,
+    history,
+    model,
+    preset,
+    provider,
+    samples,
+    versions,
+)
 
-__all__ = ["endpoint", "generation", "model", "provider", "samples", "versions"]
+__all__ = [
+    "endpoint",
+    "generation",
+    "history",
+    "model",
+    "preset",
+    "provider",
+    "samples",
+    "versions",
+]

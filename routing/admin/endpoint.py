@@ -78,7 +78,10 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
         (
             "What it promises",
             {
-                "fields": ("collects_data", "zdr", "supports_cancellation", "moderated"),
+                "fields": (
+                    *("collects_data", "zdr", "supports_cancellation", "moderated"),
+                    "publishes_data",
+                ),
                 "description": "Unknown takes the provider's own.",
             },
         ),

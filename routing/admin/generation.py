@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.histories import History, add_history
 from gateway.admin import ReadOnlyAdmin, usd_column
 from gateway.http.jsonio import dumps, usd_text
+from routing.admin.reversal import ReversalPage
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
 
@@ -59,7 +60,7 @@ class OutcomeFilter(admin.SimpleListFilter):
 
 
 @admin.register(Generation)
-class GenerationAdmin(ReadOnlyAdmin):
+class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
     """One row per request that reached an upstream, written with its charge."""
 
     charge = usd_column("charge_nano", "charged")
@@ -89,7 +90,7 @@ class GenerationAdmin(ReadOnlyAdmin):
                 "fields": (
                     *("requested_model", "model", "provider_name", "endpoint_tag", "status"),
                     *("error_type", "finish_reason", "native_finish_reason", "service_tier"),
-                    *("streamed", "cancelled", "lost", "upstream_id"),
+                    *("streamed", "cancelled", "lost", "upstream_id", "preset_id"),
                 )
             },
         ),

@@ -92,7 +92,12 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
         ("Credential", {"fields": _CREDENTIAL_FIELDS}),
         (
             "What it promises",
-            {"fields": ("collects_data", "zdr", "supports_cancellation", "moderated")},
+            {
+                "fields": (
+                    *("collects_data", "zdr", "supports_cancellation", "moderated"),
+                    "publishes_data",
+                )
+            },
         ),
         (
             "Limits in seconds",

@@ -86,8 +86,8 @@ def _figure(key: str, form: str) -> Callable[[TraceRow], str]:
 def _standing(row: TraceRow) -> str:
     words = [name.replace("_", " ") for name in row.standing]
     words += ["sticky"] if row.sticky else []
-    words += [f"own credential {row.byok + 1}"] if row.byok is not None else []
-    words += ["own fallback credential"] if row.byok_fallback is not None else []
+    words += [f"own credential {place + 1}" for place in row.byok]
+    words += ["own fallback credential"] if row.byok_fallback else []
     return ", ".join(words)
 
 

@@ -17,7 +17,7 @@ from routing.selection.resolving import families
 
 _T = TypeVar("_T")
 _Priced: TypeAlias = tuple[Prices | None, Mapping[str, Any] | None]
-_FLAGS: Final = ("collects_data", "zdr", "moderated", "supports_cancellation")
+_FLAGS: Final = ("collects_data", "zdr", "moderated", "supports_cancellation", "publishes_data")
 
 
 def assemble(rows: Rows) -> Snapshot:
@@ -33,7 +33,7 @@ class _Assembly:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.providers: dict[int, ProviderEntry] = {}
-        self.flags: dict[int, dict[str, bool]] = {}
+        self.flags: dict[int, dict[str, bool | None]] = {}
         self.problems: list[str] = []
         # Many endpoints share prices and parameters; one object of each is enough.
         self._prices: dict[bytes, _Priced] = {}
@@ -94,6 +94,9 @@ class _Assembly:
         for flag, inherited in self.flags[provider_pk].items():
             if own[flag] is None:
                 own[flag] = inherited
+        if own["publishes_data"] is None:
+            # Nobody has said so: what an endpoint does not keep it cannot publish.
+            own["publishes_data"] = own["collects_data"]
         for key in ("input_modalities", "output_modalities"):
             own[key] = model[key] if own[key] is None else self._tuple(own[key])
         if own["context_length"] is None:

@@ -100,6 +100,7 @@ class EndpointEntry:
     decisions_max_options: int | None
     decisions_max_levels: int | None
     distillable: bool = False
+    publishes_data: bool = False
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)

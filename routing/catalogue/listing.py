@@ -6,6 +6,10 @@ from typing import Final, NamedTuple
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.catalogue.vocabulary import STATUS_REMOVED
+from routing.selection.ask import NO_POLICY
+from routing.selection.filters import steps_of_policy
+from routing.selection.guarding import Guarded
+from routing.selection.policy import held_to
 from routing.selection.references import naming
 
 # Accounts' listings kept with a snapshot; past it the memory of them begins anew.
@@ -15,13 +19,14 @@ _LISTINGS_MAX: Final = 8
 class Rules(NamedTuple):
     """What an account's requests are held to; None and empty say nothing. Providers are named as in
     inference reference 7.2, and a provider's name means its tiers too. `region` is a regional
-    host's."""
+    host's. `guarded` is hashable."""
 
     allowed_providers: tuple[str, ...] | None = None
     ignored_providers: tuple[str, ...] = ()
     zdr: bool = False
     denies_collection: bool = False
     region: str | None = None
+    guarded: Guarded | None = None
 
 
 NO_RULES: Final = Rules()
@@ -70,6 +75,9 @@ def _narrowed(models: Iterable[ModelEntry], rules: Rules) -> tuple[ModelEntry, .
     ignored = naming(rules.ignored_providers, _open)
     allowed = naming(rules.allowed_providers, _open) if rules.allowed_providers else _open
 
+    policy = held_to(NO_POLICY, rules.guarded) if rules.guarded else NO_POLICY
+    guards = steps_of_policy(policy)
+
     def allows(endpoint: EndpointEntry) -> bool:
         return (
             (not rules.zdr or endpoint.zdr)
@@ -77,6 +85,7 @@ def _narrowed(models: Iterable[ModelEntry], rules: Rules) -> tuple[ModelEntry, .
             and rules.region in (None, endpoint.region)
             and not ignored(endpoint)
             and allowed(endpoint)
+            and all(test(endpoint) for test in guards)
         )
 
     left = [_with_only(model, tuple(filter(allows, model.endpoints))) for model in models]

@@ -77,6 +77,9 @@ class Provider(Versioned):
     zdr = models.BooleanField("zero data retention", default=False)
     supports_cancellation = models.BooleanField(default=False)
     moderated = models.BooleanField(default=False)
+    publishes_data = models.BooleanField(
+        null=True, blank=True, help_text="Unknown: where data is collected, it may be."
+    )
     privacy_policy_url = _optional_text(500)
     terms_of_service_url = _optional_text(500)
     status_page_url = _optional_text(500)
@@ -221,6 +224,7 @@ class Endpoint(Versioned):
     zdr = models.BooleanField("zero data retention", null=True, blank=True)
     supports_cancellation = models.BooleanField(null=True, blank=True)
     moderated = models.BooleanField(null=True, blank=True)
+    publishes_data = models.BooleanField(null=True, blank=True)
     decisions_max_questions = models.PositiveIntegerField(null=True, blank=True)
     decisions_max_options = models.PositiveIntegerField(null=True, blank=True)
     decisions_max_levels = models.PositiveIntegerField(null=True, blank=True)

@@ -22,7 +22,7 @@ PROVIDER_FIELDS = (
     *("connect_s", "first_byte_s", "idle_s", "total_s"),
     *("privacy_policy_url", "terms_of_service_url", "status_page_url"),
     *("headquarters", "datacenters", "status"),
-    *("collects_data", "zdr", "moderated", "supports_cancellation"),
+    *("collects_data", "zdr", "moderated", "supports_cancellation", "publishes_data"),
 )
 MODEL_FIELDS = (
     *("pk", "slug", "canonical_slug", "name", "description", "created", "family"),
@@ -36,7 +36,7 @@ ENDPOINT_FIELDS = (
     *("max_completion_tokens", "max_prompt_tokens", "quantization", "pricing"),
     *("supported_parameters", "extra_parameters", "supports_implicit_caching"),
     *("status", "tier", "region"),
-    *("collects_data", "zdr", "moderated", "supports_cancellation"),
+    *("collects_data", "zdr", "moderated", "supports_cancellation", "publishes_data"),
     *("input_modalities", "output_modalities"),
     *("decisions_max_questions", "decisions_max_options", "decisions_max_levels"),
 )

@@ -8,18 +8,18 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-import gevent
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from gateway.db import Lane, run, under_gevent
+from gateway.db import Lane, run
 from gateway.http.errors import Unavailable
+from gateway.turns import beside_the_loop
 from routing.catalogue.assembly import assemble
 from routing.catalogue.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.catalogue.reading import read_rows
@@ -77,24 +77,6 @@ def _no_collections() -> Iterator[None]:
                 # through it again from now on; there the catalogue stays frozen too.
                 gc.unfreeze()
             gc.enable()
-
-
-def beside_the_loop(work: Callable[[], _T]) -> _T:
-    """Pure computing in a native thread where there is an event loop to keep turning."""
-    if not under_gevent():
-        return work()
-    result, error = gevent.get_hub().threadpool.apply(_captured, (work,))
-    if error is not None:
-        raise error
-    return cast(_T, result)
-
-
-def _captured(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
-    """gevent prints what a pool's thread raises, so errors come back as values."""
-    try:
-        return work(), None
-    except Exception as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
-        return None, error
 
 
 def serving() -> dict[str, int]:

@@ -124,6 +124,7 @@ class ProviderSpec(_Spec):
     zdr: bool = False
     supports_cancellation: bool = False
     moderated: bool = False
+    publishes_data: bool | None = None
     privacy_policy_url: Url | None = None
     terms_of_service_url: Url | None = None
     status_page_url: Url | None = None
@@ -159,6 +160,7 @@ class EndpointSpec(_Spec):
     zdr: bool | None = None
     supports_cancellation: bool | None = None
     moderated: bool | None = None
+    publishes_data: bool | None = None
     decisions_max_questions: Count | None = None
     decisions_max_options: Count | None = None
     decisions_max_levels: Count | None = None

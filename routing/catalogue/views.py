@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from accounts.authentication import optional_caller, required_caller
+from accounts.authentication import known_caller, optional_caller
 from accounts.caller import Caller
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
+from gateway.regions import MAIN, region_of
 from routing.catalogue import public, query
 from routing.catalogue.description import (
     describe_model,
@@ -37,7 +38,7 @@ class CatalogueViewSet(LeanViewSet):
 
     def caller(self, request: HttpRequest) -> Caller | None:
         """Whoever asks, None for somebody without a credential."""
-        caller = optional_caller(request) if settings.PUBLIC_CATALOG else required_caller(request)
+        caller = optional_caller(request) if settings.PUBLIC_CATALOG else known_caller(request)
         return self.known(caller) if caller else None
 
     def known(self, caller: Caller) -> Caller:
@@ -62,8 +63,8 @@ class ModelViewSet(CatalogueViewSet):
 
     @describe_user_models
     def user(self, request: HttpRequest) -> HttpResponse:
-        caller = self.known(required_caller(request))
-        snapshot, rules = catalogue.current(), _rules_of(caller)
+        caller = self.known(known_caller(request))
+        snapshot, rules = catalogue.current(), _rules_of(caller, region_of(request))
         models = beside_the_loop(lambda: permitted(snapshot, rules))
         return _listed(request, snapshot, models, self.learned(caller))
 
@@ -129,9 +130,12 @@ def _listed(
     )
 
 
-def _rules_of(caller: Caller) -> Rules:
+def _rules_of(caller: Caller, region: str) -> Rules:
     return Rules(
-        allowed_providers=caller.allowed_providers, ignored_providers=caller.ignored_providers
+        allowed_providers=caller.allowed_providers,
+        ignored_providers=caller.ignored_providers,
+        region=None if region == MAIN else region,
+        guarded=caller.guard.choice if caller.guard else None,
     )
 
 

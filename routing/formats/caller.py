@@ -86,9 +86,15 @@ class CallerFormat(Protocol):
     finishing_errors: frozenset[str]
 
     def parse(
-        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+        self,
+        body: dict[str, Any],
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: dict[str, Any] | None = None,
     ) -> ChatRequest:
-        """Check a body and translate it. Raises `ChatInvalid`."""
+        """Check a body and translate it. Raises `ChatInvalid`. `beside` are checked fields in the
+        words of chat that this format has none for; chat itself has."""
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         """The body of a whole answer. Raises `GatewayError` where the format has no place for it

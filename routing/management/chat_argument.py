@@ -1,12 +1,18 @@
 """Chat bodies that operators put together on a command line."""
 
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
+from accounts.caller import Caller
 from gateway.commands import Refused
-from gateway.http.errors import MalformedJson
+from gateway.http.errors import GatewayError, MalformedJson
 from gateway.http.jsonio import loads
-from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
+from routing.formats.chat.format import CHAT
+from routing.formats.chat.request import ChatInvalid, ChatRequest
+from routing.presets.applying import applied
+from routing.presets.naming import may_name_a_preset
 
+_PLAIN: Final[dict[str, Any]] = {"session_header": None, "models_max": 3}
 _MESSAGES = [{"role": "user", "content": ""}]
 
 
@@ -21,9 +27,15 @@ def json_object(text: str, argument: str) -> dict[str, Any]:
     return value
 
 
-def chat_of(body: dict[str, Any]) -> ChatRequest:
-    """The request, with a message of its own where the body has none. Raises `Refused`."""
+def chat_of(body: dict[str, Any], caller: Caller | None = None) -> ChatRequest:
+    """The request, with a message of its own where the body has none, and with the preset of the
+    caller's workspace that it names. Raises `Refused`."""
+    body = {"messages": _MESSAGES} | body
     try:
-        return parse_chat({"messages": _MESSAGES} | body, session_header=None)
+        if caller is not None and may_name_a_preset(body):
+            return applied("chat", body, caller, partial(CHAT.parse, **_PLAIN)).chat
+        return CHAT.parse(body, **_PLAIN)
+    except GatewayError as error:
+        raise Refused(error.text) from error
     except ChatInvalid as error:
         raise Refused(str(error)) from error

@@ -56,6 +56,20 @@ def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     )
 
 
+def cache_saving_nano(usage: Usage, prices: Prices) -> int:
+    """What a prompt costs less because parts of it were read from the upstream's cache, discount
+    applied; below zero where writing them cost more than that saved."""
+    parts, of = prices.whole
+    bare = usage._replace(cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0)
+    return _rounded(_prompt(bare, of) - _prompt(usage, of), parts)
+
+
+def web_search_nano(usage: Usage, prices: Prices) -> int:
+    """The part of `cost_of` that web searches are."""
+    parts, of = prices.whole
+    return _rounded((of["web_search"] or 0) * usage.web_searches, parts)
+
+
 def _prompt(usage: Usage, of: _Prices) -> int:
     kept_1h = usage.cache_write_1h_tokens
     return _by_kind(

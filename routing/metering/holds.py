@@ -1,18 +1,17 @@
 """Placing and raising holds: each is a guarded update, and the row count is the verdict.
 
-Every function runs inside the writer's transaction. Rows are locked accounts first, in primary-key
-order, then that account's counters: a counter is only ever touched by whoever holds its account's
-row, so two processes cannot wait for each other.
+Every function runs inside the writer's transaction. An account's row is locked before anything of
+it is read or moved, several of them in primary-key order; then its holds, then its counters. So two
+processes cannot wait for each other, and whoever changes a limit has the account to itself.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
-from accounts.windows import LIMITED_WINDOW
-from routing.metering.counters import CounterIds, Ids, text_of
-from routing.metering.orders import HoldOrder, Payer, Refusal, TopUpOrder
+from routing.metering.counters import CounterIds, Ids, ids_of, text_of
+from routing.metering.orders import OUTDATED, HoldOrder, Outdated, Payer, Refusal, TopUpOrder
+from routing.metering.refusals import limits_version, refusal_of
 from routing.metering.session import Session
 
 HOLD_COLUMNS = (
@@ -21,11 +20,14 @@ HOLD_COLUMNS = (
     "api_key_id",
     "workspace_id",
     "amount_nano",
+    "byok_nano",
     "counter_ids",
     "model",
     "created_at",
     "lease_expires_at",
 )
+# What counts on a counter beside what it spends and holds of the account's money.
+BYOK_COUNTED = "(CASE WHEN counts_byok THEN byok_spent_nano + byok_held_nano ELSE 0 END)"
 
 
 def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool = False) -> None:
@@ -42,21 +44,22 @@ def lock_accounts(session: Session, payers: Iterable[Payer], *, even_one: bool =
 
 def place(
     session: Session, counters: CounterIds, orders: Sequence[HoldOrder], *, enforced: bool
-) -> dict[str, Refusal | None]:
+) -> dict[str, Refusal | Outdated | None]:
     """Place holds one by one, in order of arrival within each account; the answer names each
     generation's refusal, None where it was placed.
 
-    `enforced` is whether the account's balance bounds them (key limits always do).
+    `enforced` is whether the account's balance bounds them (key limits and budgets always do).
     """
     placed = _already_placed(session, orders)
-    verdicts: dict[str, Refusal | None] = {order.generation_id: None for order in orders}
+    verdicts: dict[str, Refusal | Outdated | None] = {order.generation_id: None for order in orders}
     accepted: list[tuple[HoldOrder, Ids]] = []
     fresh = [order for order in orders if order.generation_id not in placed]
     for order in sorted(fresh, key=lambda order: order.payer.account_id):
-        refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
-        verdicts[order.generation_id] = refusal
-        if refusal is None:
-            accepted.append((order, counters.of(session, order.payer)))
+        verdict = _reserve(session, counters, order, enforced)
+        if isinstance(verdict, tuple):
+            accepted.append((order, verdict))
+        else:
+            verdicts[order.generation_id] = verdict
     insert_holds(session, accepted)
     return verdicts
 
@@ -71,41 +74,52 @@ def insert_holds(session: Session, holds: Sequence[tuple[HoldOrder, Ids]]) -> No
 def raise_hold(
     session: Session, counters: CounterIds, order: TopUpOrder, *, enforced: bool
 ) -> Refusal | bool:
-    """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended)."""
-    refusal = _reserve(session, counters, order.payer, order.amount_nano, enforced)
-    if refusal is not None:
-        return _of_the_whole(session, refusal, order)
-    moved = session.execute(
-        "UPDATE accounts_hold SET amount_nano = amount_nano + %s WHERE generation_id = %s",
-        (order.amount_nano, order.generation_id),
-    ).rowcount
-    if not moved:
-        give_back(session, order.payer, counters.of(session, order.payer), order.amount_nano)
-    return bool(moved)
+    """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended).
 
-
-def _of_the_whole(session: Session, refusal: Refusal, order: TopUpOrder) -> Refusal | bool:
-    """The refusal of the raised hold as one: what it holds already is no other request's."""
+    It knows the counters itself: those of limits that were put on since it was placed too.
+    """
+    payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
+    fits = reserve_account(session, payer, amount_nano, _asks(enforced, amount_nano, byok_nano))
+    taken = bool(fits.rowcount)
     row = session.execute(
-        "SELECT amount_nano FROM accounts_hold WHERE generation_id = %s", (order.generation_id,)
+        "SELECT amount_nano, byok_nano, counter_ids FROM accounts_hold WHERE generation_id = %s",
+        (order.generation_id,),
     ).fetchone()
     if row is None:
+        _give_account_back(session, payer, amount_nano if taken else 0)
         return False
+    ids = ids_of(row[2])
+    if not (taken and _fits_counters(session, ids, amount_nano, byok_nano)):
+        _give_account_back(session, payer, amount_nano if taken else 0)
+        refusal = refusal_of(session, payer, amount_nano, byok_nano)
+        return _of_the_whole(refusal, row[0], row[1])
+    session.execute(
+        "UPDATE accounts_hold SET amount_nano = amount_nano + %s, byok_nano = byok_nano + %s"
+        " WHERE generation_id = %s",
+        (amount_nano, byok_nano, order.generation_id),
+    )
+    return True
+
+
+def _of_the_whole(refusal: Refusal, held_nano: int, held_byok_nano: int) -> Refusal:
+    """The refusal of the raised hold as one: what it holds already is no other request's."""
+    key_asked_nano, key_own_nano = refusal.key_asked_nano, held_nano
+    if key_asked_nano is not None:
+        key_own_nano += held_byok_nano
+        key_asked_nano += key_own_nano
     return replace(
         refusal,
-        asked_nano=refusal.asked_nano + row[0],
-        held_nano=refusal.held_nano - row[0],
-        key_held_nano=refusal.key_held_nano - row[0],
+        asked_nano=refusal.asked_nano + held_nano,
+        held_nano=refusal.held_nano - held_nano,
+        key_held_nano=refusal.key_held_nano - key_own_nano,
+        key_asked_nano=key_asked_nano,
+        byok_nano=refusal.byok_nano + held_byok_nano,
+        budgets=tuple(
+            state._replace(asked_nano=state.asked_nano + own, held_nano=state.held_nano - own)
+            for state in refusal.budgets
+            for own in [held_nano + (held_byok_nano if state.scope.counts_byok else 0)]
+        ),
     )
-
-
-def give_back(session: Session, payer: Payer, ids: Ids, amount_nano: int) -> None:
-    """Undo a reservation on the account and its counters."""
-    session.execute(
-        "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s",
-        (amount_nano, session.uuid(payer.account_id)),
-    )
-    _add_held(session, ids, -amount_nano)
 
 
 def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
@@ -122,75 +136,88 @@ def _already_placed(session: Session, orders: Sequence[HoldOrder]) -> set[str]:
 
 
 def _reserve(
-    session: Session, counters: CounterIds, payer: Payer, amount_nano: int, enforced: bool
-) -> Refusal | None:
-    if not reserve_account(session, payer.account_id, amount_nano, enforced).rowcount:
-        return _refusal(session, counters, payer, amount_nano)
-    ids = counters.of(session, payer)
-    if amount_nano and reserve_counters(session, ids, amount_nano).rowcount != len(ids):
-        _add_account_held(session, payer, -amount_nano)
-        return _refusal(session, counters, payer, amount_nano)
-    return None
+    session: Session, counters: CounterIds, order: HoldOrder, enforced: bool
+) -> Ids | Refusal | Outdated:
+    """The counters that it is held on, or why it is not."""
+    payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
+    asks = _asks(enforced, amount_nano, byok_nano)
+    if not reserve_account(session, payer, amount_nano, asks, known_limits=True).rowcount:
+        if limits_version(session, payer) != payer.limits_version:
+            return OUTDATED
+        return refusal_of(session, payer, amount_nano, byok_nano)
+    ids = counters.of(session, payer).limited
+    if not _fits_counters(session, ids, amount_nano, byok_nano):
+        _give_account_back(session, payer, amount_nano)
+        return refusal_of(session, payer, amount_nano, byok_nano)
+    return ids
 
 
-def reserve_account(session: Session, account_id: UUID, amount_nano: int, enforced: bool) -> Any:
-    """Hold an amount if the balance allows; the cursor counts one row when it did."""
-    account = session.uuid(account_id)
+def _asks(enforced: bool, amount_nano: int, byok_nano: int) -> bool:
+    """Whether the account's balance has a say: not where somebody else is paid, and no fee."""
+    return enforced and not is_byok_alone(amount_nano, byok_nano)
+
+
+def is_byok_alone(amount_nano: int, byok_nano: int) -> bool:
+    return bool(byok_nano) and not amount_nano
+
+
+def _fits_counters(session: Session, ids: Ids, amount_nano: int, byok_nano: int) -> bool:
+    if not ids or not (amount_nano or byok_nano):
+        return True
+    moved: int = reserve_counters(session, ids, amount_nano, byok_nano).rowcount
+    return moved == len(ids)
+
+
+def reserve_account(
+    session: Session, payer: Payer, amount_nano: int, asks: bool, *, known_limits: bool = False
+) -> Any:
+    """Hold an amount if the balance allows (where it is asked) and, where this is a new hold, the
+    payer's `known_limits` are those of now; the cursor counts one row when it did."""
     sql = "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s"
-    if not enforced:
-        return session.execute(sql, (amount_nano, account))
-    # A free call needs no money, only that none is owed.
-    held = "held_nano" if amount_nano else "0"
-    guard = f" AND total_credits_nano - total_usage_nano - {held} >= %s"
-    return session.execute(sql + guard, (amount_nano, account, amount_nano))
+    parameters = [amount_nano, session.uuid(payer.account_id)]
+    if known_limits:
+        sql += " AND limits_version = %s"
+        parameters.append(payer.limits_version)
+    if asks:
+        # A free call needs no money, only that none is owed.
+        held = "held_nano" if amount_nano else "0"
+        sql += f" AND total_credits_nano - total_usage_nano - {held} >= %s"
+        parameters.append(amount_nano)
+    return session.execute(sql, parameters)
 
 
-def _add_account_held(session: Session, payer: Payer, amount_nano: int) -> None:
-    session.execute(
-        "UPDATE accounts_account SET held_nano = held_nano + %s WHERE id = %s",
-        (amount_nano, session.uuid(payer.account_id)),
-    )
+def _give_account_back(session: Session, payer: Payer, amount_nano: int) -> None:
+    if amount_nano:
+        session.execute(
+            "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s",
+            (amount_nano, session.uuid(payer.account_id)),
+        )
 
 
-def reserve_counters(session: Session, ids: Ids, amount_nano: int) -> Any:
+def reserve_counters(session: Session, ids: Ids, amount_nano: int, byok_nano: int = 0) -> Any:
     """Hold an amount on all counters or none: the guard looks at all of them in the one statement
-    that moves them. The cursor counts them when it did."""
+    that moves them. The cursor counts them when it did.
+
+    A counter that has no say in an order (BYOK that it does not count) refuses none.
+    """
     mine, parameters = session.among("id", ids)
+    full = f"SELECT 1 FROM accounts_spendcounter AS full_one WHERE full_one.{mine}"  # noqa: S608 - A condition of placeholders.
+    full += f" AND full_one.limit_nano IS NOT NULL AND spent_nano + held_nano + {BYOK_COUNTED}"
+    if not byok_nano:
+        sql = (
+            f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}"  # noqa: S608 - A condition of placeholders.
+            f" AND NOT EXISTS ({full} + %s > limit_nano)"
+        )
+        return session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano])
+    asked = "(CASE WHEN counts_byok THEN CAST(%s AS bigint) ELSE CAST(%s AS bigint) END)"
     sql = (
-        f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}"  # noqa: S608 - A condition of placeholders.
-        f" AND NOT EXISTS (SELECT 1 FROM accounts_spendcounter AS full_one WHERE full_one.{mine}"
-        " AND full_one.limit_nano IS NOT NULL"
-        " AND full_one.spent_nano + full_one.held_nano + %s > full_one.limit_nano)"
+        "UPDATE accounts_spendcounter SET held_nano = held_nano + %s,"  # noqa: S608 - A condition of placeholders.
+        f" byok_held_nano = byok_held_nano + %s WHERE {mine}"
+        f" AND NOT EXISTS ({full} + {asked} > limit_nano AND {asked} > 0)"
     )
-    return session.execute(sql, [amount_nano, *parameters, *parameters, amount_nano])
-
-
-def _add_held(session: Session, ids: Ids, amount_nano: int) -> None:
-    mine, parameters = session.among("id", ids)
-    session.execute(
-        f"UPDATE accounts_spendcounter SET held_nano = held_nano + %s WHERE {mine}",  # noqa: S608 - A condition of placeholders.
-        [amount_nano, *parameters],
-    )
-
-
-def _refusal(session: Session, counters: CounterIds, payer: Payer, amount_nano: int) -> Refusal:
-    balance_nano, held_nano = session.execute(
-        "SELECT total_credits_nano - total_usage_nano, held_nano FROM accounts_account"
-        " WHERE id = %s",
-        (session.uuid(payer.account_id),),
-    ).fetchone()
-    limit_nano, reset = session.execute(
-        "SELECT limit_nano, limit_reset FROM accounts_apikey WHERE id = %s", (payer.key_id,)
-    ).fetchone()
-    spent_nano, key_held_nano = counters.read(session, payer, LIMITED_WINDOW[reset])
-    return Refusal(
-        asked_nano=amount_nano,
-        balance_nano=balance_nano,
-        held_nano=held_nano,
-        key_left_nano=None if limit_nano is None else limit_nano - spent_nano,
-        key_held_nano=key_held_nano,
-        key_reset=reset,
-    )
+    both = [amount_nano + byok_nano, amount_nano]
+    moved = [amount_nano, byok_nano, *parameters]
+    return session.execute(sql, [*moved, *parameters, *both, *both])
 
 
 def hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]:
@@ -202,6 +229,7 @@ def hold_row(session: Session, order: HoldOrder, ids: Ids) -> tuple[object, ...]
         payer.key_id,
         session.uuid(payer.workspace_id),
         order.amount_nano,
+        order.byok_nano,
         text_of(ids),
         order.model,
         session.time(order.created_at),

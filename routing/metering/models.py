@@ -1,7 +1,7 @@
 """Generation records: one row per answered request, written in the transaction that charges it."""
 
 from django.db import models
-from django.db.models import F
+from django.db.models import F, Q
 
 from accounts.models import Account, ApiKey, Workspace
 
@@ -60,6 +60,8 @@ class Generation(models.Model):
     session_id = models.CharField(max_length=256, null=True)
     external_user = models.TextField(null=True)
     service_tier = models.CharField(max_length=32, null=True)
+    # Text and no key of another table: a preset may go, and records stay.
+    preset_id = models.CharField(max_length=36, null=True)
     attempts = models.JSONField(default=list)
     detail = models.JSONField(default=dict)
     # Text, because nobody filters by it and reading it as JSON costs the database at every insert.
@@ -70,6 +72,12 @@ class Generation(models.Model):
         indexes = [
             models.Index(F("account"), F("created_at").desc(), name="routing_generation_acct_time"),
             models.Index(F("created_at").desc(), name="routing_generation_time"),
+            models.Index(
+                F("preset_id"),
+                F("created_at").desc(),
+                name="routing_generation_preset",
+                condition=Q(preset_id__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -7,8 +7,11 @@ from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 
 
-def usage_report(usage: Usage, *, charged_nano: int, cost: Cost) -> dict[str, Any]:
-    """The `usage` object; `cost` in it is what the account was charged, no more and no less."""
+def usage_report(
+    usage: Usage, *, charged_nano: int, cost: Cost, is_byok: bool = False
+) -> dict[str, Any]:
+    """The `usage` object; `cost` in it is what the account was charged, no more and no less. With a
+    team's own credential its list price stands beside."""
     report = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -17,11 +20,11 @@ def usage_report(usage: Usage, *, charged_nano: int, cost: Cost) -> dict[str, An
         "completion_tokens_details": _completion_details(usage),
         "cost": usd(charged_nano),
         "cost_details": {
-            "upstream_inference_cost": None,
+            "upstream_inference_cost": usd(cost.total_nano) if is_byok else None,
             "upstream_inference_prompt_cost": usd(cost.prompt_nano),
             "upstream_inference_completions_cost": usd(cost.completion_nano),
         },
-        "is_byok": False,
+        "is_byok": is_byok,
     }
     if usage.web_searches:
         report["server_tool_use_details"] = {

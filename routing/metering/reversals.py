@@ -6,7 +6,8 @@ from django.db import transaction
 from django.db.models import F, Q, Sum
 
 from accounts.models import Account, LedgerEntry, SpendCounter
-from accounts.windows import window_starts
+from accounts.services.past_spending import Charge, budget_counters_of, django_reader
+from accounts.windows import windows_of
 from routing.metering.models import Generation
 
 SOURCE = "reversal"
@@ -25,8 +26,8 @@ def reverse_usage(
 ) -> tuple[LedgerEntry, bool]:
     """Lower an account's usage by some or all of one charge: the entry, and whether it is new.
 
-    The key's counters go down where the charge had counted. Told twice under one `source_ref`, it
-    counts once. Raises `NotCharged` and `MoreThanCharged`.
+    The counters of key and budgets go down where the charge had counted. Told twice under one
+    `source_ref`, it counts once. Raises `NotCharged` and `MoreThanCharged`.
     """
     assert amount_nano > 0
     with transaction.atomic():
@@ -49,6 +50,7 @@ def reverse_usage(
             kind=LedgerEntry.Kind.USAGE_REVERSAL,
             amount_nano=-amount_nano,
             generation_id=generation_id,
+            day=generation.created_at.date(),
             source=SOURCE,
             source_ref=source_ref,
             note=note,
@@ -58,7 +60,7 @@ def reverse_usage(
 
 
 def _left_nano(generation_id: str) -> int:
-    kinds = ("usage", "usage_reversal")
+    kinds = ("usage", "byok_fee", "usage_reversal")
     mine = LedgerEntry.objects.filter(generation_id=generation_id, kind__in=kinds)
     total_nano: int = mine.aggregate(left=Sum("amount_nano"))["left"]
     return total_nano
@@ -69,11 +71,19 @@ def _lower(charge: LedgerEntry, generation: Generation, amount_nano: int) -> Non
         total_usage_nano=F("total_usage_nano") - amount_nano
     )
     # Pinned at admission, as the charge's were.
-    pinned = Q()
-    starts = window_starts(generation.created_at)
-    for window, start in starts.items():
-        pinned |= Q(window=window, window_start=start)
+    windows = windows_of(generation.created_at.date())
+    of_key = Q()
+    for window, start in windows:
+        of_key |= Q(window=window, window_start=start)
+    key, workspace = charge.api_key_id, charge.workspace_id
+    assert key is not None
+    assert workspace is not None
+    less = F("spent_nano") - amount_nano
     lowered = SpendCounter.objects.filter(
-        pinned, scope=SpendCounter.Scope.KEY, scope_id=str(charge.api_key_id)
-    ).update(spent_nano=F("spent_nano") - amount_nano)
-    assert lowered == len(starts)
+        of_key, scope=SpendCounter.Scope.KEY, scope_id=str(key)
+    ).update(spent_nano=less)
+    assert lowered == len(windows)
+    budgets = budget_counters_of(
+        django_reader(), Charge(charge.account_id, workspace, key, windows)
+    )
+    SpendCounter.objects.filter(pk__in=budgets).update(spent_nano=less)

@@ -1,27 +1,28 @@
-"""Settling, releasing and sweeping holds, inside the writer's transaction.
+"""Settling and releasing holds, inside the writer's transaction.
 
-Order of locks: hold rows, then accounts in primary-key order, then counters.
+Order of locks: accounts in primary-key order, then their holds, then their counters.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from routing.metering.counters import CounterIds, Ids, text_of
+from routing.metering.counters import CounterIds, Ids, budget_counters, ids_of, text_of
 from routing.metering.holds import lock_accounts
+from routing.metering.late import mark_late
 from routing.metering.orders import Payer, ReleaseOrder, SettleOrder
 from routing.metering.session import NotAsExpected, Session
 
-SWEEP_BATCH = 500
 ENTRY_COLUMNS = (
     "account_id",
     "workspace_id",
     "api_key_id",
     "kind",
     "amount_nano",
+    "byok_nano",
     "generation_id",
+    "day",
     "source",
     "source_ref",
     "note",
@@ -56,6 +57,7 @@ RECORD_COLUMNS = (
     "session_id",
     "external_user",
     "service_tier",
+    "preset_id",
     "attempts",
     "detail",
     "trace",
@@ -65,10 +67,29 @@ GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_
 
 @dataclass(slots=True)
 class Sums:
-    """What one account or one set of counters moves by."""
+    """What one account or one set of counters moves by: what was spent, and what was held for it,
+    of the account's money and on credentials of its own."""
 
     spent_nano: int = 0
     released_nano: int = 0
+    byok_nano: int = 0
+    released_byok_nano: int = 0
+
+    @property
+    def moves_byok(self) -> bool:
+        return bool(self.byok_nano or self.released_byok_nano)
+
+    @property
+    def moves(self) -> bool:
+        return bool(self.spent_nano or self.released_nano) or self.moves_byok
+
+
+class Held(NamedTuple):
+    """A hold: the two amounts, and the counters that it is held on."""
+
+    amount_nano: int
+    byok_nano: int
+    ids: Ids
 
 
 def settle(
@@ -86,12 +107,11 @@ def settle(
     processes could each hold what the other waits for.
     """
     orders = _once_each(orders)
-    taken = take_holds(session, [order.generation_id for order in orders])
-    open_holds = {row[0]: (row[1], ids_of(row[2])) for row in taken.fetchall()}
+    # Whoever settles the same generation at this moment, or changes a limit, is waited for before
+    # looking.
+    lock_accounts(session, [*(order.payer for order in orders), *beside], even_one=True)
+    open_holds = take_holds(session, [order.generation_id for order in orders])
     without = [order for order in orders if order.generation_id not in open_holds]
-    payers = [*(order.payer for order in orders), *beside]
-    # Whoever settles the same generation at this moment is waited for before looking.
-    lock_accounts(session, payers, even_one=bool(without))
     done = _already_settled(session, without)
     due = [order for order in orders if order.generation_id not in done]
     _move_money(session, counters, due, open_holds)
@@ -114,79 +134,41 @@ def _once_each(
     return list(chosen.values())
 
 
-def sweep(session: Session, now: datetime) -> int:
-    """Free holds whose lease has ended and mark their generations lost. Returns how many.
-
-    At most `SWEEP_BATCH` at a time; a hold being settled this moment is left alone.
-    """
-    skip_locked = "" if session.is_sqlite else " FOR UPDATE SKIP LOCKED"
-    rows = session.execute(
-        "DELETE FROM accounts_hold WHERE generation_id IN (SELECT generation_id FROM accounts_hold"  # noqa: S608 - Constant fragments only.
-        f" WHERE lease_expires_at < %s ORDER BY lease_expires_at LIMIT {SWEEP_BATCH}{skip_locked})"
-        " RETURNING generation_id, account_id, workspace_id, api_key_id, amount_nano, counter_ids,"
-        " model, created_at",
-        (session.time(now),),
-    ).fetchall()
-    for row in sorted(rows, key=lambda row: str(row[1])):
-        session.execute(
-            "UPDATE accounts_account SET held_nano = held_nano - %s WHERE id = %s", (row[4], row[1])
-        )
-        move_counters(session, ids_of(row[5]), Sums(released_nano=row[4]))
-    session.insert("routing_generation", GENERATION_COLUMNS, (_lost_row(row) for row in rows))
-    return len(rows)
-
-
-def sweep_all(session: Session, now: datetime) -> int:
-    """Sweep in batches, a transaction each, until none is left. Returns how many were freed."""
-    total = 0
-    while True:
-        session.begin()
-        freed = sweep(session, now)
-        session.commit()
-        total += freed
-        if freed < SWEEP_BATCH:
-            return total
-
-
-def take_holds(session: Session, generation_ids: list[str]) -> Any:
-    """Remove open holds; the cursor gives generation, amount and counters of each that was open."""
+def take_holds(session: Session, generation_ids: list[str]) -> dict[str, Held]:
+    """Remove open holds; each that was open by its generation."""
     condition, parameters = session.among("generation_id", generation_ids)
-    return session.execute(
+    rows = session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
-        " RETURNING generation_id, amount_nano, counter_ids",
+        " RETURNING generation_id, amount_nano, byok_nano, counter_ids",
         parameters,
-    )
+    ).fetchall()
+    return {row[0]: Held(row[1], row[2], ids_of(row[3])) for row in rows}
 
 
-def take_exactly(session: Session, expected: Mapping[str, tuple[int, Ids]]) -> None:
+def take_exactly(session: Session, expected: Mapping[str, Held]) -> None:
     """Remove open holds, by generation, of exactly these amounts and counters.
 
     Raises `NotAsExpected` (inside a flight when it ends) where one is not there or is another.
     """
     if session.is_sqlite:
-        rows = take_holds(session, list(expected)).fetchall()
-        if {row[0]: (row[1], ids_of(row[2])) for row in rows} != expected:
+        if take_holds(session, list(expected)) != expected:
             raise NotAsExpected
         return
     generations = list(expected)
-    amounts = [amount_nano for amount_nano, _ in expected.values()]
-    counters = [text_of(ids) for _, ids in expected.values()]
+    amounts = [held.amount_nano for held in expected.values()]
+    byok = [held.byok_nano for held in expected.values()]
+    counters = [text_of(held.ids) for held in expected.values()]
     # Joined only once they are taken: a plan that joins the table itself may read all of it, and
     # most of it are rows that were deleted a moment ago.
     session.execute(
         "WITH taken AS (DELETE FROM accounts_hold WHERE generation_id = ANY(%s)"
-        " RETURNING generation_id, amount_nano, counter_ids)"
+        " RETURNING generation_id, amount_nano, byok_nano, counter_ids)"
         " SELECT 1 / (count(*) = %s)::int FROM taken"
-        " JOIN unnest(%s::text[], %s::bigint[], %s::text[])"
-        " AS asked (generation_id, amount_nano, counter_ids)"
-        " USING (generation_id, amount_nano, counter_ids)",
-        [generations, len(expected), generations, amounts, counters],
+        " JOIN unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[])"
+        " AS asked (generation_id, amount_nano, byok_nano, counter_ids)"
+        " USING (generation_id, amount_nano, byok_nano, counter_ids)",
+        [generations, len(expected), generations, amounts, byok, counters],
     )
-
-
-def ids_of(text: str) -> Ids:
-    """Counter ids as a hold names them."""
-    return tuple(map(int, text.split(",")))
 
 
 def _already_settled(session: Session, orders: Sequence[SettleOrder | ReleaseOrder]) -> set[str]:
@@ -207,21 +189,41 @@ def _move_money(
     session: Session,
     counters: CounterIds,
     orders: Sequence[SettleOrder | ReleaseOrder],
-    open_holds: dict[str, tuple[int, Ids]],
+    open_holds: Mapping[str, Held],
 ) -> None:
     by_account: dict[UUID, Sums] = {}
-    by_counters: dict[Ids, Sums] = {}
+    by_counters: dict[tuple[Ids, Ids], Sums] = {}
     for order in orders:
         held = open_holds.get(order.generation_id)
-        ids = held[1] if held else counters.of(session, order.payer)
+        every = _counted_on(session, counters, order, held)
+        held = held or Held(0, 0, ())
         account = by_account.setdefault(order.payer.account_id, Sums())
-        for sums in (account, by_counters.setdefault(ids, Sums())):
-            sums.spent_nano += order.charge_nano if isinstance(order, SettleOrder) else 0
-            sums.released_nano += held[0] if held else 0
+        for sums in (account, by_counters.setdefault((every, held.ids), Sums())):
+            add(sums, order, held)
     for account_id, sums in sorted(by_account.items()):
         move_account(session, account_id, sums)
-    for ids, sums in sorted(by_counters.items()):
-        move_counters(session, ids, sums)
+    for (every, ids), sums in sorted(by_counters.items()):
+        move_counters(session, every, ids, sums)
+
+
+def _counted_on(
+    session: Session, counters: CounterIds, order: SettleOrder | ReleaseOrder, held: Held | None
+) -> Ids:
+    """A hold names also the counters of limits that its payer never heard of; where there is none
+    any more, the books are asked for them."""
+    if not isinstance(order, SettleOrder):
+        return held.ids if held else ()
+    others = held.ids if held else budget_counters(session, order.payer)
+    return tuple(sorted({*counters.charged(session, order.payer), *others}))
+
+
+def add(sums: Sums, order: SettleOrder | ReleaseOrder, held: Held) -> None:
+    """Count an order in, and the hold that it ends."""
+    if isinstance(order, SettleOrder):
+        sums.spent_nano += order.charge_nano
+        sums.byok_nano += order.byok_nano
+    sums.released_nano += held.amount_nano
+    sums.released_byok_nano += held.byok_nano
 
 
 def move_account(session: Session, account_id: UUID, sums: Sums) -> Any:
@@ -233,13 +235,30 @@ def move_account(session: Session, account_id: UUID, sums: Sums) -> Any:
     )
 
 
-def move_counters(session: Session, ids: Ids, sums: Sums) -> Any:
-    """The same for a set of counters."""
-    condition, parameters = session.among("id", ids)
-    return session.execute(
-        "UPDATE accounts_spendcounter SET spent_nano = spent_nano + %s,"  # noqa: S608 - A condition of placeholders.
-        f" held_nano = held_nano - %s WHERE {condition}",
-        [sums.spent_nano, sums.released_nano, *parameters],
+def move_counters(
+    session: Session, every: Ids, held: Ids, sums: Sums, *, exactly: bool = False
+) -> None:
+    """The same for a set of counters, of which some were `held` on. `exactly` raises
+    `NotAsExpected` (inside a flight when it ends) where one of them is gone."""
+    if not every or not sums.moves:
+        return
+    changes, values = ["spent_nano = spent_nano + %s"], [sums.spent_nano]
+    if sums.moves_byok:
+        changes.append("byok_spent_nano = byok_spent_nano + %s")
+        values.append(sums.byok_nano)
+    freed = [("held_nano", sums.released_nano), ("byok_held_nano", sums.released_byok_nano)]
+    for column, amount_nano in freed if held else ():
+        if amount_nano:
+            among, ids = session.among("id", held)
+            taken = f"CASE WHEN {among} THEN CAST(%s AS bigint) ELSE 0 END"
+            changes.append(f"{column} = {column} - {taken}")
+            values += [*ids, amount_nano]
+    condition, parameters = session.among("id", every)
+    if exactly:
+        session.expect(len(every))
+    session.execute(
+        f"UPDATE accounts_spendcounter SET {', '.join(changes)} WHERE {condition}",  # noqa: S608 - Constant columns and conditions of placeholders.
+        [*values, *parameters],
     )
 
 
@@ -253,8 +272,10 @@ def _forget_lost(session: Session, generation_ids: list[str]) -> None:
 
 
 def write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
-    """The usage entries."""
-    session.insert("accounts_ledgerentry", ENTRY_COLUMNS, (entry_row(session, o) for o in orders))
+    """The usage entries, and those of fees."""
+    rows = [entry_row(session, order) for order in orders]
+    rows += [_fee_row(session, order) for order in orders if _has_fee(order)]
+    session.insert("accounts_ledgerentry", ENTRY_COLUMNS, rows)
 
 
 def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
@@ -265,8 +286,10 @@ def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
         session.uuid(payer.workspace_id),
         payer.key_id,
         "usage",
-        order.charge_nano,
+        0 if _has_fee(order) else order.charge_nano,
+        order.byok_nano,
         order.generation_id,
+        _day_of(payer),
         "generation",
         order.generation_id,
         "",
@@ -274,10 +297,30 @@ def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
     )
 
 
+def _has_fee(order: SettleOrder) -> bool:
+    """Whether what is charged is the fee for the use of the caller's own credential."""
+    return bool(order.byok_nano and order.charge_nano)
+
+
+def _fee_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
+    row = list(entry_row(session, order))
+    row[3:6] = ["byok_fee", order.charge_nano, 0]
+    row[8] = "byok_fee"
+    return tuple(row)
+
+
+def _day_of(payer: Payer) -> str | None:
+    """The day whose windows the payer was pinned to."""
+    day = dict(payer.windows).get("day")
+    return None if day is None else day.isoformat()
+
+
 def write_records(session: Session, orders: Iterable[SettleOrder]) -> None:
     """The generation records."""
+    orders = list(orders)
     rows = (record_row(session, order) for order in orders)
     session.insert("routing_generation", GENERATION_COLUMNS, rows)
+    mark_late(session, orders)
 
 
 def record_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
@@ -291,23 +334,3 @@ def record_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
         session.time(record["created_at"]),
         *[record[column] for column in RECORD_COLUMNS[1:]],
     )
-
-
-def _lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
-    values: dict[str, Any] = dict.fromkeys(RECORD_COLUMNS)
-    values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
-    values |= {"created_at": row[7], "api_type": "completions", "model": row[6]}
-    values |= {"requested_model": row[6], "status": 500, "lost": True, "hold_nano": row[4]}
-    values |= {"attempts": "[]", "detail": "{}", "trace": "{}"}
-    return (row[0], row[1], row[2], row[3], *[values[column] for column in RECORD_COLUMNS])
-
-
-_ZEROS = (
-    "tokens_prompt",
-    "tokens_completion",
-    "tokens_reasoning",
-    "tokens_cached",
-    "charge_nano",
-    "upstream_cost_nano",
-)
-_NOES = ("streamed", "cancelled", "overrun", "is_byok")

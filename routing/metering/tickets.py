@@ -11,10 +11,13 @@ from gevent import get_hub
 from gevent.hub import Waiter
 
 from gateway.db import under_gevent
-from routing.metering.orders import Order, Refusal
+from routing.metering.orders import Order, Outdated, Refusal
 
-# True for what was done, False where the hold was gone, the refusal, or the error that ended it.
-Outcome = bool | Refusal | Exception
+# True for what was done, False where the hold was gone, the refusal, or that the payer knew older
+# limits.
+Verdict = bool | Refusal | Outdated
+# It, or the error that ended the order.
+Outcome = Verdict | Exception
 _LOOK_S = 0.1
 
 

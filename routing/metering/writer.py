@@ -26,14 +26,13 @@ from routing.metering.notices import Complaints, refused, unbooked
 from routing.metering.orders import (
     HoldOrder,
     Order,
-    Refusal,
     ReleaseOrder,
     SettleOrder,
     is_replayed,
 )
 from routing.metering.session import Session
-from routing.metering.settlements import SWEEP_BATCH, sweep
-from routing.metering.tickets import Outcome, Patience, Ticket, new_event
+from routing.metering.sweeping import SWEEP_BATCH, sweep
+from routing.metering.tickets import Outcome, Patience, Ticket, Verdict, new_event
 from routing.metering.troubles import ERRORS, NotOpened, Trouble, is_answer, trouble
 from routing.metering.watchdog import Watchdog
 
@@ -83,7 +82,7 @@ class LedgerWriter:
             self._start()
         return ticket
 
-    def wait(self, ticket: Ticket, timeout_s: float) -> bool | Refusal:
+    def wait(self, ticket: Ticket, timeout_s: float) -> Verdict:
         """The outcome of an order. Raises `Unavailable` when it did not come in time.
 
         A ticket that was given up is abandoned: should its hold be placed all the same, the writer

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 
@@ -37,7 +37,9 @@ class Policy:
     None means that nothing was said. `max_price_usd` is in USD per million tokens (prompt,
     completion) or per unit (request, image, audio). Cutoffs map a percentile ("p50") to seconds or
     tokens per second. `sort_named` tells an explicit `provider.sort` from a suffix or a workspace's
-    default; `admitted_tiers` are those that `:nitro` or `:floor` opened.
+    default; `admitted_tiers` are those that `:nitro` or `:floor` opened. What begins with `guard_`
+    is the guardrails' and the account's, as are `zdr_groups` (of `routing.selection.guarding`), and
+    `forbidden_uses` of what is sent.
     """
 
     only: tuple[str, ...] = ()
@@ -61,6 +63,13 @@ class Policy:
     max_latency_s: Mapping[str, float] = field(default_factory=dict)
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
     admitted_tiers: frozenset[str] = frozenset()
+    guard_models: frozenset[str] | None = None
+    guard_ignored_models: frozenset[str] = frozenset()
+    guard_providers: frozenset[str] | None = None
+    guard_ignored_providers: frozenset[str] = frozenset()
+    guard_regions: frozenset[str] | None = None
+    zdr_groups: frozenset[str] = frozenset()
+    forbidden_uses: frozenset[str] = frozenset()
 
     @property
     def held_to(self) -> tuple[str, ...]:
@@ -117,18 +126,18 @@ ALL_WELL = Standing()
 class State(NamedTuple):
     """What has been learned, as selection reads it: endpoint keys to values.
 
-    `sticky` is the endpoint that served this conversation before. `byok` maps endpoints for which
-    a prioritized credential matches to its place; `byok_fallback` likewise for fallback
-    credentials: an endpoint may be in both and among the shared ones. There are no such credentials
-    yet, so nothing fills either, and the latter moves nothing.
+    `sticky` is the endpoint that served this conversation before. `byok` maps endpoints to the
+    places of the team's prioritised credentials that match, the first of them first;
+    `byok_fallback` likewise to those of credentials that are tried last. An endpoint may be in
+    both, and among the shared ones.
     """
 
     figures: Mapping[int, Figures] = {}
     standing: Standing = ALL_WELL
     sticky: int | None = None
     sticky_by_session: bool = False
-    byok: Mapping[int, int] = {}
-    byok_fallback: Mapping[int, int] = {}
+    byok: Mapping[int, tuple[int, ...]] = {}
+    byok_fallback: Mapping[int, tuple[int, ...]] = {}
 
 
 NOTHING_LEARNED = State()
@@ -141,6 +150,14 @@ class Removed(NamedTuple):
     step: str
 
 
+class Turn(NamedTuple):
+    """One try of an endpoint: with the gateway's own credential, or with the team's one at the
+    place `own`."""
+
+    endpoint: EndpointEntry
+    own: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The endpoints to try, in order, and why the others are not among them.
@@ -150,7 +167,8 @@ class Plan:
     be tried and no other; `rule` is the ordering that made it. `output_caps` lowers the requested
     output for endpoints that cannot give as much. `weights` are those of the draw, by endpoint key,
     where one was made; `probe` is the half-open endpoint that this request is to probe because it
-    comes first.
+    comes first. `turns` are the tries where some are with a team's own credential, else empty: one
+    for each endpoint of the order.
     """
 
     order: Sequence[EndpointEntry]
@@ -161,6 +179,15 @@ class Plan:
     weights: Mapping[int, float] = field(default_factory=dict)
     rule: str = "balanced"
     probe: int | None = None
+    turns: Sequence[Turn] = ()
+
+    @property
+    def tries(self) -> Sequence[Turn]:
+        """What to try, one after the other."""
+        return self.turns or [Turn(each) for each in self.order]
+
+
+NO_PLAN: Final = Plan((), (), ())
 
 
 class Resolution(NamedTuple):

@@ -13,10 +13,12 @@ from typing import Final, TypeAlias
 
 from routing.catalogue.entries import EndpointEntry
 from routing.selection.ask import NO_POLICY, Ask, Policy
+from routing.selection.guarding import forbids_use, permitting, retaining_nothing
 from routing.selection.references import Test, keys_of, naming
 
 Keep: TypeAlias = Callable[[Sequence[EndpointEntry]], list[EndpointEntry]]
 
+GUARDRAILS_STEP: Final = "Filter by Guardrails"
 IGNORED_STEP: Final = "Filter by Ignored Providers"
 ALLOWED_STEP: Final = "Filter by Allowed Providers"
 DATA_STEP: Final = "Filter by Data Policy"
@@ -105,7 +107,14 @@ def _passing(test: Test, endpoints: Sequence[EndpointEntry]) -> list[EndpointEnt
 # --- What a policy takes out ----------------------------------------------------------------------
 
 
+def steps_of_policy(policy: Policy) -> list[Test]:
+    """What a policy takes out where every service tier is open."""
+    return [test for _, test in _policy(policy, lambda endpoint: True)]
+
+
 def _policy(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:
+    if (permitted := permitting(policy)) is not None:
+        yield GUARDRAILS_STEP, permitted
     if policy.account_ignored or policy.ignore:
         ignored = naming(policy.account_ignored + policy.ignore, admitted)
         yield IGNORED_STEP, lambda each: not ignored(each)
@@ -113,10 +122,12 @@ def _policy(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:
         # Nearly always there is one list at most.
         alone = allowing[0] if len(allowing) == 1 else None
         yield ALLOWED_STEP, alone or (lambda each: all(test(each) for test in allowing))
-    if policy.deny_data_collection or policy.region is not None:
-        yield DATA_STEP, partial(_is_private, policy.deny_data_collection, policy.region)
+    if policy.deny_data_collection or policy.region is not None or policy.forbidden_uses:
+        yield DATA_STEP, partial(_is_private, policy)
     if policy.zdr:
         yield ZDR_STEP, attrgetter("zdr")
+    elif policy.zdr_groups:
+        yield ZDR_STEP, retaining_nothing(policy.zdr_groups)
     if policy.distillable_only:
         yield DISTILLABLE_STEP, attrgetter("distillable")
     if policy.quantizations:
@@ -134,10 +145,12 @@ def _allowing(policy: Policy, admitted: Test) -> Iterator[Test]:
         yield naming(policy.order, admitted)
 
 
-def _is_private(deny_collection: bool, region: str | None, endpoint: EndpointEntry) -> bool:
-    if deny_collection and endpoint.collects_data:
+def _is_private(policy: Policy, endpoint: EndpointEntry) -> bool:
+    if policy.deny_data_collection and endpoint.collects_data:
         return False
-    return region is None or endpoint.region == region
+    if policy.forbidden_uses and forbids_use(policy.forbidden_uses, endpoint):
+        return False
+    return policy.region is None or endpoint.region == policy.region
 
 
 def _quantized(wanted: frozenset[str]) -> Test:

@@ -14,14 +14,16 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from routing.catalogue.entries import BY_PRICE, EndpointEntry
-from routing.selection.ask import Ask, Figures, Policy, State
+from routing.selection.ask import Ask, Figures, Policy, State, Turn
 from routing.selection.filters import model_id_of
 from routing.selection.thresholds import meeting_first
+from routing.selection.turns import turns_of
 
 Random = Callable[[], float]
 # Below this share of tool calls that succeed, an endpoint comes after those nothing is known of.
 GOOD_TOOL_SUCCESS: Final = 0.9
 _NOWHERE: Final = float("inf")
+_LAST: Final = (_NOWHERE,)
 
 
 class Case(NamedTuple):
@@ -35,17 +37,24 @@ class Case(NamedTuple):
     weights: dict[int, float]
 
 
-def ordered(endpoints: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
-    """All of the endpoints, which come model by model and cheapest first, in the order to try."""
+def ordered(
+    endpoints: Sequence[EndpointEntry], case: Case
+) -> tuple[list[EndpointEntry], list[Turn]]:
+    """All of the endpoints, which come model by model and cheapest first, in the order to try; and
+    the tries where the team has credentials of its own for some, else none."""
     policy, state = case.policy, case.state
     found = [each for group in _groups(endpoints, policy) for each in arranged(group, case)]
     if policy.max_latency_s or policy.min_throughput_tps:
         found = meeting_first(found, policy, state.figures)
+    sticks = state.sticky is not None and _sticks(policy, state)
+    if not (state.byok or state.byok_fallback):
+        return (_sticky_first(found, state) if sticks else found), []
+    across, usual = policy.across_models, found
     if state.byok:
-        found = own_credentials_first(found, state.byok, across_models=policy.across_models)
-    if state.sticky is not None and _sticks(policy, state):
-        found.sort(key=lambda each: each.pk != state.sticky)
-    return found
+        found = own_credentials_first(found, state.byok, across_models=across)
+    if sticks:
+        found, usual = _sticky_first(found, state), _sticky_first(usual, state)
+    return found, turns_of(usual, state, across_models=across, sticks=sticks)
 
 
 def rule_of(endpoints: Sequence[EndpointEntry], ask: Ask, policy: Policy) -> str:
@@ -206,16 +215,19 @@ def _drawn(by_price: list[EndpointEntry], case: Case) -> int:
 
 
 def own_credentials_first(
-    endpoints: Sequence[EndpointEntry], places: Mapping[int, int], *, across_models: bool
+    endpoints: Sequence[EndpointEntry],
+    places: Mapping[int, tuple[int, ...]],
+    *,
+    across_models: bool,
 ) -> list[EndpointEntry]:
-    """Endpoints for which the workspace has a credential in front, by that credential's place.
+    """Endpoints for which the workspace has a credential in front, by the best one's place.
 
     Within a model they take the places that the model's endpoints have, over all models the first.
     Fallback credentials move nothing: the endpoint is among the shared ones as well.
     """
 
     def own_first(group: Sequence[EndpointEntry]) -> list[EndpointEntry]:
-        return sorted(group, key=lambda each: places.get(each.pk, _NOWHERE))
+        return sorted(group, key=lambda each: places.get(each.pk, _LAST)[0])
 
     if across_models:
         return own_first(endpoints)
@@ -224,6 +236,10 @@ def own_credentials_first(
         of_model.setdefault(each.model_id, []).append(each)
     turns = {model_id: iter(own_first(group)) for model_id, group in of_model.items()}
     return [next(turns[each.model_id]) for each in endpoints]
+
+
+def _sticky_first(endpoints: list[EndpointEntry], state: State) -> list[EndpointEntry]:
+    return sorted(endpoints, key=lambda each: each.pk != state.sticky)
 
 
 def _sticks(policy: Policy, state: State) -> bool:

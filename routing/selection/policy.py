@@ -1,10 +1,12 @@
 """What request, model reference, workspace and account want of the choice, put together."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
 from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
+from routing.selection.guarding import ZDR_GROUPS, Guarded
 
 # The same word as for endpoints without a region of their own: the main host takes them all.
 EVERYWHERE = "global"
@@ -54,6 +56,7 @@ def policy_of(
     account_denies_collection: bool = False,
     region: str | None = None,
     models_named: bool = False,
+    guarded: Guarded | None = None,
 ) -> Policy:
     """The policy of one request.
 
@@ -66,10 +69,10 @@ def policy_of(
     limits = (account_allowed, account_ignored, account_zdr, account_denies_collection, region)
     if preferences is None:
         if resolution.sort is None and default_sort is None and not any(limits):
-            return NO_POLICY
+            return NO_POLICY if guarded is None else held_to(NO_POLICY, guarded)
         preferences = NO_PREFERENCES
     order = preferences.order
-    return Policy(
+    policy = Policy(
         only=preferences.only,
         order=order,
         ignore=preferences.ignore,
@@ -90,6 +93,23 @@ def policy_of(
         max_latency_s=preferences.max_latency_s,
         min_throughput_tps=preferences.min_throughput_tps,
         admitted_tiers=frozenset() if order else resolution.admitted_tiers,
+    )
+    return policy if guarded is None else held_to(policy, guarded)
+
+
+def held_to(policy: Policy, guarded: Guarded) -> Policy:
+    """The policy with what guardrails add to it."""
+    return replace(
+        policy,
+        guard_models=guarded.allowed_models,
+        guard_ignored_models=guarded.ignored_models,
+        guard_providers=guarded.allowed_providers,
+        guard_ignored_providers=guarded.ignored_providers,
+        guard_regions=guarded.regions,
+        zdr=policy.zdr or guarded.zdr == ZDR_GROUPS,
+        zdr_groups=guarded.zdr,
+        deny_data_collection=policy.deny_data_collection or guarded.denies_collection,
+        forbidden_uses=guarded.forbidden_uses,
     )
 
 

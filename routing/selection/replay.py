@@ -1,6 +1,6 @@
 """Reading a stored trace back: what was asked, by which policy, what was known, what came of it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -25,7 +25,8 @@ class TraceRow(NamedTuple):
 
     `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
     the price of a million tokens (prompt, completion), `weight` its share in the draw where it
-    could be drawn, `standing` what was wrong with it. `figures` are as the trace has them.
+    could be drawn, `standing` what was wrong with it. `figures` are as the trace has them. `byok`
+    and `byok_fallback` are the places of the team's own credentials that were for it.
     """
 
     model: str
@@ -38,8 +39,8 @@ class TraceRow(NamedTuple):
     figures: Mapping[str, Any] = {}
     standing: tuple[str, ...] = ()
     sticky: bool = False
-    byok: int | None = None
-    byok_fallback: int | None = None
+    byok: tuple[int, ...] = ()
+    byok_fallback: tuple[int, ...] = ()
 
 
 class Replay(NamedTuple):
@@ -90,7 +91,7 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     places = trace.get("places") or range(ordered)
     errors = dict(trace.get("attempts", []))
     figures, weights = trace.get("figures"), trace.get("weights")
-    own = {name: dict(trace.get(name, [])) for name in ("byok", "byok_fallback")}
+    own, own_last = (_places(trace.get(name, ())) for name in ("byok", "byok_fallback"))
     for at, tag in enumerate(tags):
         in_order = at < ordered
         yield TraceRow(
@@ -104,8 +105,8 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
             figures=(figures and figures[at]) or {},
             standing=tuple(_standing(at, trace)),
             sticky=trace.get("sticky") == at,
-            byok=own["byok"].get(at),
-            byok_fallback=own["byok_fallback"].get(at),
+            byok=own.get(at, ()),
+            byok_fallback=own_last.get(at, ()),
         )
 
 
@@ -122,11 +123,14 @@ def state_of(replay: Replay, models: Iterable[ModelEntry]) -> State:
         standing=Standing(*[_having(rows, name) for name in Standing._fields]),
         sticky=next((key for key, row in rows.items() if row.sticky), None),
         sticky_by_session=replay.by_session,
-        byok={key: row.byok for key, row in rows.items() if row.byok is not None},
-        byok_fallback={
-            key: row.byok_fallback for key, row in rows.items() if row.byok_fallback is not None
-        },
+        byok={key: row.byok for key, row in rows.items() if row.byok},
+        byok_fallback={key: row.byok_fallback for key, row in rows.items() if row.byok_fallback},
     )
+
+
+def _places(lists: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+    """Places of the team's own credentials by the number of the endpoint they are for."""
+    return {at: tuple(places) for at, *places in lists}
 
 
 def name_of(endpoint: EndpointEntry) -> tuple[str, str]:
@@ -164,6 +168,8 @@ def _reader(default: Any, name: str) -> Any:
         return lambda value: {key: Decimal(text) for key, text in value.items()}
     if isinstance(default, tuple) or name == "account_allowed":
         return tuple
+    if name in ("guard_models", "guard_providers", "guard_regions"):
+        return frozenset
     return frozenset if isinstance(default, frozenset) else lambda value: value
 
 

@@ -9,7 +9,16 @@ from itertools import groupby
 from typing import Final
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan, Policy, Removed, State
+from routing.selection.ask import (
+    NO_POLICY,
+    NOTHING_LEARNED,
+    Ask,
+    Plan,
+    Policy,
+    Removed,
+    State,
+    Turn,
+)
 from routing.selection.filters import TOOLS_STEP, model_id_of, preferred, steps, too_short
 from routing.selection.ordering import Case, Random, ordered, rule_of
 
@@ -48,10 +57,11 @@ def select(
         removed += _without(candidates, (), TOOLS_STEP)
         return Plan((), removed, candidates, failed_step=TOOLS_STEP)
     case = Case(ask, policy, state, random, {})
-    order = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
+    order, turns = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
     if not policy.allow_fallbacks:
         order = _narrowed(order, _first_choices(order, policy), NO_FALLBACKS, removed)
-    first = order[0].pk if order else None
+        turns = [turn for turn in turns if turn.endpoint in order]
+    first = next(iter(turns or map(Turn, order)), None)
     return Plan(
         order,
         removed,
@@ -59,8 +69,16 @@ def select(
         output_caps=_caps(order, ask.output_tokens),
         weights=case.weights,
         rule=rule_of(order, ask, policy),
-        probe=first if first in state.standing.half_open else None,
+        probe=_probed(first, state),
+        turns=turns,
     )
+
+
+def _probed(first: Turn | None, state: State) -> int | None:
+    """A try with a team's own credential tells nothing of the endpoint that others would get."""
+    if first is None or first.own is not None or first.endpoint.pk not in state.standing.half_open:
+        return None
+    return first.endpoint.pk
 
 
 def all_down(models: Sequence[ModelEntry], ask: Ask, policy: Policy = NO_POLICY) -> bool:

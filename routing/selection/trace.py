@@ -7,11 +7,12 @@ would say nothing is left out.
 It is written for every request and read for few, so endpoints stand in columns: `tag`, `usd` and
 `figures` have a value for each of them, those of the order first, in its order, then the removed
 ones, whose steps are in `removed`. Elsewhere an endpoint is its number in these columns.
-`routing.selection.replay.rows_of` makes rows of them.
+`routing.selection.replay.rows_of` makes rows of them. Whoever stores a trace may add `guardrails`:
+what content filters found, by name and number.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from functools import lru_cache
@@ -167,7 +168,7 @@ def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: St
         trace["by_session"] = state.sticky_by_session
     for name, places in (("byok", state.byok), ("byok_fallback", state.byok_fallback)):
         if places:
-            trace[name] = [[at, places[key]] for at, key in enumerate(keys) if key in places]
+            trace[name] = [[at, *places[key]] for at, key in enumerate(keys) if key in places]
 
 
 # Figures are worked out anew at most once a second and read by every request in between.
@@ -225,7 +226,7 @@ def _put_policy(trace: dict[str, Any], policy: Policy) -> None:
     for name, value, default in zip(_NAMES, _values(policy), _DEFAULTS, strict=True):
         if value is not default and value != default:
             wanted[name] = _plain(value)
-            if isinstance(value, tuple) and _too_long(value):
+            if isinstance(value, tuple | frozenset) and _too_long(value):
                 trace["cut"] = True
     if wanted:
         trace["policy"] = wanted
@@ -235,7 +236,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return _cut(value)
     if isinstance(value, frozenset):
-        return sorted(value)
+        return _cut(sorted(value))
     if isinstance(value, Mapping):
         return {key: str(n) if isinstance(n, Decimal) else n for key, n in value.items()}
     return value
@@ -245,5 +246,5 @@ def _cut(words: Sequence[str]) -> list[str]:
     return [word[:WORD_CHARS_MAX] for word in words[:WORDS_MAX]]
 
 
-def _too_long(words: Sequence[str]) -> bool:
+def _too_long(words: Collection[str]) -> bool:
     return len(words) > WORDS_MAX or max(map(len, words), default=0) > WORD_CHARS_MAX

@@ -2,22 +2,36 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from gateway.http.errors import GatewayError
+from accounts.authentication import renewed
+from accounts.byok import ByokEntry
+from gateway.http.errors import GatewayError, Unavailable
 from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.exchange import WireRequest
+from routing.metering.byok import charges_a_fee, fee_bound_nano
 from routing.metering.estimate import Room, estimate_nano, output_tokens_bound
-from routing.metering.orders import HoldOrder, Refusal, ReleaseOrder, TopUpOrder
+from routing.metering.orders import HoldOrder, Outdated, Refusal, ReleaseOrder, TopUpOrder
 from routing.metering.writer import HOLD_WAIT_S, ledger
-from routing.serving import process
+from routing.selection.ask import Turn
+from routing.serving import limiting, process
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
 from routing.serving.observing import observed
+from routing.serving.own_credentials import (
+    entry_at,
+    is_of_credential,
+    key_of,
+    let_rest,
+    secret_of,
+)
 from routing.serving.sharing import give_probe_back
 from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+
+# Whoever changes an account's limits faster than that has its calls told to come back.
+_LOOKS_MAX = 8
 
 
 class Attempts:
@@ -25,34 +39,56 @@ class Attempts:
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self._turns = call.plan.tries
+        # Places count these, whatever becomes of the team's credentials meanwhile.
+        self._entries = call.caller.byok
+        # How many were gone through, whether only the team's own are affordable, and whether
+        # the key of one of these could not be opened.
+        self._turned = 0
+        self._own_only = self._unopened = False
         # The refusal of a hold, and how many attempts had been made before it.
         self._refused: tuple[Refusal, EndpointEntry, int] | None = None
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
         self._request: WireRequest | None = None
+        # The team's own key, only while the request that it goes into is written.
+        self._key: str | None = None
         self._probes = call.plan.probe
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed."""
         call = self._call
-        for endpoint in call.plan.order:
-            if not self._may_try(endpoint):
+        for turn in self._turns:
+            self._turned += 1
+            own, self._key = entry_at(turn, self._entries), None
+            if not self._may_try(turn) or not self._opened(own):
                 continue
             if not self._within_budget():
                 return
-            if not self._held(endpoint):
+            if not self._held(turn.endpoint, is_own=own is not None):
                 continue
-            request, self._request = self._request or request_for(call, endpoint), None
-            attempt = Attempt(endpoint, request, started=process.now())
+            request, self._request = self._request or self._written(turn.endpoint), None
+            self._key = None
+            attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
             call.attempts.append(attempt)
             yield attempt
 
     def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Note a failed attempt for the record, the endpoint's health and what may follow."""
         now = process.now()
-        failure.hide(attempt.endpoint.provider.credential)
+        failure.hide(secret_of(attempt))
         attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
         forget_origin(failure)
+        if is_of_credential(attempt, failure):
+            let_rest(attempt, failure, now)
+        else:
+            self._note_health(attempt, failure, now)
+        if failure.larger_only:
+            self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0
+        if not failure.elsewhere:
+            self._finished_models.add(attempt.endpoint.model_id)
+
+    def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
         if failure.deadline and not self._had_its_share(attempt, now):
             failure.outage = False
         endpoint = attempt.endpoint
@@ -65,10 +101,6 @@ class Attempts:
         observed(attempt, streamed=self._call.chat.stream)
         if endpoint.pk == self._probes:
             self.end_probe()
-        if failure.larger_only:
-            self._needs_context[endpoint.model_id] = endpoint.context_length or 0
-        if not failure.elsewhere:
-            self._finished_models.add(endpoint.model_id)
 
     def error(self) -> GatewayError:
         """What the caller is told when no endpoint is left."""
@@ -78,6 +110,8 @@ class Attempts:
             return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(call.attempts):
             return self._unaffordable(self._refused[0], self._refused[1])
+        if last is None and self._unopened:
+            return Unavailable("No credential for this model can be used")
         return ProviderError(call.attempts) if last is not None else DeadlinePassed()
 
     def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
@@ -93,17 +127,19 @@ class Attempts:
 
     def another_model_left(self, attempt: Attempt) -> bool:
         """Whether the plan goes on to a model other than the attempt's."""
-        order, model_id = self._call.plan.order, attempt.endpoint.model_id
-        later = order[order.index(attempt.endpoint) + 1 :]
-        return any(each.model_id != model_id and self._may_try(each) for each in later)
+        model_id, later = attempt.endpoint.model_id, self._turns[self._turned :]
+        return any(turn.endpoint.model_id != model_id and self._may_try(turn) for turn in later)
 
     def release(self) -> None:
         """Give hold and probe back without a record: nothing was sent upstream."""
         self.end_probe()
+        limiting.give_back(self._call)
         if self._call.held_nano is not None:
             call = self._call
-            ledger.submit(ReleaseOrder(call.generation_id, call.payer, call.held_nano))
-            self._call.held_nano = None
+            ledger.submit(
+                ReleaseOrder(call.generation_id, call.payer, call.held_nano, call.held_byok_nano)
+            )
+            call.held_nano = None
 
     def end_probe(self) -> None:
         """Let others probe the endpoint that this call was to probe: it has, or never will. Told
@@ -121,8 +157,23 @@ class Attempts:
             enough_s.append(provider.total_s)
         return now - attempt.started >= min(enough_s)
 
-    def _may_try(self, endpoint: EndpointEntry) -> bool:
+    def _opened(self, own: ByokEntry | None) -> bool:
+        """Have the team's own key at hand, for the writing of one request; False where it is not
+        to be had."""
+        if own is None:
+            return True
+        self._key = key_of(own)
+        self._unopened |= self._key is None
+        return self._key is not None
+
+    def _written(self, endpoint: EndpointEntry) -> WireRequest:
+        return request_for(self._call, endpoint, own_key=self._key)
+
+    def _may_try(self, turn: Turn) -> bool:
+        endpoint = turn.endpoint
         if endpoint.model_id in self._finished_models:
+            return False
+        if self._own_only and (turn.own is None or charges_a_fee()):
             return False
         needed = self._needs_context.get(endpoint.model_id)
         return needed is None or (endpoint.context_length or 0) > needed
@@ -140,63 +191,111 @@ class Attempts:
         cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
         return output_tokens_bound(self._call.demand, _room(endpoint), output_cap=cap)
 
-    def _held(self, endpoint: EndpointEntry) -> bool:
+    def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
         assert endpoint.prices is not None
         self._request = None
-        needed_nano = estimate_nano(
+        estimated_nano = estimate_nano(
             self._call.demand,
             _room(endpoint),
             endpoint.prices,
             output_cap=settings.ROUTER_ESTIMATE_OUTPUT_CAP,
         )
-        held_nano = self._call.held_nano
-        if held_nano is None:
-            return self._place(endpoint, needed_nano)
-        return needed_nano <= held_nano or self._raise(endpoint, needed_nano)
+        needed = _needed(estimated_nano, is_own=is_own)
+        if self._call.held_nano is None:
+            return self._place(endpoint, needed)
+        more = _more(needed, _Held(self._call.held_nano, self._call.held_byok_nano))
+        return more is None or self._raise(endpoint, more)
 
-    def _place(self, endpoint: EndpointEntry, amount_nano: int) -> bool:
+    def _place(self, endpoint: EndpointEntry, needed: "_Held") -> bool:
         call = self._call
         lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
         order = HoldOrder(
             generation_id=call.generation_id,
             payer=call.payer,
-            amount_nano=amount_nano,
+            amount_nano=needed.amount_nano,
             model=endpoint.model_id,
             created_at=call.created_at,
             lease_expires_at=call.created_at + lease,
+            byok_nano=needed.byok_nano,
         )
-        return self._booked(order, endpoint, amount_nano)
+        return self._booked(order, endpoint)
 
-    def _raise(self, endpoint: EndpointEntry, needed_nano: int) -> bool:
+    def _raise(self, endpoint: EndpointEntry, more: "_Held") -> bool:
         call = self._call
-        order = TopUpOrder(call.generation_id, call.payer, needed_nano - (call.held_nano or 0))
-        return self._booked(order, endpoint, needed_nano)
+        order = TopUpOrder(call.generation_id, call.payer, more.amount_nano, more.byok_nano)
+        return self._booked(order, endpoint)
 
-    def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry, nano: int) -> bool:
+    def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
         ticket = ledger.submit(order)
         try:
             # While the database works: there is time for what would otherwise come after it.
-            self._request = request_for(self._call, endpoint)
+            self._request = self._written(endpoint)
         finally:
             outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
+        call = self._call
+        if isinstance(outcome, Outdated):
+            outcome = self._told_again(order)
         if outcome is True:
-            self._call.held_nano = nano
+            call.held_nano = (call.held_nano or 0) + order.amount_nano
+            call.held_byok_nano += order.byok_nano
             return True
         if isinstance(outcome, Refusal):
-            made = len(self._call.attempts)
+            made = len(call.attempts)
             if self._refused is None or self._refused[2] < made:
                 self._refused = (outcome, endpoint, made)
             if not _cheaper_may_fit(outcome):
-                self._finished_models.update(each.model_id for each in self._call.plan.order)
+                self._own_only = True
         return False
+
+    def _told_again(self, order: HoldOrder | TopUpOrder) -> Any:
+        """The outcome of an order whose payer knew older limits, once it knows those of now."""
+        call = self._call
+        for _ in range(_LOOKS_MAX):
+            call.caller = caller = renewed(call.caller)
+            call.payer = call.payer._replace(
+                budgets=caller.budgets,
+                limits_version=caller.limits_version,
+                limited=caller.limited,
+            )
+            outcome = ledger.wait(ledger.submit(order._replace(payer=call.payer)), HOLD_WAIT_S)
+            if not isinstance(outcome, Outdated):
+                return outcome
+        raise Unavailable
+
+
+class _Held(NamedTuple):
+    """What the account holds, and what budgets that count own credentials hold beside."""
+
+    amount_nano: int
+    byok_nano: int
+
+
+def _needed(estimated_nano: int, *, is_own: bool) -> _Held:
+    """A call on the team's own credential is never nothing: it is to be told from a free one, which
+    the books refuse to whoever owes."""
+    if not is_own:
+        return _Held(estimated_nano, 0)
+    return _Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
+
+
+def _more(needed: _Held, held: _Held) -> _Held | None:
+    """How a hold is to grow; None where it covers the need. What the account holds counts in every
+    budget, so where that part grows the other may shrink."""
+    amount_nano = max(needed.amount_nano, held.amount_nano)
+    byok_nano = max(0, sum(needed) - amount_nano)
+    if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
+        return None
+    return _Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
 def _cheaper_may_fit(refusal: Refusal) -> bool:
     """Whether a smaller hold could have been placed; a broke account is told at once."""
-    lefts = [refusal.balance_nano - refusal.held_nano] if settings.BILLING_ENFORCED else []
+    enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
+    lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []
     if refusal.key_left_nano is not None:
         lefts.append(refusal.key_left_nano - refusal.key_held_nano)
+    lefts += [state.left_nano - state.held_nano for state in refusal.budgets]
     return min(lefts, default=0) > 0
 
 

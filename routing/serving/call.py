@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
+from gateway.limits import Taken
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.exchange import WireRequest
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
+from routing.history.drafts import Draft
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.selection.ask import Ask, Plan, Policy, State
+from routing.selection.guarding import zdr_group
 from routing.serving.stickiness import Key
 from routing.upstreams.failures import UpstreamFailure
 
@@ -41,11 +45,20 @@ class Choice(NamedTuple):
     policy: Policy
     state: State
 
+    @property
+    def retains_nothing(self) -> bool:
+        """Whether nothing of the request may be kept: it, its account or a guardrail of one of its
+        models wants zero data retention."""
+        groups = self.policy.zdr_groups
+        named = any(zdr_group(model.id) in groups for model in self.models) if groups else False
+        return self.policy.zdr or named
+
 
 @dataclass(slots=True)
 class Attempt:
     """One endpoint tried. Times are monotonic seconds; `failure` is None when it answered.
 
+    `own` is the team's own credential it is tried with, None for the gateway's.
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting.
@@ -60,6 +73,7 @@ class Attempt:
     upstream_id: str | None = None
     failure: UpstreamFailure | None = None
     held_up_s: float = 0.0
+    own: ByokEntry | None = None
 
 
 @dataclass(slots=True)
@@ -68,11 +82,12 @@ class Call:
     caller wants of message-style upstreams beside their version, as its header did.
 
     `started` and `deadline` are monotonic seconds. `held_nano` is the open hold, None before
-    there is one. `wants_metadata` is the caller's opt-in to `router_metadata`. `settled` is
-    set once the ledger was told how it ended; `refusal` makes what the caller is told where no
-    endpoint can serve it; `served_by` is the attempt whose answer the caller got, where it is not
-    the last. `stages` are those of `router_metadata.pipeline` that changed, answered or blocked
-    something."""
+    there is one; `held_byok_nano` is what it holds beside, of budgets that calls on the team's own
+    credentials count toward. `wants_metadata` is the caller's opt-in to `router_metadata`.
+    `settled` is set once the ledger was told how it ended; `refusal` makes what the caller is told
+    where no endpoint can serve it; `served_by` is the attempt whose answer the caller got, where it
+    is not the last. `stages` are those of `router_metadata.pipeline` that changed, answered or
+    blocked something."""
 
     generation_id: str
     caller: Caller
@@ -91,6 +106,7 @@ class Call:
     started: float
     deadline: float
     held_nano: int | None = None
+    held_byok_nano: int = 0
     attempts: list[Attempt] = field(default_factory=list)
     settled: bool = False
     betas: str = ""
@@ -100,6 +116,14 @@ class Call:
     stages: list[dict[str, Any]] = field(default_factory=list)
     # The conversation to keep on the endpoint that answers it; None where none is to be kept.
     sticky: Key | None = None
+    # The preset that the request named, in the form that records keep.
+    preset_id: str | None = None
+    # What it took of rate limits, until that is corrected or given back.
+    taken: Taken | None = None
+    # The data region of the host that the request came in by.
+    region: str = "global"
+    # What is said and answered, where the workspace wants it kept.
+    content: Draft | None = None
 
     @property
     def last_attempt(self) -> Attempt | None:

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 import orjson
 
-from routing.catalogue.entries import EndpointEntry
 from routing.metering.usage import COUNT_MAX, estimated_tokens
+from routing.selection.ask import Turn
 from routing.serving import process
 from routing.serving.call import Call
+from routing.serving.own_credentials import entry_at, key_of
 from routing.serving.sharing import give_probe_back
 from routing.serving.upstream_call import ANTHROPIC, request_for
 from routing.upstreams.door import Limits
@@ -31,14 +32,18 @@ def input_tokens(call: Call) -> int:
         give_probe_back(call.plan.probe)
     if call.refusal is not None:
         raise call.refusal()
-    endpoint = call.plan.order[0]
-    counted = _asked(call, endpoint) if endpoint.provider.kind == ANTHROPIC else None
+    turn = call.plan.tries[0]
+    counted = _asked(call, turn) if turn.endpoint.provider.kind == ANTHROPIC else None
     return estimated_tokens(call.chat.prompt_text_chars) if counted is None else counted
 
 
-def _asked(call: Call, endpoint: EndpointEntry) -> int | None:
+def _asked(call: Call, turn: Turn) -> int | None:
     """The upstream's own count, None where it gives none."""
-    request = request_for(call, endpoint)
+    endpoint, own = turn.endpoint, entry_at(turn, call.caller.byok)
+    key = None if own is None else key_of(own)
+    if own is not None and key is None:
+        return None
+    request = request_for(call, endpoint, own_key=key)
     body = orjson.loads(request.body)
     try:
         with process.door().send(

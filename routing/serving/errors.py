@@ -4,8 +4,17 @@ from typing import Any
 
 from django.conf import settings
 
-from gateway.http.errors import GatewayError, InvalidRequest, NotFound, PaymentRequired
+from accounts.money import dollars
+from accounts.spending import WINDOW_WORDS, SpendScope
+from gateway.http.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    PaymentRequired,
+    PermissionDenied,
+)
 from routing.metering.orders import Refusal
+from routing.selection.filters import GUARDRAILS_STEP
 from routing.serving.call import Attempt, Call
 
 _RETRY_HINTED = (429, 503, 529)
@@ -63,17 +72,34 @@ class NoEndpoint(NotFound):
         super().__init__(text, metadata=metadata)
 
 
+class GuardedOut(PermissionDenied):
+    """Guardrails, or the account's list of models, leave no endpoint. The rest as for
+    `NoEndpoint`."""
+
+    def __init__(self, *, available: list[str], requested: list[str]) -> None:
+        metadata = {
+            "available_providers": available,
+            "requested_providers": requested,
+            "failed_routing_step": GUARDRAILS_STEP,
+        }
+        super().__init__(
+            "No endpoint of this model is allowed by the guardrails", metadata=metadata
+        )
+
+
 def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
     last = attempts[-1]
     failure = last.failure
     assert failure is not None
-    metadata: dict[str, Any] = {"provider_name": last.endpoint.provider.name, "is_byok": False}
+    is_byok = last.own is not None
+    metadata: dict[str, Any] = {"provider_name": last.endpoint.provider.name, "is_byok": is_byok}
     if settings.ROUTER_EXPOSE_RAW_ERRORS and failure.raw:
         metadata["raw"] = failure.raw
     if failure.provider_code:
         metadata["provider_code"] = failure.provider_code
     if failure.told_status == 429:
-        metadata["limit_source"] = "upstream_provider_shared_pool"
+        if not is_byok:
+            metadata["limit_source"] = "upstream_provider_shared_pool"
         metadata["remedy_hint"] = "Retry later, or list fallback models in `models`."
     if len(attempts) > 1:
         metadata["previous_errors"] = [_earlier(attempt) for attempt in attempts[:-1]]
@@ -105,23 +131,34 @@ _RESET_WORDS = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": 
 
 def payment_required(
     call: Call, refusal: Refusal, *, output_tokens: int, prompt_nano: int = 0
-) -> PaymentRequired:
-    """Which 402 a refused hold is, in the order of the inference reference's 9.5.
+) -> PaymentRequired | PermissionDenied:
+    """Which 402 or 403 a refused hold is, in the order of the inference reference's 9.5.
 
     `prompt_nano` is the part of what was asked that no smaller output would save.
     """
-    key_left = refusal.key_left_nano
-    if key_left is not None and key_left <= 0 and refusal.asked_nano:
+    for state in refusal.budgets:
+        if state.left_nano <= 0 and state.asked_nano:
+            return budget_exceeded(state.scope)
+    key_left, key_asked = refusal.key_left_nano, refusal.asked_nano
+    if refusal.key_asked_nano is not None:
+        key_asked = refusal.key_asked_nano
+    if key_left is not None and key_left <= 0 and key_asked:
         return key_limit_exhausted(call.root_url, refusal.key_reset)
-    enforced, balance_nano = settings.BILLING_ENFORCED, refusal.balance_nano
+    enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
+    balance_nano = refusal.balance_nano
     if enforced and (balance_nano < 0 or (balance_nano == 0 and refusal.asked_nano)):
         return insufficient_credits(call.root_url)
-    if key_left is not None and refusal.asked_nano > key_left:
-        affordable = _affordable(refusal, key_left, output_tokens, prompt_nano)
-        return _too_dear(call, output_tokens, affordable, "router_key_limit", "keys")
-    if enforced and refusal.asked_nano > balance_nano:
-        affordable = _affordable(refusal, balance_nano, output_tokens, prompt_nano)
-        return _too_dear(call, output_tokens, affordable, "router_credits", "credits")
+    lefts = [(key_left, key_asked, "router_key_limit", "keys")] if key_left is not None else []
+    if enforced:
+        lefts.append((balance_nano, refusal.asked_nano, "router_credits", "credits"))
+    lefts += [
+        (state.left_nano, state.asked_nano, f"router_{state.scope.scope}_budget", "workspaces")
+        for state in refusal.budgets
+    ]
+    for left_nano, asked_nano, source, page in lefts:
+        if asked_nano > left_nano:
+            affordable = _affordable(asked_nano, left_nano, output_tokens, prompt_nano)
+            return _too_dear(call, output_tokens, affordable, source, page)
     return PaymentRequired(
         "Credits are held by requests in flight. Retry when they have finished, or add more "
         f"using {call.root_url}/settings/credits",
@@ -131,6 +168,15 @@ def payment_required(
             "remedy_hint": "Retry when running requests have finished.",
         },
         headers={"Retry-After": "1"},
+    )
+
+
+def budget_exceeded(scope: SpendScope) -> PermissionDenied:
+    """Somebody set this budget: only they can do something about it."""
+    return PermissionDenied(
+        f"{scope.scope.capitalize()} {WINDOW_WORDS[scope.window]} budget of "
+        f"{dollars(scope.limit_nano)} exceeded. Contact your org admin.",
+        metadata={"remedy_hint": "Ask who manages the budget to raise it, or wait for its reset."},
     )
 
 
@@ -153,9 +199,9 @@ def insufficient_credits(root_url: str) -> PaymentRequired:
     )
 
 
-def _affordable(refusal: Refusal, left_nano: int, asked_tokens: int, prompt_nano: int) -> int:
+def _affordable(asked_nano: int, left_nano: int, asked_tokens: int, prompt_nano: int) -> int:
     """The most output tokens that what is left would pay for, besides the prompt."""
-    output_nano = max(1, refusal.asked_nano - prompt_nano)
+    output_nano = max(1, asked_nano - prompt_nano)
     return max(0, asked_tokens * (left_nano - prompt_nano) // output_nano)
 
 

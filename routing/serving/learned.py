@@ -4,12 +4,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from accounts.byok import ByokEntry
 from gateway.hints import Patience
 from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import ChatRequest
 from routing.selection.ask import Plan, Policy, State
 from routing.serving import observing, process, sharing, stickiness
+from routing.serving.own_credentials import with_own
 
 # Who finds that another process is sending a probe looks again after so long: it is told of a probe
 # that failed or succeeded, but not of one whose caller left.
@@ -78,20 +81,27 @@ class Conversation:
         return self._kept
 
 
-def state_for(conversation: Conversation, models: Sequence[ModelEntry], policy: Policy) -> State:
-    """The state of this moment for a request about these models."""
+def state_for(
+    conversation: Conversation,
+    models: Sequence[ModelEntry],
+    policy: Policy,
+    own: Sequence[ByokEntry] = (),
+) -> State:
+    """The state of this moment for a request about these models, of a team with these credentials
+    of its own."""
     key = conversation.key(models)
     endpoint: EndpointEntry | None = None
     by_session = key is not None and key.by_session
     # Elsewhere it makes no difference (inference reference 7.6 rule 8), and asking takes time.
     if key is not None and not policy.order and (by_session or not policy.sort_named):
         endpoint = conversation.endpoint_in(models)
-    return State(
+    state = State(
         figures=observing.figures(),
         standing=observing.standing(),
         sticky=endpoint.pk if endpoint is not None else None,
         sticky_by_session=by_session,
     )
+    return with_own(state, own, models, aliases=catalogue.current().aliases) if own else state
 
 
 def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:

@@ -29,7 +29,7 @@ def router_metadata(call: Call, *, selected: Attempt | None) -> dict[str, Any]:
         "region": settings.ROUTER_REGION,
         "summary": summary,
         "attempt": number,
-        "is_byok": False,
+        "is_byok": selected is not None and selected.own is not None,
         "endpoints": {"total": len(endpoints), "available": available},
     }
     if selected is not None and selected.ended is not None:

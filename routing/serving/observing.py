@@ -87,7 +87,8 @@ class Observer:
         endpoint, first = attempt.endpoint.pk, attempt.first_token
         latency_s = None if first is None else first - attempt.started
         speed = _speed_tps(attempt, streamed=streamed, tokens=tokens) if tokens else None
-        self.marks.well(endpoint, attempt.ended or self._clock())
+        if attempt.own is None:
+            self.marks.well(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
 
     def figures(self) -> Mapping[int, Figures]:

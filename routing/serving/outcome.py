@@ -5,11 +5,14 @@ from typing import Any, NamedTuple
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
+from routing.metering.byok import fee_nano
 from routing.metering.cost import FREE, PRICED_COUNTS, Cost, Units, cost_of
 from routing.metering.orders import SettleOrder
+from routing.metering.report import usage_report
 from routing.metering.usage import Usage, believable, estimated_tokens
 from routing.selection.trace import Tried, trace_of
 from routing.serving.call import Attempt, Call
+from routing.serving.facts import history_facts
 
 # No balance is that large, and the books' columns end a little above it.
 CHARGE_MAX_NANO = 2**62
@@ -18,7 +21,8 @@ _NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
 
 class Outcome(NamedTuple):
     """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
-    what the account pays of it: nothing where the upstream failed it."""
+    what the account pays of it: nothing where the upstream failed it, a fee where the team's own
+    credential was used. `byok_nano` is the price of what was got with such a one."""
 
     status: int
     usage: Usage
@@ -29,6 +33,7 @@ class Outcome(NamedTuple):
     error_type: str | None = None
     cancelled: bool = False
     service_tier: str | None = None
+    byok_nano: int = 0
 
 
 def measured(call: Call, attempt: Attempt, reported: Any, produced_chars: int) -> Usage:
@@ -69,12 +74,14 @@ def answered(
     finish reason of the upstream's own is free; so is one that ends in an error."""
     cost = price(call, attempt, usage)
     empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
-    free = empty or finish_reason == "error"
+    priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
+    is_byok = attempt.own is not None
     return Outcome(
         status=200,
         usage=usage,
         cost=cost,
-        charged_nano=0 if free else cost.total_nano,
+        charged_nano=fee_nano(priced_nano) if is_byok else priced_nano,
+        byok_nano=priced_nano if is_byok else 0,
         finish_reason=None if cancelled else finish_reason,
         native_finish=native_finish,
         cancelled=cancelled,
@@ -109,6 +116,18 @@ def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
         settled_at=datetime.now(UTC),
         record=_record(call, outcome),
         held_nano=call.held_nano,
+        byok_nano=outcome.byok_nano,
+        held_byok_nano=call.held_byok_nano,
+    )
+
+
+def report_of(outcome: Outcome, attempt: Attempt) -> dict[str, Any]:
+    """The `usage` object that the attempt's caller reads."""
+    return usage_report(
+        outcome.usage,
+        charged_nano=outcome.charged_nano,
+        cost=outcome.cost,
+        is_byok=attempt.own is not None,
     )
 
 
@@ -137,17 +156,23 @@ def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
         "charge_nano": outcome.charged_nano,
         "hold_nano": held_nano,
         "upstream_cost_nano": outcome.cost.total_nano,
-        "is_byok": False,
+        "is_byok": last is not None and last.own is not None and _was_served(outcome),
         "latency_ms": _ms(last.started, last.first_token) if last else None,
         "generation_time_ms": _ms(last.started, last.ended) if last else None,
         "upstream_id": (last.upstream_id or "")[:200] or None if last else None,
         "session_id": call.chat.session_id,
         "external_user": call.chat.user,
         "service_tier": (outcome.service_tier or "")[:32] or None,
+        "preset_id": call.preset_id,
         "attempts": dumps([_attempt(attempt) for attempt in call.attempts]).decode(),
         "detail": dumps(_detail(call, outcome)).decode(),
         "trace": dumps(_trace(call, outcome)).decode(),
     }
+
+
+def _was_served(outcome: Outcome) -> bool:
+    """Whether the caller got something of an answer."""
+    return outcome.status == 200 or outcome.finish_reason is not None
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
@@ -158,7 +183,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "endpoint_id": attempt.endpoint.tag,
         "id": attempt.upstream_id,
         "latency": _ms(attempt.started, attempt.first_token or attempt.ended),
-        "is_byok": False,
+        "is_byok": attempt.own is not None,
         "routed_service_tier": attempt.endpoint.tier,
         "error_type": attempt.failure.error_type if attempt.failure else None,
     }
@@ -167,7 +192,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
     choice, last = call.choice, call.last_attempt
     answered = last is not None and (last.failure is None or last is call.served_by)
-    return trace_of(
+    trace = trace_of(
         call.plan,
         choice.ask,
         choice.policy,
@@ -178,6 +203,12 @@ def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
         attempts=[_tried(attempt, outcome) for attempt in call.attempts],
         chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
     )
+    if filtered := [stage for stage in call.stages if stage["type"] == "guardrail"]:
+        trace["guardrails"] = [
+            {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}
+            for each in filtered
+        ]
+    return trace
 
 
 def _tried(attempt: Attempt, outcome: Outcome) -> Tried:
@@ -199,8 +230,10 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "media_parts": call.chat.media_parts,
         "images": call.demand.images,
         **{name: getattr(outcome.usage, name) for name in PRICED_COUNTS},
+        **history_facts(call, last, outcome),
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
+        "byok": {"id": last.own.id, "label": last.own.label} if last and last.own else None,
     }
     return {name: value for name, value in detail.items() if value}
 

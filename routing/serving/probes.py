@@ -27,9 +27,7 @@ from routing.upstreams.listing import PATH, listing_headers
 
 TOTAL_S: Final = 10.0
 AT_ONCE: Final = 10
-_LIMITS: Final = Limits(
-    connect_s=5, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=1024 * 1024
-)
+_BODY_BYTES_MAX: Final = 1024 * 1024
 _TELL_LIMIT_S: Final = 1.0
 _LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _SAID_CHARS: Final = 200
@@ -62,7 +60,7 @@ def probe_due(now: datetime) -> int:
     return len(due)
 
 
-def ask(base_url: str, kind: str, credential: str | None) -> Found:
+def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TOTAL_S) -> Found:
     """One probe: which models are there, of which the answer's head is enough."""
     started = time.monotonic()
     # A door of its own: this is no web process, and it keeps nothing open.
@@ -74,8 +72,8 @@ def ask(base_url: str, kind: str, credential: str | None) -> Found:
             path=PATH,
             headers=listing_headers(kind, credential),
             body=b"",
-            limits=_LIMITS,
-            deadline=started + TOTAL_S,
+            limits=Limits(min(5.0, total_s), total_s, total_s, _BODY_BYTES_MAX),
+            deadline=started + total_s,
         ) as reply:
             status = reply.status
     except (DoorError, ValueError) as error:

@@ -3,7 +3,8 @@
 No I/O happens here. What the attempt produced so far is kept for the books.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 from routing.exchange import Event, Native, StreamReader
 from routing.formats.caller import Ending, StreamWriter
@@ -21,13 +22,19 @@ _FINGERPRINT_CHARS_MAX: Final = 256
 _HELD_EVENTS_MAX: Final = 100
 
 
+class Keeps(Protocol):
+    """Whoever wants to know what was said."""
+
+    def add(self, delta: Mapping[str, Any]) -> None: ...
+
+
 class Relay:
     """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
 
     With `passes` the upstream speaks the caller's format: its events go through as they are, those
     before the first content once that is there. `seen` tells of a first parsed event, `started` of
     content that was written. `usage`, `native_finish`, `service_tier`, `upstream_id`,
-    `produced_chars` and `tool_calls` are what it said so far.
+    `produced_chars` and `tool_calls` are what it said so far; `kept` hears every delta.
     What stood before a failure in one piece is given out first: the next `feed` raises it.
     """
 
@@ -39,6 +46,7 @@ class Relay:
         passes: bool,
         exclude_reasoning: bool,
         event_bytes_max: int,
+        kept: Keeps | None = None,
     ) -> None:
         self.writer = writer
         self.seen = self.started = self.ended = False
@@ -60,6 +68,7 @@ class Relay:
         self._said_last: Native | None = None
         self._held: list[Native] = []
         self._held_bytes_left = event_bytes_max
+        self._kept = kept
 
     def feed(self, data: bytes) -> bytes:
         """What to write for one piece of the upstream's body; `data` empty is its end."""
@@ -129,6 +138,8 @@ class Relay:
             raise from_error_object(event.error)
         self.seen = True
         self._note(event)
+        if self._kept is not None and event.delta:
+            self._kept.add(event.delta)
         if self._passes:
             return self._passed(event)
         delta = event.delta

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from routing.exchange import WireRequest
 from routing.formats.caller import StreamWriter
+from routing.history.drafts import Draft
 from routing.serving.call import Attempt, Call
 from routing.serving.relay import Relay
 from routing.upstreams.wires import wire_of
@@ -44,4 +45,12 @@ def relay_for(call: Call, attempt: Attempt) -> Relay:
         passes=call.passes(attempt),
         exclude_reasoning=call.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
+        kept=_begun(call),
     )
+
+
+def _begun(call: Call) -> Draft | None:
+    """Where what is said from here on is kept, if at all."""
+    if call.content is not None:
+        call.content.begin()
+    return call.content

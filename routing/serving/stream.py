@@ -17,9 +17,9 @@ from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
 from gateway.turns import give_way
-from routing.metering.report import usage_report
+from routing.history.keeper import keep, wait_kept
 from routing.metering.writer import ledger
-from routing.serving import process
+from routing.serving import limiting, process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.metadata import wished_metadata
@@ -31,8 +31,10 @@ from routing.serving.outcome import (
     left_early,
     measured,
     price,
+    report_of,
     settle_order,
 )
+from routing.serving.own_credentials import went_well
 from routing.serving.pending import PendingReply
 from routing.serving.relay import Relay
 from routing.serving.relaying import Echo, relay_for, writer_for
@@ -219,14 +221,14 @@ class AnswerStream:
             # Nothing was written yet: another listed model may do better.
             raise refused()
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
-        process.health().succeeded(attempt.endpoint.pk)
+        went_well(attempt)
         outcome = self._answered(attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
         self._settle(outcome, wait=True, meanwhile=keep)
         metadata = wished_metadata(call, selected=attempt)
-        report = usage_report(outcome.usage, charged_nano=outcome.charged_nano, cost=outcome.cost)
+        report = report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
@@ -281,8 +283,7 @@ class AnswerStream:
         metadata = wished_metadata(call, selected=None) if error.status != 500 else None
         finishes = error.error_type in call.format.finishing_errors
         if finishes and outcome is not None and relay is not None and relay.started:
-            report = usage_report(outcome.usage, charged_nano=0, cost=outcome.cost)
-            yield relay.closing(report, metadata, failure=error.body())
+            yield relay.closing(report_of(outcome, attempt), metadata, failure=error.body())
         else:
             writer = relay.writer if relay else self._echo.heard_by(writer_for(call, attempt))
             yield writer.error(error.body(), router_metadata=metadata)
@@ -307,10 +308,13 @@ class AnswerStream:
             return
         self._call.settled = True
         ticket = ledger.submit(settle_order(self._call, outcome))
+        limiting.settle(self._call, outcome.usage)
+        keep(self._call.content)
         if meanwhile is not None:
             meanwhile()
         if wait:
             ledger.wait(ticket, settings.LEDGER_TIMEOUT)
+            wait_kept(self._call.content)
 
     def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
         """Record a failed call; one that never reached an upstream only gives its hold back."""
@@ -321,6 +325,8 @@ class AnswerStream:
             self._attempts.release()
             return None
         outcome = self._failed(self._attempt, error)
+        if self._call.content is not None:
+            self._call.content.failed(error)
         try:
             self._settle(outcome, wait=wait)
         except Unavailable:

@@ -1,13 +1,11 @@
 """One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from django.conf import settings
-
 from routing.catalogue.entries import EndpointEntry
+from routing.end_users import hash_of_user
 from routing.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body
@@ -37,10 +35,10 @@ _CHARS_PER_TOKEN_MIN: Final = 3
 _ROOM_TOKENS_MIN: Final = 1_024
 
 
-def request_for(call: Call, endpoint: EndpointEntry) -> WireRequest:
-    """What this endpoint is sent."""
+def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
+    """What this endpoint is sent, with the team's own key where there is one."""
     kind = endpoint.provider.kind
-    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint))
+    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint, own_key))
     return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
 
 
@@ -80,12 +78,12 @@ def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
     )
 
 
-def _terms(call: Call, endpoint: EndpointEntry) -> Terms:
+def _terms(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
     return Terms(
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
         user_hash=_user_hash(call, endpoint),
-        credential=endpoint.provider.credential,
+        credential=own_key or endpoint.provider.credential,
         output_cap=call.plan.output_caps.get(endpoint.pk),
         output_default=output_default(call, endpoint),
     )
@@ -188,5 +186,4 @@ def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
     the endpoint does not ask for it."""
     if "user" not in endpoint.taken_fields:
         return None
-    parts = (settings.ROUTER_USER_HASH_SECRET, str(call.caller.account_id), call.chat.user or "")
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()
+    return hash_of_user(call.caller.account_id, call.chat.user or "")

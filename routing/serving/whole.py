@@ -12,18 +12,27 @@ from routing.exchange import Answer
 from routing.formats.caller import Ending, Whole
 from routing.formats.chat.message import clean_message, has_content, text_chars
 from routing.formats.finish import normal_finish
+from routing.history.keeper import keep, wait_kept
 from routing.ids import tool_call_id
-from routing.metering.report import usage_report
 from routing.metering.tickets import Ticket
 from routing.metering.usage import Usage
 from routing.metering.writer import ledger
-from routing.serving import process
+from routing.serving import limiting, process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
 from routing.serving.errors import ProviderError
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
-from routing.serving.outcome import Outcome, answered, failed, measured, price, settle_order
+from routing.serving.outcome import (
+    Outcome,
+    answered,
+    failed,
+    measured,
+    price,
+    report_of,
+    settle_order,
+)
+from routing.serving.own_credentials import went_well
 from routing.serving.stickiness import remember
 from routing.serving.tool_calls import well_formed
 from routing.serving.upstream_call import send
@@ -49,6 +58,13 @@ class _Broken:
 
 def whole_answer(call: Call) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too)."""
+    try:
+        return _whole_answer(call)
+    finally:
+        wait_kept(call.content)
+
+
+def _whole_answer(call: Call) -> bytes:
     attempts = Attempts(call)
     broken: _Broken | None = None
     try:
@@ -107,13 +123,15 @@ def _breakage(answer: Answer) -> UpstreamFailure | None:
 
 def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
     call.served_by = attempt
-    process.health().succeeded(attempt.endpoint.pk)
+    went_well(attempt)
     usage = measured(call, attempt, answer.usage, text_chars(answer.message))
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
         observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
     message = _cleaned(call, answer)
+    if call.content is not None:
+        call.content.answered(message)
     outcome = _outcome(call, attempt, answer, usage, _finish(answer, message))
     ticket = _book(call, outcome)
     try:
@@ -132,13 +150,18 @@ def _told_broken(call: Call, broken: _Broken) -> bytes:
     call.served_by = attempt
     usage = measured(call, attempt, answer.usage, text_chars(answer.message))
     outcome = _outcome(call, attempt, answer, usage, "error")
+    message = _cleaned(call, answer)
+    if call.content is not None:
+        call.content.answered(message)
     try:
-        body = _body(call, attempt, answer, _cleaned(call, answer), outcome, failure=failure)
+        body = _body(call, attempt, answer, message, outcome, failure=failure)
     except GatewayError as refusal:
         call.served_by = None
         error = ProviderError(call.attempts)
         error.status, error.error_type = refusal.status, refusal.error_type
         owed = failed(error, usage=usage, cost=price(call, attempt, usage))
+        if call.content is not None:
+            call.content.failed(error)
         _wait_for(_book(call, owed))
         raise error from None
     _wait_for(_book(call, outcome))
@@ -172,12 +195,11 @@ def _body(
     failure: UpstreamFailure | None = None,
 ) -> dict[str, Any]:
     """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
-    usage, cost = outcome.usage, outcome.cost
     assert outcome.finish_reason is not None
     ending = Ending(
         finish_reason=outcome.finish_reason,
         native_finish=answer.native_finish,
-        usage=usage_report(usage, charged_nano=outcome.charged_nano, cost=cost),
+        usage=report_of(outcome, attempt),
         service_tier=answer.service_tier,
         stop_sequence=answer.stop_sequence,
         native=answer.native if call.passes(attempt) else None,
@@ -221,7 +243,10 @@ def _book(call: Call, outcome: Outcome) -> Ticket | None:
     if call.settled:
         return None
     call.settled = True
-    return ledger.submit(settle_order(call, outcome))
+    limiting.settle(call, outcome.usage)
+    ticket = ledger.submit(settle_order(call, outcome))
+    keep(call.content)
+    return ticket
 
 
 def _wait_for(ticket: Ticket | None) -> None:
@@ -235,6 +260,8 @@ def _record_failure(
     """Record what was tried; a call that never reached an upstream only gives its hold back."""
     attempts.end_probe()
     if call.attempts:
+        if call.content is not None and not call.settled:
+            call.content.failed(error)
         ticket = _book(call, failed(error))
         if wait:
             _wait_for(ticket)

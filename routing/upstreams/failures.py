@@ -36,7 +36,8 @@ class UpstreamFailure(Exception):
 
     `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
-    of the same model may do better, `larger_only` that it would need a larger context.
+    of the same model may do better, `larger_only` that it would need a larger context, `credential`
+    that the credential, or the account behind it, was refused.
     """
 
     status: int
@@ -51,6 +52,13 @@ class UpstreamFailure(Exception):
     outage: bool = False
     parked: bool = False
     deadline: bool = False
+    credential: bool = False
+
+    def told_of_own_credential(self) -> None:
+        """Tell that it is the caller's own credential that was refused: a fault of the request's,
+        which the shared one may do without."""
+        self.told_status, self.error_type = _OWN_CREDENTIAL.get(self.status, _OWN_ACCOUNT)
+        self.outage = False
 
     def hide(self, secret: str | None) -> None:
         """Take a secret out of what the upstream said: some quote the credential they refuse."""
@@ -117,6 +125,8 @@ class _Row:
 _UNAVAILABLE = _Row(502, "provider_unavailable", outage=True)
 # Our credential is refused to every caller, so the endpoint is reported unhealthy.
 _CREDENTIAL = _Row(502, "provider_unavailable", outage=True)
+_OWN_ACCOUNT = (402, "payment_required")
+_OWN_CREDENTIAL = {401: (401, "authentication"), 403: (403, "permission_denied")}
 _TIMEOUT = _Row(524, "timeout", outage=True)
 _ROWS: dict[int, _Row] = {
     400: _Row(400, "invalid_request", elsewhere=False, own_message=True),
@@ -188,6 +198,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         larger_only=status == 413,
         outage=row.outage,
         parked=status == 429,
+        credential=row is _CREDENTIAL,
     )
     if status in (400, 403, 413, 422):
         _sharpen(failure, said.lower(), code or "")
@@ -214,6 +225,7 @@ def from_error_object(error: Any) -> UpstreamFailure:
         larger_only=status == 413,
         outage=row.outage,
         parked=status == 429,
+        credential=row is _CREDENTIAL,
     )
     _sharpen(failure, str(said).lower(), str(code or ""))
     return failure
@@ -231,7 +243,7 @@ def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
         code = "content_policy_violation" if any(map(spoken.__contains__, _POLICY_WORDS)) else code
     if code in _CODES:
         # It is the request that was refused, by an endpoint that is well.
-        failure.outage = False
+        failure.outage = failure.credential = False
         failure.error_type, failure.told_status = _CODES[code]
         failure.message = (said and _original(failure, said)) or failure.message
         failure.elsewhere = failure.larger_only = code == "context_length_exceeded"

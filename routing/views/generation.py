@@ -12,6 +12,7 @@ from gateway.http.responses import json_response
 from gateway.http.times import iso
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
+from routing.end_users import hash_of_user
 from routing.metering.models import Generation
 from routing.views.generation_description import describe_generation
 
@@ -43,6 +44,7 @@ def _find(wanted: str, account_id: Any) -> Generation | None:
 def generation_object(row: Generation) -> dict[str, Any]:
     """Every field of the management reference's 11.1, null where there is nothing."""
     detail = row.detail
+    user = row.external_user
     return {
         "id": row.pk,
         "request_id": None,
@@ -50,14 +52,14 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "created_at": iso(row.created_at),
         "model": row.model,
         "provider_name": row.provider_name,
-        "router": None,
+        "router": detail.get("router"),
         "api_type": row.api_type,
-        "app_id": None,
+        "app_id": detail.get("app"),
         "workspace_id": str(row.workspace_id),
-        "preset_id": None,
+        "preset_id": row.preset_id,
         "session_id": row.session_id,
-        "external_user": row.external_user,
-        "origin": detail.get("http_referer", ""),
+        "external_user": None if user is None else hash_of_user(row.account_id, user),
+        "origin": detail.get("origin", ""),
         "http_referer": detail.get("http_referer"),
         "user_agent": detail.get("user_agent"),
         "data_region": detail.get("region", "global"),
@@ -67,7 +69,7 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "native_finish_reason": row.native_finish_reason,
         "latency": row.latency_ms,
         "generation_time": row.generation_time_ms,
-        "moderation_latency": None,
+        "moderation_latency": detail.get("moderation_latency_ms"),
         "tokens_prompt": row.tokens_prompt,
         "tokens_completion": row.tokens_completion,
         "native_tokens_prompt": row.tokens_prompt,
@@ -77,19 +79,23 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "native_tokens_completion_images": detail.get("completion_images", 0),
         "num_media_prompt": detail.get("media_parts", 0),
         "num_media_completion": None,
-        "num_input_audio_prompt": None,
+        "num_input_audio_prompt": detail.get("audio_parts", 0),
         "num_search_results": None,
         "num_fetches": None,
-        "web_search_engine": None,
+        "web_search_engine": "native" if detail.get("web_searches") else None,
         "service_tier": row.service_tier,
         "is_byok": row.is_byok,
         "usage": usd(row.charge_nano),
         "total_cost": usd(row.charge_nano),
-        "upstream_inference_cost": usd(0),
-        "cache_discount": None,
-        "response_cache_source_id": None,
+        "upstream_inference_cost": usd(row.upstream_cost_nano if row.is_byok else 0),
+        "cache_discount": _usd_or_none(detail.get("cache_saved_nano")),
+        "response_cache_source_id": detail.get("response_cache_source_id"),
         "provider_responses": [_response(attempt) for attempt in row.attempts],
     }
+
+
+def _usd_or_none(amount_nano: int | None) -> Any:
+    return None if amount_nano is None else usd(amount_nano)
 
 
 def _response(attempt: dict[str, Any]) -> dict[str, Any]:

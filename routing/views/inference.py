@@ -6,18 +6,21 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import inference_caller
 from accounts.caller import Caller
+from accounts.regions import permitted_region
+from accounts.views.once import HEADER
 from gateway.http.body import read_object
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, RateLimited
 from gateway.http.responses import EventStream, refused, written_response
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
-from routing.pipeline import admit, refusal_of
+from routing.pipeline import admit, draft_of, refusal_of, refuse_too_many
 from routing.serving.call import Call
 from routing.serving.metadata import router_metadata
 from routing.serving.slots import slots
 from routing.serving.stream import AnswerStream
 from routing.serving.whole import whole_answer
+from routing.views.once import answered_once
 
 
 class InferenceViewSet(LeanViewSet):
@@ -26,17 +29,35 @@ class InferenceViewSet(LeanViewSet):
     caller_format: ClassVar[CallerFormat]
     # Message-style clients send their key in a header of its own.
     takes_api_key_header: ClassVar[bool] = False
+    once_by_key = False
     # Of a request that an upstream was asked for.
     generation_id: str | None = None
+    # Once it is admitted.
+    call: Call | None = None
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.caller_of(request)
         slots.refuse_if_full()
+        if HEADER in request.META:
+            return answered_once(self, request, caller)
         # Before the slot is taken, so that slow senders do not keep others out.
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+        return self.carried_out(request, caller, body)
+
+    def carried_out(
+        self,
+        request: HttpRequest,
+        caller: Caller,
+        body: dict[str, Any],
+        *,
+        generation_id: str | None = None,
+    ) -> HttpResponseBase:
+        """The answer to a body that was read; `generation_id` is one that was chosen before."""
         slot = slots.take()
         try:
-            call = admit(request, caller, body, format=self.caller_format)
+            call = self.call = admit(request, caller, body, format=self.caller_format)
+            call.generation_id = generation_id or call.generation_id
+            call.content = draft_of(call)
             try:
                 return self._answer(request, call, slot)
             except GatewayError as error:
@@ -48,6 +69,7 @@ class InferenceViewSet(LeanViewSet):
     def caller_of(self, request: HttpRequest) -> Caller:
         caller = inference_caller(request, by_api_key_header=self.takes_api_key_header)
         self.beside = {"user_id": caller.creator_id}
+        permitted_region(request, caller)
         return caller
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
@@ -60,6 +82,7 @@ class InferenceViewSet(LeanViewSet):
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
         if call.refusal is not None:
             raise refusal_of(call)
+        refuse_too_many(call)
         headers = {"X-Generation-Id": call.generation_id}
         if not call.chat.stream:
             return written_response(whole_answer(call), headers=headers)
@@ -72,5 +95,5 @@ class InferenceViewSet(LeanViewSet):
         """What stands beside an error once routing has begun."""
         if call.attempts:
             error.headers["X-Generation-Id"] = self.generation_id = call.generation_id
-        if call.wants_metadata and error.status != 500:
+        if call.wants_metadata and error.status != 500 and not isinstance(error, RateLimited):
             self.beside["router_metadata"] = router_metadata(call, selected=None)

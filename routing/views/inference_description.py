@@ -101,7 +101,7 @@ def header(name: str, description: str, **more: Any) -> OpenApiParameter:
 
 
 HEADERS: Final = [
-    header("X-Router-Metadata", "Adds `router_metadata` to the answer.", enum=["enabled"]),
+    header("X-Router-Metadata", "`enabled` adds `router_metadata` to the answer."),
     header("x-session-id", "Names the conversation, at most 256 characters."),
     header("HTTP-Referer", "Address of the calling app."),
     header("X-Router-Title", "Display name of the calling app."),

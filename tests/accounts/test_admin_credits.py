@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.test import Client, RequestFactory
 
-from accounts.models import Account, LedgerEntry
+from accounts.models import Account, LedgerEntry, User
 from accounts.services.accounts import open_account
 from accounts.services.credits import add_credits
 from tests.support.operations import operator, page
@@ -118,7 +118,9 @@ def test_saving_an_account_leaves_totals_that_moved_meanwhile(account: Account) 
     stale.name = "acme, renamed"
     said = type("Form", (), {"changed_data": ["name"]})()
 
-    admin.site.get_model_admin(Account).save_model(RequestFactory().post("/"), stale, said, True)
+    request = RequestFactory().post("/")
+    request.user = User.objects.create(username="operator")
+    admin.site.get_model_admin(Account).save_model(request, stale, said, True)
 
     account.refresh_from_db()
     assert (account.name, account.total_credits_nano) == ("acme, renamed", 7)

@@ -37,6 +37,7 @@ def key(account: Account, workspace: Workspace) -> ApiKey:
 
 def change(client: Client, workspace: Workspace, **changes: Any) -> Any:
     typed = {"name": "Team", "slug": "team", "io_logging_sampling_rate": "1"}
+    typed |= {"budgets-TOTAL_FORMS": "0", "budgets-INITIAL_FORMS": "0"}
     return client.post(page(Workspace, "change", workspace.pk), typed | changes)
 
 

@@ -184,3 +184,28 @@ def test_forgetting_reads_anew(cache: KeyCache, rows: Rows) -> None:
     cache.find("known")
 
     assert len(rows.reads) == 2
+
+
+def test_it_knows_a_key_that_was_good_however_long_ago(
+    cache: KeyCache, rows: Rows, clock: Clock
+) -> None:
+    assert not cache.knows("known")
+    cache.find("known")
+    cache.find("wrong")
+    clock.now += 100
+
+    assert cache.knows("known")
+    assert not cache.knows("wrong")
+    during: list[bool] = []
+    rows.before_answer = lambda: during.append(cache.knows("known"))
+    cache.find("known")
+    assert during == [True]
+
+
+def test_it_does_not_know_a_key_that_is_gone(cache: KeyCache, rows: Rows, clock: Clock) -> None:
+    cache.find("known")
+    rows.callers.clear()
+    clock.now += 1
+    cache.find("known")
+
+    assert not cache.knows("known")

@@ -84,6 +84,7 @@ def test_an_operator_chooses_the_sort_of_a_workspace(
 ) -> None:
     typed = {"name": "Default", "slug": "default", "description": "", "default_text_model": ""}
     typed["io_logging_sampling_rate"] = "1"
+    typed |= {"budgets-TOTAL_FORMS": "0", "budgets-INITIAL_FORMS": "0"}
 
     for chosen, kept in (("throughput", "throughput"), ("", None)):
         typed["default_provider_sort"] = chosen

@@ -2,6 +2,7 @@
 
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 
 def book_usage(
@@ -23,3 +24,34 @@ def book_usage(
         source_ref=secrets.token_hex(8),
         created_at=datetime.now(UTC),
     )
+
+
+def book_spending(api_key: str, *, amount_nano: int) -> None:
+    """What a key spent today in one call, as the ledger writer would have booked it."""
+    from accounts.keystring import hash_of
+    from accounts.models import Account, ApiKey, LedgerEntry, SpendCounter
+    from accounts.windows import LIMITED_WINDOW, window_starts
+
+    key, now = ApiKey.objects.get(hash=hash_of(api_key)), datetime.now(UTC)
+    account = Account.objects.get(pk=key.account_id)
+    account.total_usage_nano += amount_nano
+    account.save(update_fields=["total_usage_nano"])
+    LedgerEntry.objects.create(
+        account=account,
+        workspace_id=key.workspace_id,
+        api_key=key,
+        kind=LedgerEntry.Kind.USAGE,
+        amount_nano=amount_nano,
+        day=now.date(),
+        source="test",
+        source_ref=secrets.token_hex(8),
+        created_at=now,
+    )
+    for window, start in window_starts(now).items():
+        place: dict[str, Any] = {"window": window, "window_start": start}
+        limit_nano = key.limit_nano if window == LIMITED_WINDOW[key.limit_reset] else None
+        row, _ = SpendCounter.objects.get_or_create(
+            scope="key", scope_id=str(key.pk), **place, defaults={"limit_nano": limit_nano}
+        )
+        row.spent_nano += amount_nano
+        row.save(update_fields=["spent_nano"])

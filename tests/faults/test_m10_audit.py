@@ -12,6 +12,9 @@ from django.db.models import F
 
 from accounts.models import Account, Hold, LedgerEntry, SpendCounter
 from accounts.services.audit import audit
+from accounts.services.records import SYSTEM
+from accounts.services.workspace_budgets import set_budget
+from accounts.tasks import audit_books
 from routing.metering.orders import Payer
 from tests.routing.metering.books import (
     CENT,
@@ -29,7 +32,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 @pytest.fixture
 def payer() -> Payer:
     """Someone who bought, spent, and has a request in flight; somebody else did too."""
-    for who in (payer := new_payer(USD), new_payer(USD)):
+    for who in (payer := new_payer(USD, limit_nano=USD, limit_reset="daily"), new_payer(USD)):
         with running_writer() as writer:
             spent = hold_order(who, 10 * CENT)
             carry_out(writer, spent)
@@ -131,6 +134,28 @@ def test_the_command_ends_with_1_and_says_what_disagrees(payer: Payer) -> None:
     assert told["mismatches"] == [
         f"account {payer.account_id}: total_usage says 70000001, entries say 70000000"
     ]
+
+
+@pytest.mark.parametrize("column", ["spent_nano", "byok_spent_nano"])
+def test_a_budget_s_counter_that_is_off_is_named_and_put_right(payer: Payer, column: str) -> None:
+    set_budget(
+        account_id=payer.account_id,
+        reference="default",
+        interval="weekly",
+        limit_nano=USD,
+        include_byok=None,
+        by=SYSTEM,
+    )
+    assert audit(now=datetime.now(UTC)).mismatches == []
+    budget = SpendCounter.objects.filter(scope="workspace")
+    before = list(budget.values())
+    assert budget.update(**{column: F(column) + 1}) == 1
+
+    assert audit_books() == 1
+
+    found = audit(now=datetime.now(UTC)).mismatches
+    assert found == []
+    assert list(budget.values()) == before
 
 
 def test_holds_past_their_lease_are_counted() -> None:

@@ -163,7 +163,10 @@ def test_in_a_body(key: str, field: str) -> None:
     for text in INJECTIONS:
         asked = ask(text)
         assert asked.status in (400, 404), (text, asked.body)
-        assert asked.statements == usual.statements, text
+        if field == "preset":  # What no slug can be is not looked up.
+            assert asked.statements == usual.statements[: len(asked.statements)], text
+        else:
+            assert asked.statements == usual.statements, text
 
 
 def test_the_tables_are_still_there(key: str) -> None:

@@ -143,6 +143,50 @@ def test_after_every_fault_no_canary_is_found_anywhere(
     assert scene.server.manage("audit_ledger")["mismatches"] == []
 
 
+def test_a_team_s_own_key_is_nowhere_but_at_its_provider(
+    scene: Scene, stores: Bed, orm_of: Orm
+) -> None:
+    own, former = (f"canary-{word}-{uuid.uuid4().hex}" for word in ("brought", "former"))
+    keys = {"key": scene.account.management_key}
+    whose = {"workspace_id": scene.account.workspace_id}
+
+    def manage(method: str, path: str = "", body: Any = None) -> requests.Response:
+        answer = scene.server.request(method, f"/api/v1/byok{path}", json=body, **keys)
+        scene.answers.append(answer)
+        return answer
+
+    brought = {"provider": "leaky", "key": former, "name": "n", "allowed_models": None}
+    made = manage("POST", body=brought | whose)
+    path = f"/{made.json()['data']['id']}"
+    assert made.status_code == 201
+    assert manage("PATCH", path, {"key": own}).status_code == 200
+    manage("PATCH", path, {"key": [own]})
+    manage("PATCH", path, {"key": own, "name": 5})
+    manage("GET")
+    message = {"error": {"message": f"Bad key {own}. Bearer {own}", "code": own}}
+    for status in (401, 402, 403, 400, 429, 500):
+        scene.simulator.script("canary", {"status": status, "json": message})
+        for stream in (False, True):
+            scene.ask(stream=stream)
+    with ThreadPoolExecutor(12) as pool:
+        asked = [
+            {"model": f"leaky/{fault}", "stream": stream}
+            for fault in scene.faults
+            for stream in (False, True)
+        ]
+        list(pool.map(lambda body: scene.ask(**body), asked))
+    seen = repr(scene.simulator.requests("canary"))
+    assert hashlib.sha256(own.encode()).hexdigest()[:16] in seen, "the rig: it does travel"
+
+    kept = kept_by(scene, stores, orm_of)
+    for canary in (own, former, CREDENTIAL):
+        assert canary not in kept
+        assert [answer.url for answer in scene.answers if canary in answer.text] == []
+        assert not any(canary in repr(dict(answer.headers)) for answer in scene.answers)
+    assert "byok_credential" in kept, "the rig: the dump does hold the records"
+    assert scene.server.manage("audit_ledger")["mismatches"] == []
+
+
 def test_a_bug_s_traceback_and_a_broken_table_give_nothing_away(
     scene: Scene, stores: Bed, orm_of: Orm
 ) -> None:
@@ -175,3 +219,28 @@ def test_a_provider_that_repeats_our_credential_is_not_repeated_to_the_caller(
     assert all(answer.status_code >= 400 for answer in answers)
     assert [answer.status_code for answer in answers if CREDENTIAL in answer.text] == []
     assert CREDENTIAL not in kept_by(scene, stores, orm_of)
+
+
+def test_contents_that_are_kept_are_read_by_nobody_in_the_tables(
+    scene: Scene, stores: Bed, orm_of: Orm
+) -> None:
+    server, account = scene.server, scene.account
+    switched = server.request(
+        "PATCH",
+        "/api/v1/workspaces/default",
+        key=account.management_key,
+        json={"is_observability_io_logging_enabled": True},
+    )
+    assert switched.status_code == 200, switched.text
+
+    def is_kept() -> bool:
+        """Within a second of the switch."""
+        generation = scene.ask().headers["X-Generation-Id"]
+        path = f"/api/v1/generation/content?id={generation}"
+        return PROMPT in server.get(path, key=account.api_key).text
+
+    server.wait_until(is_kept, within_s=10)
+    for stream in (False, True):
+        scene.ask(model=f"leaky/{scene.faults[0]}", stream=stream)
+
+    assert PROMPT not in kept_by(scene, stores, orm_of)

@@ -20,6 +20,12 @@ FIRING: list[tuple[Callable[..., list[CheckMessage]], dict[str, Any], dict[str, 
         "gateway.E001",
     ),
     (
+        checks.detectors_can_be_loaded,
+        {"GUARDRAIL_DETECTORS": {"address": "gateway.nowhere.found"}},
+        {"GUARDRAIL_DETECTORS": {"address": "gateway.checks.register"}},
+        "gateway.E003",
+    ),
+    (
         checks.sqlite_serves_one_machine,
         {"PRODUCTION": True, "DATABASES": SQLITE},
         {"PRODUCTION": True, "DATABASES": POSTGRES},
@@ -36,6 +42,30 @@ FIRING: list[tuple[Callable[..., list[CheckMessage]], dict[str, Any], dict[str, 
         {"ROUTER_TOTAL_TIMEOUT": 10, "ROUTER_FIRST_BYTE_TIMEOUT": 11},
         {"ROUTER_TOTAL_TIMEOUT": 11, "ROUTER_FIRST_BYTE_TIMEOUT": 11},
         "gateway.W003",
+    ),
+    (
+        checks.webhook_secret_is_long,
+        {"CREDITS_WEBHOOK_SECRET": "x" * 23},
+        {"CREDITS_WEBHOOK_SECRET": ""},
+        "gateway.W006",
+    ),
+    (
+        checks.rates_are_counted_together,
+        {"ROUTER_KEY_RPM": 60, "WEB_CONCURRENCY": 2, "REDIS_URL": ""},
+        {"ROUTER_KEY_RPM": 60, "WEB_CONCURRENCY": 2, "REDIS_URL": "redis://hints"},
+        "gateway.W004",
+    ),
+    (
+        checks.rates_are_counted_together,
+        {"RATE_ANALYTICS": 60, "WEB_CONCURRENCY": 2, "REDIS_URL": ""},
+        {"RATE_ANALYTICS": 60, "WEB_CONCURRENCY": 1, "REDIS_URL": ""},
+        "gateway.W004",
+    ),
+    (
+        checks.failures_have_an_address,
+        {"PRODUCTION": True, "RATE_FAILED_CREDENTIALS": 60, "TRUSTED_PROXIES": ()},
+        {"PRODUCTION": True, "RATE_FAILED_CREDENTIALS": 60, "TRUSTED_PROXIES": ("127.0.0.1",)},
+        "gateway.W005",
     ),
 ]
 

@@ -1,5 +1,6 @@
 """Settings are read typed; an odd value stops the start by the setting's name."""
 
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -36,6 +37,14 @@ READ: list[tuple[Any, tuple[Any, ...], dict[str, Any], str, Any]] = [
     (env.words, ("x,y",), {}, "", ["x", "y"]),
     (env.model_patterns, (), {}, "", ()),
     (env.model_patterns, (), {}, "a/b:free, small ,*/x-*", ("a/b:free", "small", "*/x-*")),
+    (env.networks, (), {}, "", ()),
+    (
+        env.networks,
+        (),
+        {},
+        "127.0.0.1, fd00::/8",
+        (ip_network("127.0.0.1"), ip_network("fd00::/8")),
+    ),
     (env.base_url, (), {}, "", ""),
     (env.base_url, (), {}, "https://gateway.example/", "https://gateway.example"),
     (env.base_url, (), {}, "http://[::1]:8000/below", "http://[::1]:8000/below"),

@@ -147,7 +147,7 @@ def test_a_chat_request_is_described_as_it_is_checked(document: dict[str, Any]) 
 
 def test_a_chat_answer_is_described_with_all_its_endings(document: dict[str, Any]) -> None:
     said = operations(document)[CHAT, "post"]
-    statuses = "200 400 401 402 403 404 408 413 422 429 500 502 503 524 529"
+    statuses = "200 400 401 402 403 404 408 409 413 422 429 500 502 503 524 529"
 
     assert sorted(said["responses"]) == statuses.split()
     assert set(said["responses"]["200"]["content"]) == {"application/json", "text/event-stream"}

@@ -111,6 +111,7 @@ COMMIT_SHARE = 2.5
 REQUIRED = (
     Required("cpu_ratio", "CPU per request / ceiling, 64 connections", "x", 1.8, is_ratio=True),
     Required("rate_ratio", "req/s / ceiling, 64 connections", "x", 0.5, True, is_ratio=True),
+    Required("rules_ratio", "CPU with all limits and rules / without", "x", 1.1, is_ratio=True),
     Required("selection_percent", "choosing among 8 endpoints, of CPU per request", "%", 12),
     Required("selection_large_ratio", "the same in 10,000 endpoints, 2,000 models", "x", 1.2),
     Required("selection_auto_ratio", "router/auto over these", "x", 30),
@@ -130,6 +131,9 @@ REQUIRED = (
     _translation("chat", "anthropic"),
     _translation("responses", "openai"),
     _translation("chat", "responses"),
+    Required("history_record_ms", "GET /generation, p95 with 1,000,000 generations", "ms", 50),
+    Required("history_page_ms", "GET /activity of a day, p95 likewise", "ms", 50),
+    Required("history_query_ms", "analytics and activity, the slowest p95 likewise", "ms", 300),
     Required("worker_idle_mb", "memory per web worker, idle", "MB", 120),
     Required("worker_growth_percent", "its growth under requests", "%", 10),
     Required("second_start_s", "start to ready, second start", "s", 4),

@@ -13,7 +13,10 @@ from tests.load.figures import Commits, Interval, Pair
 from tests.load.format_measures import FormatMeasures
 from tests.load.format_samples import Formats
 from tests.load.generators import Generator, Target
+from tests.load.history import Told
+from tests.load.history_part import told_apart
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
+from tests.load.rules import RuledGateway
 from tests.load.samples import Memory, Selected, Single
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
@@ -81,6 +84,24 @@ class Measures:
                 Pair(governed, self._load(self._ceiling, BUSY_CONNECTIONS, self.plan.busy_s))
             )
         return pairs
+
+    def rules(self) -> list[Pair]:
+        """64 connections: with all rules on, without any, and again."""
+        pairs = []
+        with RuledGateway(self.stand, self._governed.body) as ruled:
+            check_governed(asked(ruled.target), asked(self._direct))
+            ruled.load(self.generator, connections=BUSY_CONNECTIONS, seconds=self.plan.warm_up_s)
+            for number in range(self.plan.busy_pairs):
+                self.say(f"rules, pair {number + 1} of {self.plan.busy_pairs}")
+                held = ruled.load(
+                    self.generator, connections=BUSY_CONNECTIONS, seconds=self.plan.busy_s
+                )
+                self.answered += held.units
+                pairs.append(Pair(held, self._load_plain()))
+        return pairs
+
+    def _load_plain(self) -> Interval:
+        return self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
 
     def selection(self) -> list[Selected]:
         """64 connections, then the choice alone, in turn."""
@@ -153,6 +174,11 @@ class Measures:
         found = measures.all()
         self.answered += measures.answered
         return found
+
+    def history(self) -> Told:
+        """What is told of a million generations, in a database of its own."""
+        self.say(f"history of {self.plan.history_rows:,} generations")
+        return told_apart(self.stand, rows=self.plan.history_rows, rounds=self.plan.history_rounds)
 
     def _load(self, target: Target, connections: int, seconds: float) -> Interval:
         web = self.stand.ceiling.web if target is self._ceiling else self.stand.web

@@ -24,6 +24,8 @@ class Plan:
     first_token_s: float
     translating_s: float
     second_starts: int
+    history_rows: int
+    history_rounds: int
 
 
 FULL = Plan(
@@ -44,6 +46,8 @@ FULL = Plan(
     first_token_s=2,
     translating_s=3,
     second_starts=3,
+    history_rows=1_000_000,
+    history_rounds=20,
 )
 QUICK = Plan(
     warm_up_s=1,
@@ -63,6 +67,8 @@ QUICK = Plan(
     first_token_s=0.4,
     translating_s=0.7,
     second_starts=1,
+    history_rows=20_000,
+    history_rounds=2,
 )
 # For one part alone, between two changes of the code.
 BRIEF = Plan(
@@ -83,8 +89,13 @@ BRIEF = Plan(
     first_token_s=1,
     translating_s=1.5,
     second_starts=1,
+    history_rows=1_000_000,
+    history_rounds=20,
 )
-PARTS = ("memory", "requests", "selection", "single", "commits", "streams", "formats", "start")
+PARTS = (
+    *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),
+    *("history", "start"),
+)
 BUSY_CONNECTIONS = 64
 STREAMS = 200
 # Slow enough that the simulated upstream and two web workers share two cores with room to spare.

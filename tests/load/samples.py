@@ -17,6 +17,8 @@ from tests.load.figures import (
     medians,
 )
 from tests.load.format_samples import Formats, formats_part
+from tests.load.history import Told
+from tests.load.history_part import history_part
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
 
@@ -61,11 +63,13 @@ class Samples:
 
     memory: Memory | None = None
     requests: Sequence[Pair] = ()
+    rules: Sequence[Pair] = ()
     selection: Sequence[Selected] = ()
     single: Sequence[Single] = ()
     commits: Mapping[int, Commits] = field(default_factory=dict)
     streams: Sequence[Pair] = ()
     formats: Formats | None = None
+    history: Told | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
 
@@ -81,6 +85,8 @@ class Samples:
     def _parts(self) -> Iterator[Part]:
         if self.requests:
             yield _requests_part(self.requests)
+        if self.rules:
+            yield _rules_part(self.rules)
         if self.selection:
             yield _selection_part(self.selection)
         if self.single:
@@ -91,6 +97,8 @@ class Samples:
             yield _streams_part(self.streams)
         if self.formats is not None:
             yield formats_part(self.formats)
+        if self.history is not None:
+            yield history_part(self.history)
         if self.memory is not None:
             yield _memory_part(self.memory)
         if self.starts_s or self.no_start:
@@ -109,6 +117,13 @@ def _requests_part(pairs: Sequence[Pair]) -> Part:
             "rate_ratio": f"{rate['governed']:.0f}/s and {rate['ceiling']:.0f}/s",
         },
     )
+
+
+def _rules_part(pairs: Sequence[Pair]) -> Part:
+    """The second side of each pair is the gateway without rules."""
+    cpu = medians(pairs, _cpu)
+    note = f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us"
+    return Part({"rules_ratio": median_ratio(pairs, _cpu)}, {"rules_ratio": note})
 
 
 def _selection_part(samples: Sequence[Selected]) -> Part:

@@ -168,6 +168,14 @@ class Stand:
         self.gateway.start()
         self.web = WebProcesses(self.gateway.pid)
 
+    def second_gateway(self, settings: Mapping[str, str]) -> GatewayServer:
+        """Another one on the same stores with settings of its own, not started yet."""
+        home = {"GATEWAY_HOME": str(self.folder / "home"), **settings}
+        env = self._environment() | {"DJANGO_SETTINGS_MODULE": "gateway.settings"} | home
+        folder = self.folder / "second"
+        folder.mkdir(exist_ok=True)
+        return GatewayServer(env=env, folder=folder)
+
     def _start_ceiling(self) -> None:
         env = self._environment() | {
             "DJANGO_SETTINGS_MODULE": "tests.load.ceiling_settings",

@@ -22,6 +22,7 @@ from tests.load.figures import (
 )
 from tests.load.generator import answer_bytes, request_bytes
 from tests.load.generators import Load, LoadFailed, checked, parsed
+from tests.load.history import PAGE, RECORD, Told
 from tests.load.report import differences, regressions, table
 from tests.load.samples import Memory, Samples, Selected, Single
 from tests.load.selecting import Choosing
@@ -44,11 +45,13 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
     return Samples(
         memory=Memory(90_000_000, 100_000_000, 105_000_000, 0.05, 20_000),
         requests=pairs,
+        rules=pairs,
         selection=[Selected(interval(0.6), Choosing(30.0, 33.0, 300.0))] * 3,
         single=[Single(governed_ms=2.3, ceiling_ms=0.5, direct_ms=0.2, commit_ms=0.6)],
         commits={1: commits, 64: commits},
         streams=pairs,
         formats=formats(pairs),
+        history=Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
         starts_s=starts_s,
         no_start=no_start,
     )
@@ -118,6 +121,9 @@ def test_figures_come_from_the_samples() -> None:
     assert found["added_p50_ms"] == pytest.approx(2.1)
     assert found["commits_per_request_64"] == pytest.approx(2.0)
     assert found["worker_idle_mb"] == pytest.approx(90)
+    assert found["history_record_ms"] == 3
+    assert found["history_page_ms"] == 8
+    assert found["history_query_ms"] == 90
     assert found["worker_growth_percent"] == pytest.approx(5)
     assert found["second_start_s"] == 3.0
 

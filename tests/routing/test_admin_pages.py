@@ -93,6 +93,7 @@ def test_whoever_may_look_sees_every_row(admin_client: Client) -> None:
 
     for model in operated_models():
         row = model._default_manager.first()
+        assert row is not None, model
         assert client.get(page(model)).status_code == 200
         assert client.get(page(model, "change", row.pk)).status_code == 200
         assert client.post(page(model, "change", row.pk), {}).status_code == 403

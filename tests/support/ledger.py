@@ -45,7 +45,8 @@ class Ledger:
         self._is_sqlite = database_url.startswith("sqlite:")
 
     @contextmanager
-    def _connection(self) -> Iterator[Any]:
+    def connected(self) -> Iterator[Any]:
+        """A connection past the gateway."""
         if self._is_sqlite:
             with closing(sqlite3.connect(database_name(self._url), timeout=10)) as connection:
                 yield connection
@@ -54,7 +55,7 @@ class Ledger:
                 yield connection
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with self._connection() as connection:
+        with self.connected() as connection:
             if self._is_sqlite:
                 sql = sql.replace("%s", "?")
             return list(connection.execute(sql, parameters).fetchall())

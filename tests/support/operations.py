@@ -1,23 +1,32 @@
 """A database as an operator finds it: every table filled, secrets planted where they belong."""
 
 import itertools
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.models import Permission
+from django.db import transaction
 from django.urls import reverse
 
 from accounts.models import (
     Account,
     ApiKey,
+    ByokCredential,
     FormerHash,
+    Guardrail,
+    GuardrailKey,
+    GuardrailMember,
     Hold,
     LedgerEntry,
     Membership,
+    PurchaseFee,
+    RepeatableRequest,
     SpendCounter,
     User,
     Workspace,
+    WorkspaceBudget,
     WorkspaceMembership,
 )
 from accounts.services.accounts import admit_member, open_account, open_workspace
@@ -26,8 +35,20 @@ from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
 from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
+from routing.history.columns import FIGURES, SUMS
+from routing.history.models import (
+    GenerationContent,
+    GenerationFact,
+    GenerationFeedback,
+    LateHour,
+    UsageDay,
+    UsageHour,
+    UsageLine,
+    UsageRolled,
+)
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
+from routing.presets.models import Preset, PresetVersion
 
 CREDENTIAL = "canary-of-a-provider-credential"
 _numbers = itertools.count(1)
@@ -44,15 +65,29 @@ def _one(number: int) -> str:
     user = admit_member(account=account, username=f"user-{number}", role=Membership.Role.MEMBER)
     membership = Membership.objects.get(account=account, user=user)
     WorkspaceMembership.objects.create(workspace=workspace, membership=membership, role="member")
+    now = datetime.now(UTC)
+    WorkspaceBudget.objects.create(
+        workspace=workspace, interval="monthly", limit_nano=5, created_at=now, updated_at=now
+    )
     key, string = create_key(
         account=account, name=f"key {number}", workspace=workspace, creator=user, limit_nano=5
     )
+    guardrail = Guardrail.objects.create(workspace=workspace, name=f"guardrail {number}")
+    GuardrailKey.objects.create(guardrail=guardrail, api_key=key)
+    GuardrailMember.objects.create(guardrail=guardrail, membership=membership)
     FormerHash.objects.create(
         hash=f"{number:064x}", api_key=key, valid_until=datetime.now(UTC) + timedelta(days=1)
     )
-    add_credits(account=account, amount_nano=5, source="test", source_ref=f"payment {number}")
+    entry, _ = add_credits(
+        account=account, amount_nano=5, source="test", source_ref=f"payment {number}"
+    )
+    PurchaseFee.objects.create(entry=entry, paid_nano=6, fee_nano=1)
+    ByokCredential.objects.create(
+        account=account, workspace=workspace, provider="acme", label="sk-...AbCd", sealed="v1:x"
+    )
     _books(number, account, workspace, key)
     _catalogue(number)
+    _preset(number, workspace, user)
     return string
 
 
@@ -81,7 +116,41 @@ def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> 
         created_at=now,
         lease_expires_at=now,
     )
+    RepeatableRequest.objects.create(
+        account=account,
+        api_key=key,
+        path="/api/v1/chat/completions",
+        body_hash="0" * 64,
+        lease_id=uuid.uuid4(),
+        lease_until=now,
+        generation_id=f"gen-{number}",
+        status=200,
+        created_at=now,
+        finished_at=now,
+        expires_at=now,
+    )
     generation(id=f"gen-{number}", **owner, created_at=now, charge_nano=2, hold_nano=3)
+    _history(number, account, key, now)
+
+
+def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
+    """A row of each table that history is kept in."""
+    named = {"account_id": account.pk, "generation_id": f"gen-{number}"}
+    line = UsageLine.objects.create(
+        key=f"{number:032x}",
+        account_id=account.pk,
+        workspace_id=key.workspace_id or account.pk,
+        api_key_id=key.pk,
+        model="acme/one",
+    )
+    sums = dict.fromkeys(SUMS, 1)
+    for kind in (UsageHour, UsageDay):
+        kind.objects.create(line_id=line.pk, account_id=account.pk, start=at, **sums)
+    GenerationFact.objects.create(**named, line_id=line.pk, at=at, **dict.fromkeys(FIGURES, 1))
+    GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
+    GenerationFeedback.objects.create(**named, api_key_id=key.pk, category="other", created_at=at)
+    LateHour.objects.create(hour=at)
+    UsageRolled.objects.create(pk=1 + number, until=at)
 
 
 def generation(**fields: Any) -> Generation:
@@ -109,6 +178,23 @@ def generation(**fields: Any) -> Generation:
         "detail": {"user_agent": "<script>tester</script>", "pricing": {"prompt": "1"}},
     }
     return Generation.objects.create(**usual | fields)
+
+
+def _preset(number: int, workspace: Workspace, user: User) -> None:
+    version = PresetVersion(version=1, creator=user, created_at=datetime.now(UTC))
+    version.config, version.system_prompt = '{"temperature":1}', "<script>prompt"
+    with transaction.atomic():
+        version.preset = Preset.objects.create(
+            account=workspace.account,
+            workspace=workspace,
+            slug=f"preset-{number}",
+            name=f"Preset {number}",
+            creator=user,
+            designated_version_id=version.pk,
+            created_at=version.created_at,
+            updated_at=version.created_at,
+        )
+        version.save()
 
 
 def _catalogue(number: int) -> None:
@@ -162,9 +248,13 @@ def pages() -> list[str]:
         if row is not None:
             found += [page(model, kind, row.pk) for kind in ("change", "history", "delete")]
         found.append(page(model, "add"))
+    charged = Generation.objects.first()
+    if charged:
+        found.append(page(Generation, "reverse", charged.pk))
     account, first = Account.objects.first(), Endpoint.objects.first()
     if account and first:
-        found.append(page(Account, "credits", account.pk))
+        kinds = ("credits", "refund", "transfer", "statement")
+        found += [page(Account, kind, account.pk) for kind in kinds]
         found.append(page(Endpoint, "trial", first.pk))
     return found
 

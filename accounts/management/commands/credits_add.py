@@ -6,13 +6,17 @@ from django.core.management.base import CommandParser
 
 from accounts.models import Account
 from accounts.money import usd_argument
-from accounts.services.credits import add_credits
+from accounts.services.credits import AnotherMovement, take_payment
+from accounts.services.records import by_command
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import usd
 
 
 class Command(JsonCommand):
-    help = "Add credits to an account. The same --ref counts once, however often it is told."
+    help = (
+        "Add what was paid, less CREDIT_FEE_RATE, to an account. The same --ref counts once, "
+        "however often it is told."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--account", required=True, help="name of the account")
@@ -26,15 +30,17 @@ class Command(JsonCommand):
             raise Refused(f"There is no account {options['account']!r}")
         if not options["usd"]:
             raise Refused("--usd must be more than zero")
-        entry, created = add_credits(
-            account=account,
-            amount_nano=options["usd"],
-            source="credits_add",
-            source_ref=options["ref"],
-            note=options["note"],
-        )
-        if entry.account_id != account.pk or entry.amount_nano != options["usd"]:
-            raise Refused(f"--ref {options['ref']!r} names another payment")
+        try:
+            entry, created = take_payment(
+                account=account,
+                paid_nano=options["usd"],
+                source="credits_add",
+                source_ref=options["ref"],
+                note=options["note"],
+                by=by_command("credits_add"),
+            )
+        except AnotherMovement:
+            raise Refused(f"--ref {options['ref']!r} names another payment") from None
         account.refresh_from_db()
         result = {
             "entry_id": entry.pk,

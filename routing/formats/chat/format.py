@@ -18,8 +18,14 @@ class ChatFormat:
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(
-        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+        self,
+        body: dict[str, Any],
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: dict[str, Any] | None = None,
     ) -> ChatRequest:
+        assert not beside
         return parse_chat(body, session_header=session_header, models_max=models_max)
 
     def whole(self, whole: Whole) -> dict[str, Any]:

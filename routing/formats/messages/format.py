@@ -20,9 +20,16 @@ class MessagesFormat:
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(
-        self, body: dict[str, Any], *, session_header: str | None, models_max: int
+        self,
+        body: dict[str, Any],
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: dict[str, Any] | None = None,
     ) -> ChatRequest:
-        return parse_messages(body, session_header=session_header, models_max=models_max)
+        return parse_messages(
+            body, session_header=session_header, models_max=models_max, beside=beside
+        )
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         return whole_answer(whole)

@@ -53,15 +53,22 @@ _TIERS: Final = {"standard_only": "default"}
 
 
 def parse_messages(
-    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
+    body: dict[str, Any],
+    *,
+    session_header: str | None,
+    models_max: int = 3,
+    beside: dict[str, Any] | None = None,
 ) -> ChatRequest:
-    """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`."""
+    """Check a parsed messages body and the `x-session-id` header. Raises `ChatInvalid`.
+
+    `beside` are checked fields in the words of chat that messages have none for.
+    """
     checked = _check(body, session_header, models_max)
     orphans = list(orphan_issues(body["messages"]))
     if orphans:
         raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
     return translated_request(
-        _chat_body(body, checked),
+        _chat_body(body, checked) | (beside or {}),
         session_header=session_header,
         format="messages",
         original=for_message_upstreams(body),
@@ -165,7 +172,7 @@ def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     """Reasoning and output format."""
     config: Any = body.get("output_config", {})
     said: dict[str, Any] = {}
-    if reasoning := _reasoning(checked.get("thinking"), config.get("effort")):
+    if reasoning := reasoning_of(checked.get("thinking"), config.get("effort")):
         said["reasoning"] = reasoning
     if form := config.get("format"):
         schema = {"name": "response", "schema": form["schema"], "strict": True}
@@ -173,7 +180,7 @@ def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     return said
 
 
-def _reasoning(thinking: Any, effort: str | None) -> dict[str, Any]:
+def reasoning_of(thinking: Any, effort: str | None) -> dict[str, Any]:
     reasoning: dict[str, Any] = {"effort": effort} if effort else {}
     if thinking is None:
         return reasoning

@@ -25,15 +25,22 @@ from routing.formats.responses.translation import (
 
 
 def parse_responses(
-    body: dict[str, Any], *, session_header: str | None, models_max: int = 3
+    body: dict[str, Any],
+    *,
+    session_header: str | None,
+    models_max: int = 3,
+    beside: dict[str, Any] | None = None,
 ) -> ChatRequest:
-    """Check a parsed body and the `x-session-id` header, and translate it. Raises `ChatInvalid`."""
+    """Check a parsed body and the `x-session-id` header, and translate it. Raises `ChatInvalid`.
+
+    `beside` are checked fields in the words of chat that responses have none for.
+    """
     _check(body, session_header, models_max)
     messages, left_out = chat_messages(body.get("instructions"), body["input"])
     if not messages:
         raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
     request = translated_request(
-        {**chat_fields(body), "messages": messages},
+        {**chat_fields(body), **(beside or {}), "messages": messages},
         session_header=session_header,
         format="responses",
         original=body,

@@ -1,12 +1,13 @@
 """route: which endpoints would a request be tried at, in which order, and why not at the others?"""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.core.management.base import CommandParser
 
+from accounts.byok import ByokEntry
 from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
@@ -14,12 +15,13 @@ from routing.candidates import no_model
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import chat_of, json_object
 from routing.pipeline import Asked, asked_of
-from routing.selection.ask import Plan, State
+from routing.selection.ask import Plan, State, Turn
 from routing.selection.replay import TraceRow, rows_of
 from routing.selection.select import select
 from routing.selection.trace import kept_state, trace_of
 from routing.serving import observing, sharing
 from routing.serving.learned import state_for
+from routing.serving.own_credentials import entry_at
 
 # Nobody in particular: an account without lists, a workspace without defaults.
 _NOBODY = Caller(
@@ -48,6 +50,7 @@ class _Routed(NamedTuple):
     asked: Asked
     state: State
     plan: Plan
+    own: tuple[ByokEntry, ...]
 
 
 class Command(JsonCommand):
@@ -63,13 +66,15 @@ class Command(JsonCommand):
         parser.add_argument("--provider-json", help="the request's provider object")
         parser.add_argument("--body-json", default="{}", help="further fields of the request body")
         parser.add_argument("--session", help="the request's session_id")
-        parser.add_argument("--key-hash", help="route as for this API key: its lists and defaults")
+        parser.add_argument(
+            "--key-hash", help="route as for this API key: its lists, defaults and own credentials"
+        )
         parser.add_argument("--explain", action="store_true", help="say of each endpoint why")
         parser.add_argument("--seed", type=int, help="fixes the draw of load balancing")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         caller = _caller(options["key_hash"])
-        chat = chat_of(_body(options))
+        chat = chat_of(_body(options), caller)
         try:
             routed = _route(chat, caller, _dice(options["seed"]))
         except GatewayError as error:
@@ -83,7 +88,8 @@ class Command(JsonCommand):
         elif not result["order"]:
             yield "no endpoint can be asked: none is there, or all are down or without a price"
         for number, each in enumerate(result["order"], 1):
-            yield f"{number}. {each['model']} at {each['tag']} ({each['provider']})"
+            own = f" with {each['credential']}" if "credential" in each else ""
+            yield f"{number}. {each['model']} at {each['tag']} ({each['provider']}){own}"
         for each in result.get("endpoints", ()):
             facts = (f"{name} {value}" for name, value in each.items() if name not in _NAMES)
             yield f"{each['model']} at {each['tag']}: {'; '.join(facts)}"
@@ -128,18 +134,15 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
     references, ask, conversation, resolution, policy = asked
     if not resolution.models:
         raise no_model(references[0], resolution.pool, ask, policy)
-    state = state_for(conversation, resolution.models, policy)
+    state = state_for(conversation, resolution.models, policy, caller.byok)
     plan = select(resolution.models, ask, policy, state, random=dice or conversation.random())
-    return _Routed(asked, kept_state(plan, state), plan)
+    return _Routed(asked, kept_state(plan, state), plan, caller.byok)
 
 
 def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     plan, asked = routed.plan, routed.asked
     resolution = asked.resolution
-    order = [
-        {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
-        for each in plan.order
-    ]
+    order = [_try(turn, routed.own) for turn in plan.tries]
     result: dict[str, Any] = {
         "order": order,
         "strategy": resolution.strategy,
@@ -163,6 +166,13 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     return result
 
 
+def _try(turn: Turn, own: Sequence[ByokEntry]) -> dict[str, Any]:
+    """One endpoint in its turn; `credential` is the team's own that it would be tried with."""
+    each, entry = turn.endpoint, entry_at(turn, own)
+    shown = {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
+    return shown if entry is None else shown | {"credential": entry.label}
+
+
 def _explained(row: TraceRow) -> dict[str, Any]:
     """A row of the trace in words, for endpoints that nobody has tried yet."""
     shown: dict[str, Any] = {
@@ -175,6 +185,7 @@ def _explained(row: TraceRow) -> dict[str, Any]:
         "weight": row.weight,
         "standing": list(row.standing) or None,
         "sticky": row.sticky or None,
+        "own_credentials": list(row.byok + row.byok_fallback) or None,
         **{name: row.figures.get(key) for key, name in _FIGURES.items()},
     }
     return {name: value for name, value in shown.items() if value is not None}

@@ -11,6 +11,7 @@ from routing.upstreams.anthropic.budgets import budget_below
 from routing.upstreams.anthropic.marks import with_last_marks
 from routing.upstreams.anthropic.translated import output_limit, put_common
 from routing.upstreams.anthropic.turns import empty_turn, lacks_thinking
+from routing.upstreams.anthropic.unsaid import put_unsaid
 
 # Written below, whatever the caller said.
 _WRITTEN: Final = frozenset(
@@ -50,6 +51,7 @@ def passed_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
         sent["thinking"] = thinking
     if config := _output_config(original.get("output_config") or {}, terms.supported):
         sent["output_config"] = config
+    put_unsaid(sent, original, prompt, terms)
     if (edits := _context_management(original, sent)) is not None:
         sent["context_management"] = edits
     put_common(sent, prompt, terms, original.get("service_tier"))

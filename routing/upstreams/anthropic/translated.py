@@ -45,7 +45,7 @@ def translated_body(prompt: Prompt, terms: Terms) -> dict[str, Any]:
     if "tools" in terms.supported:
         _put_tools(sent, body, terms.supported)
     thinking = thinking_of(prompt, terms, limit)
-    if _cannot_think(sent):
+    if cannot_think(sent):
         thinking = Thinking(None if thinking.is_on else thinking.thinking, thinking.effort)
     _put_sampling(sent, body, terms.supported, thinks=thinking.is_on)
     _put_output(sent, body, terms.supported, thinking)
@@ -114,10 +114,18 @@ def _choice(choice: Any) -> dict[str, Any] | None:
     return {"type": "tool", "name": choice["function"]["name"]}
 
 
-def _cannot_think(sent: dict[str, Any]) -> bool:
+def cannot_think(sent: dict[str, Any]) -> bool:
     """Where the API refuses thinking, the answer matters more than the reasoning."""
     forced = sent.get("tool_choice", {}).get("type") in ("any", "tool")
     return forced or is_prefill(sent["messages"]) or lacks_thinking(sent["messages"])
+
+
+def fit_to_thinking(sent: dict[str, Any]) -> None:
+    """Take out the sampling that the API refuses beside thinking."""
+    sent.pop("top_k", None)
+    sent.pop("temperature", None)
+    if sent.get("top_p", 1) < _THINKING_TOP_P_MIN:
+        del sent["top_p"]
 
 
 def _put_sampling(

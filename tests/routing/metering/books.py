@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.services.accounts import open_account
 from accounts.services.audit import audit
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
-from accounts.windows import window_starts
+from accounts.windows import windows_of
 from routing.metering.models import Generation
 from routing.metering.orders import HoldOrder, Payer, ReleaseOrder, SettleOrder
 from routing.metering.session import Session
@@ -59,8 +60,19 @@ def payer_with_new_key(
 
 def payer_of(key: ApiKey, *, at: datetime | None = None) -> Payer:
     assert key.workspace_id is not None
-    windows = tuple(window_starts(at or datetime.now(UTC)).items())
-    return Payer(key.account_id, key.workspace_id, key.pk, windows)
+    windows = windows_of((at or datetime.now(UTC)).date())
+    caller = read_caller(key.hash)
+    assert caller is not None
+    return Payer(
+        *(key.account_id, key.workspace_id, key.pk, windows, caller.budgets),
+        *(caller.limits_version, caller.limited),
+    )
+
+
+def renewed(payer: Payer) -> Payer:
+    """The payer as its limits are now, in the windows it was pinned to."""
+    fresh = payer_of(ApiKey.objects.get(pk=payer.key_id))
+    return fresh._replace(windows=payer.windows)
 
 
 def top_up(account: Account, amount_nano: int) -> None:
@@ -69,25 +81,34 @@ def top_up(account: Account, amount_nano: int) -> None:
     )
 
 
-def hold_order(payer: Payer, amount_nano: int, *, lease_s: float = 900) -> HoldOrder:
+def hold_order(
+    payer: Payer,
+    amount_nano: int,
+    *,
+    lease_s: float = 900,
+    at: datetime | None = None,
+    byok_nano: int = 0,
+) -> HoldOrder:
     now = datetime.now(UTC)
     return HoldOrder(
         generation_id=f"gen-test-{next(_numbers)}-{uuid.uuid4().hex[:8]}",
         payer=payer,
         amount_nano=amount_nano,
         model="acme/small",
-        created_at=now,
+        created_at=at or now,
         lease_expires_at=now + timedelta(seconds=lease_s),
+        byok_nano=byok_nano,
     )
 
 
-def settle_order(hold: HoldOrder, charge_nano: int) -> SettleOrder:
+def settle_order(hold: HoldOrder, charge_nano: int, *, byok_nano: int = 0) -> SettleOrder:
     return SettleOrder(
         generation_id=hold.generation_id,
         payer=hold.payer,
         charge_nano=charge_nano,
         settled_at=datetime.now(UTC),
         record=record_of(hold, charge_nano),
+        byok_nano=byok_nano,
     )
 
 

@@ -1,29 +1,30 @@
 """A process that spends: it places and settles holds through a ledger writer of its own.
 
 Started by tests with one JSON argument: `payers` (each `[account_id, workspace_id, key_id]`),
-`requests`, `threads`, `hold_nano`, `charge_nano` and `guarded`. It prints `ready`, waits for a line
+`requests`, `threads`, `hold_nano`, `charge_nano`, `guarded` and `guardrails` (scopes that apply to
+all of them, each as its fields). It prints `ready`, waits for a line
 on stdin, spends, and prints `{"served", "refused", "failed"}`.
 """
 
 import json
 import sys
 import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import Any
 
 import django
 
 django.setup()
 
-from accounts.windows import window_starts  # noqa: E402 - After the set-up of Django.
+from accounts.models import ApiKey  # noqa: E402 - After the set-up of Django.
+from accounts.spending import SpendScope  # noqa: E402 - Likewise.
 from gateway.http.errors import Unavailable  # noqa: E402 - Likewise.
-from routing.metering.orders import Payer, Refusal  # noqa: E402 - Likewise.
+from routing.metering.orders import Refusal  # noqa: E402 - Likewise.
 from routing.metering.session import Session  # noqa: E402 - Likewise.
 from tests.routing.metering.books import (  # noqa: E402 - Likewise.
     carry_out,
     hold_order,
+    payer_of,
     running_writer,
     settle_order,
 )
@@ -32,11 +33,10 @@ from tests.routing.metering.sessions import UnguardedSession  # noqa: E402 - Lik
 
 def spend(task: dict[str, Any]) -> dict[str, int]:
     """All the requests, one payer after the other, `threads` at a time."""
-    windows = tuple(window_starts(datetime.now(UTC)).items())
-    payers = [
-        Payer(uuid.UUID(account), uuid.UUID(workspace), key, windows)
-        for account, workspace, key in task["payers"]
-    ]
+    guardrails = tuple(SpendScope(*scope) for scope in task.get("guardrails", ()))
+    keys = [ApiKey.objects.get(pk=key) for _, _, key in task["payers"]]
+    payers = [payer_of(key) for key in keys]
+    payers = [payer._replace(budgets=(*guardrails, *payer.budgets)) for payer in payers]
     counts = {"served": 0, "refused": 0, "failed": 0}
     lock = threading.Lock()
 

@@ -10,9 +10,9 @@ from django.db import connection
 
 from accounts.models import SpendCounter
 from routing.metering.alone import hold_alone, settle_alone
-from routing.metering.counters import Ids
+from routing.metering.counters import CounterSet
 from routing.metering.orders import HoldOrder, Payer
-from routing.metering.session import NotAsExpected, Session
+from routing.metering.session import CONSTRAINT_ERRORS, NotAsExpected, Session
 from tests.routing.metering.books import (
     CENT,
     USD,
@@ -42,14 +42,17 @@ def sessions(transactional_db: None) -> Iterator[tuple[Session, Session]]:
         session.close()
 
 
-def counted(payer: Payer) -> Ids:
-    """The ids of a payer's counters, made by a first hold that is settled for nothing."""
+def counted(payer: Payer) -> CounterSet:
+    """A payer's counters, made by a first hold that is settled for nothing."""
     with running_writer() as writer:
         first = hold_order(payer, CENT)
         carry_out(writer, first)
         carry_out(writer, settle_order(first, 0))
-    ids = SpendCounter.objects.filter(scope_id=str(payer.key_id)).order_by("id")
-    return tuple(ids.values_list("id", flat=True))
+    rows = SpendCounter.objects.filter(scope_id=str(payer.key_id)).order_by("id")
+    limited = rows.filter(limit_nano__isnull=False)
+    return CounterSet(
+        tuple(rows.values_list("id", flat=True)), tuple(limited.values_list("id", flat=True))
+    )
 
 
 def alone(session: Session, work: Callable[[], None]) -> bool:
@@ -59,7 +62,7 @@ def alone(session: Session, work: Callable[[], None]) -> bool:
             session.begin(alone=True)
             work()
             session.commit()
-    except NotAsExpected:
+    except (NotAsExpected, *CONSTRAINT_ERRORS):
         return False
     return True
 
@@ -85,8 +88,8 @@ def after_a_wait(
     return verdict[0]
 
 
-def place(session: Session, order: HoldOrder, ids: Ids) -> Callable[[], None]:
-    return lambda: hold_alone(session, order, ids, enforced=True)
+def place(session: Session, order: HoldOrder, ids: CounterSet) -> Callable[[], None]:
+    return lambda: hold_alone(session, order, ids.limited, enforced=True)
 
 
 @pytest.mark.parametrize(("left", "stands"), [(10 * CENT, True), (10 * CENT - 1, False)])
@@ -114,11 +117,11 @@ def test_a_hold_sees_a_key_limit_that_was_used_while_it_waited(
     spent = "UPDATE accounts_spendcounter SET spent_nano = %s WHERE id = ANY(%s)"
 
     work = place(sessions[1], order, ids)
-    used = (spent, [50 * CENT - left, list(ids)])
+    used = (spent, [50 * CENT - left, list(ids.every)])
     assert after_a_wait(sessions, work, locked, used) is stands
 
     assert open_holds(payer) == ([10 * CENT] if stands else [])
-    assert {held for _, held in key_counters(payer).values()} == {10 * CENT if stands else 0}
+    assert key_counters(payer)["day"][1] == (10 * CENT if stands else 0)
     assert totals(payer)[2] == (10 * CENT if stands else 0)
 
 

@@ -100,7 +100,7 @@ class KeyLife(RuleBasedStateMachine):
 
     @rule(target=holds, amount=AMOUNTS)
     def hold(self, amount: int) -> object:
-        order = hold_order(payer_of(self.key, at=self.now), amount)
+        order = hold_order(payer_of(self.key, at=self.now), amount, at=self.now)
         fits = self.model.fits(self.now, amount)
         assert (carry_out(self.writer, order) is True) == fits
         if not fits:

@@ -41,13 +41,14 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
 
 def test_a_request_is_held_then_charged_what_it_cost() -> None:
-    payer = new_payer(USD)
+    payer = new_payer(USD, limit_nano=USD, limit_reset="daily")
     hold = hold_order(payer, 30 * CENT)
 
     with running_writer() as writer:
         assert carry_out(writer, hold) is True
         assert totals(payer) == (USD, 0, 30 * CENT)
         assert key_counters(payer)["day"] == (0, 30 * CENT)
+        assert key_counters(payer)["week"] == (0, 0)  # Only what has a limit is held on.
         assert carry_out(writer, settle_order(hold, 12 * CENT)) is True
 
     assert totals(payer) == (USD, 12 * CENT, 0)
@@ -169,8 +170,7 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in() -> None:
 
     with running_writer() as writer:
         carry_out(writer, hold)
-        # Even for one who looks at the clock again: it is the hold that names its counters.
-        carry_out(writer, settle_order(hold, 60 * CENT)._replace(payer=later))
+        carry_out(writer, settle_order(hold, 60 * CENT))
         assert isinstance(carry_out(writer, hold_order(payer, 50 * CENT)), Refusal)
         carry_out(writer, hold_order(later, 40 * CENT))
 

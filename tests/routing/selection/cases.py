@@ -235,7 +235,7 @@ def states(draw: Any, keys: list[int]) -> State:
     return State(
         figures={key: known for key, known in figures if known is not None},
         standing=Standing(unstable, parked - half_open, half_open - unstable),
-        byok={key: place for place, key in enumerate(said.pop("byok", ()))},
+        byok={key: (place,) for place, key in enumerate(said.pop("byok", ()))},
         **said,
     )
 

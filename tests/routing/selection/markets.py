@@ -52,7 +52,7 @@ class Market:
             standing=standing,
             sticky=None if sticky is None else self.pks[sticky],
             sticky_by_session=by_session,
-            byok={self.pks[tag]: place for tag, place in (byok or {}).items()},
+            byok={self.pks[tag]: (place,) for tag, place in (byok or {}).items()},
         )
         return select(self.models, ask, Policy(**wishes), state, random=lambda: mark)
 

@@ -42,7 +42,7 @@ def check_agreement(case: Case) -> None:
     check_weights(plan, verdict)
     capped = {pk: cap for pk, cap in plan.output_caps.items() if pk in verdict.order}
     assert capped == {pk: verdict.output_caps[pk] for pk in verdict.order if verdict.output_caps}
-    probes = case.state.standing.half_open & set(verdict.order[:1])
+    probes = case.state.standing.half_open & set(verdict.order[:1]) - case.state.byok.keys()
     assert plan.probe == next(iter(probes), None)
 
 

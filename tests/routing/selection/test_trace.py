@@ -141,7 +141,7 @@ def test_only_what_was_known_is_told() -> None:
     )
     standing = Standing(unstable=frozenset({dear.pk}), parked=frozenset({cheap.pk, dear.pk}))
     state = State(
-        {cheap.pk: known}, standing, sticky=dear.pk, sticky_by_session=True, byok={cheap.pk: 1}
+        {cheap.pk: known}, standing, sticky=dear.pk, sticky_by_session=True, byok={cheap.pk: (1,)}
     )
 
     trace = traced(plan, state=state)
@@ -154,7 +154,7 @@ def test_only_what_was_known_is_told() -> None:
         "up": [None, 99.99, None],
         "n": 7,
     }
-    assert (first.standing, first.sticky, first.byok) == (("parked",), False, 1)
+    assert (first.standing, first.sticky, first.byok) == (("parked",), False, (1,))
     assert (second.standing, second.sticky) == (("unstable", "parked"), True)
     assert (second.figures, third.figures, third.standing) == ({}, {}, ())
 

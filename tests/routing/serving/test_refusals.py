@@ -1,12 +1,15 @@
 """Which 402 a refused hold is, and what an error says of the attempts behind it."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from gateway.http.errors import PaymentRequired
-from routing.metering.orders import Refusal
+from accounts.money import dollars
+from accounts.spending import ScopeKind, SpendScope, WindowName
+from gateway.http.errors import GatewayError
+from routing.metering.orders import BudgetState, Refusal
 from routing.serving.errors import ProviderError, payment_required
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import ROOT, call_to, failed_at
@@ -42,7 +45,7 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 
 def refusal(
     asked: int, balance: int, held: int, left: int | None, key_held: int, reset: str | None = None
-) -> PaymentRequired:
+) -> GatewayError:
     told = Refusal(asked, balance, held, left, key_held, reset)
     return payment_required(call_to(endpoint()), told, output_tokens=1000)
 
@@ -57,6 +60,78 @@ def test_the_first_reason_of_the_reference_s_order_is_told(
     told = body["metadata"]
     assert isinstance(told.pop("remedy_hint"), str)
     assert told == {"error_type": "payment_required", **metadata}
+
+
+def state(
+    scope: ScopeKind, window: WindowName, left: int, held: int = 0, asked: int = 100
+) -> BudgetState:
+    limited = SpendScope(scope, "x", window, 500 * 10**9, counts_byok=False)
+    return BudgetState(limited, left, held, asked)
+
+
+def refused_by(*budgets: BudgetState, key_left: int | None = 0, balance: int = -1) -> GatewayError:
+    told = Refusal(100, balance, 0, key_left, 0, None, budgets=budgets)
+    return payment_required(call_to(endpoint()), told, output_tokens=1000)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "text"),
+    [
+        ([state("workspace", "month", 0)], "Workspace monthly budget of $500.00 exceeded."),
+        (
+            [state("workspace", "total", 1), state("workspace", "day", -1)],
+            "Workspace daily budget of $500.00 exceeded.",
+        ),
+        (
+            [state("guardrail", "week", 0), state("workspace", "total", 0)],
+            "Guardrail weekly budget of $500.00 exceeded.",
+        ),
+        ([state("guardrail", "total", 0)], "Guardrail lifetime budget of $500.00 exceeded."),
+    ],
+)
+def test_a_spent_budget_comes_before_key_and_balance(budgets: list[BudgetState], text: str) -> None:
+    error = refused_by(*budgets)
+
+    assert error.text == f"{text} Contact your org admin."
+    assert (error.status, error.error_type, error.headers) == (403, "permission_denied", {})
+    assert isinstance(error.metadata["remedy_hint"], str)
+
+
+def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
+    error = refused_by(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
+
+    assert error.metadata["limit_source"] == "router_credits"
+
+
+def test_a_budget_that_has_less_left_than_a_request_may_cost_says_what_it_can_afford() -> None:
+    left, held = state("guardrail", "day", 50), state("workspace", "day", 150, held=60)
+
+    too_dear = refused_by(held, left, key_left=None, balance=1000)
+    busy = refused_by(held, key_left=None, balance=1000)
+
+    assert too_dear.metadata["limit_source"] == "router_guardrail_budget"
+    assert "can only afford 500." in too_dear.text
+    assert (busy.status, busy.headers) == (402, {"Retry-After": "1"})
+    assert busy.metadata["reason"] == "in_flight_budget_exhausted"
+
+
+def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None:
+    told = Refusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
+    dear = payment_required(call_to(endpoint()), told, output_tokens=1000)
+    spent = payment_required(
+        call_to(endpoint()), replace(told, key_left_nano=0), output_tokens=1000
+    )
+
+    assert dear.metadata["limit_source"] == "router_key_limit"
+    assert spent.metadata["reason"] == "key_limit_exhausted"
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [(10**9, "$1.00"), (2_500_000_000, "$2.50"), (1_250_000, "$0.00125"), (1, "$0.000000001")],
+)
+def test_limits_are_told_in_dollars(nano: int, text: str) -> None:
+    assert dollars(nano) == text
 
 
 @pytest.mark.parametrize(

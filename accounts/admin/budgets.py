@@ -1,0 +1,162 @@
+"""What workspaces may spend, set as the API sets it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import (
+    BigIntegerField,
+    Case,
+    F,
+    OuterRef,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+)
+from django.db.models.functions import Coalesce
+from django.http import HttpRequest
+
+from accounts.admin.fields import UsdField
+from accounts.models import SpendCounter, WorkspaceBudget
+from accounts.services.records import by_operator
+from accounts.services.workspace_budgets import (
+    NotDecreasing,
+    delete_budget,
+    find_budgets,
+    refuse_wrong_order,
+    set_budget,
+    with_limit,
+)
+from accounts.spending import WINDOW_OF_WORD
+from accounts.windows import window_starts
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
+from gateway.http.jsonio import usd_text
+
+
+def with_spending(rows: QuerySet[Any]) -> QuerySet[Any]:
+    """Budgets, each with what counts against it now (`spent_nano`), without what is held."""
+    starts = window_starts(datetime.now(UTC))
+    counted = F("spent_nano") + Case(
+        When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0)
+    )
+    by_interval = [
+        When(
+            interval=interval,
+            then=Subquery(
+                SpendCounter.objects.filter(
+                    scope=SpendCounter.Scope.WORKSPACE,
+                    workspace=OuterRef("workspace"),
+                    window=window,
+                    window_start=starts[window],
+                ).values(counted_nano=counted)[:1]
+            ),
+        )
+        for interval, window in WINDOW_OF_WORD.items()
+    ]
+    spent = Coalesce(Case(*by_interval), 0, output_field=BigIntegerField())
+    # A row is named after its workspace, and that after its account.
+    found: QuerySet[Any] = rows.select_related("workspace__account").annotate(spent_nano=spent)
+    return found
+
+
+class BudgetInline(ReadOnlyInline):
+    """What the workspace may spend, and what it has spent."""
+
+    model = WorkspaceBudget
+    limit = usd_column("limit_nano", "limit")
+    spent = usd_column("spent_nano", "spent")
+    fields = ("interval", "limit", "spent", "updated_at")
+    ordering = ("-limit_nano",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return with_spending(super().get_queryset(request))
+
+
+class BudgetForm(Form):
+    """A budget; it holds from the moment it is saved."""
+
+    limit_usd = UsdField(min_value=0.000000001, label="limit (USD)")
+    include_byok_in_budgets = forms.BooleanField(
+        required=False,
+        help_text="Spending on credentials of the account's own counts, at list price: for all "
+        "budgets of the workspace.",
+    )
+
+    class Meta:
+        model = WorkspaceBudget
+        fields = ("workspace", "interval")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if not self.instance._state.adding:
+            self.initial["limit_usd"] = usd_text(self.instance.limit_nano)
+            flag = self.instance.workspace.include_byok_in_budgets
+            self.initial["include_byok_in_budgets"] = flag
+
+    def clean(self) -> Any:
+        said = super().clean() or self.cleaned_data
+        row = self.instance
+        workspace = said.get("workspace") or (None if row._state.adding else row.workspace)
+        limit_nano, interval = said.get("limit_usd"), said.get("interval") or row.interval
+        if workspace and limit_nano and interval:
+            found = find_budgets(workspace.account_id, str(workspace.pk))
+            if row._state.adding and found.of(interval):
+                raise forms.ValidationError("The workspace has a budget of this interval.")
+            try:
+                refuse_wrong_order(with_limit(found, interval, limit_nano))
+            except NotDecreasing as error:
+                raise forms.ValidationError(error.text) from None
+        return said
+
+
+@admin.register(WorkspaceBudget)
+class WorkspaceBudgetAdmin(PageAdmin):
+    """Set and taken away through the services, so that every rule holds here too."""
+
+    form = BudgetForm
+    limit = usd_column("limit_nano", "limit")
+    list_display = ("workspace", "interval", "limit", "spent", "updated_at")
+    spent = usd_column("spent_nano", "spent")
+    list_filter = ("interval",)
+    search_fields = ("workspace__name", "workspace__slug", "workspace__account__name")
+    ordering = ("workspace__account__name", "workspace__slug", "-limit_nano")
+    autocomplete_fields = ("workspace",)
+    actions = None
+    _FIXED = ("workspace", "interval", "spent", "created_at", "updated_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        return with_spending(super().get_queryset(request))
+
+    def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
+        said = ("limit_usd", "include_byok_in_budgets")
+        if obj is None:
+            return ("workspace", "interval", *said)
+        if not self.has_change_permission(request, obj):
+            return ("workspace", "interval", "limit", "spent", "created_at", "updated_at")
+        return ("workspace", "interval", *said, "spent", "created_at", "updated_at")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
+        return (*self._FIXED, "limit") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        _, row = set_budget(
+            account_id=obj.workspace.account_id,
+            reference=str(obj.workspace.pk),
+            interval=obj.interval,
+            limit_nano=form.cleaned_data["limit_usd"],
+            include_byok=form.cleaned_data["include_byok_in_budgets"],
+            by=by_operator(request.user),
+        )
+        # The page goes on with the row that is really there.
+        obj.pk = row.pk
+        obj.refresh_from_db()
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        delete_budget(
+            account_id=obj.workspace.account_id,
+            reference=str(obj.workspace.pk),
+            interval=obj.interval,
+            by=by_operator(request.user),
+        )

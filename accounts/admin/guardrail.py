@@ -1,0 +1,248 @@
+"""Guardrails, whom they govern, and what their holders have spent."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Count, Q, QuerySet
+from django.http import HttpRequest
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
+
+from accounts.admin.fields import UsdField, WordsField, models_field
+from accounts.known_catalogue import canonical_providers
+from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
+from accounts.models.guardrail import DATA_REGIONS
+from accounts.services.guardrails import (
+    SETTINGS,
+    change_guardrail,
+    create_guardrail,
+    delete_guardrail,
+)
+from accounts.services.records import by_operator
+from accounts.views.guardrail_body import check_patterns, read_filters
+from accounts.windows import window_starts
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
+from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import usd_text
+
+_NEW = ("workspace", "name", "description")
+_SETTINGS = (
+    *("limit_usd", "reset_interval", "include_byok_in_budgets"),
+    *("allowed_models", "ignored_models", "allowed_providers", "ignored_providers"),
+    *("enforce_zdr_anthropic", "enforce_zdr_openai", "enforce_zdr_google"),
+    *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
+    *("enable_free_model_training", "enable_free_model_publication"),
+    *("content_filters", "content_filter_builtins", "allowed_data_regions"),
+)
+_SHOWN = ("id", "is_default", "spending", "created_at", "updated_at")
+_WINDOW = {"daily": "day", "weekly": "week", "monthly": "month"}
+_SPENDERS_MAX = 20
+
+
+class KeyInline(ReadOnlyInline):
+    """The keys under it."""
+
+    model = GuardrailKey
+    fields = ("api_key", "assigned_by", "created_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request).select_related("api_key", "guardrail", "assigned_by")
+        return rows.filter(api_key__deleted_at__isnull=True)
+
+
+class MemberInline(ReadOnlyInline):
+    """The members under it."""
+
+    model = GuardrailMember
+    fields = ("membership", "assigned_by", "created_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request)
+        return rows.select_related(
+            "membership__user", "membership__account", "guardrail", "assigned_by"
+        )
+
+
+class GuardrailForm(Form):
+    """A guardrail, held to the rules of the API."""
+
+    limit_usd = UsdField(
+        required=False, label="limit (USD)", help_text="Of each holder, with a reset interval."
+    )
+    allowed_models = WordsField(required=False, help_text="Model ids; empty allows all.")
+    ignored_models = WordsField(required=False)
+    allowed_providers = WordsField(required=False, help_text="Slugs; empty allows all.")
+    ignored_providers = WordsField(required=False)
+    allowed_data_regions = forms.MultipleChoiceField(
+        choices=[(name, name) for name in DATA_REGIONS],
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="None allows all.",
+    )
+
+    class Meta:
+        model = Guardrail
+        fields = (*_NEW, *(name for name in _SETTINGS if name != "limit_usd"))
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        if self.instance.limit_nano is not None:
+            self.initial["limit_usd"] = usd_text(self.instance.limit_nano)
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return models_field(self.cleaned_data["allowed_models"])
+
+    def clean_ignored_models(self) -> list[str] | None:
+        return models_field(self.cleaned_data["ignored_models"])
+
+    def clean_allowed_providers(self) -> list[str] | None:
+        return _providers(self.cleaned_data["allowed_providers"])
+
+    def clean_ignored_providers(self) -> list[str] | None:
+        return _providers(self.cleaned_data["ignored_providers"])
+
+    def clean_allowed_data_regions(self) -> list[str] | None:
+        return self.cleaned_data["allowed_data_regions"] or None
+
+    def clean_content_filters(self) -> Any:
+        return self._filters("content_filters")
+
+    def clean_content_filter_builtins(self) -> Any:
+        return self._filters("content_filter_builtins")
+
+    def _filters(self, field: str) -> Any:
+        try:
+            said = read_filters(field, self.cleaned_data[field])
+            if field == "content_filters":
+                check_patterns(said)
+        except SchemaInvalid as error:
+            raise forms.ValidationError(error.text) from None
+        return said
+
+    def clean(self) -> dict[str, Any]:
+        said = super().clean() or {}
+        if (said.get("limit_usd") is None) != (not said.get("reset_interval")):
+            raise forms.ValidationError("A limit and its reset interval come together.")
+        if said.get("limit_usd") == 0:
+            raise forms.ValidationError("A limit is more than nothing.")
+        self.instance.limit_nano = said.get("limit_usd")
+        said["reset_interval"] = said.get("reset_interval") or None
+        return said
+
+
+def _providers(names: list[str] | None) -> list[str] | None:
+    if not names:
+        return None
+    slugs = canonical_providers(names)
+    return list(dict.fromkeys(slugs.get(name, name.casefold()) for name in names))
+
+
+@admin.register(Guardrail)
+class GuardrailAdmin(PageAdmin):
+    """Made, changed and deleted through the services, so every rule holds here too."""
+
+    form = GuardrailForm
+    limit = usd_column("limit_nano", "limit")
+    list_display = (
+        *("name", "workspace", "is_default", "limit", "reset_interval"),
+        *("keys", "members", "created_at"),
+    )
+    list_filter = ("is_default", "reset_interval")
+    search_fields = ("name", "workspace__name", "workspace__account__name")
+    search_help_text = "Name, workspace, account or id"
+    ordering = ("-created_at",)
+    autocomplete_fields = ("workspace",)
+    inlines = (KeyInline, MemberInline)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        living = Count(
+            "key_assignments",
+            filter=Q(key_assignments__api_key__deleted_at__isnull=True),
+            distinct=True,
+        )
+        rows: Any = super().get_queryset(request).select_related("workspace__account")
+        found: QuerySet[Any] = rows.annotate(
+            key_count=living, member_count=Count("member_assignments", distinct=True)
+        )
+        return found
+
+    def get_fields(self, request: HttpRequest, obj: Guardrail | None = None) -> Any:
+        return (*_NEW, *_SETTINGS, *_SHOWN) if obj else (*_NEW, *_SETTINGS)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Guardrail | None = None) -> Any:
+        if obj is None:
+            return ()
+        return ("workspace", "name", *_SHOWN) if obj.is_default else ("workspace", *_SHOWN)
+
+    def get_inlines(self, request: HttpRequest, obj: Guardrail | None) -> Any:
+        return () if obj is None or obj.is_default else self.inlines
+
+    @admin.display(description="keys", ordering="key_count")
+    def keys(self, guardrail: Any) -> int:
+        count: int = guardrail.key_count
+        return count
+
+    @admin.display(description="members", ordering="member_count")
+    def members(self, guardrail: Any) -> int:
+        count: int = guardrail.member_count
+        return count
+
+    @admin.display(description="spent in this interval (USD)")
+    def spending(self, guardrail: Guardrail) -> SafeString:
+        """Each holder's share of the limit, the largest first."""
+        if guardrail.reset_interval is None:
+            return format_html_join("", "{}", [("No budget.",)])
+        window = _WINDOW[guardrail.reset_interval]
+        rows = SpendCounter.objects.filter(
+            scope="guardrail",
+            scope_id__startswith=f"{guardrail.pk.hex}:",
+            window=window,
+            window_start=window_starts(datetime.now(UTC))[window],
+        ).order_by("-spent_nano", "scope_id")[:_SPENDERS_MAX]
+        told = [(_holder(row.scope_id), usd_text(row.spent_nano)) for row in rows]
+        return format_html_join(" · ", "{}: {}", told or [("Nobody", "0")])
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        by, account_id = by_operator(request.user), obj.workspace.account_id
+        if not change:
+            made = create_guardrail(
+                account_id=account_id,
+                workspace_id=obj.workspace_id,
+                by=by,
+                settings={name: getattr(obj, name) for name in SETTINGS},
+            )
+            # The page goes on with the row that is really there.
+            obj.pk = made.pk
+            obj.refresh_from_db()
+            return
+        fields = changed_fields(obj, form)
+        if "limit_usd" in form.changed_data:
+            fields.append("limit_nano")
+        if fields:
+            changes = {name: getattr(obj, name) for name in fields}
+            change_guardrail(account_id=account_id, guardrail_id=obj.pk, by=by, changes=changes)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        delete_guardrail(
+            account_id=obj.workspace.account_id,
+            guardrail_id=obj.pk,
+            by=by_operator(request.user),
+        )
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        for guardrail in queryset.select_related("workspace"):
+            self.delete_model(request, guardrail)
+
+    def get_deleted_objects(
+        self, objs: Any, request: HttpRequest
+    ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
+        """The guardrails alone: the rows of their assignments go out of sight with them."""
+        names = [str(each) for each in objs]
+        return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
+
+
+def _holder(scope_id: str) -> str:
+    _, kind, number = scope_id.split(":")
+    return f"{'key' if kind == 'k' else 'user'} {number}"

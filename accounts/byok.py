@@ -1,0 +1,116 @@
+"""A team's own provider credentials as requests see them, and how their keys are kept."""
+
+import json
+import re
+import uuid
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from accounts.models import ApiKey, ByokCredential
+from gateway.sealing import seal, unseal
+
+# The files that cloud providers give out have some 2,500 characters.
+KEY_CHARS_MAX: Final = 8_192
+_PURPOSE: Final = "byok-credential"
+# What tells kinds of keys apart: `sk-`, `gsk_`.
+_BEGINNING: Final = re.compile(r"[A-Za-z]{2,6}[-_]")
+# The end of a shorter key would be too much of it.
+_CHARS_WITH_AN_END: Final = 12
+_VISIBLE: Final = re.compile(r"[!-~]+")
+
+
+class NoKey(ValueError):
+    """What cannot travel in a header, so no provider gave it to anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByokEntry:
+    """A credential that a caller may use. Its key is sealed until it is sent.
+
+    `models` are the names it is for, None for all. `id` is the row's.
+    """
+
+    id: str
+    provider: str
+    label: str
+    is_fallback: bool
+    sealed: str = field(repr=False)
+    models: frozenset[str] | None = None
+
+
+def cleaned_key(text: str) -> str:
+    """A provider's key as it is sent: no blanks around it, a JSON object on one line.
+
+    Raises `NoKey`.
+    """
+    key = text.strip()
+    if key.startswith("{"):
+        try:
+            return json.dumps(json.loads(key), separators=(",", ":"))
+        except (ValueError, RecursionError):
+            raise NoKey from None
+    if not _VISIBLE.fullmatch(key):
+        raise NoKey
+    return key
+
+
+def masked(key: str) -> str:
+    """`sk-...AbCd`: what tells a key from others without telling it."""
+    if key.startswith("{"):
+        return "{...}"
+    beginning = _BEGINNING.match(key)
+    long_enough = len(key) >= _CHARS_WITH_AN_END
+    head = beginning.group() if beginning and long_enough else ""
+    return f"{head}...{key[-4:] if long_enough else ''}"
+
+
+def sealed_key(credential_id: uuid.UUID, key: str) -> str:
+    """The key as its row keeps it."""
+    return seal(key, purpose=_PURPOSE, row=str(credential_id))
+
+
+def opened(entry: ByokEntry) -> str:
+    """The key itself, for one call. Raises `UnsealError`."""
+    return unseal(entry.sealed, purpose=_PURPOSE, row=entry.id)
+
+
+def usable_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:
+    """What this key may use: prioritised credentials first, each section by its order, the
+    workspace's own before those of the whole account."""
+    rows = (
+        ByokCredential.objects.living()
+        .reaching(key.workspace_id)
+        .filter(account=key.account_id, disabled=False)
+    )
+    mine = [row for row in rows if _is_for(row, key)]
+    return tuple(_shared(_entry(row)) for row in sorted(mine, key=_turn))
+
+
+def _is_for(row: ByokCredential, key: ApiKey) -> bool:
+    keys, users = row.allowed_key_ids, row.allowed_user_ids
+    if keys is not None and key.pk not in keys:
+        return False
+    return users is None or (key.creator is not None and key.creator.public_id in users)
+
+
+def _turn(row: ByokCredential) -> Any:
+    return row.is_fallback, row.sort_order, row.workspace_id is None, row.created_at, row.pk
+
+
+@lru_cache(maxsize=4096)
+def _shared(entry: ByokEntry) -> ByokEntry:
+    """The equal one that other callers hold already: of a large key one copy is enough."""
+    return entry
+
+
+def _entry(row: ByokCredential) -> ByokEntry:
+    named = row.allowed_models
+    return ByokEntry(
+        id=str(row.pk),
+        provider=row.provider,
+        label=row.label,
+        is_fallback=row.is_fallback,
+        sealed=row.sealed,
+        models=None if named is None else frozenset(named),
+    )

@@ -1,0 +1,180 @@
+"""What the guardrails of a key come to: values only, put together once when the key is read.
+
+Each of several guardrails narrows what the others leave, whatever their order: allowed lists are
+intersected, ignored ones united, and the strictest data policy counts. So one more of them never
+lets a request go where it could not go before.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
+
+Scope = Literal["account", "workspace", "member", "key"]
+Action = Literal["redact", "block", "flag"]
+
+# A model belongs to the group of its author; all other models to the last one.
+ZDR_GROUPS: Final = ("anthropic", "openai", "google", "xai", "other")
+# What may become of data at an endpoint, each by the field that forbids it.
+USES: Final = {
+    "enable_paid_model_training": "paid training",
+    "enable_free_model_training": "free training",
+    "enable_free_model_publication": "free publication",
+}
+ALL_USES: Final = frozenset(USES.values())
+
+
+class FilterEntry(NamedTuple):
+    """A content filter. `builtin` is a slug, empty for a pattern of the guardrail's own, which may
+    have a `label`. `user_only` keeps it to what users say."""
+
+    action: Action
+    builtin: str = ""
+    pattern: str = ""
+    label: str = ""
+    user_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuardrailEntry:
+    """One guardrail as it applies to a key. `id` is None for the account's own policy.
+
+    None allows everything. `zdr` are the model groups held to zero data retention, `forbidden_uses`
+    words of `USES`. Models are canonical slugs.
+    """
+
+    scope: Scope
+    id: UUID | None = None
+    allowed_models: frozenset[str] | None = None
+    ignored_models: frozenset[str] = frozenset()
+    allowed_providers: frozenset[str] | None = None
+    ignored_providers: frozenset[str] = frozenset()
+    regions: frozenset[str] | None = None
+    zdr: frozenset[str] = frozenset()
+    denies_collection: bool = False
+    forbidden_uses: frozenset[str] = frozenset()
+    filters: tuple[FilterEntry, ...] = ()
+
+
+class Choice(NamedTuple):
+    """What all guardrails together leave of the catalogue; see `GuardrailEntry`."""
+
+    allowed_models: frozenset[str] | None = None
+    ignored_models: frozenset[str] = frozenset()
+    allowed_providers: frozenset[str] | None = None
+    ignored_providers: frozenset[str] = frozenset()
+    regions: frozenset[str] | None = None
+    zdr: frozenset[str] = frozenset()
+    denies_collection: bool = False
+    forbidden_uses: frozenset[str] = frozenset()
+
+
+class PlacedFilter(NamedTuple):
+    """A content filter and the guardrail that it is of."""
+
+    filter: FilterEntry
+    scope: Scope
+    guardrail_id: UUID | None
+
+
+class Guard(NamedTuple):
+    """All guardrails of a key as one."""
+
+    choice: Choice
+    filters: tuple[PlacedFilter, ...] = ()
+
+    def admits(self, region: str) -> bool:
+        """Whether requests may come in through hosts of this data region."""
+        return self.choice.regions is None or region in self.choice.regions
+
+
+NO_CHOICE: Final = Choice()
+
+
+def combined(entries: Iterable[GuardrailEntry]) -> Guard | None:
+    """What they come to together; None where they say nothing about a request."""
+    choice, filters = NO_CHOICE, list[PlacedFilter]()
+    for entry in entries:
+        choice = narrowed(choice, entry)
+        filters += [PlacedFilter(each, entry.scope, entry.id) for each in entry.filters]
+    if choice == NO_CHOICE and not filters:
+        return None
+    return Guard(choice, tuple(filters))
+
+
+def narrowed(choice: Choice, entry: GuardrailEntry) -> Choice:
+    """The choice with one more guardrail."""
+    return Choice(
+        allowed_models=_both(choice.allowed_models, entry.allowed_models),
+        ignored_models=choice.ignored_models | entry.ignored_models,
+        allowed_providers=_both(choice.allowed_providers, entry.allowed_providers),
+        ignored_providers=choice.ignored_providers | entry.ignored_providers,
+        regions=_both(choice.regions, entry.regions),
+        zdr=choice.zdr | entry.zdr,
+        denies_collection=choice.denies_collection or entry.denies_collection,
+        forbidden_uses=choice.forbidden_uses | entry.forbidden_uses,
+    )
+
+
+def _both(first: frozenset[str] | None, second: frozenset[str] | None) -> frozenset[str] | None:
+    """What both lists have; no list has everything."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
+
+
+# --- Rows as entries ------------------------------------------------------------------------------
+
+
+def account_entry(account: Any) -> GuardrailEntry | None:
+    """The account's own policy, but for its lists of providers, which requests' own lists are
+    combined with (inference reference 7.5). None where it says nothing."""
+    denies = account.data_collection == "deny"
+    entry = GuardrailEntry(
+        scope="account",
+        allowed_models=_allowed(account.allowed_models),
+        zdr=frozenset(ZDR_GROUPS) if account.zdr else frozenset(),
+        denies_collection=denies,
+    )
+    return None if entry == GuardrailEntry(scope="account") else entry
+
+
+def entry_of(guardrail: Any, scope: Scope) -> GuardrailEntry:
+    """A guardrail's row as it applies to a key in that scope."""
+    forbidden = [word for field, word in USES.items() if getattr(guardrail, field) is False]
+    zdr = [group for group in ZDR_GROUPS if getattr(guardrail, f"enforce_zdr_{group}")]
+    return GuardrailEntry(
+        scope=scope,
+        id=guardrail.pk,
+        allowed_models=_allowed(guardrail.allowed_models),
+        ignored_models=frozenset(guardrail.ignored_models or ()),
+        allowed_providers=_allowed(guardrail.allowed_providers),
+        ignored_providers=frozenset(guardrail.ignored_providers or ()),
+        regions=_allowed(guardrail.allowed_data_regions),
+        zdr=frozenset(zdr),
+        forbidden_uses=frozenset(forbidden),
+        filters=(*_own(guardrail.content_filters), *_builtin(guardrail.content_filter_builtins)),
+    )
+
+
+def _allowed(words: list[str] | None) -> frozenset[str] | None:
+    """An empty list cannot be said by callers; in the tables it allows everything too."""
+    return frozenset(words) if words else None
+
+
+def _own(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+    return [
+        FilterEntry(each["action"], pattern=each["pattern"], label=each.get("label") or "")
+        for each in filters or ()
+    ]
+
+
+def _builtin(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+    return [
+        FilterEntry(
+            each["action"],
+            builtin=each["slug"],
+            user_only=each.get("scan_scope") == "user_only",
+        )
+        for each in filters or ()
+    ]

@@ -1,0 +1,194 @@
+r"""Patterns of content filters: RE2, whose time is linear in the text, whatever the pattern.
+
+Lookaround and backreferences it does not have. Nested repetitions that engines which backtrack die
+of, as in `(a+)+`, are harmless here and still refused: they are never meant, and a guardrail may
+be read by other tools.
+"""
+
+from typing import Any, Final
+
+import re2
+from re2 import _re2  # type: ignore[attr-defined]  # Its own module of compiled code, past the cache of the other.
+
+from gateway.http.structure import Raw
+
+PATTERN_CHARS_MAX: Final = 100_000
+# What one compiled pattern may take, its automaton included; longer patterns get more.
+_MEMORY_BYTES: Final = 1 << 20
+_MEMORY_OF_LONG_BYTES: Final = 8 << 20
+_LONG_CHARS: Final = 2_000
+_ANYWHERE: Final = _re2.RE2.Anchor.UNANCHORED
+_NO_MATCH: Final = (-1, -1)
+
+
+class InvalidPattern(ValueError):
+    """The text says what is wrong with the pattern."""
+
+
+class Compiled:
+    """One pattern, ready to search UTF-8 text. The search itself lets other threads run."""
+
+    __slots__ = ("_regexp", "memory_bytes", "size")
+
+    def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
+        """Raises `InvalidPattern`."""
+        options = re2.Options()
+        options.log_errors = False
+        options.never_capture = True
+        options.case_sensitive = not ignore_case
+        is_long = len(pattern) > _LONG_CHARS
+        self.memory_bytes = _MEMORY_OF_LONG_BYTES if is_long else _MEMORY_BYTES
+        options.max_mem = self.memory_bytes
+        self._regexp: Any = _re2.RE2(pattern.encode(), options)
+        if not self._regexp.ok():
+            raise InvalidPattern(_told(self._regexp.error().decode("utf-8", "replace")))
+        # Instructions of the program: the most steps that a byte of text can cost.
+        self.size: int = self._regexp.ProgramSize()
+
+    def find(self, text: Raw, start: int, end: int) -> tuple[int, int] | None:
+        """The first match in `text[start:end]`, in bytes from the beginning of the text."""
+        first: tuple[int, int] = self._regexp.Match(_ANYWHERE, text, start, end)[0]
+        return None if first == _NO_MATCH else first
+
+
+def check(pattern: str) -> None:
+    """Raises `InvalidPattern` for what no guardrail may have."""
+    Compiled(pattern)
+    if _is_catastrophic(pattern):
+        raise InvalidPattern("nested repetition of one thing, as in (a+)+")
+
+
+# --- What is wrong ------------------------------------------------------------------------------
+
+_KNOWN: Final = (
+    ("invalid perl operator: (?=", "lookaround is not supported"),
+    ("invalid perl operator: (?!", "lookaround is not supported"),
+    ("invalid perl operator: (?<", "lookaround is not supported"),
+    ("invalid named capture group: (?<=", "lookaround is not supported"),
+    ("invalid named capture group: (?<!", "lookaround is not supported"),
+    ("invalid escape sequence: \\k", "backreferences are not supported"),
+    ("invalid perl operator: (?P", "backreferences are not supported"),
+    ("pattern too large", "too complex"),
+    ("invalid repetition size", "too complex: at most 1000 repetitions, all levels together"),
+)
+
+
+def _told(error: str) -> str:
+    """RE2's words, without the caller's own pattern where that is long."""
+    for beginning, text in _KNOWN:
+        if error.startswith(beginning):
+            return text
+    digit = error.removeprefix("invalid escape sequence: \\")
+    if digit != error and digit[:1].isdigit():
+        return "backreferences are not supported"
+    return error[:200]
+
+
+# --- Nested repetition ----------------------------------------------------------------------------
+
+
+class _Branch:
+    """One alternative of a group as far as it was read: how many things it must match, and whether
+    the only such thing is repeated without end."""
+
+    __slots__ = ("endless", "optional_endless", "required")
+
+    def __init__(self) -> None:
+        self.required = 0
+        self.endless = False
+        self.optional_endless = False
+
+    def add(self, *, optional: bool, endless: bool) -> None:
+        if optional:
+            self.optional_endless |= endless
+        else:
+            self.required += 1
+            self.endless = endless
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it may be matched by nothing but a repetition without end."""
+        if self.required == 0:
+            return self.optional_endless
+        return self.required == 1 and self.endless
+
+
+def _is_catastrophic(pattern: str) -> bool:
+    """Whether a group that is repeated without end may consist of such a repetition alone."""
+    groups: list[list[_Branch]] = [[_Branch()]]
+    at, length = 0, len(pattern)
+    while at < length:
+        char = pattern[at]
+        at += 1
+        if char == "(":
+            groups.append([_Branch()])
+            at = _past_group_head(pattern, at)
+            continue
+        if char == "|":
+            groups[-1].append(_Branch())
+            continue
+        endless = False
+        if char == ")":
+            if len(groups) == 1:
+                continue
+            endless = any(branch.is_endless for branch in groups.pop())
+        elif char == "[":
+            at = _past_class(pattern, at)
+        elif char == "\\":
+            at += 1
+        elif char in "^$":
+            continue
+        optional, repeated, at = _repetition(pattern, at)
+        if endless and repeated:
+            return True
+        groups[-1][-1].add(optional=optional, endless=endless or repeated)
+    return False
+
+
+def _past_group_head(pattern: str, at: int) -> int:
+    """Past `?:`, `?P<name>` or `?i:` behind an opening bracket; flags alone are an empty group."""
+    if pattern[at : at + 1] != "?":
+        return at
+    while at < len(pattern) and pattern[at] not in ":>)":
+        at += 1
+    return at if pattern[at : at + 1] == ")" else at + 1
+
+
+def _past_class(pattern: str, at: int) -> int:
+    """Past the bracket that closes a class; one that comes first stands for itself."""
+    if pattern[at : at + 1] == "^":
+        at += 1
+    start = at
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "]" and at > start:
+            return at + 1
+        if char == "[" and pattern[at + 1 : at + 2] == ":":
+            end = pattern.find(":]", at + 2)
+            at = end + 2 if end >= 0 else at + 1
+            continue
+        at += 2 if char == "\\" else 1
+    return at
+
+
+def _repetition(pattern: str, at: int) -> tuple[bool, bool, int]:
+    """What follows an item: whether it may be left out, whether it repeats without end, and where
+    the pattern goes on."""
+    char = pattern[at : at + 1]
+    if char and char in "*+?":
+        optional, endless, at = char != "+", char != "?", at + 1
+    elif char == "{" and (bounds := _bounds(pattern, at)) is not None:
+        optional, endless, at = bounds
+    else:
+        return False, False, at
+    # A question mark behind makes it lazy.
+    return optional, endless, at + (pattern[at : at + 1] == "?")
+
+
+def _bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
+    """`{2}`, `{2,}` or `{2,5}`; None where the bracket stands for itself."""
+    end = pattern.find("}", at, at + 12)
+    least, comma, most = pattern[at + 1 : max(end, at + 1)].partition(",")
+    if end < 0 or not least.isdecimal() or (most and not most.isdecimal()):
+        return None
+    return int(least) == 0, bool(comma) and not most, end + 1

@@ -1,0 +1,64 @@
+"""How often an account may manage, and an address may be wrong about its key, in a minute."""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from accounts.caller import Caller
+from gateway.http.address import client_of
+from gateway.http.errors import Unauthenticated
+from gateway.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+
+T = TypeVar("T")
+_ANALYTICS: Final = "/api/v1/analytics/query"
+_FAILED: Final = "router_failed_credentials"
+_READS: Final = frozenset({"GET", "HEAD"})
+
+
+def count_management(caller: Caller, request: HttpRequest) -> None:
+    """Count a request for its account. Raises `RateLimited`."""
+    kind, most = _kind_of(request)
+    if most:
+        _take(Limit(f"{kind}:{caller.account_id}", most, MINUTE_S), source=f"router_{kind}")
+
+
+def _kind_of(request: HttpRequest) -> tuple[str, int]:
+    """What it counts as, and how many of those there may be in a minute (0: any number)."""
+    if request.path_info.rstrip("/") == _ANALYTICS:
+        return "analytics", settings.RATE_ANALYTICS
+    if request.method in _READS:
+        return "management_reads", settings.RATE_MANAGEMENT_READS
+    return "management_writes", settings.RATE_MANAGEMENT_WRITES
+
+
+def guarded(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
+    """What `look` finds for a credential; an address that was wrong too often is not looked up for.
+
+    A credential that is `trusted`, because it was good the last time, is looked up in any case.
+    Every `Unauthenticated` counts, and becomes a 429 past the limit: of a crowd that comes at once
+    some may be looked up for nothing, but no good key is refused for being one of many. Raises
+    `RateLimited`.
+    """
+    limit = Limit(f"failed:{client_of(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
+    if not trusted:
+        _refuse_spent(limit)
+    try:
+        return look()
+    except Unauthenticated:
+        _take(limit, source=_FAILED)
+        raise
+
+
+def _refuse_spent(limit: Limit) -> None:
+    """Raise `RateLimited` where nothing is left of it; nothing is taken."""
+    found = limits().take(limit._replace(most=limit.most - 1, cost=0))
+    if isinstance(found, Exceeded):
+        raise refusal(found._replace(limit=limit), source=_FAILED)
+
+
+def _take(limit: Limit, *, source: str) -> None:
+    taken = limits().take(limit)
+    if isinstance(taken, Exceeded):
+        raise refusal(taken, source=source)

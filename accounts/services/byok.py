@@ -1,0 +1,330 @@
+"""A team's own provider credentials: making, changing, reordering and deleting them (management
+reference 13). Every change leaves an audit record, without the key.
+
+A key is tried at its provider before anything is written, outside of any transaction.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID, uuid4
+
+from django.db import IntegrityError, transaction
+from django.db.models import Count, Max, Q
+
+from accounts.byok import masked, sealed_key
+from accounts.known_providers import KeyTrial, try_key
+from accounts.models import ApiKey, ByokCredential, Workspace
+from accounts.services.keys import NoSuchWorkspace
+from accounts.services.records import Actor, facts_of, record_change
+from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.paging import Page
+from gateway.http.validation import Issue
+
+# What a record tells. `version` is among them because a new key may have the label of the old one.
+FACTS: Final = (
+    *("provider", "name", "label", "workspace_id", "disabled", "is_fallback", "sort_order"),
+    *("allowed_models", "allowed_key_ids", "allowed_user_ids", "key_said", "version"),
+)
+# All of a workspace's are read with each of its keys.
+CREDENTIALS_MAX: Final = 500
+_HASHES: Final = "allowed_api_key_hashes"
+
+
+class ChangedMeanwhile(GatewayError):
+    status, error_type = 409, "invalid_request"
+    message = "Resource conflict. Please try again later."
+
+
+class TooMany(InvalidRequest):
+    message = f"An account can have at most {CREDENTIALS_MAX} credentials"
+
+
+class KeyRefused(SchemaInvalid):
+    """The provider itself says that the key is none of its."""
+
+    def __init__(self, trial: KeyTrial) -> None:
+        text = f"Invalid input: {trial.said}, so it does not take this key"
+        super().__init__([Issue("key", text)])
+
+
+class Shown(NamedTuple):
+    """A credential, and the hashes of the keys that it is for; None for all keys."""
+
+    row: ByokCredential
+    key_hashes: list[str] | None
+
+
+def page_of_credentials(
+    *, account_id: UUID, workspace_id: UUID | None, provider: str | None, page: Page
+) -> tuple[list[Shown], int]:
+    """One page of what serves a workspace, the default one unless named, newest first, and how
+    many there are. Raises `NoSuchWorkspace`."""
+    place = Q(workspace__is_default=True) if workspace_id is None else Q(workspace=workspace_id)
+    rows = ByokCredential.objects.living().filter(account=account_id)
+    rows = rows.filter(place | Q(workspace__isnull=True))
+    if provider is not None:
+        rows = rows.filter(provider=provider)
+    found = list(rows.order_by("-created_at", "pk")[page.rows])
+    if not found and workspace_id is not None:
+        _check_workspace(account_id, workspace_id)
+    return _shown(found), rows.count()
+
+
+def find_credential(account_id: UUID, credential_id: UUID) -> ByokCredential:
+    """Raises `NotFound`."""
+    row = ByokCredential.objects.living().filter(account=account_id, pk=credential_id).first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def shown(row: ByokCredential) -> Shown:
+    return _shown([row])[0]
+
+
+def tried(provider: str, key: str) -> KeyTrial:
+    """What the provider makes of the key. Raises `KeyRefused`; where it does not say, the key is
+    as good as any."""
+    trial = try_key(provider, key)
+    if trial.verdict == "refused":
+        raise KeyRefused(trial)
+    return trial
+
+
+def create_credential(
+    *,
+    account_id: UUID,
+    workspace_id: UUID | None,
+    provider: str,
+    key: str,
+    trial: KeyTrial,
+    by: Actor,
+    every_workspace: bool = False,
+    **said: Any,
+) -> Shown:
+    """A new credential, last in its section. `key` is cleaned, `said` holds columns and the hashes
+    of keys as the API names them. Without a workspace it is the default one's.
+
+    Raises `SchemaInvalid` for a workspace or keys of others, and `TooMany`.
+    """
+    new_id = uuid4()
+    with transaction.atomic():
+        workspace = _locked_workspace(account_id, workspace_id)
+        hashes = said.pop(_HASHES, None)
+        keys = _own_keys(account_id, hashes or ())
+        row = ByokCredential(
+            id=new_id,
+            account_id=account_id,
+            workspace_id=None if every_workspace else workspace.pk,
+            provider=provider,
+            **_key_columns(new_id, key, trial),
+            **said,
+        )
+        if hashes is not None:
+            row.allowed_key_ids = _numbers(keys, hashes)
+        row.sort_order, living = next_place(row)
+        if living >= CREDENTIALS_MAX:
+            raise TooMany
+        row.save(force_insert=True)
+        _record(by, "created", row, None, facts_of(row, FACTS))
+    return Shown(row, hashes)
+
+
+def change_credential(
+    *,
+    row: ByokCredential,
+    changes: Mapping[str, Any],
+    by: Actor,
+    key: str | None = None,
+    trial: KeyTrial | None = None,
+) -> Shown:
+    """The credential with these fields set, and its key rotated in place where there is a new one.
+
+    `row` is as it was when the caller looked: raises `ChangedMeanwhile` where it is not so any
+    more, and `SchemaInvalid` for keys of others.
+    """
+    before, wanted = facts_of(row, FACTS), dict(changes)
+    hashes = wanted.pop(_HASHES, None)
+    with transaction.atomic():
+        keys = _own_keys(row.account_id, hashes or (), numbers=row.allowed_key_ids or ())
+        if _HASHES in changes:
+            wanted["allowed_key_ids"] = None if hashes is None else _numbers(keys, hashes)
+        moved = {name: value for name, value in wanted.items() if getattr(row, name) != value}
+        if key is not None and trial is not None:
+            moved |= _key_columns(row.pk, key, trial)
+        for name, value in moved.items():
+            setattr(row, name, value)
+        if "is_fallback" in moved:
+            moved["sort_order"] = row.sort_order = next_place(row)[0]
+        if moved:
+            _write(row, moved)
+            _record(by, "rotated" if key else "updated", row, before, facts_of(row, FACTS))
+    return Shown(row, _hashes(keys, row))
+
+
+def delete_credential(*, row: ByokCredential, by: Actor) -> None:
+    """Delete it as its users see it: the row stays without the key. Raises `NotFound` where
+    somebody else was faster."""
+    before = facts_of(row, FACTS)
+    with transaction.atomic():
+        if not _wiped(ByokCredential.objects.filter(pk=row.pk)):
+            raise NotFound
+        _record(by, "deleted", row, before, None)
+
+
+def wipe_credentials_of(workspace_id: UUID) -> int:
+    """Delete a workspace's own credentials; how many there were. In the caller's transaction."""
+    return _wiped(ByokCredential.objects.filter(workspace=workspace_id))
+
+
+def move_credential(*, row: ByokCredential, places: int, by: Actor) -> None:
+    """Move it down its section by that many places, up for less than nothing, as far as there are
+    some; the others close up. Raises `NotFound` where it is not there any more."""
+    with transaction.atomic():
+        _locked_workspace(row.account_id, None)
+        order = list(_section(row).order_by("sort_order"))
+        at = next((at for at, each in enumerate(order) if each.pk == row.pk), None)
+        if at is None:
+            raise NotFound
+        order.insert(max(0, at + places), order.pop(at))
+        _renumber(order, by)
+
+
+def next_place(row: ByokCredential) -> tuple[int, int]:
+    """The place behind the last of the row's section, and how many the account has in all."""
+    mine = Q(workspace=row.workspace_id, is_fallback=row.is_fallback)
+    if row.workspace_id is None:
+        mine = Q(workspace__isnull=True, is_fallback=row.is_fallback)
+    found = (
+        ByokCredential.objects.living()
+        .filter(account=row.account_id)
+        .aggregate(last=Max("sort_order", filter=mine), living=Count("pk"))
+    )
+    return (0 if found["last"] is None else found["last"] + 1), found["living"]
+
+
+def _renumber(order: Sequence[ByokCredential], by: Actor) -> None:
+    """Number them from 0. No two may have the same place even for a moment, so those that move go
+    behind all of them first."""
+    moving = [(place, each) for place, each in enumerate(order) if each.sort_order != place]
+    behind = max((each.sort_order for each in order), default=0) + 1
+    for place, each in moving:
+        ByokCredential.objects.filter(pk=each.pk).update(sort_order=behind + place)
+    for place, each in moving:
+        before = facts_of(each, FACTS)
+        each.sort_order = place
+        _write(each, {"sort_order": place})
+        _record(by, "updated", each, before, facts_of(each, FACTS))
+
+
+def _section(row: ByokCredential) -> Any:
+    """The living credentials that are ordered among themselves with this one."""
+    return ByokCredential.objects.living().filter(
+        account=row.account_id, workspace=row.workspace_id, is_fallback=row.is_fallback
+    )
+
+
+def _write(row: ByokCredential, moved: Mapping[str, Any]) -> None:
+    """Raises `ChangedMeanwhile` where the row is not as it was read."""
+    row.updated_at = datetime.now(UTC)
+    seen = ByokCredential.objects.living().filter(pk=row.pk, version=row.version)
+    row.version += 1
+    try:
+        with transaction.atomic():
+            written = seen.update(**moved, version=row.version, updated_at=row.updated_at)
+    except IntegrityError as error:
+        # The place at the end of the section went to another one.
+        raise ChangedMeanwhile from error
+    if not written:
+        raise ChangedMeanwhile
+
+
+def _wiped(rows: Any) -> int:
+    moved: int = rows.living().update(sealed="", deleted_at=datetime.now(UTC))
+    return moved
+
+
+def _key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> dict[str, Any]:
+    return {
+        "sealed": sealed_key(credential_id, key),
+        "label": masked(key),
+        "key_said": trial.said[:200],
+    }
+
+
+# --- What is the account's own --------------------------------------------------------------------
+
+
+def _locked_workspace(account_id: UUID, workspace_id: UUID | None) -> Workspace:
+    """The account's workspace of that id, its default one for none. Its row and the account's are
+    locked, so that nobody else numbers credentials meanwhile."""
+    chosen = {"pk": workspace_id} if workspace_id else {"is_default": True}
+    found = (
+        Workspace.objects.filter(account=account_id, **chosen)
+        .select_related("account")
+        .select_for_update(of=("account", "self"), no_key=True)
+        .first()
+    )
+    if found is None:
+        raise NoSuchWorkspace
+    return found
+
+
+def _check_workspace(account_id: UUID, workspace_id: UUID) -> None:
+    if not Workspace.objects.filter(account=account_id, pk=workspace_id).exists():
+        raise NoSuchWorkspace
+
+
+def _own_keys(
+    account_id: UUID, hashes: Iterable[str], *, numbers: Iterable[int] = ()
+) -> dict[str, int]:
+    """Numbers of the account's inference keys by hash: living ones of these hashes, and those of
+    these numbers whatever became of them."""
+    hashes, numbers = list(hashes), list(numbers)
+    if not (hashes or numbers):
+        return {}
+    wanted = Q(hash__in=hashes, deleted_at__isnull=True) | Q(pk__in=numbers)
+    rows = ApiKey.objects.filter(wanted, account=account_id, kind=ApiKey.Kind.INFERENCE)
+    return dict(rows.values_list("hash", "pk"))
+
+
+def _numbers(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
+    """The numbers of the keys named, each once. Raises `SchemaInvalid`."""
+    unknown = [at for at, each in enumerate(hashes) if each not in keys]
+    if unknown:
+        text = "Invalid input: no key of this account"
+        raise SchemaInvalid([Issue(f"{_HASHES}.{at}", text) for at in unknown])
+    return list(dict.fromkeys(keys[each] for each in hashes))
+
+
+def _shown(rows: Sequence[ByokCredential]) -> list[Shown]:
+    numbers = {number for row in rows for number in row.allowed_key_ids or ()}
+    keys = _own_keys(rows[0].account_id, (), numbers=numbers) if numbers else {}
+    return [Shown(row, _hashes(keys, row)) for row in rows]
+
+
+def _hashes(keys: Mapping[str, int], row: ByokCredential) -> list[str] | None:
+    """The hashes that its keys have by now."""
+    if row.allowed_key_ids is None:
+        return None
+    by_number = {number: key_hash for key_hash, number in keys.items()}
+    return [by_number[number] for number in row.allowed_key_ids if number in by_number]
+
+
+def _record(
+    by: Actor,
+    action: str,
+    row: ByokCredential,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="byok_credential",
+        object_id=row.pk,
+        account_id=row.account_id,
+        before=before,
+        after=after,
+    )

@@ -1,0 +1,102 @@
+"""Which guardrails govern a key, and the budgets they set it: what reading a caller needs."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
+
+from accounts.guard_rules import GuardrailEntry, Scope, account_entry, entry_of
+from accounts.models import Guardrail, GuardrailKey, GuardrailMember
+from accounts.models.guardrail import living_assignments
+from accounts.spending import SpendScope, WindowName, guardrail_scope_id
+
+_WINDOWS: dict[str, WindowName] = {"daily": "day", "weekly": "week", "monthly": "month"}
+_SCOPES: tuple[Scope, ...] = ("workspace", "member", "key")
+
+
+class Governing(NamedTuple):
+    """A guardrail and how it comes to govern a key."""
+
+    guardrail: Guardrail
+    scope: Scope
+
+
+def governed() -> Any:
+    """Of a key, in a query for keys: whether any guardrail governs it. Management keys, which are
+    of no workspace, send no requests."""
+    default = Guardrail.objects.filter(workspace=OuterRef("workspace"), is_default=True)
+    own = living_assignments(GuardrailKey.objects.filter(api_key=OuterRef("pk")))
+    members = living_assignments(
+        GuardrailMember.objects.filter(
+            membership__account=OuterRef("account"), membership__user=OuterRef("creator")
+        )
+    )
+    found = Q(Exists(default)) | Q(Exists(own)) | Q(Exists(members))
+    sends = Q(workspace__isnull=False)
+    return ExpressionWrapper(sends & found, output_field=BooleanField())
+
+
+def guardrails_of_key(key: Any) -> list[Governing]:
+    """The guardrails that govern a key, in one query: its workspace's default one, its creator's,
+    its own."""
+    member = Q(
+        member_assignments__membership__account=key.account_id,
+        member_assignments__membership__user=key.creator_id,
+    )
+    own = Q(key_assignments__api_key=key.pk)
+    of_member = Guardrail.objects.filter(member).values("pk")
+    of_key = Guardrail.objects.filter(own).values("pk")
+    default = Guardrail.objects.filter(workspace=key.workspace_id, is_default=True).values("pk")
+    rows: Any = Guardrail.objects.filter(
+        Q(pk__in=default) | Q(pk__in=of_member) | Q(pk__in=of_key)
+    ).annotate(
+        of_member=Exists(of_member.filter(pk=OuterRef("pk"))),
+        of_key=Exists(of_key.filter(pk=OuterRef("pk"))),
+    )
+    return sorted(_governing(key, rows), key=lambda each: _SCOPES.index(each.scope))
+
+
+def _governing(key: Any, rows: Iterable[Any]) -> Iterator[Governing]:
+    for row in rows:
+        if row.is_default and row.workspace_id == key.workspace_id:
+            yield Governing(row, "workspace")
+        if row.of_member:
+            yield Governing(row, "member")
+        if row.of_key:
+            yield Governing(row, "key")
+
+
+def entries_of(key: Any, governing: Iterable[Governing]) -> tuple[GuardrailEntry, ...]:
+    """What governs a key, its account's policy first."""
+    account = account_entry(key.account)
+    rows = [entry_of(each.guardrail, each.scope) for each in governing]
+    return tuple(rows) if account is None else (account, *rows)
+
+
+def guardrail_scopes(key: Any, governing: Iterable[Governing]) -> tuple[SpendScope, ...]:
+    """The guardrail budgets of a key in the order in which they are looked at (management reference
+    8.4): the workspace's default guardrail against the member, then against the key; the member's
+    own; the key's own."""
+    return tuple(scope for each in governing for scope in _scopes(key, each))
+
+
+def _scopes(key: Any, governing: Governing) -> Iterator[SpendScope]:
+    guardrail, scope = governing
+    if guardrail.limit_nano is None:
+        return
+    if scope != "key" and key.creator_id is not None:
+        yield scope_of(guardrail, user=key.creator_id)
+    if scope != "member":
+        yield scope_of(guardrail, key=key.pk)
+
+
+def scope_of(guardrail: Any, *, key: int | None = None, user: int | None = None) -> SpendScope:
+    """The budget of a guardrail as one of its holders has it."""
+    return SpendScope(
+        scope="guardrail",
+        scope_id=guardrail_scope_id(guardrail.pk, key=key, user=user),
+        window=_WINDOWS[guardrail.reset_interval],
+        limit_nano=guardrail.limit_nano,
+        counts_byok=guardrail.include_byok_in_budgets,
+        workspace=guardrail.workspace_id.hex if guardrail.is_default else "",
+    )

@@ -1,0 +1,240 @@
+"""Making, changing and deleting guardrails (management reference 12)."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.db.models import Q, QuerySet
+
+from accounts.models import Guardrail, Workspace
+from accounts.models.guardrail import default_name
+from accounts.services.guardrail_budgets import begin_budget, end_budget, has_holds
+from accounts.services.keys import NoSuchWorkspace
+from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.spend_scopes import outdate_limits
+from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
+from gateway.http.paging import Page
+from gateway.http.validation import Issue
+
+# What callers set; each is a column of the same name.
+SETTINGS: Final = (
+    *("name", "description", "limit_nano", "reset_interval", "include_byok_in_budgets"),
+    *("allowed_models", "ignored_models", "allowed_providers", "ignored_providers"),
+    *("enforce_zdr_anthropic", "enforce_zdr_openai", "enforce_zdr_google"),
+    *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
+    *("enable_free_model_training", "enable_free_model_publication"),
+    *("content_filters", "content_filter_builtins", "allowed_data_regions"),
+)
+_BUDGET: Final = ("limit_nano", "reset_interval", "include_byok_in_budgets")
+_DEFAULT_IDS_VERSION: Final = 5
+
+
+class LimitWithoutInterval(SchemaInvalid):
+    """Of a budget's limit and the interval it is reset at, one is there without the other."""
+
+    def __init__(self, missing: str) -> None:
+        text = "Invalid input: limit_usd and reset_interval come together, or both are null"
+        super().__init__([Issue(missing, text)])
+
+
+class DefaultNameStays(InvalidRequest):
+    message = "The name of a workspace's default guardrail cannot be changed"
+
+
+def page_of_guardrails(
+    *, account_id: UUID, workspace_id: UUID | None, page: Page
+) -> tuple[list[Guardrail], int]:
+    """One page of a workspace's guardrails, of the default one where none is named, newest first;
+    and how many there are. Raises `NoSuchWorkspace`."""
+    place = Q(is_default=True) if workspace_id is None else Q(pk=workspace_id)
+    workspace = Workspace.objects.filter(place, account_id=account_id).values("pk").first()
+    if workspace is None:
+        raise NoSuchWorkspace
+    rows = Guardrail.objects.filter(workspace=workspace["pk"])
+    return list(rows.order_by("-created_at", "pk")[page.rows]), rows.count()
+
+
+def find_guardrail(account_id: UUID, guardrail_id: UUID) -> Any:
+    """The account's guardrail of that id, with `has_holds`. Raises `NotFound`."""
+    found = _with_holds(Guardrail.objects.filter(pk=guardrail_id, workspace__account=account_id))
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _with_holds(rows: QuerySet[Guardrail]) -> Any:
+    under_way = has_holds("workspace__account")
+    return rows.select_related("workspace").annotate(has_holds=under_way).first()
+
+
+def create_guardrail(
+    *, account_id: UUID, workspace_id: UUID | None, by: Actor, settings: Mapping[str, Any]
+) -> Guardrail:
+    """A new guardrail, which does nothing until it is assigned; in the default workspace where none
+    is named. Raises `NoSuchWorkspace`, `LimitWithoutInterval`."""
+    place = Q(is_default=True) if workspace_id is None else Q(pk=workspace_id)
+    with transaction.atomic():
+        workspace = Workspace.objects.filter(place, account_id=account_id).first()
+        if workspace is None:
+            raise NoSuchWorkspace
+        guardrail = Guardrail(workspace=workspace, **settings)
+        _check_budget(guardrail)
+        guardrail.save(force_insert=True)
+        _record(by, "created", guardrail, None, facts_of(guardrail, SETTINGS))
+    return guardrail
+
+
+def change_guardrail(
+    *, account_id: UUID, guardrail_id: UUID, by: Actor, changes: Mapping[str, Any]
+) -> Any:
+    """The guardrail with its settings changed; the default one of a workspace is made by its first
+    change. Raises `NotFound`, `DefaultNameStays`, `LimitWithoutInterval`, and `Conflict` where
+    somebody else changed it meanwhile.
+    """
+    with transaction.atomic():
+        if not changes.keys().isdisjoint(_BUDGET):
+            outdate_limits(account_id)
+        guardrail = _to_change(account_id, guardrail_id)
+        if guardrail.is_default and changes.get("name", guardrail.name) != guardrail.name:
+            raise DefaultNameStays
+        if guardrail._state.adding:
+            return _configure(guardrail, by, changes)
+        return change_found(guardrail, by=by, changes=changes)
+
+
+def change_found(guardrail: Any, *, by: Actor, changes: Mapping[str, Any]) -> Any:
+    """The same for one as it was read: it is only written where nobody has changed it since. Its
+    account's limits are outdated where its budget changes."""
+    with transaction.atomic():
+        before = facts_of(guardrail, SETTINGS)
+        for name, value in changes.items():
+            setattr(guardrail, name, value)
+        _check_budget(guardrail)
+        guardrail.updated_at = datetime.now(UTC)
+        _tell_ledger(guardrail, before)
+        rows = Guardrail.objects.filter(pk=guardrail.pk, revision=guardrail.revision)
+        guardrail.revision += 1
+        written = facts_of(guardrail, (*changes, "updated_at", "revision"))
+        if not rows.update(**written):
+            raise Conflict
+        _record(by, "updated", guardrail, before, facts_of(guardrail, SETTINGS))
+    return cast(Guardrail, guardrail)
+
+
+def delete_guardrail(*, account_id: UUID, guardrail_id: UUID, by: Actor) -> None:
+    """Delete it with its assignments; the default one of a workspace is as before its first change.
+    Raises `NotFound`."""
+    with transaction.atomic():
+        outdate_limits(account_id)
+        guardrail = find_guardrail(account_id, guardrail_id)
+        if guardrail.limit_nano is not None:
+            end_budget(guardrail.pk)
+        # The row stays out of sight, and so do its assignments: one statement however many.
+        rows = Guardrail.objects.filter(pk=guardrail.pk)
+        if not rows.update(deleted_at=datetime.now(UTC), revision=guardrail.revision + 1):
+            raise NotFound
+        _record(by, "deleted", guardrail, facts_of(guardrail, SETTINGS), None)
+
+
+def default_workspace_of(account_id: UUID, guardrail_id: UUID) -> Any:
+    """The workspace, with `has_holds`, whose default guardrail has this id, whether there is one or
+    not; None where there is no such workspace."""
+    if guardrail_id.version != _DEFAULT_IDS_VERSION:
+        return None
+    rows = Workspace.objects.filter(account_id=account_id)
+    workspaces = rows.annotate(has_holds=has_holds("account"))
+    return next((each for each in workspaces if each.default_guardrail_id == guardrail_id), None)
+
+
+def _to_change(account_id: UUID, guardrail_id: UUID) -> Any:
+    """The guardrail, or the default one of a workspace as it is before its first change."""
+    found = _with_holds(Guardrail.everything.filter(pk=guardrail_id, workspace__account=account_id))
+    if found is None:
+        workspace = default_workspace_of(account_id, guardrail_id)
+        if workspace is None:
+            raise NotFound
+        return _unconfigured(workspace, has_holds=workspace.has_holds)
+    if found.workspace.deleted_at is not None:
+        raise NotFound
+    if found.deleted_at is None:
+        return found
+    if not found.is_default:
+        raise NotFound
+    return _unconfigured(found.workspace, has_holds=found.has_holds, revision=found.revision + 1)
+
+
+def _unconfigured(workspace: Workspace, *, has_holds: bool, revision: int = 0) -> Any:
+    """A default guardrail that says nothing; a revision means that it was reset."""
+    guardrail: Any = Guardrail(
+        pk=workspace.default_guardrail_id,
+        workspace=workspace,
+        is_default=True,
+        name=default_name(workspace.pk),
+        revision=revision,
+        created_at=datetime.now(UTC),
+    )
+    guardrail.has_holds = has_holds
+    return guardrail
+
+
+def _configure(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
+    """Make the default guardrail of a workspace, or bring back the row of one that was reset."""
+    for name, value in changes.items():
+        setattr(guardrail, name, value)
+    _check_budget(guardrail)
+    begin_budget(guardrail)
+    if not _written(guardrail):
+        # Of two first changes at a time, the second finds what the first one made.
+        raise Conflict
+    guardrail._state.adding = False
+    _record(by, "created", guardrail, None, facts_of(guardrail, SETTINGS))
+    return cast(Guardrail, guardrail)
+
+
+def _written(guardrail: Guardrail) -> bool:
+    if guardrail.revision:
+        rows = Guardrail.everything.filter(pk=guardrail.pk, revision=guardrail.revision - 1)
+        again = facts_of(guardrail, (*SETTINGS, "created_at", "revision"))
+        return bool(rows.update(**again, updated_at=None, deleted_at=None))
+    try:
+        with transaction.atomic():
+            guardrail.save(force_insert=True)
+    except IntegrityError:
+        return False
+    return True
+
+
+def _check_budget(guardrail: Guardrail) -> None:
+    if guardrail.limit_nano is None and guardrail.reset_interval is not None:
+        raise LimitWithoutInterval("limit_usd")
+    if guardrail.limit_nano is not None and guardrail.reset_interval is None:
+        raise LimitWithoutInterval("reset_interval")
+
+
+def _tell_ledger(guardrail: Any, before: Mapping[str, Any]) -> None:
+    """A budget holds from the commit of its change on."""
+    if all(before[name] == getattr(guardrail, name) for name in _BUDGET):
+        return
+    if before["reset_interval"] not in (None, guardrail.reset_interval):
+        end_budget(guardrail.pk)
+    begin_budget(guardrail)
+
+
+def _record(
+    by: Actor,
+    action: str,
+    guardrail: Guardrail,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="guardrail",
+        object_id=guardrail.pk,
+        account_id=guardrail.workspace.account_id,
+        before=before,
+        after=after,
+    )

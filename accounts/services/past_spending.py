@@ -1,0 +1,172 @@
+"""What a budget's scope has spent already, summed up from the books: where a counter begins.
+
+Plain SQL with `%s` placeholders, which the ledger writer reads on its own connection and everybody
+else on Django's. The account's row is locked by now, so that nothing moves meanwhile.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection
+
+from accounts.spending import SpendScope, holder_of
+from accounts.windows import ALL_TIME, window_end
+
+Spent = tuple[int, int]
+_NOTHING: Spent = (0, 0)
+_USAGE = "kind IN ('usage', 'byok_fee', 'usage_reversal')"
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """`rows(sql, parameters)` fetches all rows."""
+
+    rows: Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
+    is_sqlite: bool
+
+    def uuid(self, value: UUID) -> Any:
+        return value.hex if self.is_sqlite else value
+
+    def day(self, value: date) -> Any:
+        return value.isoformat() if self.is_sqlite else value
+
+    def moment(self, value: datetime) -> Any:
+        return connection.ops.adapt_datetimefield_value(value)
+
+    def midnight(self, value: date) -> Any:
+        return self.moment(datetime(value.year, value.month, value.day, tzinfo=UTC))
+
+
+def django_reader() -> Reader:
+    """Reads on Django's connection, in its transaction."""
+
+    def rows(sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            found: Sequence[Sequence[Any]] = cursor.fetchall()
+            return found
+
+    return Reader(rows, connection.vendor == "sqlite")
+
+
+class Charge(NamedTuple):
+    """Whose a charge is, and the windows that it counts in."""
+
+    account_id: UUID
+    workspace_id: UUID
+    key_id: int
+    windows: tuple[tuple[str, date], ...]
+
+
+def budget_counters_of(reader: Reader, charge: Charge) -> list[int]:
+    """The ids of the budgets' counters that there are and that a charge belongs to."""
+    pairs = " OR ".join(['("window" = %s AND window_start = %s)'] * len(charge.windows))
+    starts = [each for name, start in charge.windows for each in (name, reader.day(start))]
+    rows = reader.rows(
+        "SELECT id, scope_id FROM accounts_spendcounter"  # noqa: S608 - Only placeholders are joined in.
+        " WHERE scope IN ('workspace', 'guardrail') AND account_id = %s"
+        f" AND (workspace_id IS NULL OR workspace_id = %s) AND ({pairs})",
+        [reader.uuid(charge.account_id), reader.uuid(charge.workspace_id), *starts],
+    )
+    if not rows:
+        return []
+    creators = reader.rows("SELECT creator_id FROM accounts_apikey WHERE id = %s", [charge.key_id])
+    holders = {("k", charge.key_id), *(("u", row[0]) for row in creators)}
+    return [row[0] for row in rows if ":" not in row[1] or holder_of(row[1]) in holders]
+
+
+class PastSpending:
+    """What was spent in an account, and on credentials of its own at list price, in nano-USD.
+
+    Each sum over entries is read once, however many scopes ask for it.
+    """
+
+    def __init__(self, reader: Reader, account_id: UUID) -> None:
+        self._reader = reader
+        self._account_id = account_id
+        self._of_workspaces: dict[tuple[str, str, date], dict[int, Spent]] = {}
+
+    def of(self, scope: SpendScope, start: date) -> Spent:
+        """In the window of the scope that begins on `start`."""
+        if scope.scope == "workspace":
+            return _sum(self._by_key(scope.scope_id, scope.window, start).values())
+        keys = self._keys(scope.scope_id)
+        anywhere = self._on_counters(keys, scope.window, start)
+        if anywhere == _NOTHING or not scope.workspace:
+            return anywhere
+        by_key = self._by_key(scope.workspace, scope.window, start)
+        return _sum(by_key.get(key, _NOTHING) for key in keys)
+
+    def _keys(self, scope_id: str) -> list[int]:
+        kind, number = holder_of(scope_id)
+        if kind == "k":
+            return [number]
+        rows = self._reader.rows(
+            "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
+            [number, self._reader.uuid(self._account_id)],
+        )
+        return [row[0] for row in rows]
+
+    def _on_counters(self, keys: Sequence[int], window: str, start: date) -> Spent:
+        """A key's own counters count all that it spends."""
+        if not keys:
+            return _NOTHING
+        rows = self._reader.rows(
+            "SELECT spent_nano, byok_spent_nano FROM accounts_spendcounter WHERE scope = 'key'"  # noqa: S608 - Only placeholders are joined in.
+            f' AND "window" = %s AND window_start = %s AND scope_id IN ({_marks(keys)})',
+            [window, self._reader.day(start), *map(str, keys)],
+        )
+        return _sum((row[0], row[1]) for row in rows)
+
+    def _by_key(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
+        place = workspace, window, start
+        if place not in self._of_workspaces:
+            self._of_workspaces[place] = self._from_entries(workspace, window, start)
+        return self._of_workspaces[place]
+
+    def _from_entries(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
+        condition, values = usage_of_workspace(
+            self._reader, self._account_id, UUID(workspace), window, start
+        )
+        rows = self._reader.rows(
+            "SELECT api_key_id, SUM(amount_nano), SUM(byok_nano) FROM accounts_ledgerentry"  # noqa: S608 - Constant fragments of this module; values are bound.
+            f" WHERE {condition} GROUP BY api_key_id",
+            values,
+        )
+        return {row[0]: (int(row[1]), int(row[2])) for row in rows}
+
+
+def usage_of_workspace(
+    reader: Reader, account_id: UUID, workspace_id: UUID, window: str, start: date
+) -> tuple[str, list[Any]]:
+    """Which entries count in a workspace's window, as a condition and its parameters: those whose
+    request began in it. Older entries do not say that day."""
+    condition = f"account_id = %s AND workspace_id = %s AND {_USAGE}"
+    values = [reader.uuid(account_id), reader.uuid(workspace_id)]
+    end = window_end(window, start)
+    if end is None:
+        assert start == ALL_TIME
+        return condition, values
+    written = "date(created_at)" if reader.is_sqlite else _WRITTEN
+    day = f"COALESCE(day, {written})"
+    # None is written before its request began; a day allows for clocks that do not agree.
+    earliest = reader.midnight(start - timedelta(days=1))
+    condition += f" AND created_at >= %s AND {day} >= %s AND {day} < %s"
+    return condition, [*values, earliest, reader.day(start), reader.day(end)]
+
+
+_WRITTEN = "(created_at AT TIME ZONE 'UTC')::date"
+
+
+def _marks(values: Sequence[Any]) -> str:
+    return ", ".join(["%s"] * len(values))
+
+
+def _sum(amounts: Iterable[Spent]) -> Spent:
+    nano, byok_nano = 0, 0
+    for amount, byok in amounts:
+        nano, byok_nano = nano + amount, byok_nano + byok
+    return nano, byok_nano

@@ -1,0 +1,157 @@
+"""An account's statement: what its balance was, what moved it, and what it is then.
+
+Credits and reversals are told one by one, usage in sums per day, workspace, key and kind, so that a
+million requests make a few thousand lines. All of it is read at one moment, and every amount is its
+effect on the balance: what was spent is negative.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import BigIntegerField, Count, DateField, Func, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from accounts.models import Account, ApiKey, LedgerEntry, Workspace
+from accounts.models.ledger import CREDIT_KINDS, SINGLE_KINDS, USAGE_KINDS
+
+_SUMMED_KINDS: Final = tuple(kind for kind in USAGE_KINDS if kind not in SINGLE_KINDS)
+_ROWS_AT_A_TIME: Final = 500
+
+
+class Period(NamedTuple):
+    """From `start` until before `end`, both in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+class Line(NamedTuple):
+    """One entry (`at` says when), or the sum of a day's usage of one kind, workspace and key."""
+
+    day: date
+    at: datetime | None
+    kind: str
+    entries: int
+    amount_nano: int
+    workspace_id: UUID | None = None
+    workspace: str | None = None
+    key_hash: str | None = None
+    key: str | None = None
+    source: str | None = None
+    source_ref: str | None = None
+    generation_id: str | None = None
+    note: str | None = None
+
+
+@dataclass
+class Sums:
+    """What the lines told so far come to, in nano-USD by their effect on the balance."""
+
+    lines: int = 0
+    entries: int = 0
+    credits_nano: int = 0
+    usage_nano: int = 0
+
+    def add(self, line: Line) -> None:
+        self.lines += 1
+        self.entries += line.entries
+        if line.kind in CREDIT_KINDS:
+            self.credits_nano += line.amount_nano
+        else:
+            self.usage_nano += line.amount_nano
+
+    @property
+    def moved_nano(self) -> int:
+        return self.credits_nano + self.usage_nano
+
+
+def balance_nano(account_id: UUID, end: datetime) -> int:
+    """The balance just before `end`: today's without what came later."""
+    later = LedgerEntry.objects.filter(account=OuterRef("pk"), created_at__gte=end)
+    row = (
+        Account.objects.filter(pk=account_id)
+        .annotate(
+            later_credits_nano=_total(later, CREDIT_KINDS),
+            later_usage_nano=_total(later, USAGE_KINDS),
+        )
+        .get()
+    )
+    later_nano: int = row.later_credits_nano - row.later_usage_nano
+    return row.balance_nano - later_nano
+
+
+def statement_lines(account_id: UUID, period: Period) -> Iterator[Line]:
+    """The lines of a period in order of time; a day's single entries stand before its sums."""
+    entries = LedgerEntry.objects.filter(
+        account=account_id, created_at__gte=period.start, created_at__lt=period.end
+    )
+    return heapq.merge(_singles(entries), _sums(account_id, entries), key=lambda line: line.day)
+
+
+def _total(entries: Any, kinds: tuple[str, ...]) -> Coalesce:
+    wanted = entries.filter(kind__in=kinds).order_by().values("account")
+    total = wanted.annotate(total=Sum("amount_nano")).values("total")
+    return Coalesce(Subquery(total, output_field=BigIntegerField()), 0)
+
+
+def _singles(entries: Any) -> Iterator[Line]:
+    rows = (
+        entries.filter(kind__in=SINGLE_KINDS)
+        .order_by("created_at", "pk")
+        .values_list(
+            *("created_at", "kind", "amount_nano", "workspace_id", "workspace__name"),
+            *("api_key__hash", "api_key__name", "source", "source_ref", "generation_id", "note"),
+        )
+    )
+    for at, kind, amount_nano, *rest in rows.iterator(chunk_size=_ROWS_AT_A_TIME):
+        yield Line(at.date(), at, kind, 1, _effect_nano(kind, amount_nano), *rest)
+
+
+def _sums(account_id: UUID, entries: Any) -> Iterator[Line]:
+    rows = (
+        entries.filter(kind__in=_SUMMED_KINDS)
+        .values("workspace_id", "api_key_id", "kind", utc_day=_UtcDay("created_at"))
+        .annotate(entries=Count("pk"), total_nano=Sum("amount_nano"))
+        .order_by("utc_day", "workspace_id", "api_key_id", "kind")
+        .values_list("utc_day", "kind", "entries", "total_nano", "workspace_id", "api_key_id")
+    )
+    names: tuple[dict[Any, Any], dict[Any, Any]] | None = None
+    for day, kind, count, total_nano, workspace_id, key_id in rows.iterator(
+        chunk_size=_ROWS_AT_A_TIME
+    ):
+        names = names or _names(account_id)
+        key_hash, key = names[1].get(key_id, (None, None))
+        yield Line(
+            *(day, None, kind, count, _effect_nano(kind, int(total_nano))),
+            *(workspace_id, names[0].get(workspace_id), key_hash, key),
+        )
+
+
+def _effect_nano(kind: str, amount_nano: int) -> int:
+    return amount_nano if kind in CREDIT_KINDS else -amount_nano
+
+
+def _names(account_id: UUID) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Names of workspaces, hashes and names of keys: of deleted ones as well."""
+    workspaces = Workspace.everything.filter(account=account_id).values_list("pk", "name")
+    keys = ApiKey.objects.filter(Q(account=account_id)).values_list("pk", "hash", "name")
+    return dict(workspaces), {pk: (key_hash, name) for pk, key_hash, name in keys}
+
+
+class _UtcDay(Func):
+    """The day of a moment, without a call into Python for each row as SQLite's TruncDate makes."""
+
+    output_field = DateField()
+
+    def as_sqlite(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        return self.as_sql(
+            compiler, connection, template="substr(%(expressions)s, 1, 10)", **context
+        )
+
+    def as_postgresql(self, compiler: Any, connection: Any, **context: Any) -> Any:
+        template = "(%(expressions)s AT TIME ZONE 'UTC')::date"
+        return self.as_sql(compiler, connection, template=template, **context)

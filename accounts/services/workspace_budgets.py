@@ -1,0 +1,244 @@
+"""What workspaces may spend: their budgets, read, set and taken away (management reference 5.8)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from itertools import pairwise
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
+
+from accounts.models import Hold, Workspace, WorkspaceBudget
+from accounts.services.past_spending import django_reader, usage_of_workspace
+from accounts.services.records import Actor, record_change
+from accounts.services.spend_scopes import adopt_holds, close_scopes, outdate_limits
+from accounts.services.workspaces import named
+from accounts.spending import WINDOW_OF_WORD, SpendScope, workspace_scopes
+from accounts.windows import window_starts
+from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.jsonio import usd_text
+
+# Broadest first, as they are listed and looked at.
+INTERVALS: Final = tuple(WINDOW_OF_WORD)
+_SET: Final = """
+    INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,
+        held_nano, limit_nano, byok_spent_nano, counts_byok, account_id, workspace_id)
+    SELECT 'workspace', %s, %s, %s, COALESCE(SUM(amount_nano), 0), 0, %s,
+        COALESCE(SUM(byok_nano), 0), %s, %s, %s FROM accounts_ledgerentry WHERE {condition}
+    ON CONFLICT (scope, scope_id, "window", window_start) DO UPDATE SET
+        spent_nano = excluded.spent_nano, byok_spent_nano = excluded.byok_spent_nano,
+        limit_nano = excluded.limit_nano, counts_byok = excluded.counts_byok
+"""
+
+
+class NotDecreasing(InvalidRequest):
+    """Of two budgets the one of the wider interval is not the larger one."""
+
+    def __init__(self, wide: WorkspaceBudget, narrow: WorkspaceBudget) -> None:
+        super().__init__(
+            "Budget limits must strictly decrease: "
+            f"{wide.interval} (${usd_text(wide.limit_nano)}) must exceed "
+            f"{narrow.interval} (${usd_text(narrow.limit_nano)})"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """A workspace (without its other settings) and its budgets, the broadest first. `is_in_use`
+    tells whether requests of the account are under way."""
+
+    workspace: Workspace
+    rows: tuple[WorkspaceBudget, ...]
+    is_in_use: bool
+
+    def of(self, interval: str) -> WorkspaceBudget | None:
+        return next((row for row in self.rows if row.interval == interval), None)
+
+
+def find_budgets(account_id: UUID, reference: str) -> Budgets:
+    """Those of the account's workspace of that id or slug, in one query. Raises `NotFound`."""
+    wanted = named(reference)
+    if wanted is None:
+        raise NotFound
+    in_use = Hold.objects.filter(account=OuterRef("account"))
+    found = (
+        Workspace.objects.filter(wanted, account_id=account_id)
+        .annotate(is_in_use=Exists(in_use))
+        .values(
+            *("pk", "account_id", "slug", "include_byok_in_budgets", "is_in_use"),
+            *(f"budgets__{name}" for name in ("id", "interval", "limit_nano")),
+            *("budgets__created_at", "budgets__updated_at"),
+        )
+    )
+    rows = list(found)
+    if not rows:
+        raise NotFound
+    # Its id counts where a slug reads like one.
+    chosen = min(rows, key=lambda row: str(row["pk"]) != reference.lower())["pk"]
+    return _budgets([row for row in rows if row["pk"] == chosen])
+
+
+def find_budget(account_id: UUID, reference: str, interval: str) -> tuple[Budgets, WorkspaceBudget]:
+    """One of them. Raises `NotFound` also where there is none of that interval."""
+    found = find_budgets(account_id, reference)
+    row = found.of(interval)
+    if row is None:
+        raise NotFound
+    return found, row
+
+
+def set_budget(
+    *,
+    account_id: UUID,
+    reference: str,
+    interval: str,
+    limit_nano: int,
+    include_byok: bool | None,
+    by: Actor,
+    at: datetime | None = None,
+) -> tuple[Budgets, WorkspaceBudget]:
+    """Set one budget, and for all of the workspace whether BYOK counts (None: as it is).
+
+    It holds from the commit on, for what was spent already and for requests under way. Raises
+    `NotFound` and `NotDecreasing`.
+    """
+    with transaction.atomic():
+        outdate_limits(account_id)
+        at = at or datetime.now(UTC)
+        before = find_budgets(account_id, reference)
+        workspace = before.workspace
+        told = _facts(workspace, before.of(interval))
+        after = with_limit(before, interval, limit_nano)
+        refuse_wrong_order(after)
+        row = after.of(interval)
+        assert row is not None
+        row.created_at, row.updated_at = row.created_at or at, at
+        row.save(force_insert=row._state.adding, force_update=not row._state.adding)
+        flips = include_byok not in (None, workspace.include_byok_in_budgets)
+        if flips:
+            workspace.include_byok_in_budgets = bool(include_byok)
+            workspace.save(update_fields=["include_byok_in_budgets"])
+        _limit(after, interval, at, flips=flips)
+        _record(by, "set", row, told, _facts(workspace, row), at)
+    return after, row
+
+
+def with_limit(budgets: Budgets, interval: str, limit_nano: int) -> Budgets:
+    """As they would be with this one set; nothing is saved."""
+    row = budgets.of(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
+    row.limit_nano = limit_nano
+    others = [each for each in budgets.rows if each.interval != interval]
+    return Budgets(budgets.workspace, _in_order([*others, row]), budgets.is_in_use)
+
+
+def refuse_wrong_order(budgets: Budgets) -> None:
+    """Raise `NotDecreasing` unless limits decrease as their intervals narrow."""
+    for wide, narrow in pairwise(budgets.rows):
+        if wide.limit_nano <= narrow.limit_nano:
+            raise NotDecreasing(wide, narrow)
+
+
+def delete_budget(
+    *, account_id: UUID, reference: str, interval: str, by: Actor, at: datetime | None = None
+) -> bool:
+    """Take a budget away; whether there was one. Raises `NotFound` for an unknown workspace."""
+    at = at or datetime.now(UTC)
+    with transaction.atomic():
+        row = find_budgets(account_id, reference).of(interval)
+        if row is None:
+            return False
+        workspace = row.workspace
+        close_scopes(account_id, workspace_scopes(workspace, [row]))
+        # Locked by now; whoever was faster has written the record.
+        if not WorkspaceBudget.objects.filter(pk=row.pk).delete()[0]:
+            return False
+        _record(by, "deleted", row, _facts(workspace, row), None, at)
+    return True
+
+
+def _budgets(rows: list[dict[str, Any]]) -> Budgets:
+    first = rows[0]
+    workspace = Workspace(
+        pk=first["pk"],
+        account_id=first["account_id"],
+        slug=first["slug"],
+        include_byok_in_budgets=first["include_byok_in_budgets"],
+    )
+    workspace._state.adding = False
+    budgets = [_row(workspace, row) for row in rows if row["budgets__id"] is not None]
+    return Budgets(workspace, _in_order(budgets), first["is_in_use"])
+
+
+def _row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget:
+    row = WorkspaceBudget(
+        pk=said["budgets__id"],
+        workspace=workspace,
+        interval=said["budgets__interval"],
+        limit_nano=said["budgets__limit_nano"],
+        created_at=said["budgets__created_at"],
+        updated_at=said["budgets__updated_at"],
+    )
+    row._state.adding = False
+    return row
+
+
+def _in_order(rows: Iterable[WorkspaceBudget]) -> tuple[WorkspaceBudget, ...]:
+    return tuple(sorted(rows, key=lambda row: INTERVALS.index(row.interval)))
+
+
+def _limit(budgets: Budgets, interval: str, at: datetime, *, flips: bool) -> None:
+    """Put the new limits on counters. Where BYOK begins to count, or ceases to, the ledger writer
+    puts them right when it next meets them."""
+    workspace = budgets.workspace
+    scopes = workspace_scopes(workspace, budgets.rows)
+    if not flips:
+        scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
+        _set_counter(workspace, scope, window_starts(at)[scope.window])
+    if budgets.is_in_use:
+        adopt_holds(workspace.account_id, scopes)
+
+
+def _set_counter(workspace: Workspace, scope: SpendScope, start: date) -> None:
+    """One statement: the limit, and what the books say was spent."""
+    reader = django_reader()
+    condition, values = usage_of_workspace(
+        reader, workspace.account_id, workspace.pk, scope.window, start
+    )
+    place = [scope.scope_id, scope.window, reader.day(start)]
+    whose = [reader.uuid(workspace.account_id), reader.uuid(workspace.pk)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            _SET.format(condition=condition),
+            [*place, scope.limit_nano, scope.counts_byok, *whose, *values],
+        )
+
+
+def _facts(workspace: Workspace, row: WorkspaceBudget | None) -> dict[str, Any]:
+    return {
+        "workspace_id": workspace.pk,
+        "interval": row.interval if row else None,
+        "limit_nano": row.limit_nano if row else None,
+        "include_byok_in_budgets": workspace.include_byok_in_budgets,
+    }
+
+
+def _record(
+    by: Actor,
+    action: str,
+    row: WorkspaceBudget,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any] | None,
+    at: datetime,
+) -> None:
+    record_change(
+        by=by,
+        action=action,
+        object_type="workspace_budget",
+        object_id=row.pk,
+        account_id=row.workspace.account_id,
+        before=before,
+        after=after,
+        at=at,
+    )

@@ -1,0 +1,71 @@
+"""What requests may spend beyond their key's own limit: one scope for each budget that applies.
+
+A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
+writer guards. Whoever makes, changes or ends a budget says so in the same transaction, by
+`open_scopes` or `close_scopes` (`accounts.services.spend_scopes`): from its commit on the limit
+holds exactly, for requests under way too.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final, Literal, NamedTuple
+from uuid import UUID
+
+ScopeKind = Literal["workspace", "guardrail"]
+WindowName = Literal["total", "day", "week", "month"]
+# Broadest first, the order in which workspace budgets are looked at; and what people call them.
+WINDOW_WORDS: Final[dict[WindowName, str]] = {
+    "total": "lifetime",
+    "month": "monthly",
+    "week": "weekly",
+    "day": "daily",
+}
+WINDOW_OF_WORD: Final = {word: window for window, word in WINDOW_WORDS.items()}
+
+
+class SpendScope(NamedTuple):
+    """One budget as it applies to a key: whose spending, in which window, how much at most.
+
+    `scope_id` is the workspace's id in hex, or `guardrail_scope_id(...)`. `counts_byok` says that
+    spending on credentials of the account's own counts too. `workspace` (an id in hex) says that a
+    guardrail's holder is only counted where it spends in that workspace, as for the guardrail that
+    a workspace has by default; empty for anywhere in the account.
+    """
+
+    scope: ScopeKind
+    scope_id: str
+    window: WindowName
+    limit_nano: int
+    counts_byok: bool
+    workspace: str = ""
+
+
+def guardrail_scope_id(
+    guardrail_id: UUID, *, key: int | None = None, user: int | None = None
+) -> str:
+    """A guardrail's budget is each holder's own: a key's (by number), or a member's (by its user's
+    number), for all the keys that it created."""
+    assert (key is None) != (user is None)
+    holder = f"k:{key}" if user is None else f"u:{user}"
+    return f"{guardrail_id.hex}:{holder}"
+
+
+def holder_of(scope_id: str) -> tuple[Literal["k", "u"], int]:
+    """Whose a guardrail's scope is: a key's (`k`) or a user's (`u`), and its number."""
+    _, kind, number = scope_id.split(":")
+    return ("k" if kind == "k" else "u"), int(number)
+
+
+def workspace_scopes(workspace: Any, budgets: Iterable[Any]) -> tuple[SpendScope, ...]:
+    """The scopes of a workspace's `WorkspaceBudget` rows, the broadest window first."""
+    limits = {WINDOW_OF_WORD[row.interval]: row.limit_nano for row in budgets}
+    return tuple(
+        SpendScope(
+            "workspace",
+            workspace.pk.hex,
+            window,
+            limits[window],
+            workspace.include_byok_in_budgets,
+        )
+        for window in WINDOW_WORDS
+        if window in limits
+    )

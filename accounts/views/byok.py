@@ -1,0 +1,113 @@
+"""/byok: a team's own credentials at providers, managed with one of the account's keys."""
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import management_caller
+from accounts.caller import Caller
+from accounts.models import ByokCredential
+from accounts.services import byok
+from accounts.services.records import by_key
+from accounts.views import byok_description as described
+from accounts.views.byok_body import read_changes, read_id, read_new_credential, read_query
+from gateway.db import Lane, run
+from gateway.http.body import read_object
+from gateway.http.errors import GatewayError
+from gateway.http.responses import json_response
+from gateway.http.times import iso
+from gateway.http.viewset import LeanViewSet
+
+
+class ByokViewSet(LeanViewSet):
+    """Management keys only. The list of statuses has no 503, so a silent database is a 500.
+
+    The provider is asked about a key between two pieces of work for the database, in neither.
+    """
+
+    @described.listing
+    def list(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self._manager(request)
+        asked = read_query(request.GET.dict())
+        rows, total = run(
+            Lane.READ,
+            lambda: byok.page_of_credentials(account_id=caller.account_id, **asked._asdict()),
+        )
+        return json_response({"data": list(map(_object, rows)), "total_count": total})
+
+    @described.creation
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self._manager(request)
+        said = read_new_credential(_body(request))
+        trial = byok.tried(said["provider"], said["key"])
+        made = run(
+            Lane.OPERATOR,
+            lambda: byok.create_credential(
+                account_id=caller.account_id, trial=trial, by=by_key(caller), **said
+            ),
+        )
+        return json_response({"data": _object(made)}, status=201)
+
+    @described.retrieval
+    def retrieve(self, request: HttpRequest, credential: str) -> HttpResponseBase:
+        caller = self._manager(request)
+        wanted = read_id(credential)
+        found = run(Lane.READ, lambda: byok.shown(byok.find_credential(caller.account_id, wanted)))
+        return json_response({"data": _object(found)})
+
+    @described.change
+    def partial_update(self, request: HttpRequest, credential: str) -> HttpResponseBase:
+        caller, row = self._found(request, credential)
+        changes = read_changes(_body(request))
+        key = changes.pop("key", None)
+        trial = None if key is None else byok.tried(row.provider, key)
+        changed = run(
+            Lane.OPERATOR,
+            lambda: byok.change_credential(
+                row=row, changes=changes, by=by_key(caller), key=key, trial=trial
+            ),
+        )
+        return json_response({"data": _object(changed)})
+
+    @described.deletion
+    def destroy(self, request: HttpRequest, credential: str) -> HttpResponseBase:
+        caller, row = self._found(request, credential)
+        run(Lane.OPERATOR, lambda: byok.delete_credential(row=row, by=by_key(caller)))
+        return json_response({"deleted": True})
+
+    def database_gone(self) -> GatewayError:
+        return GatewayError()
+
+    def _manager(self, request: HttpRequest) -> Caller:
+        caller = management_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        return caller
+
+    def _found(self, request: HttpRequest, credential: str) -> tuple[Caller, ByokCredential]:
+        caller = self._manager(request)
+        wanted = read_id(credential)
+        return caller, run(Lane.READ, lambda: byok.find_credential(caller.account_id, wanted))
+
+
+def _body(request: HttpRequest) -> dict[str, Any]:
+    return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+
+
+def _object(shown: byok.Shown) -> dict[str, Any]:
+    """Every field is present; the key is in none of them."""
+    row = shown.row
+    return {
+        "id": str(row.pk),
+        "provider": row.provider,
+        "name": row.name,
+        "label": row.label,
+        "workspace_id": None if row.workspace_id is None else str(row.workspace_id),
+        "disabled": row.disabled,
+        "is_fallback": row.is_fallback,
+        "sort_order": row.sort_order,
+        "allowed_models": row.allowed_models,
+        "allowed_api_key_hashes": shown.key_hashes,
+        "allowed_user_ids": row.allowed_user_ids,
+        "created_at": iso(row.created_at),
+    }

@@ -1,0 +1,123 @@
+"""`Idempotency-Key` on the way in and out: a POST that carries it is carried out once."""
+
+from collections.abc import Callable
+from hashlib import sha256
+from io import BytesIO
+from typing import Any, Final
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import optional_caller
+from accounts.services import repeatable
+from accounts.services.repeatable import Claim, Kept, Wanted
+from gateway.db import DATABASE_GONE, Lane, run
+from gateway.http.body import read_body
+from gateway.http.errors import InvalidRequest, MalformedJson
+from gateway.http.jsonio import loads
+from gateway.http.responses import log, written_response
+from gateway.http.viewset import LeanViewSet
+
+HEADER: Final = "HTTP_IDEMPOTENCY_KEY"
+_KEY_CHARS_MAX: Final = 255
+Act = Callable[..., HttpResponseBase]
+
+
+class HashedInput:
+    """A request's body as it is read, with the hash of what was read so far."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        self._stream: Any = request.META["wsgi.input"]
+        self._hash = sha256()
+        request.META["wsgi.input"] = self
+
+    def read(self, size: int = -1) -> bytes:
+        piece: bytes = self._stream.read(size)
+        self._hash.update(piece)
+        return piece
+
+    def __getattr__(self, name: str) -> Any:
+        # How much of the body is here already is asked of the server's own reader.
+        return getattr(self._stream, name)
+
+    def hash(self) -> str:
+        return self._hash.hexdigest()
+
+
+def key_of(request: HttpRequest) -> str:
+    """The header. Raises `InvalidRequest` for one that is empty or too long."""
+    key = str(request.META[HEADER])
+    if not 1 <= len(key) <= _KEY_CHARS_MAX:
+        raise InvalidRequest(f"Idempotency-Key: expected 1 to {_KEY_CHARS_MAX} characters")
+    return key
+
+
+def begin(wanted: Wanted) -> Claim | Kept:
+    """`repeatable.claim` in its lane."""
+    return run(Lane.OPERATOR, lambda: repeatable.claim(wanted))
+
+
+def told_again(kept: Kept) -> HttpResponseBase:
+    """The first answer, marked as a repetition."""
+    headers = {"Idempotent-Replayed": "true"}
+    if kept.generation_id:
+        headers["X-Generation-Id"] = kept.generation_id
+    return written_response(kept.body, status=kept.status, headers=headers)
+
+
+def finish(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
+    """Remember that it was carried out. An answer that is there is told, whatever the database
+    does: the row stays, and nobody repeats the request."""
+    _quietly(lambda: repeatable.finish(claim, status=status, body=body, made=made))
+
+
+def forget(claim: Claim) -> None:
+    """Let the next one begin anew."""
+    _quietly(lambda: repeatable.forget(claim))
+
+
+def _quietly(work: Callable[[], None]) -> None:
+    try:
+        run(Lane.OPERATOR, work)
+    except DATABASE_GONE as error:
+        log.warning("What became of an Idempotency-Key could not be written: %s", error)
+
+
+def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: str) -> Any:
+    """An action of a management viewset, once per key, path and caller. Without a caller there is
+    nobody to keep its answer for."""
+    caller = optional_caller(request)
+    if caller is None:
+        return act(request, **path)
+    view.beside = {"user_id": caller.creator_id}
+    key = key_of(request)
+    raw = bytes(read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
+    request.META |= {"wsgi.input": BytesIO(raw), "CONTENT_LENGTH": str(len(raw))}
+    wanted = Wanted(caller, request.path_info.rstrip("/"), key, sha256(raw).hexdigest())
+    begun = begin(wanted)
+    if isinstance(begun, Kept):
+        return told_again(begun)
+    try:
+        response: Any = act(request, **path)
+    except BaseException:
+        forget(begun)
+        raise
+    _remember(begun, response, secret=act.__name__ in view.secret_answers)
+    return response
+
+
+def _remember(claim: Claim, response: Any, *, secret: bool) -> None:
+    if response.streaming or not 200 <= response.status_code < 300:
+        forget(claim)
+        return
+    body = None if secret else response.content
+    finish(claim, status=response.status_code, body=body, made=_made(response.content))
+
+
+def _made(content: bytes) -> str:
+    """The hash or id of what the answer says was made."""
+    try:
+        data = loads(content)["data"]
+        return str(data.get("hash") or data.get("id") or "")
+    except (MalformedJson, LookupError, TypeError, AttributeError):
+        return ""

@@ -1,0 +1,66 @@
+"""GET /credits/statement: an account's statement for a period (ours)."""
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time
+
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import management_caller
+from accounts.services.statement import Period
+from accounts.services.statement_file import FORMS, Form, make_statement
+from accounts.views.statement_description import describe_statement
+from accounts.views.statement_download import download
+from gateway.db import Lane, run
+from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.validation import Issue, options_text
+from gateway.http.viewset import LeanViewSet
+
+
+class StatementViewSet(LeanViewSet):
+    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
+
+    @describe_statement
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        caller = management_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        period, form = read_query(request.GET.dict(), now=datetime.now(UTC))
+        made = run(Lane.OPERATOR, lambda: make_statement(caller.account_id, period, form))
+        return download(made)
+
+    def database_gone(self) -> GatewayError:
+        return GatewayError()
+
+
+def read_query(query: Mapping[str, str], *, now: datetime) -> tuple[Period, Form]:
+    """The period and the form asked for. Raises `SchemaInvalid`.
+
+    Without `start` it begins with the month of now, without `end` it goes up to now.
+    """
+    issues: list[Issue] = []
+    month = datetime.combine(now.date().replace(day=1), time(), UTC)
+    start = _moment(query.get("start"), month, "start", issues)
+    end = _moment(query.get("end"), max(now, start), "end", issues)
+    if not issues and end < start:
+        issues.append(Issue("end", "Invalid input: expected a moment not before start"))
+    form = query.get("format") or "json"
+    if form not in FORMS:
+        issues.append(Issue("format", options_text(FORMS)))
+    if issues:
+        raise SchemaInvalid(issues)
+    return Period(start, end), FORMS[form]
+
+
+def _moment(text: str | None, usual: datetime, name: str, issues: list[Issue]) -> datetime:
+    """A day, which begins at midnight UTC, or an ISO 8601 moment in UTC."""
+    if not text:
+        return usual
+    try:
+        if len(text) == len("YYYY-MM-DD"):
+            return datetime.combine(date.fromisoformat(text), time(), UTC)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.utcoffset():
+        issues.append(Issue(name, "Invalid ISO date, or datetime in UTC"))
+        return usual
+    return moment

@@ -1,0 +1,153 @@
+"""Rate limits: so many in each fixed window of UTC, counted in the hint store.
+
+One script takes from all the limits of a request or from none, by the store's own clock: exact
+across processes and nodes. While the store does not answer each process counts for itself, on from
+what it was last told, so that there is always a limit.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from gateway.hints import Hints, hints
+from gateway.http.errors import RateLimited
+from gateway.limit_store import Answer, LimitStore
+
+MINUTE_S: Final = 60
+DAY_S: Final = 86_400
+# Of scopes that this process remembers; the longest unused goes first.
+_SCOPES_MAX: Final = 20_000
+
+
+class Limit(NamedTuple):
+    """At most `most` in a window, of which `cost` are asked for.
+
+    `scope` says whose and of what. Windows of `window_s` begin at multiples of it since 1970, which
+    makes minutes and days those of UTC.
+    """
+
+    scope: str
+    most: int
+    window_s: int
+    cost: int = 1
+
+
+class Taken(NamedTuple):
+    """What was taken, and when the window of each limit began (Unix seconds)."""
+
+    limits: tuple[Limit, ...]
+    starts: tuple[int, ...]
+
+
+class Exceeded(NamedTuple):
+    """The limit that is used up, how much of it was, and the Unix time of the refusal."""
+
+    limit: Limit
+    used: int
+    at_s: float
+
+    @property
+    def reset_s(self) -> int:
+        return window_start(self.at_s, self.limit.window_s) + self.limit.window_s
+
+
+class Count(NamedTuple):
+    """So many in the window that began then."""
+
+    start: int
+    used: int
+
+
+def window_start(at_s: float, window_s: int) -> int:
+    """When the window of that moment began, in Unix seconds."""
+    return math.floor(at_s) // window_s * window_s
+
+
+def used_at(count: Count | None, at_s: float, window_s: int) -> Count:
+    """The count as it stands at that moment: nothing of an earlier window is left."""
+    start = window_start(at_s, window_s)
+    return count if count is not None and count.start == start else Count(start, 0)
+
+
+class Limits:
+    """One process's way to the counters. `clock` gives Unix seconds; the store has its own."""
+
+    def __init__(self, store: Hints, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = LimitStore(store)
+        self._clock = clock
+        self._counts: OrderedDict[str, Count] = OrderedDict()
+
+    def take(self, *limits: Limit) -> Taken | Exceeded:
+        """Take from all of them, or from none where one is used up."""
+        answer = self._store.take(limits)
+        return self._told(limits, answer) if answer else self._taken_here(limits)
+
+    def add(self, taken: Taken, amounts: Sequence[int]) -> None:
+        """Add to what is used of each limit that was taken from; less than zero gives back. Of a
+        window that is over nothing is to be corrected. Nobody waits for it."""
+        parts = [
+            (limit.scope, start, amount)
+            for limit, start, amount in zip(taken.limits, taken.starts, amounts, strict=True)
+            if amount
+        ]
+        if parts:
+            self._store.add(parts)
+        for scope, start, amount in parts:
+            count = self._counts.get(scope)
+            if count is not None and count.start == start:
+                self._note(scope, Count(start, max(0, count.used + amount)))
+
+    def give_back(self, taken: Taken) -> None:
+        """As if it had not been taken."""
+        self.add(taken, [-limit.cost for limit in taken.limits])
+
+    def _told(self, limits: tuple[Limit, ...], answer: Answer) -> Taken | Exceeded:
+        """What the store says, remembered for when it says nothing."""
+        starts = tuple(window_start(answer.at_s, limit.window_s) for limit in limits)
+        for limit, start, used in zip(limits, starts, answer.used, strict=True):
+            self._note(limit.scope, Count(start, used))
+        if answer.refused:
+            at = answer.refused - 1
+            return Exceeded(limits[at], answer.used[at], answer.at_s)
+        return Taken(limits, starts)
+
+    def _taken_here(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
+        now = self._clock()
+        counts = [used_at(self._counts.get(each.scope), now, each.window_s) for each in limits]
+        for limit, count in zip(limits, counts, strict=True):
+            if count.used + limit.cost > limit.most:
+                return Exceeded(limit, count.used, now)
+        for limit, count in zip(limits, counts, strict=True):
+            self._note(limit.scope, Count(count.start, count.used + limit.cost))
+        return Taken(limits, tuple(count.start for count in counts))
+
+    def _note(self, scope: str, count: Count) -> None:
+        self._counts[scope] = count
+        self._counts.move_to_end(scope)
+        if len(self._counts) > _SCOPES_MAX:
+            self._counts.popitem(last=False)
+
+
+def refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:
+    """The 429 for it; `source` is told as `limit_source`."""
+    reset_s = exceeded.reset_s
+    headers = {
+        "X-RateLimit-Limit": str(exceeded.limit.most),
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": str(reset_s * 1000),
+    }
+    retry_after_s = max(1, math.ceil(reset_s - exceeded.at_s))
+    return RateLimited(
+        message,
+        metadata={"headers": headers, "limit_source": source},
+        headers={**headers, "Retry-After": str(retry_after_s)},
+    )
+
+
+@cache
+def limits() -> Limits:
+    """This process's own."""
+    return Limits(hints())

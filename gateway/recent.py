@@ -1,0 +1,141 @@
+"""Look-ups that are remembered for less than a second per process.
+
+The age of an answer counts from when its read *started*, so what changed while the read was under
+way is seen within the stated second. One caller reads, the others wait for it. That there is
+nothing is remembered too, within the same bound on size.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
+Found = TypeVar("Found")
+
+
+@dataclass(slots=True)
+class _Read(Generic[Found]):
+    """One look-up: under way until `done`, then an answer or an error. `was_found` is whether the
+    one before it found something."""
+
+    started_at: float
+    was_found: bool = False
+    done: threading.Event = field(default_factory=threading.Event)
+    found: Found | None = None
+    error: BaseException | None = None
+    weight: int = 1
+
+    @property
+    def is_found(self) -> bool:
+        return self.found is not None if self.done.is_set() else self.was_found
+
+
+def _one(found: object) -> int:
+    return 1
+
+
+class RecentReads(Generic[Name, Found]):
+    """`find(name)` gives what was found or None; errors of `read` are raised to all who waited.
+
+    `size_max` bounds how many answers are kept; where they differ in size, `weight_of` says what
+    each counts for.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[Name], Found | None],
+        *,
+        age_max_s: float,
+        size_max: int = 10_000,
+        wait_max_s: float = 5,
+        clock: Callable[[], float] = time.monotonic,
+        weight_of: Callable[[Found | None], int] = _one,
+    ) -> None:
+        self._read = read
+        self._age_max_s = age_max_s
+        self._size_max = size_max
+        self._wait_max_s = wait_max_s
+        self._clock = clock
+        self._weight_of = weight_of
+        self._weight = 0
+        self._reads: OrderedDict[Name, _Read[Found]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def find(self, name: Name) -> Found | None:
+        read = self._reads.get(name)
+        if read is not None and self._fresh(read) and read.done.is_set() and read.error is None:
+            return read.found
+        read, mine = self._join(name)
+        if mine:
+            self._carry_out(name, read)
+        elif not read.done.wait(self._wait_max_s):
+            raise TimeoutError("the look-up under way did not end")
+        if read.error is not None:
+            raise read.error
+        return read.found
+
+    def find_newer(self, name: Name, than: Found) -> Found | None:
+        """What is found by a look-up other than the one that gave `than`."""
+        with self._lock:
+            read = self._reads.get(name)
+            if read is not None and read.found is than:
+                read.started_at = float("-inf")
+        return self.find(name)
+
+    def knows(self, name: Name) -> bool:
+        """Whether there was something the last time somebody looked, however long ago."""
+        read = self._reads.get(name)
+        return read is not None and read.is_found
+
+    def forget(self) -> None:
+        with self._lock:
+            self._reads.clear()
+            self._weight = 0
+
+    def _fresh(self, read: _Read[Found]) -> bool:
+        return self._clock() - read.started_at < self._age_max_s
+
+    def _join(self, name: Name) -> tuple[_Read[Found], bool]:
+        with self._lock:
+            read = self._reads.get(name)
+            if read is not None and self._fresh(read):
+                return read, False
+            was_found = read is not None and read.is_found
+            self._drop(name)
+            read = self._reads[name] = _Read(self._clock(), was_found)
+            self._weight += read.weight
+            self._make_room()
+            return read, True
+
+    def _drop(self, name: Name) -> None:
+        gone = self._reads.pop(name, None)
+        if gone is not None:
+            self._weight -= gone.weight
+
+    def _make_room(self) -> None:
+        while self._weight > self._size_max and self._reads:
+            self._drop(next(iter(self._reads)))
+
+    def _carry_out(self, name: Name, read: _Read[Found]) -> None:
+        try:
+            read.found = self._read(name)
+            self._weigh(name, read)
+        except BaseException as error:
+            read.error = error
+            with self._lock:
+                if self._reads.get(name) is read:
+                    self._drop(name)
+            raise
+        finally:
+            read.done.set()
+
+    def _weigh(self, name: Name, read: _Read[Found]) -> None:
+        weight = self._weight_of(read.found)
+        with self._lock:
+            if self._reads.get(name) is read:
+                self._weight += weight - read.weight
+                read.weight = weight
+                self._make_room()

@@ -1,0 +1,96 @@
+"""Feedback, and the rows that analytics are read from, to look at. Prompts are nobody's to see."""
+
+from django.contrib import admin
+
+from accounts.admin.glance import show_usage_by
+from gateway.admin import ReadOnlyAdmin, usd_column
+from routing.history.glance import used_lately
+from routing.history.models import (
+    GenerationContent,
+    GenerationFact,
+    GenerationFeedback,
+    LateHour,
+    UsageDay,
+    UsageHour,
+    UsageLine,
+    UsageRolled,
+)
+
+show_usage_by(used_lately)
+
+
+@admin.register(GenerationFeedback)
+class GenerationFeedbackAdmin(ReadOnlyAdmin):
+    """What management keys said of generations, newest first."""
+
+    list_display = ("created_at", "category", "generation_id", "account_id", "comment")
+    list_filter = ("category", "created_at")
+    search_fields = ("generation_id__exact",)
+    search_help_text = "Generation id"
+    ordering = ("-created_at",)
+
+
+@admin.register(GenerationContent)
+class GenerationContentAdmin(ReadOnlyAdmin):
+    """That there is content, and since when; what it says is sealed, and not shown."""
+
+    list_display = ("generation_id", "account_id", "created_at")
+    fields = ("generation_id", "account_id", "created_at")
+    search_fields = ("generation_id__exact",)
+    ordering = ("-created_at",)
+
+
+@admin.register(UsageLine)
+class UsageLineAdmin(ReadOnlyAdmin):
+    """What generations that are summed together have in common."""
+
+    list_display = (
+        *("id", "account_id", "api_key_id", "model", "endpoint_tag", "app"),
+        *("finish_reason", "context_length_bucket"),
+    )
+    search_fields = ("model__exact", "endpoint_tag__exact", "app__exact")
+    ordering = ("-id",)
+
+
+class _SumsAdmin(ReadOnlyAdmin):
+    charge = usd_column("charge_nano", "charged")
+    list_display = (
+        *("start", "account_id", "line_id", "requests", "tokens_prompt", "tokens_completion"),
+        "charge",
+    )
+    ordering = ("-start", "line_id")
+
+
+@admin.register(UsageHour)
+class UsageHourAdmin(_SumsAdmin):
+    """One line in one hour (UTC)."""
+
+
+@admin.register(UsageDay)
+class UsageDayAdmin(_SumsAdmin):
+    """One line on one day (UTC)."""
+
+
+@admin.register(GenerationFact)
+class GenerationFactAdmin(ReadOnlyAdmin):
+    """The figures of single generations of the last weeks."""
+
+    charge = usd_column("charge_nano", "charged")
+    list_display = ("generation_id", "at", "account_id", "line_id", "charge", "latency_ms")
+    search_fields = ("generation_id__exact",)
+    ordering = ("-at",)
+
+
+@admin.register(UsageRolled)
+class UsageRolledAdmin(ReadOnlyAdmin):
+    """Up to when generations are summed up."""
+
+    list_display = ("until",)
+
+
+@admin.register(LateHour)
+class LateHourAdmin(ReadOnlyAdmin):
+    """Hours that are to be summed up anew."""
+
+    list_display = ("hour",)
+    ordering = ("-id",)

@@ -1,0 +1,121 @@
+"""Giving a generation's charge back, from its page."""
+
+import uuid
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.http import HttpRequest, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from accounts.admin.fields import UsdField
+from accounts.models import LedgerEntry
+from accounts.services.records import by_operator, record_change
+from gateway.http.jsonio import usd_text
+from routing.metering.models import Generation
+from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
+
+if TYPE_CHECKING:
+    from gateway.admin import PageAdmin as _Page
+else:
+    _Page = object
+
+
+class ReversalForm(forms.Form):
+    """How much, and why. `ref` names this one form, so that sending it twice counts once."""
+
+    amount = UsdField(
+        label="Amount in USD", min_value=Decimal("0.000000001"), help_text="Some or all of it."
+    )
+    reason = forms.CharField(max_length=300, help_text="Kept on the ledger entry, with your name.")
+    ref = forms.UUIDField(widget=forms.HiddenInput, initial=uuid.uuid4)
+
+    def reverse(self, generation: Generation, user: Any) -> bool | None:
+        """Whether it is new; None, and an error on the form, where it cannot be."""
+        said = self.cleaned_data
+        try:
+            entry, new = _reversed(generation, said["amount"], str(said["ref"]), self.note(user))
+        except (NotCharged, MoreThanCharged):
+            self.add_error("amount", "It is more than what is left of the charge.")
+            return None
+        if (entry.generation_id, entry.amount_nano) != (generation.pk, -said["amount"]):
+            self.add_error(None, "This form was used for another reversal. Open it again.")
+            return None
+        if new:
+            _record(entry, user)
+        return new
+
+    def note(self, user: Any) -> str:
+        return f"{self.cleaned_data['reason']} (by {user})"
+
+
+def _reversed(
+    generation: Generation, amount_nano: int, source_ref: str, note: str
+) -> tuple[LedgerEntry, bool]:
+    return reverse_usage(
+        generation_id=generation.pk, amount_nano=amount_nano, source_ref=source_ref, note=note
+    )
+
+
+def _record(entry: LedgerEntry, user: Any) -> None:
+    told = {"kind": str(entry.kind), "amount_usd": usd_text(entry.amount_nano)}
+    told |= {"generation_id": str(entry.generation_id), "note": entry.note}
+    record_change(
+        by=by_operator(user),
+        action="booked",
+        object_type="ledger_entry",
+        object_id=entry.pk,
+        account_id=entry.account_id,
+        before=None,
+        after=told,
+    )
+
+
+class ReversalPage(_Page):
+    """Mixed into the generation's page."""
+
+    change_form_template = "admin/routing/generation/change_form.html"
+
+    def get_urls(self) -> list[URLPattern]:
+        view = self.admin_site.admin_view(self.reverse_view)
+        own = path("<path:generation_id>/reverse/", view, name="routing_generation_reverse")
+        return [own, *super().get_urls()]
+
+    def reverse_view(self, request: HttpRequest, generation_id: str) -> HttpResponseBase:
+        if not request.user.has_perm("accounts.add_ledgerentry"):
+            raise PermissionDenied
+        generation = get_object_or_404(
+            Generation.objects.select_related("account"), pk=generation_id
+        )
+        form = ReversalForm(request.POST if request.method == "POST" else None)
+        if form.is_valid():
+            # The entry and who made it, or neither.
+            with transaction.atomic():
+                new = form.reverse(generation, request.user)
+            if new is not None:
+                return self._told(request, generation, form.cleaned_data["amount"], new)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Give back its charge",
+            "opts": self.opts,
+            "generation": generation,
+            "charged": usd_text(generation.charge_nano),
+            "form": form,
+        }
+        return TemplateResponse(request, "admin/routing/generation/reverse.html", context)
+
+    def _told(
+        self, request: HttpRequest, generation: Generation, amount_nano: int, new: bool
+    ) -> HttpResponseBase:
+        said = f"{usd_text(amount_nano)} USD"
+        if new:
+            messages.success(request, f"Gave {said} of {generation} back.")
+        else:
+            messages.warning(request, f"{said} had been given back already, and count once.")
+        page = reverse("admin:routing_generation_change", args=[generation.pk])
+        return HttpResponseRedirect(page)

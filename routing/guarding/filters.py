@@ -1,0 +1,274 @@
+"""Content filters at work: a request is blocked, its texts are redacted, or it is only noted."""
+
+import codecs
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
+from heapq import merge
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from gevent.lock import BoundedSemaphore
+from gevent.threadpool import ThreadPool
+
+from accounts.guard_rules import PlacedFilter
+from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
+from gateway.http.large import no_collections
+from gateway.http.structure import Raw
+from gateway.turns import beside_the_loop
+from routing.formats.chat.request import ChatRequest
+from routing.guarding.builtins import INJECTION
+from routing.guarding.rules import Rule, Rules, encoded, rules_of
+from routing.guarding.scanning import Deadline, Span, TooSlow
+from routing.guarding.texts import changed
+
+log = logging.getLogger("routing.guarding")
+# Matches of a blocking filter that are told, and how much of each.
+_TOLD_MAX: Final = 10
+_TOLD_CHARS_MAX: Final = 100
+# Matches that a flag counts in one text.
+_COUNTED_MAX: Final = 1_000
+# What is looked at without leaving the event loop: a few milliseconds at the worst.
+_STEPS_AT_ONCE: Final = 1_000_000
+_BYTES_AT_ONCE: Final = 65_536
+_MESSAGES_AT_ONCE: Final = 100
+_DECODED_AT_ONCE: Final = 1 << 20
+_THREADS: Final = 4
+_turns: "WeakValueDictionary[UUID, BoundedSemaphore]" = WeakValueDictionary()
+_DONE: Final = {"block": "blocked", "redact": "redacted", "flag": "flagged"}
+
+
+class Blocked(PermissionDenied):
+    """A guardrail lets nobody say this; `found` are the matches, cut."""
+
+    def __init__(self, rule: Rule, found: list[str]) -> None:
+        told: dict[str, Any] = {"detected": [rule.name]}
+        if rule.placed.filter.builtin == INJECTION:
+            told["patterns"] = found
+        super().__init__(rule.refusal, metadata=told)
+
+
+class Filtered(NamedTuple):
+    """The request as it goes on, what was done to it, and the making of why it does not go on."""
+
+    chat: ChatRequest
+    stages: list[dict[str, Any]]
+    refusal: Callable[[], Blocked] | None = None
+
+
+class _Found(Exception):
+    """What a blocking filter found ends the work on a request."""
+
+    def __init__(self, rule: Rule, found: list[str]) -> None:
+        super().__init__()
+        self.rule, self.found = rule, found
+
+
+def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: UUID) -> Filtered:
+    """The request after the content filters of its guardrails. Large ones of an account take turns.
+
+    Raises `PayloadTooLarge` where they would take too long, and `Unavailable` where one fails.
+    """
+    rules = rules_of(filters)
+    if not (rules.of_users or rules.of_others):
+        return Filtered(chat, [])
+    work = _Work(chat, rules)
+    try:
+        return work.done() if _is_quick(chat, rules) else _beside(work, account_id)
+    except TooSlow:
+        raise PayloadTooLarge(
+            "Request payload too large: its content filters take too long"
+        ) from None
+
+
+def _is_quick(chat: ChatRequest, rules: Rules) -> bool:
+    if any(rule.detect for rule in rules.of_users + rules.of_others):
+        return False
+    # Users' texts may have more filters, and none has more than these.
+    steps = chat.text_bytes * sum(rule.weight for rule in rules.of_users)
+    return (
+        chat.text_bytes <= _BYTES_AT_ONCE
+        and chat.message_count <= _MESSAGES_AT_ONCE
+        and chat.media_parts == 0
+        and steps <= _STEPS_AT_ONCE
+    )
+
+
+def _beside(work: "_Work", account_id: UUID) -> Filtered:
+    turn = _turns.setdefault(account_id, BoundedSemaphore(1))
+    with turn:
+        return beside_the_loop(work.beside, threads=_threads)
+
+
+@cache
+def _threads() -> ThreadPool:
+    """Of this process, made after it was forked."""
+    return ThreadPool(_THREADS)
+
+
+class _Work:
+    """One request before its filters. Texts that stand in both of its bodies are looked at once."""
+
+    def __init__(self, chat: ChatRequest, rules: Rules) -> None:
+        self._chat = chat
+        self._rules = rules
+        self._deadline = Deadline()
+        self._counts: dict[Rule, int] = {}
+
+    def beside(self) -> Filtered:
+        """`done`, once it is this request's turn. The many new objects of a large one would set off
+        collections, which hold up every thread."""
+        self._deadline = Deadline()
+        with no_collections():
+            return self.done()
+
+    def done(self) -> Filtered:
+        chat = self._chat
+        try:
+            # Blocking comes first: nothing of a blocked request is worked on.
+            if self._has("block"):
+                changed(chat, _once(self._unless_blocked))
+            if self._has("redact", "flag"):
+                chat = changed(chat, _once(self._worked_on))
+        except _Found as end:
+            rule, found = end.rule, end.found
+            stage = _stage(rule, [rule.name], len(found))
+            return Filtered(chat, [stage], partial(Blocked, rule, found))
+        return Filtered(chat, _stages(self._counts))
+
+    def _has(self, *actions: str) -> bool:
+        return any(rule.action in actions for rule in self._rules.of_users + self._rules.of_others)
+
+    def _unless_blocked(self, text: str, by_user: bool) -> str:
+        rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
+        data = encoded(text) if rules else b""
+        for rule in rules:
+            if found := self._told(rule, data):
+                raise _Found(rule, found)
+        return text
+
+    def _told(self, rule: Rule, data: Raw) -> list[str]:
+        """The first matches, as far as a refusal tells of them."""
+        count = _TOLD_MAX if rule.placed.filter.builtin == INJECTION else 1
+        found = islice(self._find(rule, data), count)
+        ends = [(span.start, min(span.end, span.start + 4 * _TOLD_CHARS_MAX)) for span in found]
+        return [data[start:end].decode("utf-8", "ignore")[:_TOLD_CHARS_MAX] for start, end in ends]
+
+    def _worked_on(self, text: str, by_user: bool) -> str:
+        """The text with its redactions; flags are counted."""
+        rules = self._rules.of(by_user)
+        data = encoded(text)
+        for rule in rules:
+            if rule.action == "flag":
+                flagged = sum(1 for _ in islice(self._find(rule, data), _COUNTED_MAX))
+                self._count(rule, flagged)
+        redacting = [rule for rule in rules if rule.action == "redact"]
+        spans = [self._marked(rule, data) for rule in redacting]
+        made = _redacted(data, _apart(merge(*spans, key=itemgetter(0))))
+        return text if made is None else made
+
+    def _marked(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
+        label = rule.redaction.encode()
+        for span in self._find(rule, data):
+            self._count(rule, 1)
+            yield span, label
+
+    def _count(self, rule: Rule, number: int) -> None:
+        if number:
+            self._counts[rule] = self._counts.get(rule, 0) + number
+
+    def _find(self, rule: Rule, data: Raw) -> Iterator[Span]:
+        try:
+            yield from rule.find(data, self._deadline)
+        except TooSlow:
+            raise
+        except Exception:
+            # Somebody else's plug-in: what it was to keep back must not go on without it.
+            log.exception("the detector of %s failed", rule.name)
+            raise Unavailable("A content filter is not available") from None
+
+
+def _once(change: Callable[[str, bool], str]) -> Callable[[str, bool], str]:
+    """The change, worked out once for each text: the two bodies of a request share theirs. They
+    live as long as it does, and hashing a long one would hold up every thread."""
+    made: dict[tuple[int, bool], tuple[str, str]] = {}
+
+    def known(text: str, by_user: bool) -> str:
+        place = (id(text), by_user)
+        if place not in made:
+            made[place] = text, change(text, by_user)
+        return made[place][1]
+
+    return known
+
+
+# --- Redacting ------------------------------------------------------------------------------------
+
+
+def _apart(marked: Iterable[tuple[Span, bytes]]) -> Iterator[tuple[Span, bytes]]:
+    """Spans in order as they come, those that overlap as one under the first one's label."""
+    last: tuple[Span, bytes] | None = None
+    for span, label in marked:
+        if last is not None and span.start < last[0].end:
+            last = Span(last[0].start, max(last[0].end, span.end)), last[1]
+            continue
+        if last is not None:
+            yield last
+        last = span, label
+    if last is not None:
+        yield last
+
+
+def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
+    """The text with labels in place of the spans; None where there are none."""
+    out, at = bytearray(), 0
+    for span, label in marked:
+        out += data[at : span.start]
+        out += label
+        at = span.end
+    if not at:
+        return None
+    out += data[at:]
+    return _decoded(out)
+
+
+def _decoded(data: bytearray) -> str:
+    """A long text in pieces, between which other threads run."""
+    if len(data) <= _DECODED_AT_ONCE:
+        return data.decode("utf-8", "surrogatepass")
+    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
+    starts = range(0, len(data), _DECODED_AT_ONCE)
+    pieces = [decoder.decode(data[start : start + _DECODED_AT_ONCE]) for start in starts]
+    return "".join([*pieces, decoder.decode(b"", True)])
+
+
+# --- What is told ---------------------------------------------------------------------------------
+
+
+def _stages(counts: Mapping[Rule, int]) -> list[dict[str, Any]]:
+    """One stage for each guardrail and action."""
+    grouped: dict[tuple[Any, ...], list[Rule]] = {}
+    for rule in counts:
+        placed = rule.placed
+        grouped.setdefault((placed.guardrail_id, placed.scope, rule.action), []).append(rule)
+    return [
+        _stage(rules[0], [rule.name for rule in rules], sum(counts[rule] for rule in rules))
+        for rules in grouped.values()
+    ]
+
+
+def _stage(rule: Rule, names: list[str], number: int) -> dict[str, Any]:
+    """A stage of `router_metadata.pipeline` (inference reference 8)."""
+    detected, done = list(dict.fromkeys(names)), _DONE[rule.action]
+    placed = rule.placed
+    return {
+        "type": "guardrail",
+        "name": "content_filter",
+        "guardrail_id": None if placed.guardrail_id is None else str(placed.guardrail_id),
+        "guardrail_scope": placed.scope,
+        "summary": f"{done}: {', '.join(detected)}",
+        "data": {"action": done, "detected": detected, "matches": number},
+    }

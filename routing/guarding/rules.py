@@ -1,0 +1,192 @@
+"""The content filters of a request: which hold for a text, and what happens on a match."""
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from heapq import merge
+from typing import Any, Final, NamedTuple
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from accounts.guard_rules import Action, FilterEntry, PlacedFilter
+from accounts.patterns import Compiled
+from gateway.http.structure import Raw
+from gateway.turns import beside_the_loop
+from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
+from routing.guarding.scanning import Deadline, Span, matches, patterns
+
+_STRENGTH: Final[dict[Action, int]] = {"flag": 0, "redact": 1, "block": 2}
+# Patterns of more characters, all together, are compiled beside the event loop.
+_CHARS_AT_ONCE: Final = 5_000
+_ENCODED_AT_ONCE: Final = 1 << 20
+_RECENT_MAX: Final = 64
+_LIGHT_BYTES: Final = 2 << 20
+# The automata of our own patterns are small.
+_BUILTIN_STEPS: Final = 2
+
+
+class Rule(NamedTuple):
+    """A filter in force. `detect` is a plug-in in place of patterns."""
+
+    placed: PlacedFilter
+    patterns: tuple[Compiled, ...]
+    builtin: Builtin | None
+    detect: Any
+
+    @property
+    def action(self) -> Action:
+        return self.placed.filter.action
+
+    @property
+    def name(self) -> str:
+        """What a record says was found; nothing of the text, and of a pattern its label at most."""
+        return self.placed.filter.builtin or self.placed.filter.label or "custom"
+
+    @property
+    def redaction(self) -> str:
+        if self.builtin is not None:
+            return self.builtin.redaction
+        return f"[{self.placed.filter.label or 'REDACTED'}]"
+
+    @property
+    def refusal(self) -> str:
+        """What a caller is told whose request is blocked."""
+        builtin = self.builtin
+        if builtin is None:
+            label = self.placed.filter.label or "[BLOCKED]"
+            return f"Request blocked by content filter: {label}"
+        if builtin.slug == INJECTION:
+            return "Request blocked: prompt injection patterns detected"
+        if builtin.entity:
+            return f"Blocked PII detected: {builtin.entity}"
+        return f"Request blocked by content filter: {builtin.title}"
+
+    @property
+    def weight(self) -> int:
+        """Steps that a byte of text costs: at the worst for a pattern of the caller's own."""
+        if self.builtin is not None:
+            return _BUILTIN_STEPS * len(self.patterns)
+        return sum(pattern.size for pattern in self.patterns)
+
+    def find(self, data: Raw, deadline: Deadline) -> Iterator[Span]:
+        """The matches in UTF-8 text, in order; those of two patterns may overlap."""
+        if self.detect is not None:
+            return _detected(self.detect, data)
+        check = self.builtin.check if self.builtin else None
+        if len(self.patterns) == 1:
+            return matches(self.patterns[0], data, deadline, check)
+        assert self.builtin is not None
+        # Nearly all texts have no match at all, which one look can tell.
+        if next(matches(compiled_as_one(self.builtin.slug), data, deadline), None) is None:
+            return iter(())
+        return merge(*[matches(pattern, data, deadline, check) for pattern in self.patterns])
+
+
+class Rules(NamedTuple):
+    """What holds for what users say, and for all other messages."""
+
+    of_users: tuple[Rule, ...]
+    of_others: tuple[Rule, ...]
+
+    def of(self, by_user: bool) -> tuple[Rule, ...]:
+        return self.of_users if by_user else self.of_others
+
+
+def rules_of(filters: tuple[PlacedFilter, ...]) -> Rules:
+    """The rules of all filters together: of the same one in several guardrails the strongest action
+    counts. Detectors that nobody installed are left out."""
+    known = _recent.get(id(filters))
+    if known is not None and known[0] is filters:
+        return known[1]
+    rules = _made(filters)
+    if _is_light(rules):
+        if len(_recent) >= _RECENT_MAX:
+            _recent.clear()
+        _recent[id(filters)] = filters, rules
+    return rules
+
+
+# A key's guardrails stay the same objects until the key is read again.
+_recent: dict[int, tuple[tuple[PlacedFilter, ...], Rules]] = {}
+
+
+def _is_light(rules: Rules) -> bool:
+    """Whether they may be kept beside the patterns' own memory, which is bounded."""
+    own = [pattern for rule in rules.of_users if not rule.builtin for pattern in rule.patterns]
+    return sum(each.memory_bytes for each in own) <= _LIGHT_BYTES
+
+
+def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
+    others = [each for each in placed if not each.filter.user_only]
+    made = _compiled([each.filter.pattern for each in placed if not each.filter.builtin])
+    return Rules(
+        tuple(_rule(each, made) for each in _strongest(placed) if _runs(each.filter)),
+        tuple(_rule(each, made) for each in _strongest(others) if _runs(each.filter)),
+    )
+
+
+def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:
+    found: dict[tuple[str, str], PlacedFilter] = {}
+    for each in placed:
+        what = (each.filter.builtin, each.filter.pattern)
+        known = found.get(what)
+        if known is None or _STRENGTH[each.filter.action] > _STRENGTH[known.filter.action]:
+            found[what] = each
+    return list(found.values())
+
+
+def _rule(placed: PlacedFilter, made: dict[str, Compiled]) -> Rule:
+    slug = placed.filter.builtin
+    if not slug:
+        return Rule(placed, (made[placed.filter.pattern],), None, None)
+    return Rule(placed, compiled(slug), BUILTINS[slug], _detector(slug))
+
+
+def _runs(filter: FilterEntry) -> bool:
+    slug = filter.builtin
+    return not slug or bool(BUILTINS[slug].patterns) or _detector(slug) is not None
+
+
+def _detector(slug: str) -> Any:
+    path = settings.GUARDRAIL_DETECTORS.get(slug)
+    return _loaded(path) if path else None
+
+
+@cache
+def _loaded(path: str) -> Any:
+    """The plug-in: a function from a text to the matches in it, (beginning, end) in characters."""
+    return import_string(path)
+
+
+def _compiled(wanted: list[str]) -> dict[str, Compiled]:
+    known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
+    missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
+    if sum(map(len, missing)) > _CHARS_AT_ONCE:
+        made = beside_the_loop(lambda: list(map(Compiled, missing)))
+    else:
+        made = list(map(Compiled, missing))
+    for pattern, one in zip(missing, made, strict=True):
+        patterns.put(pattern, one)
+        known[pattern] = one
+    return known
+
+
+def _detected(detect: Any, data: Raw) -> Iterator[Span]:
+    """What a plug-in finds, in bytes."""
+    text = data.decode()
+    at, at_bytes = 0, 0
+    for start, end in sorted(detect(text)):
+        if 0 <= start < end <= len(text):
+            at_bytes += len(text[at:start].encode())
+            at = start
+            yield Span(at_bytes, at_bytes + len(text[start:end].encode()))
+
+
+def encoded(text: str) -> Raw:
+    """UTF-8; a long text in pieces, between which other threads run, and not copied whole."""
+    if len(text) <= _ENCODED_AT_ONCE:
+        return text.encode("utf-8", "surrogatepass")
+    out = bytearray()
+    for start in range(0, len(text), _ENCODED_AT_ONCE):
+        out += text[start : start + _ENCODED_AT_ONCE].encode("utf-8", "surrogatepass")
+    return out

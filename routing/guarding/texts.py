@@ -1,0 +1,183 @@
+"""Every text of a request, wherever it stands: looked at, or changed in place of the old one.
+
+Walks what is prompt in the chat body and in the caller's own body beside it: messages, systems,
+instructions, items, parts, results and calls of tools, and files that are plain text. What is no
+text (ids, signatures, media) is left alone. A key that is not known is text: providers may read it.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+import orjson
+
+from gateway.http.jsonio import dumps
+from routing.formats.chat.facts import read_messages
+from routing.formats.chat.request import ChatRequest
+
+# A text, and whether a user says it -> the text that takes its place.
+Change: TypeAlias = Callable[[str, bool], str]
+
+_PROMPT_FIELDS: Final = ("system", "instructions", "messages", "input", "prediction")
+_NO_TEXT: Final = frozenset(
+    {
+        *("type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "index", "status"),
+        *("name", "model", "phase", "signature", "encrypted_content", "format", "media_type"),
+        *("cache_control", "prompt_cache_breakpoint", "url", "image_url", "video_url"),
+        *("input_audio", "file_url", "file_id", "logprobs", "detail"),
+    }
+)
+# Of a tool call: an object, or the same as JSON text.
+_CALLS: Final = frozenset({"arguments", "input"})
+_SPEAKERS: Final = frozenset({"user", "assistant", "system", "developer"})
+_RESULTS: Final = frozenset({"tool_result"})
+_TEXT_FILE: Final = "data:text/"
+_BASE64: Final = ";base64,"
+# A longer one is read as text: parsing it would take a while.
+_JSON_CHARS_MAX: Final = 65_536
+_ENCODED_AT_ONCE: Final = 1 << 20
+
+
+def changed(chat: ChatRequest, change: Change) -> ChatRequest:
+    """The request with its texts changed; the very same one where no text is."""
+    body = _body(chat.body, change)
+    original = None if chat.original is None else _body(chat.original, change)
+    if body is chat.body and original is chat.original:
+        return chat
+    before, after = read_messages(chat.body["messages"]), read_messages(body["messages"])
+    return replace(
+        chat,
+        body=body,
+        original=original,
+        text_bytes=max(0, chat.text_bytes + after.text_bytes - before.text_bytes),
+        prompt_text_chars=max(0, chat.prompt_text_chars + after.text_chars - before.text_chars),
+    )
+
+
+def _body(body: dict[str, Any], change: Change) -> dict[str, Any]:
+    new: dict[str, Any] = {
+        name: value
+        for name in _PROMPT_FIELDS
+        if name in body and (value := _field(name, body[name], change)) is not body[name]
+    }
+    return {**body, **new} if new else body
+
+
+def _field(name: str, value: Any, change: Change) -> Any:
+    if name == "input" and type(value) is str:
+        return change(value, True)
+    if name in ("messages", "input") and type(value) is list:
+        return _each(value, lambda item: _value(item, change, _by_user(item)))
+    return _value(value, change, False)
+
+
+def _by_user(message: Any) -> bool:
+    return type(message) is dict and message.get("role") == "user"
+
+
+def _value(value: Any, change: Change, by_user: bool) -> Any:
+    if type(value) is str:
+        return change(value, by_user)
+    if type(value) is list:
+        return _each(value, lambda item: _value(item, change, by_user))
+    if type(value) is not dict:
+        return value
+    if value.get("type") in _RESULTS:
+        by_user = False
+    new: dict[str, Any] = {}
+    for key, old in value.items():
+        made = _entry(key, old, value, change, by_user)
+        if made is not old:
+            new[key] = made
+    return {**value, **new} if new else value
+
+
+def _entry(key: str, old: Any, owner: Mapping[str, Any], change: Change, by_user: bool) -> Any:
+    # Whoever speaks has a name of their own; a tool's is looked up by it.
+    if key == "name" and owner.get("role") in _SPEAKERS:
+        return _value(old, change, by_user)
+    if key in _NO_TEXT:
+        return old
+    if key in _CALLS:
+        return _call(old, change, by_user)
+    if key == "data" and owner.get("type") != "text":
+        return old
+    if key == "file_data" and type(old) is str:
+        return _file(old, change, by_user)
+    return _value(old, change, by_user)
+
+
+def _each(values: list[Any], make: Callable[[Any], Any]) -> list[Any]:
+    """The list with each value made anew; the very same one where none is another."""
+    made = [make(each) for each in values]
+    same = all(new is old for new, old in zip(made, values, strict=True))
+    return values if same else made
+
+
+# --- Calls of tools -------------------------------------------------------------------------------
+
+
+def _call(value: Any, change: Change, by_user: bool) -> Any:
+    """What a tool is called with; JSON text stays JSON."""
+    if type(value) is not str:
+        return _free(value, change, by_user)
+    if len(value) > _JSON_CHARS_MAX:
+        return change(value, by_user)
+    try:
+        given = orjson.loads(value)
+    except ValueError:
+        return change(value, by_user)
+    made = _free(given, change, by_user)
+    return value if made is given else dumps(made).decode()
+
+
+def _free(value: Any, change: Change, by_user: bool) -> Any:
+    """Data of any form: every text, the keys, and numbers as they are written."""
+    if type(value) is str:
+        return change(value, by_user)
+    if type(value) is int:
+        written = str(value)
+        made = change(written, by_user)
+        return value if made == written else made
+    if type(value) is list:
+        return _each(value, lambda item: _free(item, change, by_user))
+    if type(value) is not dict:
+        return value
+    new = {change(key, by_user): _free(old, change, by_user) for key, old in value.items()}
+    same = all(
+        mine is theirs and new[mine] is value[theirs]
+        for mine, theirs in zip(new, value, strict=False)
+    )
+    return value if same and len(new) == len(value) else new
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def _file(value: str, change: Change, by_user: bool) -> str:
+    """A file as a data URL: plain text is opened and closed again."""
+    head, mark, encoded = value.partition(_BASE64)
+    if not value.startswith(_TEXT_FILE) or not mark:
+        return value
+    try:
+        text = _decoded(encoded)
+    except (binascii.Error, ValueError):
+        return value
+    made = change(text, by_user)
+    return value if made is text else f"{head}{mark}{_encoded(made)}"
+
+
+def _decoded(encoded: str) -> str:
+    """In pieces: one long one would hold up every other thread."""
+    out = bytearray()
+    for start in range(0, len(encoded), _ENCODED_AT_ONCE):
+        out += base64.b64decode(encoded[start : start + _ENCODED_AT_ONCE])
+    return out.decode()
+
+
+def _encoded(text: str) -> str:
+    data, step = text.encode(), _ENCODED_AT_ONCE // 4 * 3
+    pieces = [base64.b64encode(data[start : start + step]) for start in range(0, len(data), step)]
+    return b"".join(pieces).decode()

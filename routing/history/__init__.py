@@ -1,0 +1,1 @@
+"""What was asked and what it came to: content, feedback, activity and analytics."""

@@ -1,0 +1,162 @@
+"""GET /activity: what each endpoint was used for on the last 30 full days (UTC)."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+
+from accounts.models import ApiKey, Membership, Workspace
+from gateway.http.errors import NotFound, SchemaInvalid
+from gateway.http.jsonio import usd
+from gateway.http.validation import Issue, options_text
+from routing.history.analytics import fetch
+from routing.history.asking import Condition, Question
+from routing.history.deadline import deadline
+from routing.history.dialect import dialect
+from routing.history.metrics import METRICS
+from routing.history.spans import DAY, day_of
+
+DAYS: Final = 30
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+# Fields of a row and the metrics they are.
+_METRICS: Final = {
+    "requests": "request_count",
+    "prompt_tokens": "tokens_prompt",
+    "completion_tokens": "tokens_completion",
+    "reasoning_tokens": "reasoning_tokens",
+    "usage": "credits_usage",
+    "byok_usage_inference": "byok_usage",
+}
+_MONEY: Final = frozenset({"usage", "byok_usage_inference"})
+_GROUPS: Final = ("model", "permaslug", "endpoint_tag", "provider_name")
+
+
+class ActivityQuery(NamedTuple):
+    """None is no filter. `day` lies within the 30 days."""
+
+    day: date | None = None
+    api_key_hash: str | None = None
+    user_id: str | None = None
+    workspace_id: UUID | None = None
+    by_workspace: bool = False
+
+
+def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuery:
+    """The checked query; what is empty is not there. Raises `SchemaInvalid`."""
+    issues: list[Issue] = []
+    said = {name: query.get(name, "") for name in ("date", "api_key_hash", "workspace_id")}
+    day = _day(said["date"], now, issues)
+    if said["api_key_hash"] and not _HASH.fullmatch(said["api_key_hash"]):
+        issues.append(Issue("api_key_hash", "Invalid string: must match pattern /^[0-9a-f]{64}$/"))
+    workspace = _workspace(said["workspace_id"], issues)
+    grouped = query.get("group_by", "")
+    if grouped not in {"", "workspace"}:
+        issues.append(Issue("group_by", options_text(("workspace",))))
+    if issues:
+        raise SchemaInvalid(issues)
+    return ActivityQuery(
+        day,
+        said["api_key_hash"] or None,
+        query.get("user_id") or None,
+        workspace,
+        bool(grouped),
+    )
+
+
+def activity(account_id: UUID, asked: ActivityQuery, now: datetime) -> list[dict[str, Any]]:
+    """The rows, the last day first and on each the most expensive. Raises `NotFound` for a user or
+    a workspace that is not the account's, `TimedOut`."""
+    conditions = _conditions(account_id, asked)
+    today = day_of(now)
+    start, end = today - DAYS * DAY, today
+    if asked.day is not None:
+        start = datetime(asked.day.year, asked.day.month, asked.day.day, tzinfo=UTC)
+        end = start + DAY
+    groups = (*_GROUPS, "workspace_id") if asked.by_workspace else _GROUPS
+    question = Question(
+        account_id=account_id,
+        start=start,
+        end=end,
+        metrics={metric: METRICS[metric] for metric in _METRICS.values()},
+        groups=groups,
+        time="day",
+        conditions=conditions,
+        order=(("period", True), ("credits_usage", True)),
+    )
+    with deadline(settings.ANALYTICS_TIMEOUT):
+        return [_row(row, by_workspace=asked.by_workspace) for row in fetch(question, now)]
+
+
+def _day(text: str, now: datetime, issues: list[Issue]) -> date | None:
+    if not text:
+        return None
+    try:
+        day = date.fromisoformat(text) if _DATE.fullmatch(text) else None
+    except ValueError:
+        day = None
+    if day is None:
+        issues.append(Issue("date", "Invalid ISO date"))
+        return None
+    today = day_of(now).date()
+    if not today - timedelta(days=DAYS) <= day < today:
+        text = f"Invalid input: expected one of the last {DAYS} completed UTC days"
+        issues.append(Issue("date", text))
+    return day
+
+
+def _workspace(text: str, issues: list[Issue]) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        issues.append(Issue("workspace_id", "Invalid UUID"))
+        return None
+
+
+def _conditions(account_id: UUID, asked: ActivityQuery) -> tuple[Condition, ...]:
+    spelled, found = dialect(), []
+    if asked.workspace_id is not None:
+        mine = Workspace.everything.filter(account_id=account_id, pk=asked.workspace_id)
+        if not mine.exists():
+            raise NotFound
+        value = spelled.uuid(asked.workspace_id)
+        found.append(Condition("workspace_id", "{column} = %s", (value,)))
+    if asked.user_id is not None:
+        user = _user(account_id, asked.user_id)
+        found.append(Condition("user", "{column} = %s", (user,)))
+    if asked.api_key_hash is not None:
+        keys = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
+        values = (asked.api_key_hash, spelled.uuid(account_id))
+        found.append(Condition("api_key_id", f"{{column}} IN ({keys})", values))
+    return tuple(found)
+
+
+def _user(account_id: UUID, public_id: str) -> int:
+    """A member, or somebody who left keys behind."""
+    if "\x00" in public_id:
+        raise NotFound
+    member = Membership.objects.filter(account_id=account_id, user__public_id=public_id)
+    key = ApiKey.objects.filter(account_id=account_id, creator__public_id=public_id)
+    found = member.values_list("user_id").union(key.values_list("creator_id"))[:1]
+    for row in found:
+        return int(row[0])
+    raise NotFound
+
+
+def _row(row: dict[str, Any], *, by_workspace: bool) -> dict[str, Any]:
+    told = {
+        "date": dialect().moment_of(row["period"]).date().isoformat(),
+        "model": row["by_0"],
+        "model_permaslug": row["by_1"],
+        "endpoint_id": row["by_2"],
+        "provider_name": row["by_3"],
+    }
+    if by_workspace:
+        told["workspace_id"] = str(UUID(str(row["by_4"])))
+    for name, metric in _METRICS.items():
+        value = int(row[metric])
+        told[name] = usd(value) if name in _MONEY else value
+    return told

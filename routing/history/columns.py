@@ -1,0 +1,153 @@
+"""What can be told of a generation, by source: names to SQL. Every name here is ours.
+
+A source is the table of records (`raw`), of facts, or of sums by hour or day. Of the first two each
+row is one generation; of sums each row is many.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from routing.history.dialect import Dialect
+from routing.history.spans import Source
+
+# Up to so many tokens of prompt, and what that is called.
+CONTEXT_BUCKETS: Final = (
+    (1_000, "0-1K"),
+    (4_000, "1K-4K"),
+    (16_000, "4K-16K"),
+    (64_000, "16K-64K"),
+    (128_000, "64K-128K"),
+    (1_000_000, "128K-1M"),
+)
+CONTEXT_BEYOND: Final = "1M+"
+# What a line has of its own, beside account, workspace and key.
+LINE: Final = (
+    *("model", "permaslug", "variant", "endpoint_tag", "provider_name", "app"),
+    *("origin", "finish_reason", "context_length_bucket"),
+)
+STANDARD: Final = "standard"
+# A bound value stands here in the SQL of `external_user`: what is hashed before the user's name.
+SALT: Final = "%s"
+
+# Sums by name: what each is of a fact's row. A sum has a column of its name in the rolled tables.
+SUMS: Final[Mapping[str, str]] = {
+    "requests": "COUNT(*)",
+    "tokens_prompt": "SUM(tokens_prompt)",
+    "tokens_completion": "SUM(tokens_completion)",
+    "tokens_reasoning": "SUM(tokens_reasoning)",
+    "tokens_cached": "SUM(tokens_cached)",
+    "charge_nano": "SUM(charge_nano)",
+    "cost_nano": "SUM(cost_nano)",
+    "byok_requests": "SUM(is_byok)",
+    "byok_fee_nano": "SUM(CASE WHEN is_byok = 1 THEN charge_nano ELSE 0 END)",
+    "byok_cost_nano": "SUM(CASE WHEN is_byok = 1 THEN cost_nano ELSE 0 END)",
+    "cache_saved_nano": "SUM(cache_saved_nano)",
+    "data_saved_nano": "SUM(data_saved_nano)",
+    "web_nano": "SUM(web_nano)",
+    "web_cost_nano": "SUM(web_cost_nano)",
+    "guarded": "SUM(guarded)",
+    "from_cache": "SUM(from_cache)",
+    "latency_ms": "SUM(latency_ms)",
+    "latency_count": "COUNT(latency_ms)",
+    "speed_dtps": "SUM(speed_dtps)",
+    "speed_count": "COUNT(speed_dtps)",
+}
+# The columns of facts that sums are made of.
+FIGURES: Final = (
+    *("tokens_prompt", "tokens_completion", "tokens_reasoning", "tokens_cached"),
+    *("charge_nano", "cost_nano", "is_byok", "cache_saved_nano", "data_saved_nano"),
+    *("web_nano", "web_cost_nano", "guarded", "from_cache", "latency_ms", "speed_dtps"),
+)
+
+
+@cache
+def raw_columns(dialect: Dialect) -> Mapping[str, str]:
+    """Of the record `g`."""
+    detail = {name: dialect.json_text("g.detail", name) for name in _IN_DETAIL}
+
+    def nano(name: str) -> str:
+        return f"COALESCE(CAST({detail[name]} AS bigint), 0)"
+
+    user = dialect.hashed(SALT, "g.external_user")
+    variant = dialect.last_word("g.model", ":")
+    timed = "g.status = 200 AND g.generation_time_ms > 0 AND g.tokens_completion > 0"
+    speed = "(g.tokens_completion * 10000 + g.generation_time_ms / 2) / g.generation_time_ms"
+    return {
+        "at": "g.created_at",
+        "account_id": "g.account_id",
+        "workspace_id": "g.workspace_id",
+        "api_key_id": "g.api_key_id",
+        "generation_id": "g.id",
+        "model": "g.model",
+        "permaslug": f"COALESCE({detail['permaslug']}, g.model)",
+        "variant": f"COALESCE(NULLIF({variant}, ''), '{STANDARD}')",
+        "endpoint_tag": "COALESCE(g.endpoint_tag, '')",
+        "provider_name": "COALESCE(g.provider_name, '')",
+        "app": f"COALESCE({detail['app']}, '')",
+        "app_title": f"COALESCE({detail['app_title']}, '')",
+        "origin": f"COALESCE({detail['origin']}, '')",
+        "finish_reason": "COALESCE(g.finish_reason, '')",
+        "context_length_bucket": _bucket("g.tokens_prompt"),
+        "external_user": f"CASE WHEN g.external_user IS NULL THEN '' ELSE {user} END",
+        "tokens_prompt": "g.tokens_prompt",
+        "tokens_completion": "g.tokens_completion",
+        "tokens_reasoning": "g.tokens_reasoning",
+        "tokens_cached": "g.tokens_cached",
+        "charge_nano": "g.charge_nano",
+        "cost_nano": "g.upstream_cost_nano",
+        "is_byok": "CASE WHEN g.is_byok THEN 1 ELSE 0 END",
+        "cache_saved_nano": nano("cache_saved_nano"),
+        "data_saved_nano": nano("data_saved_nano"),
+        "web_nano": nano("web_nano"),
+        "web_cost_nano": nano("web_cost_nano"),
+        "guarded": f"CASE WHEN {detail['guarded']} IS NULL THEN 0 ELSE 1 END",
+        "from_cache": f"CASE WHEN {detail['response_cache_source_id']} IS NULL THEN 0 ELSE 1 END",
+        "latency_ms": "CASE WHEN g.status = 200 THEN g.latency_ms END",
+        "speed_dtps": f"CASE WHEN {timed} THEN {speed} END",
+    }
+
+
+_IN_DETAIL: Final = (
+    *("permaslug", "app", "app_title", "origin", "cache_saved_nano", "data_saved_nano"),
+    *("web_nano", "web_cost_nano", "guarded", "response_cache_source_id"),
+)
+_OF_LINE: Final = {name: f"l.{name}" for name in ("workspace_id", "api_key_id", "app_title", *LINE)}
+FACT_COLUMNS: Final[Mapping[str, str]] = {
+    **_OF_LINE,
+    **{name: f"f.{name}" for name in ("at", "account_id", "generation_id", "external_user")},
+    **{name: f"f.{name}" for name in FIGURES},
+}
+SUM_COLUMNS: Final[Mapping[str, str]] = {
+    **_OF_LINE,
+    "at": "f.start",
+    "account_id": "f.account_id",
+    **{name: f"f.{name}" for name in SUMS},
+}
+TABLES: Final[Mapping[Source, str]] = {
+    "raw": "routing_generation g",
+    "fact": "routing_generationfact f",
+    "hour": "routing_usagehour f",
+    "day": "routing_usageday f",
+}
+# Where a column begins with the first, the second must be joined.
+LINE_PREFIX: Final = "l."
+LINES: Final = " JOIN routing_usageline l ON l.id = f.line_id"
+# Generations of processes that died say nothing of what was used.
+LIVING: Final = "NOT g.lost"
+
+
+def columns_of(source: Source, dialect: Dialect) -> Mapping[str, str]:
+    if source == "raw":
+        return raw_columns(dialect)
+    return FACT_COLUMNS if source == "fact" else SUM_COLUMNS
+
+
+def context_bucket(tokens: int) -> str:
+    """What a prompt of so many tokens is counted under."""
+    return next((name for most, name in CONTEXT_BUCKETS if tokens <= most), CONTEXT_BEYOND)
+
+
+def _bucket(column: str) -> str:
+    cases = " ".join(f"WHEN {column} <= {most} THEN '{name}'" for most, name in CONTEXT_BUCKETS)
+    return f"CASE {cases} ELSE '{CONTEXT_BEYOND}' END"

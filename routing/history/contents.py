@@ -1,0 +1,160 @@
+"""Prompts and answers at rest: trimmed, compressed, sealed, and for so many days."""
+
+import zlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.conf import settings
+from django.db.models import Count, Q
+
+from accounts.caller import Caller
+from accounts.models import Membership
+from gateway.http.errors import NotFound, PermissionDenied
+from gateway.http.jsonio import dumps
+from gateway.sealing import seal_bytes, unseal_bytes
+from routing.history.drafts import Draft
+from routing.history.models import GenerationContent
+from routing.metering.models import Generation
+
+_PURPOSE: Final = "generation-content"
+TRUNCATED: Final = "…[truncated]"
+# What an element of a list or an object counts beside its text.
+_ELEMENT_CHARS: Final = 8
+_PURGED_AT_ONCE: Final = 500
+_PURGES_MAX: Final = 400
+
+
+class OnlyAdmins(PermissionDenied):
+    message = "Only organization admins can read the content of generations"
+
+
+def sealed_row(draft: Draft) -> GenerationContent:
+    """A row, not saved. Takes some tens of milliseconds where there is much."""
+    content = content_of(draft, chars_max=settings.GENERATION_CONTENT_BYTES)
+    packed = zlib.compress(dumps(content))
+    sealed = seal_bytes(packed, purpose=_PURPOSE, row=draft.generation_id)
+    return GenerationContent(
+        generation_id=draft.generation_id,
+        account_id=draft.account_id,
+        created_at=draft.created_at,
+        sealed=sealed,
+    )
+
+
+def store(rows: Sequence[GenerationContent]) -> None:
+    """Write rows; one that is there already stays as it is."""
+    GenerationContent.objects.bulk_create(rows, ignore_conflicts=True)
+
+
+def content_of(draft: Draft, *, chars_max: int) -> dict[str, Any]:
+    """What GET /generation/content tells. The prompt gets what room the answer left."""
+    output: dict[str, Any] = {
+        "completion": "".join(draft.text) or None,
+        "reasoning": "".join(draft.reasoning) or None,
+    }
+    if draft.tool_calls:
+        output["tool_calls"] = [_told_call(call) for call in draft.tool_calls]
+    used = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
+    messages, whole = trimmed(draft.messages, chars_max - used)
+    content: dict[str, Any] = {
+        "input": {"messages": messages},
+        "output": output,
+        "error": draft.error,
+    }
+    if draft.truncated or not whole:
+        content["truncated"] = True
+    return content
+
+
+def _told_call(call: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in call.items() if name != "index"}
+
+
+def trimmed(value: Any, chars_max: int) -> tuple[Any, bool]:
+    """The value with about so many characters of text in it, and whether that is all of it."""
+    trimmer = _Trimmer(chars_max)
+    return trimmer.trim(value), trimmer.whole
+
+
+class _Trimmer:
+    def __init__(self, chars_left: int) -> None:
+        self._left = chars_left
+        self.whole = True
+
+    def trim(self, value: Any) -> Any:
+        self._left -= _ELEMENT_CHARS
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, dict):
+            return self._object(value)
+        if isinstance(value, list):
+            return self._list(value)
+        return value
+
+    def _text(self, text: str) -> str:
+        left = max(0, self._left)
+        self._left -= len(text)
+        if len(text) <= left:
+            return text
+        self.whole = False
+        return text[:left] + TRUNCATED
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        kept: dict[str, Any] = {}
+        for name, item in value.items():
+            if self._left <= 0:
+                self.whole = False
+                break
+            self._left -= len(name)
+            kept[name] = self.trim(item)
+        return kept
+
+    def _list(self, value: list[Any]) -> list[Any]:
+        kept: list[Any] = []
+        for item in value:
+            if self._left <= 0:
+                self.whole = False
+                break
+            kept.append(self.trim(item))
+        return kept
+
+
+def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
+    """The content of one generation, as JSON. Raises `OnlyAdmins`, and `NotFound` where nothing was
+    kept, or it is not the account's."""
+    if not caller.management and not _may_read(caller.account_id, caller.creator_id):
+        raise OnlyAdmins
+    known = Generation.objects.filter(pk=generation_id, account_id=caller.account_id, lost=False)
+    rows = GenerationContent.objects.filter(
+        pk=generation_id, account_id=caller.account_id, pk__in=known.values("pk")
+    )
+    row = rows.first() if "\x00" not in generation_id else None
+    if row is None:
+        raise NotFound
+    packed = unseal_bytes(bytes(row.sealed), purpose=_PURPOSE, row=row.pk)
+    return orjson.Fragment(zlib.decompress(packed))
+
+
+def _may_read(account_id: UUID, creator_id: str | None) -> bool:
+    """A person's own account has one member; in an organization only admins' keys may."""
+    admins = Q(role=Membership.Role.ADMIN, user__public_id=creator_id)
+    found = Membership.objects.filter(account_id=account_id).aggregate(
+        members=Count("pk"), admins=Count("pk", filter=admins)
+    )
+    return bool(found["members"] <= 1 or found["admins"])
+
+
+def forget_old(now: datetime) -> int:
+    """Delete contents older than GENERATION_CONTENT_DAYS, in portions; how many."""
+    before = now - timedelta(days=settings.GENERATION_CONTENT_DAYS)
+    total = 0
+    for _ in range(_PURGES_MAX):
+        old = GenerationContent.objects.filter(created_at__lt=before).order_by("created_at")
+        pks = list(old.values_list("pk", flat=True)[:_PURGED_AT_ONCE])
+        if not pks:
+            break
+        total += GenerationContent.objects.filter(pk__in=pks).delete()[0]
+    return total

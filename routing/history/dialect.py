@@ -1,0 +1,86 @@
+"""Where PostgreSQL and SQLite spell the same thing differently."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+from uuid import UUID
+
+from django.db import connection
+
+Granularity = Literal["minute", "hour", "day", "week", "month"]
+GRANULARITIES: Final[tuple[Granularity, ...]] = ("minute", "hour", "day", "week", "month")
+_SQLITE_CHARS: Final = {"minute": 16, "hour": 13, "day": 10, "month": 7}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """Fragments of SQL. Nothing that a caller sends ever gets into one: values are bound."""
+
+    sqlite: bool
+
+    def json_text(self, column: str, name: str) -> str:
+        """A top-level field of a JSON column as text, null where it is not there."""
+        if self.sqlite:
+            return f"json_extract({column}, '$.{name}')"
+        return f"({column} ->> '{name}')"
+
+    def began(self, granularity: Granularity, column: str) -> str:
+        """The beginning of the period (UTC) that a moment lies in, as `moment_of` reads it."""
+        if not self.sqlite:
+            return f"date_trunc('{granularity}', {column} AT TIME ZONE 'UTC')"
+        if granularity == "week":
+            return f"date({column}, 'weekday 0', '-6 days')"
+        return f"substr({column}, 1, {_SQLITE_CHARS[granularity]})"
+
+    def moment_of(self, value: Any) -> datetime:
+        """What `began` gives, in UTC."""
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value if len(value) > 7 else f"{value}-01")
+        assert isinstance(value, datetime)
+        return value.replace(tzinfo=UTC)
+
+    def joined(self, *texts: str) -> str:
+        """Texts with a character between that no name has."""
+        return f" || {self.separator} || ".join(texts)
+
+    @property
+    def separator(self) -> str:
+        return "char(31)" if self.sqlite else "chr(31)"
+
+    def hashed(self, salt: str, text: str) -> str:
+        """SHA-256 hex of a bound salt and a text behind it."""
+        if self.sqlite:
+            return f"SHA256({salt} || {text})"
+        return f"encode(sha256(convert_to({salt} || {text}, 'UTF8')), 'hex')"
+
+    def text_of_uuid(self, column: str) -> str:
+        """A UUID with hyphens, as Python writes it."""
+        if not self.sqlite:
+            return f"CAST({column} AS text)"
+        cuts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+        return " || '-' || ".join(f"substr({column}, {at}, {chars})" for at, chars in cuts)
+
+    def last_word(self, column: str, mark: str) -> str:
+        """What stands behind the first `mark` of a text, "" without one."""
+        if self.sqlite:
+            rest = f"substr({column}, instr({column}, '{mark}') + 1)"
+            return f"CASE WHEN instr({column}, '{mark}') > 0 THEN {rest} ELSE '' END"
+        rest = f"substr({column}, strpos({column}, '{mark}') + 1)"
+        return f"CASE WHEN strpos({column}, '{mark}') > 0 THEN {rest} ELSE '' END"
+
+    @property
+    def bytewise(self) -> str:
+        """Put behind a text column to order it by its bytes, as the other database does."""
+        return "" if self.sqlite else ' COLLATE "C"'
+
+    def moment(self, value: datetime) -> Any:
+        """A bound value for a column of moments."""
+        return connection.ops.adapt_datetimefield_value(value)
+
+    def uuid(self, value: UUID) -> Any:
+        return value.hex if self.sqlite else value
+
+
+def dialect() -> Dialect:
+    """Of the database in use."""
+    return Dialect(connection.vendor == "sqlite")

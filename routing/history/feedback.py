@@ -1,0 +1,56 @@
+"""Feedback on generations: it is kept for the operator, and changes nothing."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from accounts.caller import Caller
+from gateway.http.errors import NotFound, SchemaInvalid
+from gateway.http.validation import UNDEFINED, issues_of
+from routing.history.models import GenerationFeedback
+from routing.metering.models import Generation
+
+
+class Feedback(BaseModel):
+    """Unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, validate_default=True)
+
+    generation_id: Annotated[str, Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
+    category: Literal[
+        "latency",
+        "incoherence",
+        "incorrect_response",
+        "formatting",
+        "billing",
+        "api_error",
+        "other",
+    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+    comment: Annotated[str, Field(max_length=GenerationFeedback.COMMENT_CHARS_MAX)] | None = None
+
+
+def read_feedback(body: Mapping[str, Any]) -> Feedback:
+    """The checked body. Raises `SchemaInvalid`."""
+    try:
+        return Feedback.model_validate(body)
+    except ValidationError as error:
+        raise SchemaInvalid(issues_of(error)) from None
+
+
+def give_feedback(*, caller: Caller, said: Feedback, at: datetime) -> GenerationFeedback:
+    """Keep what is said of one of the account's generations. Raises `NotFound`."""
+    mine = Generation.objects.filter(
+        pk=said.generation_id, account_id=caller.account_id, lost=False
+    )
+    if not mine.exists():
+        raise NotFound
+    return GenerationFeedback.objects.create(
+        account_id=caller.account_id,
+        generation_id=said.generation_id,
+        api_key_id=caller.key_id,
+        category=said.category,
+        comment=said.comment or "",
+        created_at=at,
+    )

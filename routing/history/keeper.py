@@ -1,0 +1,175 @@
+"""Storing contents beside the requests they are of: one queue per process, and one at work on it.
+
+Whatever happens here, nobody's answer is refused or charged otherwise for it. What does not fit
+into the queue, or finds no database, is dropped and counted.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from gateway.db import DATABASE_GONE, Lane, run, under_gevent
+from routing.history.contents import sealed_row, store
+from routing.history.drafts import Draft
+from routing.history.models import GenerationContent
+from routing.metering.tickets import new_event
+
+log = logging.getLogger("routing.history")
+
+_T = TypeVar("_T")
+QUEUE_MAX: Final = 500
+QUEUE_CHARS_MAX: Final = 67_108_864
+_BATCH_MAX: Final = 20
+_COMPLAINT_S: Final = 10.0
+
+
+class Keeper:
+    """`keep` a draft once its generation is being settled. Safe from any greenlet."""
+
+    def __init__(
+        self, *, write: Callable[[Sequence[GenerationContent]], None] | None = None
+    ) -> None:
+        self._write = write or _stored
+        self._queue: deque[tuple[Draft, int]] = deque()
+        self._chars = 0
+        self._busy = self._stopping = False
+        self._work = new_event()
+        self._thread: threading.Thread | None = None
+        self.dropped = 0
+        self._told_at = 0.0
+
+    def keep(self, draft: Draft) -> None:
+        """Queue a draft that is not going to change any more."""
+        chars = _chars_of(draft)
+        if len(self._queue) >= QUEUE_MAX or self._chars + chars > QUEUE_CHARS_MAX:
+            self._drop([draft], "the queue is full")
+            return
+        if not under_gevent():
+            # Nothing runs beside requests here.
+            self._carry_out([draft])
+            return
+        draft.queued()
+        self._chars += chars
+        self._queue.append((draft, chars))
+        self._work.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="contents", daemon=True)
+            self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Write what is queued, for so long, and begin anew with the next draft."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping = True
+            self._work.set()
+            thread.join(timeout_s)
+            self._stopping = False
+
+    def _run(self) -> None:
+        while self._queue or not self._stopping:
+            if not self._queue:
+                self._work.wait()
+                self._work.clear()
+            batch = self._take()
+            if batch:
+                self._carry_out(batch)
+
+    def _take(self) -> list[Draft]:
+        batch: list[Draft] = []
+        while self._queue and len(batch) < _BATCH_MAX:
+            draft, chars = self._queue.popleft()
+            self._chars -= chars
+            batch.append(draft)
+        return batch
+
+    def _carry_out(self, batch: list[Draft]) -> None:
+        try:
+            rows = off_the_loop(lambda: [sealed_row(draft) for draft in batch])
+            self._write(rows)
+        except DATABASE_GONE as error:
+            self._drop(batch, str(error))
+        except Exception:
+            log.exception("%d contents were not stored", len(batch))
+            self.dropped += len(batch)
+        finally:
+            for draft in batch:
+                draft.done()
+
+    def _drop(self, batch: Sequence[Draft], why: str) -> None:
+        self.dropped += len(batch)
+        now = time.monotonic()
+        if now - self._told_at >= _COMPLAINT_S:
+            self._told_at = now
+            log.warning("Contents are not stored, %d so far: %s", self.dropped, why)
+
+
+def off_the_loop(work: Callable[[], _T]) -> _T:
+    """Run `work`, which waits for nothing and takes its time, without holding the event loop."""
+    if not under_gevent():
+        return work()
+    result, error = _pool().apply(_captured, (work,))
+    if error is not None:
+        raise error
+    found: _T = result
+    return found
+
+
+@cache
+def _pool() -> Any:
+    from gevent.threadpool import ThreadPool
+
+    return ThreadPool(1)
+
+
+def _captured(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
+    """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
+    try:
+        return work(), None
+    except BaseException as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
+        return None, error
+
+
+def _stored(rows: Sequence[GenerationContent]) -> None:
+    run(Lane.OPERATOR, lambda: store(rows))
+
+
+def _chars_of(draft: Draft) -> int:
+    """About how much memory a draft holds; media are large texts of their own."""
+    total = sum(map(len, draft.text)) + sum(map(len, draft.reasoning))
+    for message in draft.messages:
+        content = message.get("content")
+        if isinstance(content, str):
+            total += len(content)
+        elif content:
+            total += sum(_chars_of_part(part) for part in content)
+    return total
+
+
+def _chars_of_part(part: dict[str, Any]) -> int:
+    """Texts of a part, one level down: `{"image_url": {"url": …}}`."""
+    total = 0
+    for value in part.values():
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            total += sum(len(text) for text in value.values() if isinstance(text, str))
+    return total
+
+
+keeper: Final = Keeper()
+
+
+def keep(draft: Draft | None) -> None:
+    """Store the content of a call that is being settled, where there is any to be stored."""
+    if draft is not None:
+        keeper.keep(draft)
+
+
+def wait_kept(draft: Draft | None) -> None:
+    """Wait for what was given to `keep`, for no longer than an answer may be kept waiting."""
+    if draft is not None:
+        draft.wait()

@@ -1,0 +1,255 @@
+"""Rolling generations up, an hour at a time: facts, sums by hour, sums by day.
+
+Each hour is one transaction that replaces what was there, so doing it again changes nothing. Hours
+that got a late record are done again. Two at once wait for each other.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from django.conf import settings
+from django.db import connection, transaction
+
+from routing.end_users import SEPARATOR
+from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_columns
+from routing.history.dialect import Dialect, dialect
+from routing.history.models import (
+    GenerationFact,
+    LateHour,
+    UsageDay,
+    UsageHour,
+    UsageRolled,
+)
+from routing.history.spans import DAY, HOUR, Rolled, day_of, hour_of
+from routing.metering.late import ROLLED_AFTER
+from routing.metering.models import Generation
+
+# Questions about single generations reach back 31 days; facts are kept a little longer.
+FACTS_ASKED: Final = timedelta(days=32)
+_FACTS_KEPT: Final = timedelta(days=33)
+# Questions about sums reach back 365 days.
+_SUMS_KEPT: Final = timedelta(days=400)
+_WORK_S: Final = 40.0
+_LATE_MAX: Final = 500
+_PURGED_AT_ONCE: Final = 5_000
+
+
+def roll_up(now: datetime, *, work_s: float = _WORK_S) -> int:
+    """Roll up the hours that are over and those that got late records; how many were done. What
+    does not fit into `work_s` seconds is left to the next time."""
+    stop_at = time.monotonic() + work_s
+    done = 0
+    ends = hour_of(now - ROLLED_AFTER)
+    for hour in _late_hours():
+        if time.monotonic() < stop_at:
+            done += _redo(hour, now)
+    while time.monotonic() < stop_at and _next(ends, now):
+        done += 1
+    return done
+
+
+def read_rolled(now: datetime) -> Rolled:
+    """What is rolled up at this moment, in one query."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 0, until FROM routing_usagerolled WHERE id = 1"
+            " UNION ALL SELECT 1, hour FROM routing_latehour"
+        )
+        rows = [(kind, _utc(value)) for kind, value in cursor.fetchall()]
+    until = [at for kind, at in rows if kind == 0]
+    late = frozenset(at for kind, at in rows if kind == 1)
+    return Rolled(until[0] if until else None, late, hour_of(now - FACTS_ASKED) + HOUR)
+
+
+def mark_since(start: datetime, now: datetime) -> int:
+    """Have everything from `start` on rolled up anew, as after rows were brought in past the
+    ledger's writer; how many hours. Those before what was rolled up so far are rolled up as well.
+    """
+    first = Generation.objects.filter(created_at__gte=start).order_by("created_at")
+    began = first.values_list("created_at", flat=True).first()
+    if began is None:
+        return 0
+    hours = []
+    hour = hour_of(began)
+    while hour < now:
+        hours.append(LateHour(hour=hour))
+        hour += HOUR
+    LateHour.objects.bulk_create(hours, batch_size=_LATE_MAX)
+    return len(hours)
+
+
+def forget_old(now: datetime) -> int:
+    """Delete facts and sums that nothing asks for any more; how many rows."""
+    deleted = _purged(GenerationFact, "at", now - _FACTS_KEPT)
+    deleted += _purged(UsageHour, "start", now - _SUMS_KEPT)
+    return deleted + _purged(UsageDay, "start", now - _SUMS_KEPT)
+
+
+def _late_hours() -> list[datetime]:
+    hours = LateHour.objects.order_by("hour").values_list("hour", flat=True).distinct()
+    return list(hours[:_LATE_MAX])
+
+
+def _next(ends: datetime, now: datetime) -> bool:
+    """Roll up the next hour before `ends` that has generations; False where there is none."""
+    with transaction.atomic():
+        mark = _locked(ends)
+        if mark.until >= ends:
+            return False
+        later = Generation.objects.filter(created_at__gte=mark.until, created_at__lt=ends)
+        first = later.order_by("created_at").values_list("created_at", flat=True).first()
+        if first is None:
+            _move(mark, ends)
+            return False
+        hour = hour_of(first)
+        _replace(hour, now)
+        _move(mark, hour + HOUR)
+    return True
+
+
+def _redo(hour: datetime, now: datetime) -> bool:
+    """An hour with late records; one that was not rolled up yet only loses its marks."""
+    with transaction.atomic():
+        until = _locked(hour).until
+        # Read before the generations: a mark that comes from here on is for the next time.
+        marks = list(LateHour.objects.filter(hour=hour).values_list("pk", flat=True))
+        if hour < until:
+            _replace(hour, now)
+            _replace_days(day_of(hour), min(until, day_of(hour) + DAY))
+        LateHour.objects.filter(pk__in=marks).delete()
+    return True
+
+
+def _locked(default: datetime) -> UsageRolled:
+    """The one mark, ours until the transaction ends. At first it stands at the first generation."""
+    found = UsageRolled.objects.select_for_update().filter(pk=1).first()
+    if found is None:
+        first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
+        since = min(hour_of(first.first() or default), default)
+        UsageRolled.objects.get_or_create(pk=1, defaults={"until": since})
+        found = UsageRolled.objects.select_for_update().get(pk=1)
+    return found
+
+
+def _move(mark: UsageRolled, until: datetime) -> None:
+    """The days that end on the way are summed up too: once, when all of their hours are."""
+    _replace_days(day_of(mark.until), until)
+    mark.until = until
+    mark.save(update_fields=["until"])
+
+
+def _replace(hour: datetime, now: datetime) -> None:
+    """Facts and sums of one hour, from the generations there are."""
+    spelled = dialect()
+    span = [spelled.moment(hour), spelled.moment(hour + HOUR)]
+    with connection.cursor() as cursor:
+        _make_lines(cursor, spelled, span)
+        cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
+        cursor.execute("DELETE FROM routing_usagehour WHERE start = %s", span[:1])
+        _make_facts(cursor, spelled, span)
+        _make_hours(cursor, span)
+        if hour < now - _FACTS_KEPT:
+            cursor.execute("DELETE FROM routing_generationfact WHERE at >= %s AND at < %s", span)
+
+
+def _replace_days(day: datetime, until: datetime) -> None:
+    """The sums of this day and those after it, as far as they are over."""
+    spelled = dialect()
+    with connection.cursor() as cursor:
+        while day + DAY <= until:
+            _make_days(cursor, [spelled.moment(day), spelled.moment(day + DAY)])
+            day += DAY
+
+
+def _make_lines(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
+    """Lines that were not there yet; the first title of an application is kept."""
+    columns = raw_columns(spelled)
+    own = ["account_id", "workspace_id", "api_key_id", *LINE]
+    values = ", ".join(columns[name] for name in own)
+    cursor.execute(
+        f"INSERT INTO routing_usageline (key, {', '.join(own)}, app_title)"  # noqa: S608 - Constant fragments only; the values are bound.
+        f" SELECT {_key(spelled)}, {values}, MAX({columns['app_title']})"
+        f" FROM routing_generation g WHERE g.created_at >= %s AND g.created_at < %s AND {LIVING}"
+        f" GROUP BY {_key(spelled)}, {values} ON CONFLICT DO NOTHING",
+        span,
+    )
+
+
+def _make_facts(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
+    columns = raw_columns(spelled)
+    own = ["generation_id", "account_id", "at", "external_user", *FIGURES]
+    # The users of all accounts at once: what is hashed before a name depends on the account.
+    columns = {**columns, "external_user": _user(spelled, columns["external_user"])}
+    values = ", ".join(columns[name] for name in own)
+    cursor.execute(
+        f"INSERT INTO routing_generationfact (line_id, {', '.join(own)})"  # noqa: S608 - Constant fragments only; the values are bound.
+        f" SELECT l.id, {values} FROM routing_generation g"
+        f" JOIN routing_usageline l ON l.key = {_key(spelled)}"
+        f" WHERE g.created_at >= %s AND g.created_at < %s AND {LIVING}",
+        [_secret(), *span],
+    )
+
+
+def _make_hours(cursor: Any, span: list[Any]) -> None:
+    names, sums = ", ".join(SUMS), ", ".join(f"COALESCE({each}, 0)" for each in SUMS.values())
+    cursor.execute(
+        f"INSERT INTO routing_usagehour (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
+        f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_generationfact"
+        " WHERE at >= %s AND at < %s GROUP BY line_id, account_id",
+        [span[0], *span],
+    )
+
+
+def _make_days(cursor: Any, span: list[Any]) -> None:
+    names, sums = ", ".join(SUMS), ", ".join(f"SUM({name})" for name in SUMS)
+    cursor.execute("DELETE FROM routing_usageday WHERE start = %s", span[:1])
+    cursor.execute(
+        f"INSERT INTO routing_usageday (line_id, account_id, start, {names})"  # noqa: S608 - Constant fragments only; the values are bound.
+        f" SELECT line_id, account_id, {_bound_time()}, {sums} FROM routing_usagehour"
+        " WHERE start >= %s AND start < %s GROUP BY line_id, account_id",
+        [span[0], *span],
+    )
+
+
+def _bound_time() -> str:
+    """A bound moment that stands alone, where PostgreSQL cannot tell its type."""
+    return "%s" if dialect().sqlite else "CAST(%s AS timestamptz)"
+
+
+def _key(spelled: Dialect) -> str:
+    columns = raw_columns(spelled)
+    ids = [spelled.text_of_uuid(columns[name]) for name in ("account_id", "workspace_id")]
+    key = f"CAST({columns['api_key_id']} AS text)"
+    return f"md5({spelled.joined(*ids, key, *(columns[name] for name in LINE))})"
+
+
+def _user(spelled: Dialect, column: str) -> str:
+    """`routing.end_users.salt_of` in SQL: the secret is bound, the account is the row's."""
+    account = spelled.text_of_uuid("g.account_id")
+    mark = spelled.separator
+    return column.replace(SALT, f"%s || {account} || {mark}")
+
+
+def _secret() -> str:
+    return f"{settings.ROUTER_USER_HASH_SECRET}{SEPARATOR}"
+
+
+def _purged(model: Any, column: str, before: datetime) -> int:
+    """In portions, so that nobody waits long for what is locked."""
+    total = 0
+    while True:
+        old = model.objects.filter(**{f"{column}__lt": before})
+        pks: Sequence[Any] = list(old.values_list("pk", flat=True)[:_PURGED_AT_ONCE])
+        if not pks:
+            return total
+        total += model.objects.filter(pk__in=pks).delete()[0]
+
+
+def _utc(value: Any) -> datetime:
+    """SQLite tells moments of plain queries as text."""
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    assert isinstance(value, datetime)
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)

@@ -1,0 +1,78 @@
+"""Which rows tell of which part of a time: days, hours, single facts, or generations themselves."""
+
+from collections.abc import Callable, Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, NamedTuple
+
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
+Source = Literal["day", "hour", "fact", "raw"]
+Finest = Literal["day", "hour", "fact"]
+Span = tuple[datetime, datetime]
+
+
+class Rolled(NamedTuple):
+    """What is rolled up: full hours before `until` (None: nothing) except the `late` ones, and
+    facts from `facts_from` on."""
+
+    until: datetime | None
+    late: frozenset[datetime]
+    facts_from: datetime
+
+
+def hour_of(moment: datetime) -> datetime:
+    return moment.replace(minute=0, second=0, microsecond=0)
+
+
+def day_of(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def split(
+    start: datetime, end: datetime, rolled: Rolled, *, finest: Finest
+) -> dict[Source, list[Span]]:
+    """The sources of [start, end), each with its spans in order; together they are all of it, once.
+
+    `finest` is the coarsest source that can answer: "fact" asks for single generations.
+    """
+    found: dict[Source, list[Span]] = {}
+    late_days = {day_of(hour) for hour in rolled.late}
+    for piece in _pieces(start, end, DAY, day_of):
+        if _is_whole_day(piece, rolled, late_days) and finest == "day":
+            _add(found, "day", piece)
+        else:
+            for part in _pieces(*piece, HOUR, hour_of):
+                _add(found, _source_of(part, rolled, finest), part)
+    return found
+
+
+def _is_whole_day(piece: Span, rolled: Rolled, late_days: Collection[datetime]) -> bool:
+    start, end = piece
+    ready = rolled.until is not None and end <= rolled.until
+    return ready and end - start == DAY and start not in late_days
+
+
+def _source_of(part: Span, rolled: Rolled, finest: Finest) -> Source:
+    start, end = part
+    hour = hour_of(start)
+    if rolled.until is None or hour >= rolled.until or hour in rolled.late:
+        return "raw"
+    if end - start == HOUR and finest != "fact":
+        return "hour"
+    return "fact" if hour >= rolled.facts_from else "raw"
+
+
+def _pieces(
+    start: datetime, end: datetime, step: timedelta, floor: Callable[[datetime], datetime]
+) -> Iterator[Span]:
+    while start < end:
+        until = min(end, floor(start) + step)
+        yield start, until
+        start = until
+
+
+def _add(found: dict[Source, list[Span]], source: Source, span: Span) -> None:
+    spans = found.setdefault(source, [])
+    if spans and spans[-1][1] == span[0]:
+        span = spans.pop()[0], span[1]
+    spans.append(span)

@@ -1,0 +1,50 @@
+"""/analytics and /activity: what an account used, by whatever it wants to know it by."""
+
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from gateway.db import Lane, run
+from gateway.http.body import read_object
+from gateway.http.responses import json_response
+from routing.history.activity import activity, read_activity_query
+from routing.history.analytics import META, answer
+from routing.history.body import read_analytics_body
+from routing.history.views import analytics_description as described
+from routing.history.views.managed import Managed
+
+
+class AnalyticsViewSet(Managed):
+    """What can be asked, and the answers."""
+
+    @described.meta
+    def meta(self, request: HttpRequest) -> HttpResponseBase:
+        self.manager(request)
+        return json_response({"data": META})
+
+    @described.query
+    def query(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.manager(request)
+        body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+        now = datetime.now(UTC)
+        asked = read_analytics_body(body, now)
+        found = run(Lane.OPERATOR, lambda: answer(caller.account_id, asked, now))
+        metadata = {
+            "query_time_ms": found.query_time_ms,
+            "row_count": len(found.rows),
+            "truncated": found.truncated,
+        }
+        return json_response({"data": {"data": found.rows, "metadata": metadata}})
+
+
+class ActivityViewSet(Managed):
+    """The last 30 full days, endpoint by endpoint."""
+
+    @described.listing
+    def list(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.manager(request)
+        now = datetime.now(UTC)
+        asked = read_activity_query(request.GET, now)
+        rows = run(Lane.OPERATOR, lambda: activity(caller.account_id, asked, now))
+        return json_response({"data": rows})

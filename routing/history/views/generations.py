@@ -1,0 +1,49 @@
+"""/generation/content and /generation/feedback."""
+
+from datetime import UTC, datetime
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.authentication import required_caller
+from gateway.db import Lane, run
+from gateway.http.body import read_object
+from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.responses import json_response
+from gateway.http.validation import Issue
+from gateway.http.viewset import LeanViewSet
+from routing.history.contents import read_content
+from routing.history.feedback import give_feedback, read_feedback
+from routing.history.views import generations_description as described
+from routing.history.views.managed import Managed
+
+
+class ContentViewSet(LeanViewSet):
+    """What was said and answered, where the workspace had it kept."""
+
+    @described.content
+    def retrieve(self, request: HttpRequest) -> HttpResponseBase:
+        caller = required_caller(request)
+        self.beside = {"user_id": caller.creator_id}
+        wanted = request.GET.get("id", "")
+        if not wanted:
+            issue = Issue("id", "Invalid input: expected string, received undefined")
+            raise SchemaInvalid([issue])
+        content = run(Lane.READ, lambda: read_content(caller, wanted))
+        return json_response({"data": content})
+
+    def database_gone(self) -> GatewayError:
+        return GatewayError()
+
+
+class FeedbackViewSet(Managed):
+    """What somebody says of a generation."""
+
+    @described.feedback
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self.manager(request)
+        body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+        said = read_feedback(body)
+        now = datetime.now(UTC)
+        run(Lane.OPERATOR, lambda: give_feedback(caller=caller, said=said, at=now))
+        return json_response({"data": {"success": True}})

@@ -1,0 +1,48 @@
+"""What the catalogue calls the models and providers that people name."""
+
+from collections.abc import Iterable
+
+from gateway.http.errors import DatabaseGone, Unavailable
+from routing.catalogue.entries import Snapshot
+from routing.catalogue.snapshot import catalogue
+from routing.selection.naming import CHARS_MAX, parse
+from routing.selection.resolving import named_model
+
+
+def model_slugs(names: Iterable[str]) -> dict[str, str]:
+    """Canonical slugs by name: of an id, an alias, or the newest of a family, with suffixes or
+    without. Raises `DatabaseGone` while there is no catalogue to ask."""
+    snapshot = _snapshot()
+    slugs = snapshot.derive(_canonical_slugs)
+    known: dict[str, str] = {}
+    for name in names:
+        if len(name) > CHARS_MAX:
+            continue
+        model = named_model(snapshot, name)
+        base = parse(name).base
+        if model is not None:
+            known[name] = model.canonical_slug
+        elif base in slugs:
+            known[name] = base
+    return known
+
+
+def provider_slugs(names: Iterable[str]) -> dict[str, str]:
+    """Slugs by name: of a slug or a display name in any case. Raises `DatabaseGone`."""
+    slugs = {
+        name: provider.slug
+        for provider in _snapshot().providers.values()
+        for name in provider.names
+    }
+    return {name: slugs[name.casefold()] for name in names if name.casefold() in slugs}
+
+
+def _canonical_slugs(snapshot: Snapshot) -> frozenset[str]:
+    return frozenset([model.canonical_slug for model in snapshot.models.values()])
+
+
+def _snapshot() -> Snapshot:
+    try:
+        return catalogue.current()
+    except Unavailable as error:
+        raise DatabaseGone from error

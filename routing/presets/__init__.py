@@ -1,0 +1,1 @@
+"""Presets: settings of requests, kept in a workspace under a name (management reference 4)."""

@@ -1,0 +1,77 @@
+"""Presets in force, as requests find them: read in one query, remembered for less than a second."""
+
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from gateway.db import Lane, run
+from gateway.http.errors import DatabaseGone
+from gateway.http.jsonio import loads
+from gateway.recent import RecentReads
+from routing.presets.models import Preset
+from routing.presets.slugs import is_slug
+
+# Bytes of what presets say that a process remembers at most, and what the smallest counts for.
+_BYTES_MAX: Final = 16 * 1024 * 1024
+_BYTES_MIN: Final = 1_024
+
+
+class InForce(NamedTuple):
+    """A preset's designated version. `size_bytes` is that of its texts."""
+
+    id: UUID
+    config: dict[str, Any]
+    system_prompt: str
+    size_bytes: int
+
+    @property
+    def models(self) -> list[str]:
+        """The models it names, the first one first."""
+        first = [self.config["model"]] if "model" in self.config else []
+        return [*first, *self.config.get("models", ())]
+
+
+def find_preset(workspace_id: UUID, slug: str) -> InForce | None:
+    """The workspace's active preset of that slug. Raises `DatabaseGone`."""
+    if not is_slug(slug):
+        return None
+    try:
+        return _recent.find((workspace_id, slug))
+    except (DatabaseError, InterfaceError, TimeoutError) as error:
+        raise DatabaseGone from error
+
+
+def forget_presets() -> None:
+    """Drop what this process remembers of presets."""
+    _recent.forget()
+
+
+def _read(name: tuple[UUID, str]) -> InForce | None:
+    return run(Lane.READ, lambda: _designated(*name))
+
+
+def _designated(workspace_id: UUID, slug: str) -> InForce | None:
+    row = (
+        Preset.objects.filter(workspace=workspace_id, slug=slug, status=Preset.Status.ACTIVE)
+        .values_list("pk", "designated_version__config", "designated_version__system_prompt")
+        .first()
+    )
+    if row is None:
+        return None
+    preset_id, config, prompt = row
+    size_bytes = len(config) + len(prompt)
+    return InForce(preset_id, loads(config.encode()), prompt, size_bytes)
+
+
+def _weight(found: InForce | None) -> int:
+    return max(_BYTES_MIN, found.size_bytes if found else 0)
+
+
+_recent: RecentReads[tuple[UUID, str], InForce] = RecentReads(
+    _read,
+    age_max_s=settings.API_KEY_CACHE_SECONDS,
+    size_max=_BYTES_MAX,
+    weight_of=_weight,
+)

@@ -1,0 +1,166 @@
+"""Rate limits of inference: free variants per account, everything else per key.
+
+Requests count once they are sent to an upstream. Tokens are reserved by an upper bound, so that
+what is admitted in a minute never exceeds the limit, and corrected once their number is known.
+"""
+
+from typing import Final
+
+from django.conf import settings
+
+from accounts.money import NANO_PER_USD
+from gateway.http.errors import GatewayError
+from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from routing.catalogue.entries import EndpointEntry
+from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
+from routing.metering.usage import Usage
+from routing.serving.call import Call
+
+_FREE: Final = ":free"
+_FREE_MINUTE: Final = "free_minute"
+_FREE_DAY: Final = "free_day"
+_REQUESTS: Final = "key_requests"
+_TOKENS: Final = "key_tokens"
+_SOURCES: Final = {
+    _FREE_MINUTE: "router_free_tier_minute",
+    _FREE_DAY: "router_free_tier_daily",
+    _REQUESTS: "router_key_requests",
+    _TOKENS: "router_key_tokens",
+}
+
+
+def too_many(call: Call) -> GatewayError | None:
+    """Count a request that is about to be sent; the 429 where there were too many."""
+    wanted = _limits_of(call)
+    if not wanted:
+        return None
+    taken = limits().take(*wanted)
+    if isinstance(taken, Exceeded):
+        return _refusal(call, taken)
+    call.taken = taken
+    return None
+
+
+def settle(call: Call, usage: Usage) -> None:
+    """Correct what was reserved to the tokens that were used."""
+    taken, call.taken = call.taken, None
+    if taken is None or _kind(taken.limits[-1]) != _TOKENS:
+        return
+    used = usage.prompt_tokens + usage.completion_tokens
+    limits().add(taken, _corrections(taken, used))
+
+
+def give_back(call: Call) -> None:
+    """Nothing was sent: the request does not count."""
+    taken, call.taken = call.taken, None
+    if taken is not None:
+        limits().give_back(taken)
+
+
+def _corrections(taken: Taken, used: int) -> list[int]:
+    return [used - each.cost if _kind(each) == _TOKENS else 0 for each in taken.limits]
+
+
+def _limits_of(call: Call) -> list[Limit]:
+    """Those that are on and concern this call, the token limit last."""
+    if not _any_on():
+        return []
+    free, other = _tiers_of(call)
+    return (_free_limits(call) if free else []) + (_key_limits(call) if other else [])
+
+
+def _any_on() -> bool:
+    return bool(
+        settings.ROUTER_KEY_RPM
+        or settings.ROUTER_KEY_TPM
+        or settings.ROUTER_FREE_RPM
+        or settings.ROUTER_FREE_RPD_HIGH
+        or settings.ROUTER_FREE_RPD_LOW
+    )
+
+
+def _tiers_of(call: Call) -> tuple[bool, bool]:
+    """Whether free variants may serve it, and whether anything else may."""
+    if call.strategy == "free":
+        return True, False
+    models = {each.model_id for each in call.plan.order} or {each.id for each in call.choice.models}
+    free = {model for model in models if model.endswith(_FREE)}
+    return bool(free), models != free or not models
+
+
+def _free_limits(call: Call) -> list[Limit]:
+    account = call.payer.account_id
+    per_minute, per_day = settings.ROUTER_FREE_RPM, _free_per_day(call)
+    found = []
+    if per_minute:
+        found.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
+    if per_day:
+        found.append(Limit(f"{_FREE_DAY}:{account}", per_day, DAY_S))
+    return found
+
+
+def _free_per_day(call: Call) -> int:
+    if _is_low(call):
+        return int(settings.ROUTER_FREE_RPD_LOW)
+    return int(settings.ROUTER_FREE_RPD_HIGH)
+
+
+def _is_low(call: Call) -> bool:
+    """Whether the account has bought too little for the larger limit."""
+    return call.caller.bought_nano < settings.ROUTER_FREE_CREDIT_THRESHOLD * NANO_PER_USD
+
+
+def _key_limits(call: Call) -> list[Limit]:
+    found = []
+    if settings.ROUTER_KEY_RPM:
+        requests = settings.ROUTER_KEY_RPM
+        found.append(Limit(f"{_REQUESTS}:{call.payer.key_id}", requests, MINUTE_S))
+    if settings.ROUTER_KEY_TPM:
+        tokens = settings.ROUTER_KEY_TPM
+        # One that may use more than the whole limit waits for a minute that is all its own.
+        cost = min(_tokens_bound(call), tokens)
+        found.append(Limit(f"{_TOKENS}:{call.payer.key_id}", tokens, MINUTE_S, cost))
+    return found
+
+
+def _tokens_bound(call: Call) -> int:
+    """The most tokens that the call may use at any endpoint of its plan."""
+    return max((_tokens_at(call, endpoint) for endpoint in call.plan.order), default=1)
+
+
+def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
+    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
+    cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    output_tokens = output_tokens_bound(call.demand, room, output_cap=cap)
+    return max(1, prompt_tokens_bound(call.demand, room) + output_tokens)
+
+
+def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:
+    kind = _kind(exceeded.limit)
+    return refusal(exceeded, source=_SOURCES[kind], message=_texts(call, exceeded)[kind])
+
+
+def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
+    limit = exceeded.limit
+    return {
+        _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
+        _FREE_DAY: _daily_text(call),
+        _REQUESTS: "Rate limit exceeded: requests-per-min",
+        _TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
+        f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
+    }
+
+
+def _daily_text(call: Call) -> str:
+    if not _is_low(call):
+        return "Rate limit exceeded: free-models-per-day-high-balance"
+    credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
+    more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"
+    return (
+        f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
+        "model requests per day"
+    )
+
+
+def _kind(limit: Limit) -> str:
+    return limit.scope.partition(":")[0]

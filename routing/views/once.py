@@ -1,0 +1,82 @@
+"""An inference request with an `Idempotency-Key`: one upstream call, one charge, one answer.
+
+A whole answer is kept and told again, unless it is too large or nothing may be kept of it. A stream
+is not told again: who repeats it learns its generation. What failed without a charge is forgotten,
+and repeated it begins anew.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.caller import Caller
+from accounts.services.repeatable import Claim, Kept, Wanted
+from accounts.views.once import HashedInput, begin, finish, forget, key_of, told_again
+from gateway.db import DATABASE_GONE, Lane, run
+from gateway.http.body import read_object
+from gateway.http.responses import EventStream
+from routing.ids import generation_id
+from routing.metering.models import Generation
+from routing.serving.call import Call
+
+if TYPE_CHECKING:
+    from routing.views.inference import InferenceViewSet
+
+
+def answered_once(
+    view: "InferenceViewSet", request: HttpRequest, caller: Caller
+) -> HttpResponseBase:
+    """Raises `GatewayError`, as the request itself does."""
+    key = key_of(request)
+    read = HashedInput(request)
+    body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+    path = request.path_info.rstrip("/")
+    begun = begin(Wanted(caller, path, key, read.hash(), generation_id()))
+    if isinstance(begun, Kept):
+        return told_again(begun)
+    try:
+        answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
+    except BaseException:
+        _failed(begun, view.call)
+        raise
+    assert view.call is not None
+    _answered(begun, view.call, answer)
+    return answer
+
+
+def _failed(claim: Claim, call: Call | None) -> None:
+    """An answer that was had is charged, though its caller never saw it."""
+    if call is not None and call.served_by is not None:
+        finish(claim, status=200, body=None)
+    else:
+        forget(claim)
+
+
+def _answered(claim: Claim, call: Call, answer: Any) -> None:
+    if isinstance(answer, EventStream):
+        answer.afterwards(lambda: _streamed(claim, call))
+        return
+    keeps = not call.choice.retains_nothing
+    finish(claim, status=answer.status_code, body=answer.content if keeps else None)
+
+
+def _streamed(claim: Claim, call: Call) -> None:
+    """At a stream's end: whether there is anything that must not happen twice."""
+    if _came_to_nothing(call):
+        forget(claim)
+    else:
+        finish(claim, status=200, body=None)
+
+
+def _came_to_nothing(call: Call) -> bool:
+    """Whether it never reached an upstream, or failed there. In doubt it did not."""
+    try:
+        statuses = run(Lane.READ, lambda: _recorded(call.generation_id))
+    except DATABASE_GONE:
+        return False
+    return statuses != [200] if statuses else not call.settled
+
+
+def _recorded(generation: str) -> list[int]:
+    return list(Generation.objects.filter(pk=generation).values_list("status", flat=True))

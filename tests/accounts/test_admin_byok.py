@@ -1,0 +1,227 @@
+"""A team's own credentials as an operator looks after them."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.db import connection
+from django.test import Client
+
+from accounts import known_providers
+from accounts.byok import opened, usable_credentials
+from accounts.known_providers import KeyTrial, know_providers_by
+from accounts.models import Account, ApiKey, AuditRecord, ByokCredential, User, Workspace
+from accounts.services.accounts import open_account
+from accounts.services.byok import create_credential
+from accounts.services.records import SYSTEM
+from tests.accounts.dump import database_text
+from tests.support.operations import generation, page
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+KEY = "sk-canary-0123456789abcdef"
+ACCEPTED = KeyTrial("accepted", "the provider answered 200")
+REFUSED = KeyTrial("refused", "the provider answered 401")
+
+
+@pytest.fixture(autouse=True)
+def trials() -> Iterator[list[KeyTrial]]:
+    """What providers say of keys; the last one counts."""
+    before, said = known_providers._asked[:], [ACCEPTED]
+
+    def try_key(slug: str, key: str) -> KeyTrial:
+        # The test itself is a transaction; what is begun within it is a savepoint.
+        assert not connection.savepoint_ids
+        return said[-1]
+
+    know_providers_by(lambda slug: slug == "acme", try_key=try_key)
+    yield said
+    known_providers._asked[:] = before
+
+
+def brought(account: Account, name: str = "n", **said: Any) -> ByokCredential:
+    made = create_credential(
+        account_id=account.pk,
+        workspace_id=None,
+        provider="acme",
+        key=KEY,
+        trial=ACCEPTED,
+        by=SYSTEM,
+        name=name,
+        **said,
+    )
+    return made.row
+
+
+def add(client: Client, account: Account, **said: Any) -> Any:
+    typed = {"account": str(account.pk), "provider": "acme", "key": KEY}
+    return client.post(page(ByokCredential, "add"), typed | said)
+
+
+def change(client: Client, row: ByokCredential, **said: Any) -> Any:
+    return client.post(page(ByokCredential, "change", row.pk), {"name": row.name or ""} | said)
+
+
+def do(client: Client, action: str, *rows: ByokCredential) -> Any:
+    chosen = [str(row.pk) for row in rows]
+    typed = {"action": action, "_selected_action": chosen}
+    return client.post(page(ByokCredential, "changelist"), typed, follow=True)
+
+
+def errors_of(response: Any) -> Any:
+    return response.context["adminform"].form.errors
+
+
+def test_one_is_brought_for_a_workspace(
+    admin_client: Client, account: Account, workspace: Workspace, key: ApiKey
+) -> None:
+    response = add(
+        admin_client,
+        account,
+        workspace=str(workspace.pk),
+        name="ours",
+        is_fallback="on",
+        allowed_models="acme/small, acme/large",
+        allowed_keys=str(key.pk),
+        allowed_user_ids="user_x",
+    )
+
+    assert response.status_code == 302, errors_of(response)
+    row = ByokCredential.objects.get()
+    assert (row.workspace, row.name, row.is_fallback, row.label) == (
+        *(workspace, "ours", True, "sk-...cdef"),
+    )
+    assert row.allowed_models == ["acme/small", "acme/large"]
+    assert (row.allowed_key_ids, row.allowed_user_ids) == ([key.pk], ["user_x"])
+    record = AuditRecord.objects.latest("pk")
+    assert (record.action, str(record.operator)) == ("created", "admin")
+    shown = admin_client.get(page(ByokCredential, "change", row.pk)).text
+    listed = admin_client.get(page(ByokCredential, "changelist")).text
+    for text in (shown, listed, database_text()):
+        assert KEY not in text
+    assert row.sealed not in shown + listed
+    assert "the provider answered 200" in listed
+
+
+def test_one_without_a_workspace_serves_all_of_them(
+    admin_client: Client, account: Account, key: ApiKey
+) -> None:
+    assert add(admin_client, account).status_code == 302
+
+    assert ByokCredential.objects.get().workspace is None
+    (entry,) = usable_credentials(key)
+    assert opened(entry) == KEY
+
+
+@pytest.mark.parametrize(
+    ("field", "typed"),
+    [("provider", "nope"), ("key", "a b"), ("key", ""), ("allowed_keys", "999"), ("workspace", "")],
+)
+def test_what_is_not_the_account_s_or_no_key_is_refused(
+    admin_client: Client, account: Account, field: str, typed: str
+) -> None:
+    if field == "workspace":
+        typed = str(open_account(name="other").workspaces.get().pk)
+
+    response = add(admin_client, account, **{field: typed})
+
+    assert list(errors_of(response)) == [field]
+    assert not ByokCredential.objects.exists()
+
+
+def test_a_key_that_its_provider_refuses_is_refused(
+    admin_client: Client, account: Account, trials: list[KeyTrial]
+) -> None:
+    row = brought(account)
+    trials.append(REFUSED)
+
+    assert list(errors_of(add(admin_client, account))) == ["key"]
+    assert list(errors_of(change(admin_client, row, key="sk-new-0123456789"))) == ["key"]
+
+    row.refresh_from_db()
+    assert (row.version, ByokCredential.objects.count()) == (0, 1)
+
+
+def test_who_may_only_look_sees_no_field_for_a_key_and_tries_none(
+    client: Client, account: Account, trials: list[KeyTrial]
+) -> None:
+    row = brought(account)
+    onlooker = User.objects.create_user("onlooker", is_staff=True)
+    onlooker.user_permissions.add(Permission.objects.get(codename="view_byokcredential"))
+    client.force_login(onlooker)
+    trials.clear()  # Who asks a provider now fails.
+
+    assert client.get(page(ByokCredential, "change", row.pk)).status_code == 200
+    assert change(client, row, key="sk-new-0123456789").status_code == 403
+    assert add(client, account).status_code == 403
+
+
+def test_a_key_is_rotated_and_settings_change(
+    admin_client: Client, account: Account, key: ApiKey
+) -> None:
+    row = brought(account, allowed_models=["acme/small"])
+
+    response = change(
+        admin_client,
+        row,
+        name="renamed",
+        key="sk-new-0123456789wxyz",
+        disabled="on",
+        allowed_models="",
+        allowed_keys=f"{key.pk}",
+    )
+
+    assert response.status_code == 302, errors_of(response)
+    row.refresh_from_db()
+    assert (row.name, row.label, row.disabled) == ("renamed", "sk-...wxyz", True)
+    assert (row.allowed_models, row.allowed_key_ids) == (None, [key.pk])
+    record = AuditRecord.objects.latest("pk")
+    assert (record.action, str(record.operator)) == ("rotated", "admin")
+    assert change(admin_client, row, disabled="on", allowed_keys=f"{key.pk}").status_code == 302
+    row.refresh_from_db()
+    assert row.version == 1
+
+
+def test_credentials_are_reordered_disabled_and_deleted(
+    admin_client: Client, account: Account
+) -> None:
+    rows = {name: brought(account, name) for name in "abc"}
+
+    def order() -> str:
+        living = ByokCredential.objects.living().order_by("sort_order")
+        return "".join(row.name or "" for row in living)
+
+    do(admin_client, "move_up", rows["b"], rows["c"])
+    assert order() == "bca"
+    do(admin_client, "move_down", rows["b"])
+    assert order() == "cba"
+    do(admin_client, "disable", rows["a"], rows["b"])
+    assert set(ByokCredential.objects.filter(disabled=True)) == {rows["a"], rows["b"]}
+    do(admin_client, "enable", rows["a"])
+    assert set(ByokCredential.objects.filter(disabled=True)) == {rows["b"]}
+    gone = page(ByokCredential, "delete", rows["b"].pk)
+    assert admin_client.post(gone, {"post": "yes"}).status_code == 302
+    assert order() == "ca"
+    assert ByokCredential.objects.get(name="b").sealed == ""
+    do(admin_client, "delete_selected", rows["a"])
+    assert "b" not in admin_client.get(page(ByokCredential, "changelist")).context["cl"].result_list
+    by_admin = AuditRecord.objects.filter(object_type="byok_credential", operator__isnull=False)
+    assert set(by_admin.values_list("action", flat=True)) >= {"updated", "deleted"}
+
+
+def test_its_page_shows_what_it_was_used_for(
+    admin_client: Client, account: Account, workspace: Workspace, key: ApiKey
+) -> None:
+    row, now = brought(account), datetime.now(UTC)
+    owner = {"account": account, "workspace": workspace, "api_key": key, "created_at": now}
+    served = {"is_byok": True, "detail": {"byok": {"id": str(row.pk)}}, "status": 200}
+    generation(id="gen-1", **owner, **served, upstream_cost_nano=1500, charge_nano=75)
+    generation(id="gen-2", **owner, **served, upstream_cost_nano=500, charge_nano=25)
+    generation(id="gen-3", **owner, **served | {"status": 502}, upstream_cost_nano=9)
+    another = {**served, "detail": {"byok": {"id": "another"}}}
+    generation(id="gen-4", **owner, **another, upstream_cost_nano=9)
+
+    shown = admin_client.get(page(ByokCredential, "change", row.pk)).text
+
+    assert "2 calls, USD 0.000002 at list price, USD 0.0000001 in fees" in shown

@@ -1,0 +1,154 @@
+"""`Idempotency-Key` on management POSTs, in process."""
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts.authentication import forget_keys
+from accounts.models import ApiKey, RepeatableRequest, Workspace
+from accounts.services.keys import create_key
+from gateway.http.jsonio import dumps
+from tests.accounts.dump import database_text
+from tests.support.management import Manager, manager
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+TEAM = {"name": "Team", "slug": "team"}
+_MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK")
+
+
+@pytest.fixture
+def mine(db: None) -> Manager:
+    return manager("mine")
+
+
+def send(mine: Manager, path: str, body: Any, key: str = "k-1", *, credential: str = "") -> Any:
+    forget_keys()
+    headers = {"Authorization": f"Bearer {credential or mine.key}", "Idempotency-Key": key}
+    raw = body if isinstance(body, bytes) else dumps(body)
+    client = Client(raise_request_exception=False)
+    with CaptureQueriesContext(connection) as captured:
+        response = client.post(f"/api/v1{path}", raw, "application/json", headers=headers)
+    mine.queries = len([q for q in captured if not q["sql"].startswith(_MARKS)])
+    return response
+
+
+def reason(response: Any) -> str:
+    assert response.status_code == 409, response.content
+    word: str = response.json()["error"]["metadata"]["reason"]
+    return word
+
+
+def test_a_workspace_is_made_once_and_told_twice(mine: Manager) -> None:
+    first, second = (send(mine, "/workspaces", TEAM) for _ in range(2))
+
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.content == second.content
+    assert "Idempotent-Replayed" not in first.headers
+    assert second["Idempotent-Replayed"] == "true"
+    assert second["Content-Type"] == first["Content-Type"] == "application/json"
+    assert Workspace.objects.filter(slug="team").count() == 1
+
+
+def test_another_body_or_path_or_credential(mine: Manager) -> None:
+    send(mine, "/workspaces", TEAM)
+    _, other = create_key(account=mine.account, name="m2", workspace=None)
+
+    assert reason(send(mine, "/workspaces", TEAM | {"name": "x"})) == "idempotency_key_reused"
+    assert send(mine, "/workspaces", TEAM, credential=other).status_code == 400
+    assert send(mine, "/keys", {"name": "k"}).status_code == 201
+
+
+def test_what_was_refused_may_be_put_right_under_the_same_key(mine: Manager) -> None:
+    refused = send(mine, "/workspaces", TEAM | {"slug": "-"})
+    assert refused.status_code == 400
+
+    assert send(mine, "/workspaces", TEAM).status_code == 201
+
+
+@pytest.mark.parametrize("path", ["/keys", "rotate"])
+def test_a_new_key_s_string_is_kept_nowhere(mine: Manager, path: str) -> None:
+    body: dict[str, Any] = {"name": "k"}
+    if path == "rotate":
+        key, _ = create_key(account=mine.account, name="k", workspace=mine.workspace("default"))
+        path, body = f"/keys/{key.hash}/rotate", {}
+    first = send(mine, path, body).json()
+
+    refused = send(mine, path, body)
+
+    assert reason(refused) == "answer_not_kept"
+    assert refused.json()["error"]["metadata"]["made"] == first["data"]["hash"]
+    assert first["key"] not in database_text()
+    assert RepeatableRequest.objects.get().sealed_answer is None
+    assert ApiKey.objects.filter(workspace__isnull=False).count() == 1
+
+
+@pytest.mark.parametrize("key", ["", "k" * 256])
+def test_a_key_of_no_or_too_many_characters_is_400(mine: Manager, key: str) -> None:
+    response = send(mine, "/workspaces", TEAM, key)
+
+    assert response.status_code == 400
+    assert "1 to 255" in response.json()["error"]["message"]
+    assert send(mine, "/workspaces", TEAM, "k" * 255).status_code == 201
+
+
+def test_nobody_leaves_a_row_without_a_credential(mine: Manager) -> None:
+    assert send(mine, "/workspaces", TEAM, credential="nope").status_code == 401
+    response = Client().post("/api/v1/workspaces", TEAM, headers={"Idempotency-Key": "k"})
+    assert response.status_code == 401
+    assert (
+        Client().post("/api/v1/credits/coinbase", headers={"Idempotency-Key": "k"}).status_code
+        == 410
+    )
+
+    assert not RepeatableRequest.objects.exists()
+
+
+def test_an_inference_key_is_refused_and_leaves_no_row(mine: Manager) -> None:
+    _, string = create_key(account=mine.account, name="i", workspace=mine.workspace("default"))
+
+    assert send(mine, "/keys", {"name": "x"}, credential=string).status_code == 403
+    assert not RepeatableRequest.objects.exists()
+
+
+def test_a_bug_is_forgotten(mine: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr("accounts.services.workspaces.create_workspace", lambda **_: 1 / 0)
+        response = send(mine, "/workspaces", TEAM)
+        assert response.status_code == 500
+        assert response.json()["user_id"] == mine.admin.public_id
+
+    assert send(mine, "/workspaces", TEAM).status_code == 201
+
+
+def test_an_answer_is_told_though_it_cannot_be_kept(
+    mine: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: Any, **__: Any) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr("accounts.services.repeatable.finish", gone)
+
+    assert send(mine, "/workspaces", TEAM).status_code == 201
+    assert reason(send(mine, "/workspaces", TEAM)) == "idempotency_key_in_use"
+
+
+@pytest.mark.parametrize(("path", "body"), [("/workspaces", TEAM), ("/keys", {"name": "k"})])
+def test_it_costs_two_queries_and_a_repetition_three(
+    mine: Manager, path: str, body: dict[str, str]
+) -> None:
+    mine.call("POST", path, {**body, "name": "other"} | ({"slug": "o"} if "slug" in body else {}))
+    usual = mine.queries
+
+    send(mine, path, body)
+    assert mine.queries == usual + 2
+    send(mine, path, body)
+    assert mine.queries == 3
+
+
+@pytest.mark.parametrize("raw", [b"{", b"[]"])
+def test_a_body_that_is_none_is_refused_as_ever(mine: Manager, raw: bytes) -> None:
+    assert send(mine, "/workspaces", raw).status_code == 400
+    assert not RepeatableRequest.objects.exists()

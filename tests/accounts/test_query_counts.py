@@ -1,0 +1,57 @@
+"""No endpoint asks the database more than six times, lists of many included: every row of the
+access table, for every caller who gets an answer, past the cache of keys."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts.authentication import forget_keys
+from routing.catalogue.document import parse
+from routing.catalogue.load import load
+from routing.catalogue.snapshot import catalogue
+from tests.support.access_table import TABLE
+from tests.support.catalogue import CONFORMANCE
+from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant, rows_of
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+QUERIES_MAX = 6
+# What begins and ends transactions asks nothing.
+_MARKS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
+# Enough to tell a query for each from one for all.
+OBJECTS = 8
+
+
+@pytest.fixture
+def tenant() -> Iterator[Tenant]:
+    """With several objects of every kind."""
+    load(parse(CONFORMANCE.read_text(encoding="utf-8")))
+    catalogue.forget()
+    catalogue.current()
+    found = new_tenant("counted")
+    for thing in THINGS.values():
+        for _ in range(OBJECTS):
+            thing.make(found)
+    yield found
+    catalogue.forget()
+
+
+@pytest.mark.parametrize("route", [route for route in TABLE if route.startswith("api/")])
+def test_no_endpoint_asks_more_than_six_times(tenant: Tenant, route: str) -> None:
+    for method, rows in TABLE[route].items():
+        for row in rows_of(rows):
+            for kind in ("", *tenant.keys):
+                asked = asked_of(row, tenant)
+                forget_keys()
+                headers = {"Authorization": f"Bearer {tenant.keys[kind]}"} if kind else {}
+                client = Client(raise_request_exception=False, headers=headers)
+                with CaptureQueriesContext(connection) as captured:
+                    answer = client.generic(
+                        method, asked.path, asked.body, content_type="application/json"
+                    )
+                assert answer.status_code == expected(row, kind)
+                queries = [each["sql"] for each in captured.captured_queries]
+                queries = [sql for sql in queries if not sql.startswith(_MARKS)]
+                assert len(queries) <= QUERIES_MAX, (method, asked.path, kind, queries)

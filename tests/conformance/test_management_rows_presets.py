@@ -1,0 +1,214 @@
+"""Rows 21 to 32 of the management reference's section 19, and 60 of the inference reference's."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conformance.desk import PATIENCE_S, Desk, called
+from tests.conformance.test_management_rows import error_of
+from tests.support.server import as_json
+
+pytestmark = pytest.mark.both
+PRESETS = "/api/v1/presets"
+SYSTEM = "You write mails."
+EMAIL = {
+    "model": "acme/solo",
+    "temperature": 0.7,
+    "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Hi"}],
+    "stream": True,
+}
+ROUNDS = 40
+
+
+def make(desk: Desk, path: str, body: dict[str, Any]) -> requests.Response:
+    return desk.server.post(PRESETS + path, key=desk.account.api_key, json=body)
+
+
+def made(desk: Desk, path: str, body: dict[str, Any]) -> Any:
+    response = make(desk, path, body)
+    assert response.status_code == 200, response.text
+    return as_json(response)["data"]
+
+
+def shown(desk: Desk, path: str = "", *, key: str = "") -> requests.Response:
+    return desk.server.get(PRESETS + path, key=key or desk.account.api_key)
+
+
+def email(desk: Desk, **changes: Any) -> Any:
+    return made(desk, "/email/chat/completions", EMAIL | changes)
+
+
+def test_m21_a_preset_from_a_chat_body(desk: Desk) -> None:
+    data = email(desk)
+
+    version = data["designated_version"]
+    assert version["version"] == 1
+    assert version["config"] == {"model": "acme/solo", "temperature": 0.7}
+    assert version["system_prompt"] == SYSTEM
+    assert version["preset_id"] == data["id"]
+    assert version["creator_id"] == data["creator_user_id"] == desk.account.user_id
+    assert (data["slug"], data["name"], data["status"]) == ("email", "email", "active")
+    assert (data["description"], data["status_updated_at"]) == (None, None)
+    assert data["workspace_id"] == desk.account.workspace_id
+    assert as_json(shown(desk, "/email")) == {"data": data}
+
+
+def test_m22_the_same_again_is_a_new_version(desk: Desk) -> None:
+    first = email(desk)
+    second = email(desk, temperature=0.2)
+
+    assert second["id"] == first["id"]
+    assert second["designated_version"]["version"] == 2
+    assert second["designated_version_id"] == second["designated_version"]["id"]
+    assert second["designated_version_id"] != first["designated_version_id"]
+    assert second["updated_at"] >= first["updated_at"]
+    assert as_json(shown(desk, "/email"))["data"] == second
+
+
+def test_m23_versions_in_their_order(desk: Desk) -> None:
+    email(desk)
+    email(desk, temperature=0.2)
+
+    listed = as_json(shown(desk, "/email/versions"))
+
+    assert [version["version"] for version in listed["data"]] == [1, 2]
+    assert [version["config"]["temperature"] for version in listed["data"]] == [0.7, 0.2]
+    assert listed["total_count"] == 2
+    assert as_json(shown(desk, "/email/versions/1"))["data"] == listed["data"][0]
+
+
+def test_m24_a_version_and_a_preset_nobody_has(desk: Desk) -> None:
+    email(desk)
+
+    error_of(shown(desk, "/email/versions/9"), 404)
+    error_of(shown(desk, "/none"), 404)
+    error_of(shown(desk, "/none/versions"), 404)
+    for number in ("0", "x", "1.5", "-1"):
+        error_of(shown(desk, f"/email/versions/{number}"), 400)
+
+
+def test_m25_a_preset_from_a_messages_body(desk: Desk) -> None:
+    messages = [{"role": "user", "content": "Hi"}]
+    body = {"model": "acme/solo", "max_tokens": 1024, "system": "S", "messages": messages}
+
+    version = made(desk, "/cr/messages", body)["designated_version"]
+
+    assert version["config"] == {"model": "acme/solo", "max_tokens": 1024}
+    assert version["system_prompt"] == "S"
+
+
+def test_m26_a_preset_from_a_responses_body(desk: Desk) -> None:
+    body = {"model": "acme/solo", "instructions": "I", "input": "x"}
+
+    error_of(make(desk, "/r/responses", body | {"previous_response_id": "resp_1"}), 400)
+    version = made(desk, "/r/responses", body | {"previous_response_id": None})
+
+    assert version["designated_version"]["system_prompt"] == "I"
+    assert version["designated_version"]["config"] == {"model": "acme/solo"}
+
+
+def test_m27_what_is_kept_is_checked(desk: Desk) -> None:
+    body = {"model": "m", "temperature": 3}
+
+    error = error_of(make(desk, "/email/chat/completions", body), 400)
+
+    assert [issue["path"] for issue in error["metadata"]["issues"]] == ["temperature"]
+    error_of(shown(desk, "/email"), 404)
+
+
+def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
+    long = "x" * 3_000_000
+
+    email(desk, messages=[{"role": "user", "content": long}])
+
+    system = EMAIL | {"messages": [{"role": "system", "content": long}]}
+    message = error_of(make(desk, "/email/chat/completions", system), 413)["message"]
+    assert message == "Request payload too large: a preset keeps at most 1048576 bytes"
+    too_long = b'{"model": "' + b"x" * 33_554_432 + b'"}'
+    path = f"{PRESETS}/email/chat/completions"
+    refused = desk.server.post(path, key=desk.account.api_key, data=too_long)
+    assert error_of(refused, 413)["message"] == "Request payload too large"
+    assert as_json(shown(desk, "/email/versions"))["total_count"] == 1
+
+
+def test_m28_two_who_make_one_preset(desk: Desk) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        for number in range(ROUNDS):
+            slug, start = f"new-{number}", Barrier(2)
+
+            def create(slug: str = slug, start: Barrier = start) -> requests.Response:
+                start.wait(PATIENCE_S)
+                return make(desk, f"/{slug}/chat/completions", EMAIL)
+
+            answers = [each.result() for each in [pool.submit(create) for _ in range(2)]]
+            good = [as_json(each)["data"] for each in answers if each.status_code == 200]
+            lost = [each for each in answers if each.status_code != 200]
+            assert good
+            for each in lost:
+                message = "Resource conflict. Please try again later."
+                assert error_of(each, 409)["message"] == message
+            numbers = sorted(each["designated_version"]["version"] for each in good)
+            assert numbers == list(range(1, len(good) + 1))
+            assert len({each["id"] for each in good}) == 1
+            listed = as_json(shown(desk, f"/{slug}/versions"))["data"]
+            assert [each["version"] for each in listed] == numbers
+
+    assert as_json(shown(desk))["total_count"] == ROUNDS
+
+
+def test_m29_a_request_by_preset(desk: Desk) -> None:
+    preset = email(desk)
+
+    answer = desk.ok(model="@preset/email", temperature=1)
+
+    sent = desk.the_one_sent()
+    assert (sent["model"], sent["temperature"]) == ("solo", 1)
+    assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
+    assert sent["messages"][1]["role"] == "user"
+    assert answer["model"] == "acme/solo"
+    assert desk.generation(answer["id"])["preset_id"] == preset["id"]
+    assert desk.paid_nano(answer) > 0
+
+
+def test_m30_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
+    email(desk, model="acme/small")
+
+    answer = desk.ok(model="acme/solo@preset/email")
+
+    assert called(desk) == ["solo"]
+    assert answer["model"] == "acme/solo"
+    sent = desk.the_one_sent()
+    assert sent["temperature"] == 0.7
+    assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
+
+
+def test_i60_m31_a_preset_nobody_has(desk: Desk) -> None:
+    error = desk.refused(404, "not_found", model="@preset/missing")
+
+    assert error["message"] == "Preset not found: missing"
+
+
+def test_m32_presets_of_another_workspace(desk: Desk) -> None:
+    email(desk)
+    key = another_key(desk)
+
+    error_of(shown(desk, "/email", key=key), 404)
+    error_of(shown(desk, "/email/versions", key=key), 404)
+    assert as_json(shown(desk, key=key)) == {"data": [], "total_count": 0}
+    asked = {"model": "@preset/email", "messages": EMAIL["messages"]}
+    refused = desk.server.post("/api/v1/chat/completions", key=key, json=asked)
+    assert error_of(refused, 404)["message"] == "Preset not found: email"
+
+
+def another_key(desk: Desk) -> str:
+    """A key of another workspace of the same account."""
+    key = desk.account.management_key
+    team = {"name": "Other", "slug": "other"}
+    workspace = as_json(desk.server.post("/api/v1/workspaces", key=key, json=team))["data"]
+    body = {"name": "k2", "workspace_id": workspace["id"]}
+    made_key = as_json(desk.server.post("/api/v1/keys", key=key, json=body))
+    string: str = made_key["key"]
+    return string

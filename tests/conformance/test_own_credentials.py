@@ -1,0 +1,401 @@
+"""Calls on a team's own credentials (management reference 13): which key reaches the upstream, what
+the caller is told of it, and what it costs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk, exact, nano
+from tests.support.bed import Bed
+from tests.support.catalogue import rewritten
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.own_credentials import ask, bring, credentials_at, fingerprint
+from tests.support.server import GatewayServer, as_json
+
+pytestmark = pytest.mark.both
+Orm = Callable[[GatewayServer], AbstractContextManager[None]]
+MINE = "sk-mine-0123456789abcdef"
+ANOTHER = "sk-another-0123456789abcd"
+SHARED = fingerprint("gamma-credential")
+LONE = "lone/model"
+METADATA = {"X-Router-Metadata": "enabled"}
+PRICING = {"prompt": "0.000001", "completion": "0.000002"}
+
+
+def catalogue(simulator: SimulatedUpstream) -> str:
+    """The conformance catalogue with a provider that the operator has no credential for, and one
+    that speaks messages."""
+    known = yaml.safe_load(rewritten(simulator.url))
+    known["providers"] += [
+        {"slug": "lone", "name": "Lone", "base_url": f"{simulator.url}/lone/v1"},
+        {
+            "slug": "prose",
+            "name": "Prose",
+            "kind": "anthropic",
+            "base_url": f"{simulator.url}/prose/v1",
+            "credential": "prose-credential",
+        },
+    ]
+    known["models"] += [
+        {"id": LONE, "name": LONE, "endpoints": [{"provider": "lone", "pricing": PRICING}]},
+        {"id": "prose/m", "name": "M", "endpoints": [{"provider": "prose", "pricing": PRICING}]},
+    ]
+    for model in known["models"][-2:]:
+        model["endpoints"][0] |= {"upstream_model": "m", "max_completion_tokens": 1000}
+    text: str = yaml.safe_dump(known)
+    return text
+
+
+@pytest.fixture(scope="module")
+def serve(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Callable[..., GatewayServer]]:
+    folder = tmp_path_factory.mktemp("own")
+    file: Path = folder / "catalogue.yaml"
+    file.write_text(catalogue(simulator), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+
+        def server(**settings: Any) -> GatewayServer:
+            made = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
+            made.manage("load_catalogue", str(file))
+            made.start()
+            return made
+
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(serve: Callable[..., GatewayServer]) -> Iterator[GatewayServer]:
+    running = serve()
+    yield running
+    audit = running.manage("audit_ledger")
+    assert audit["mismatches"] == []
+    assert audit["open_holds"] == 0
+
+
+@pytest.fixture
+def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(server, simulator, seed_account(server))
+
+
+def refusal(status: int, text: str = "no") -> dict[str, Any]:
+    return {"status": status, "json": {"error": {"message": text}}}
+
+
+def list_nano(usage: Any) -> int:
+    """What an answer of these endpoints costs on credits, all of them at one and two dollars."""
+    return int(usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000)
+
+
+def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> None:
+    made = bring(desk, "gamma", MINE)
+
+    answer = desk.ok(headers=METADATA)
+
+    assert credentials_at(desk) == [fingerprint(MINE)]
+    usage = answer["usage"]
+    assert (usage["cost"], usage["is_byok"]) == (0, True)
+    assert nano(usage["cost_details"]["upstream_inference_cost"]) == list_nano(usage) > 0
+    assert answer["router_metadata"]["is_byok"] is True
+    assert desk.paid_nano(answer) == 0
+    record = desk.generation(answer["id"])
+    assert (record["is_byok"], record["usage"], record["total_cost"]) == (True, 0, 0)
+    assert nano(record["upstream_inference_cost"]) == list_nano(usage)
+    assert [each["is_byok"] for each in record["provider_responses"]] == [True]
+    assert made["id"] not in repr(answer)
+
+
+def test_without_one_nothing_is_the_team_s(desk: Desk) -> None:
+    bring(desk, "alpha", MINE)
+
+    answer = desk.ok(headers=METADATA)
+
+    assert credentials_at(desk) == [SHARED]
+    usage = answer["usage"]
+    assert (usage["is_byok"], usage["cost_details"]["upstream_inference_cost"]) == (False, None)
+    assert answer["router_metadata"]["is_byok"] is False
+    assert desk.paid_nano(answer) == list_nano(usage)
+    record = desk.generation(answer["id"])
+    assert (record["is_byok"], record["upstream_inference_cost"]) == (False, 0)
+
+
+def test_it_comes_first_whatever_order_says_and_after_data_policies(desk: Desk) -> None:
+    bring(desk, "beta", MINE)
+    given: dict[str, Any] = {"model": "acme/small"}
+
+    desk.ok(provider={"order": ["alpha"]}, **given)
+    desk.ok(provider={"sort": "price"}, **given)
+    desk.ok(provider={"order": ["beta/turbo"], "allow_fallbacks": False}, **given)
+    assert credentials_at(desk) == [fingerprint(MINE)] * 3
+    assert len(desk.upstream.requests("beta")) == 3
+
+    desk.ok(provider={"data_collection": "deny"}, **given)
+    assert credentials_at(desk, "alpha") == [fingerprint("alpha-credential")]
+
+
+def test_failure_falls_through_to_the_same_endpoint_s_shared_credential(desk: Desk) -> None:
+    bring(desk, "gamma", MINE)
+    desk.upstream.script("gamma", refusal(401))
+
+    answer = desk.ok(headers=METADATA)
+
+    assert credentials_at(desk) == [fingerprint(MINE), SHARED]
+    assert answer["usage"]["is_byok"] is False
+    told = answer["router_metadata"]
+    assert (told["is_byok"], told["attempt"]) == (False, 2)
+    assert [each["status"] for each in told["attempts"]] == [401, 200]
+    assert desk.paid_nano(answer) == list_nano(answer["usage"])
+    record = desk.generation(answer["id"])
+    assert record["is_byok"] is False
+    assert [each["is_byok"] for each in record["provider_responses"]] == [True, False]
+
+    # It rests: the next call does not wait for it, and others never did.
+    desk.ok()
+    other = Desk(desk.server, desk.upstream, seed_account(desk.server))
+    other.ok()
+    assert credentials_at(desk)[2:] == [SHARED, SHARED]
+
+
+def test_credentials_are_tried_in_their_order(desk: Desk) -> None:
+    bring(desk, "gamma", MINE)
+    bring(desk, "gamma", ANOTHER, is_fallback=True)
+    third = "sk-third-0123456789abcdef"
+    bring(desk, "gamma", third)
+    desk.upstream.script("gamma", refusal(429), refusal(403), refusal(429))
+
+    answer = desk.ok()
+
+    tried = [fingerprint(MINE), fingerprint(third), SHARED, fingerprint(ANOTHER)]
+    assert credentials_at(desk) == tried
+    assert answer["usage"]["is_byok"] is True
+    assert desk.paid_nano(answer) == 0
+
+
+FILTERS: list[tuple[dict[str, Any], bool]] = [
+    ({"allowed_models": ["acme/solo:nitro"]}, True),
+    ({"allowed_models": ["acme/small"]}, False),
+    ({"allowed_models": []}, False),
+    ({"allowed_user_ids": ["user_of_nobody"]}, False),
+    ({"disabled": True}, False),
+]
+
+
+@pytest.mark.parametrize(("said", "used"), FILTERS)
+def test_only_where_every_filter_matches(desk: Desk, said: dict[str, Any], used: bool) -> None:
+    bring(desk, "gamma", MINE, **said)
+
+    desk.ok()
+
+    assert credentials_at(desk) == [fingerprint(MINE) if used else SHARED]
+
+
+def test_filters_of_keys_and_users(desk: Desk) -> None:
+    mine = {
+        "allowed_api_key_hashes": [desk.account.api_key_hash],
+        "allowed_user_ids": [desk.account.user_id],
+    }
+    bring(desk, "gamma", MINE, **mine)
+
+    desk.ok()
+
+    assert credentials_at(desk) == [fingerprint(MINE)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+def test_every_format_tells_of_it(desk: Desk, path: str, stream: bool) -> None:
+    bring(desk, "prose", MINE)
+    bring(desk, "gamma", ANOTHER)
+    hello = [{"role": "user", "content": "say 3 words"}]
+    body: dict[str, Any] = {"max_tokens": 20, "messages": hello}
+    if path == "responses":
+        body = {"max_output_tokens": 20, "input": "say 3 words"}
+    for model, key in (("prose/m", MINE), ("acme/solo", ANOTHER)):
+        given = body | {"model": model, "stream": stream}
+        answer = desk.server.post(f"/api/v1/{path}", key=desk.account.api_key, json=given)
+        assert answer.status_code == 200, answer.text
+        assert answer.text.replace(" ", "").count('"is_byok":true') >= 1
+        assert '"is_byok":false' not in answer.text.replace(" ", "")
+        assert credentials_at(desk)[-1] == fingerprint(key)
+        record = desk.generation(answer.headers["X-Generation-Id"])
+        assert (record["is_byok"], record["usage"]) == (True, 0)
+        assert record["upstream_inference_cost"] > 0
+
+
+def test_a_stream_falls_through_too(desk: Desk) -> None:
+    bring(desk, "gamma", MINE)
+    desk.upstream.script("gamma", refusal(403))
+
+    streamed = desk.stream()
+
+    assert credentials_at(desk) == [fingerprint(MINE), SHARED]
+    assert streamed.usage["is_byok"] is False
+    assert streamed.usage["cost"] > 0
+
+
+def test_prompts_are_counted_with_it(desk: Desk) -> None:
+    bring(desk, "prose", MINE)
+    body = {"model": "prose/m", "messages": [{"role": "user", "content": "Hello"}]}
+
+    path = "/api/v1/messages/count_tokens"
+    answer = desk.server.post(path, key=desk.account.api_key, json=body)
+
+    assert answer.status_code == 200, answer.text
+    assert credentials_at(desk) == [fingerprint(MINE)]
+
+
+def test_the_route_command_tells_with_whose_credential(desk: Desk) -> None:
+    bring(desk, "beta", MINE)
+    bring(desk, "alpha", ANOTHER, is_fallback=True)
+    whose = ("--key-hash", desk.account.api_key_hash)
+
+    told = desk.server.manage("route", "--model", "acme/small", *whose, "--explain")
+
+    tries = [(each["tag"], each.get("credential")) for each in told["order"]]
+    assert tries[:2] == [("beta", "sk-...cdef"), ("beta/turbo", "sk-...cdef")]
+    assert {tag for tag, own in tries[2:5]} == {"alpha", "beta", "beta/turbo"}
+    assert [own for _, own in tries[2:]] == [None, None, None, "sk-...abcd"]
+    own = {each["tag"]: each.get("own_credentials") for each in told["endpoints"]}
+    assert own == {"beta": [0], "beta/turbo": [0], "alpha": [1]}
+
+
+# --- Failures -------------------------------------------------------------------------------------
+
+TOLD = {
+    401: (401, "authentication"),
+    402: (402, "payment_required"),
+    403: (403, "permission_denied"),
+    429: (429, "rate_limit_exceeded"),
+    500: (502, "provider_unavailable"),
+    404: (404, "not_found"),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("status", TOLD)
+def test_what_the_provider_says_of_the_team_s_key_is_told(
+    desk: Desk, status: int, stream: bool
+) -> None:
+    bring(desk, "lone", MINE)
+    desk.upstream.script("lone", refusal(status, f"Bad key {MINE}"))
+
+    response = desk.post(model=LONE, stream=stream, headers=METADATA)
+
+    error = desk.told(response, *TOLD[status])
+    assert error["metadata"]["is_byok"] is True
+    assert "limit_source" not in error["metadata"]
+    assert MINE not in response.text
+    assert credentials_at(desk) == [fingerprint(MINE)]
+    told = as_json(response)["router_metadata"]
+    assert (told["is_byok"], told["attempt"]) == (False, 1)
+    record = desk.generation(response.headers["X-Generation-Id"])
+    # None served the call.
+    assert (record["usage"], record["is_byok"]) == (0, False)
+    assert record["provider_responses"][0]["is_byok"] is True
+
+
+def test_a_provider_without_a_shared_credential_serves_the_team(desk: Desk) -> None:
+    bring(desk, "lone", MINE)
+
+    assert desk.ok(model=LONE)["usage"]["is_byok"] is True
+    assert credentials_at(desk) == [fingerprint(MINE)]
+
+
+def test_a_key_that_does_not_open_is_passed_over(desk: Desk, orm_of: Orm) -> None:
+    for provider in ("gamma", "lone"):
+        bring(desk, provider, MINE)
+    with orm_of(desk.server):
+        from accounts.models import ByokCredential
+
+        ours = ByokCredential.objects.filter(workspace__id=desk.account.workspace_id)
+        ours.update(sealed="v1:" + "A" * 60)
+
+    assert desk.ok()["usage"]["is_byok"] is False
+    assert credentials_at(desk) == [SHARED]
+    assert desk.post(model=LONE).status_code == 503
+
+
+# --- Money ----------------------------------------------------------------------------------------
+
+
+def test_an_empty_account_calls_on_its_own_credentials_only(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    bring(broke, "gamma", MINE)
+
+    assert broke.paid_nano(broke.ok()) == 0
+    assert broke.post(model="acme/text").status_code == 402
+    # The balance counts again where a shared endpoint is chosen.
+    broke.upstream.script("gamma", refusal(500))
+    refused = broke.told(broke.post(), 402, "payment_required")
+    assert refused["message"].startswith("Insufficient credits.")
+    # Nothing was sent for it, and nothing is held.
+    assert credentials_at(broke) == [fingerprint(MINE)] * 2
+
+
+def test_an_empty_account_goes_on_to_its_fallback_credential(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    bring(broke, "gamma", MINE, is_fallback=True)
+
+    answer = broke.ok()
+
+    assert answer["usage"]["is_byok"] is True
+    assert broke.paid_nano(answer) == 0
+    assert credentials_at(broke) == [fingerprint(MINE)]
+
+
+def test_a_request_that_no_endpoint_can_serve_is_told_so_whatever_the_balance(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    given: dict[str, Any] = {"provider": {"only": ["nobody"]}}
+    assert broke.post(**given).status_code == 402
+
+    bring(broke, "gamma", MINE)
+
+    assert broke.post(**given).status_code == 404
+
+
+def test_a_fee_is_a_share_of_the_list_price(
+    serve: Callable[..., GatewayServer], simulator: SimulatedUpstream
+) -> None:
+    simulator.clear()
+    server = serve(BYOK_FEE_RATE="0.05")
+    desk = Desk(server, simulator, seed_account(server))
+    bring(desk, "gamma", MINE)
+
+    answer = desk.ok(messages=[{"role": "user", "content": "say 100 words"}])
+
+    usage = answer["usage"]
+    fee = (Decimal(list_nano(usage)) * Decimal("0.05")).to_integral_value()
+    assert nano(usage["cost"]) == fee > 0
+    assert nano(usage["cost_details"]["upstream_inference_cost"]) == list_nano(usage)
+    record = desk.generation(answer["id"])
+    assert nano(record["usage"]) == fee
+    assert desk.total_usage_nano() == fee
+    broke = Desk(server, simulator, seed_account(server, credits_usd="0"))
+    bring(broke, "gamma", MINE)
+    assert broke.post().status_code == 402
+
+
+# --- Changes take effect --------------------------------------------------------------------------
+
+
+def test_rotation_disabling_and_deletion_work_at_once(desk: Desk) -> None:
+    path = f"/{bring(desk, 'gamma', MINE)['id']}"
+    desk.ok()
+    for body, key in (({"key": ANOTHER}, ANOTHER), ({"disabled": True}, None)):
+        changed = ask(desk, "PATCH", path, body)
+        assert changed.status_code == 200, changed.text
+        desk.upstream.clear()
+        desk.ok()
+        assert credentials_at(desk) == [fingerprint(key) if key else SHARED]
+    assert ask(desk, "PATCH", path, {"disabled": False}).status_code == 200
+    assert as_json(ask(desk, "DELETE", path)) == {"deleted": True}
+    desk.upstream.clear()
+    assert exact(desk.post())["usage"]["is_byok"] is False
+    assert credentials_at(desk) == [SHARED]

@@ -1,0 +1,225 @@
+"""B1: requests made from the OpenAPI description, valid ones and broken ones. Nothing fails, no
+answer is one that the description does not tell of, and what breaks the schema is not accepted."""
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from hypothesis.strategies import SearchStrategy
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # It has no stubs.
+from schemathesis import Case as AnyCase
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.config import SchemathesisConfig
+from schemathesis.core.failures import Failure, FailureGroup
+from schemathesis.core.result import Ok
+from schemathesis.core.transport import Response
+from schemathesis.schemas import APIOperation
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.support.bed import Bed
+from tests.support.catalogue import rewritten
+from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.server import GatewayServer
+
+# The upstream's failures, and what is full or gone.
+PASSED_ON = (502, 503, 524, 529)
+CHECKS = [status_code_conformance, content_type_conformance]
+STREAM = "text/event-stream"
+INFERENCE = ("/chat/completions", "/messages", "/messages/count_tokens", "/responses")
+MODEL = "acme/solo"
+# Keys are ours to choose, and query parameters that nobody knows are ignored.
+CONFIG = SchemathesisConfig.from_dict(
+    {"generation": {"with-security-parameters": False, "allow-extra-parameters": False}}
+)
+NEVER_GOOD = {"POST /api/v1/credits/coinbase"}
+# It takes half a second to make a broken inference body, and most others are made in no time.
+SPENDING_ROUND = 4
+# Requests of one operation and kind, before it is the next one's turn.
+IN_A_ROW = 10
+Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
+Case: TypeAlias = AnyCase[Operation]
+
+
+@dataclass
+class Desk:
+    """An account at a gateway, and what came of the requests made for it."""
+
+    server: GatewayServer
+    account: SeededAccount
+    session: requests.Session
+    document: dict[str, Any]
+    statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def send(self, case: Case, *, negative: bool) -> None:
+        path = case.operation.path
+        spends = path.endswith(INFERENCE)
+        key = self.account.api_key if spends else self.account.management_key
+        response = case.call(
+            base_url=self.server.root_url,
+            session=self.session,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=30,
+        )
+        self.statuses[case.operation.label, response.status_code] += 1
+        checks = [*CHECKS]
+        if response.status_code not in PASSED_ON:
+            checks.append(not_a_server_error)
+        # What presets do not keep they do not look at.
+        if negative and "/presets/" not in path and not _leaves_out(response):
+            checks.append(negative_data_rejection)
+        if response.headers["content-type"][0].startswith(STREAM):
+            self._check_events(case, response)
+        else:
+            checks.append(response_schema_conformance)
+        try:
+            case.validate_response(response, checks=checks)
+        except (FailureGroup, Failure) as failed:
+            for each in getattr(failed, "exceptions", [failed]):
+                self._note(case, response, each)
+
+    def _check_events(self, case: Case, response: Response) -> None:
+        """Each event of a stream against the description's schema of one."""
+        told = case.operation.definition.raw["responses"]["200"]["content"][STREAM]["schema"]
+        schema = {**told, "components": self.document["components"]}
+        events = Draft202012Validator(schema)
+        for line in response.text.splitlines():
+            if line.startswith("data: {"):
+                for error in events.iter_errors(json.loads(line.removeprefix("data: "))):
+                    self._note(case, response, error)
+
+    def _note(self, case: Case, response: Response, failure: Exception) -> None:
+        status = response.status_code
+        name = f"{case.operation.label}: {type(failure).__name__} ({status})"
+        self.failures.setdefault(name, f"{failure}\n{case.as_curl_command()}\n{response.text}")
+
+    def ours(self, operation: Operation) -> dict[str, Any]:
+        """Names of things that are there, for an operation's path and its query."""
+        names = {each.name for each in operation.path_parameters}
+        path = {name: REAL[name](self) for name in names if name in REAL}
+        query = QUERIES[operation.path](self) if operation.path in QUERIES else None
+        return {"path_parameters": path or None, "query": query}
+
+    def generation(self) -> str:
+        """The id of one that was made."""
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+        return str(self.server.chat(key=self.account.api_key, **body).json()["id"])
+
+    def made(self, path: str, body: dict[str, Any]) -> Any:
+        answer = self.server.post(path, key=self.account.management_key, json=body)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["data"]
+
+
+_numbers = itertools.count(1)
+# What a variable of a path, a query or a field of a body may be called, and how one that exists is
+# made. A new kind of object is a line here; without it, it is tried with made-up names alone.
+QUERIES: dict[str, Callable[[Desk], dict[str, str]]] = {
+    "/api/v1/generation": lambda desk: {"id": desk.generation()},
+}
+IN_BODIES: dict[str, Callable[[Desk], Any]] = {
+    "model": lambda desk: MODEL,
+    "user_ids": lambda desk: [desk.account.user_id],
+}
+REAL: dict[str, Callable[[Desk], str]] = {
+    "author": lambda desk: "acme",
+    "slug": lambda desk: "small",
+    "key_hash": lambda desk: str(desk.made("/api/v1/keys", {"name": "k"})["hash"]),
+    "workspace": lambda desk: str(
+        desk.made("/api/v1/workspaces", {"name": "W", "slug": f"w-{next(_numbers)}"})["id"]
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def desk(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Desk]:
+    folder = tmp_path_factory.mktemp("b1")
+    file = folder / "catalogue.yaml"
+    file.write_text(rewritten(simulator.url), encoding="utf-8")
+    with StartGateway(stores, folder) as starter, requests.Session() as session:
+        server = starter.build()
+        server.manage("load_catalogue", str(file))
+        server.start()
+        document = server.get("/api/v1/openapi.json").json()
+        yield Desk(server, seed_account(server, credits_usd="100000"), session, document)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "count", [2_000, pytest.param(100_000, marks=[pytest.mark.nightly, pytest.mark.timeout(7200)])]
+)
+def test_generated_requests_get_what_the_description_says(desk: Desk, count: int) -> None:
+    schema = schemathesis.openapi.from_dict(desk.document, config=CONFIG)
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    for number in itertools.count():
+        for operation in operations:
+            if operation.path.endswith(INFERENCE) and number % SPENDING_ROUND:
+                continue
+            _try_all(desk, operation, seed(number))
+        if desk.statuses.total() >= count:
+            break
+
+    for asked, times in sorted(desk.statuses.items()):
+        print(*asked, times)  # noqa: T201 - Pytest shows it when something failed.
+    assert not desk.failures, "\n\n".join(
+        f"{name}\n{text[:2000]}" for name, text in desk.failures.items()
+    )
+    # Not all is refused, or nothing would have been tried.
+    good = Counter(label for label, status in desk.statuses.elements() if status in (200, 201))
+    assert {each.label for each in operations} - set(good) == NEVER_GOOD
+    assert desk.server.manage("audit_ledger")["mismatches"] == []
+
+
+def _leaves_out(response: Response) -> bool:
+    """Whether a query has a value that stands for none (management reference 1)."""
+    query = urlsplit(response.request.url or "").query
+    return any(value in ("", "null") for _, value in parse_qsl(query, keep_blank_values=True))
+
+
+def _try_all(desk: Desk, operation: Operation, seeded: Callable[[Any], Any]) -> None:
+    """Some requests about things that are there, some about made-up ones, some broken ones."""
+    ours = desk.ours(operation)
+    modes = [(GenerationMode.POSITIVE, ours), (GenerationMode.POSITIVE, {})]
+    broken = {"path_parameters": ours["path_parameters"]}
+    for mode, known in [*modes, (GenerationMode.NEGATIVE, broken)]:
+        strategy = operation.as_strategy(mode, **known)
+        # What takes neither parameters nor a body cannot be broken.
+        with suppress(Unsatisfiable):
+            seeded(_tried(desk, strategy, negative=mode is GenerationMode.NEGATIVE))()
+
+
+def _tried(desk: Desk, strategy: SearchStrategy[Case], *, negative: bool) -> Callable[[], None]:
+    @given(case=strategy)
+    @settings(
+        max_examples=IN_A_ROW,
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def try_one(case: Case) -> None:
+        if not negative and isinstance(case.body, dict):
+            known = case.body.keys() & IN_BODIES
+            case.body.update({name: IN_BODIES[name](desk) for name in known})
+        desk.send(case, negative=negative)
+
+    return try_one

@@ -1,0 +1,58 @@
+"""What look-ups weigh. How long they are remembered is tried with keys."""
+
+from gateway.recent import RecentReads
+
+WEIGHTS = {"small": 1, "large": 8, "huge": 100}
+
+
+class Shelf:
+    """Counts what is read of it."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+        self.recent: RecentReads[str, int] = RecentReads(
+            self._read, age_max_s=60, size_max=10, weight_of=lambda found: found or 1
+        )
+
+    def _read(self, name: str) -> int | None:
+        self.read.append(name)
+        return WEIGHTS.get(name.rstrip("0123456789"))
+
+    def asked_again(self, name: str) -> bool:
+        """Whether it takes another read."""
+        before = len(self.read)
+        self.recent.find(name)
+        return len(self.read) > before
+
+
+def test_what_is_large_leaves_room_for_less() -> None:
+    shelf = Shelf()
+    shelf.recent.find("small1")
+    shelf.recent.find("small2")
+
+    assert shelf.recent.find("large1") == 8
+    assert not shelf.asked_again("small1")
+    shelf.recent.find("large2")
+
+    assert shelf.asked_again("small1")
+    assert not shelf.asked_again("large2")
+
+
+def test_what_is_too_large_is_found_and_not_kept() -> None:
+    shelf = Shelf()
+
+    assert shelf.recent.find("huge") == 100
+    assert shelf.asked_again("huge")
+    shelf.recent.find("small1")
+    assert not shelf.asked_again("small1")
+
+
+def test_a_name_that_is_nothing_counts_too() -> None:
+    shelf = Shelf()
+    for number in range(11):
+        assert shelf.recent.find(f"nothing{number}") is None
+
+    assert not shelf.asked_again("nothing10")
+    assert shelf.asked_again("nothing0")
+    shelf.recent.forget()
+    assert shelf.asked_again("nothing10")

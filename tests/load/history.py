@@ -1,0 +1,281 @@
+"""How fast history is told with a million generations, in a process of its own.
+
+`python -m tests.load.history --rows N --rounds N` fills the database of DATABASE_URL, which must be
+a new one on PostgreSQL, sums it up as the schedule does, and asks through the API's own views. It
+prints what each request took and the plans of the statements, as JSON.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+DAYS: Final = 30
+RECORD: Final = "GET /generation"
+PAGE: Final = "GET /activity of a day"
+ROWS: Final = 1_000_000
+_WARM_ROUNDS: Final = 2
+_PLAN_S: Final = 60.0
+# Twenty keys of one account, some far busier than others, at eight models of three providers; most
+# answers stop by themselves. A record is as wide as a real one: most of it is the trace.
+_FILL: Final = """
+INSERT INTO routing_generation (
+  id, account_id, workspace_id, api_key_id, created_at, api_type, model, requested_model,
+  provider_name, endpoint_tag, status, streamed, cancelled, lost, overrun, finish_reason,
+  tokens_prompt, tokens_completion, tokens_reasoning, tokens_cached, charge_nano, hold_nano,
+  upstream_cost_nano, is_byok, latency_ms, generation_time_ms, session_id, external_user,
+  attempts, detail, trace)
+SELECT
+  'gen-' || (1767225600 + n) || '-' || substr(md5(n::text), 1, 20),
+  %(account)s, %(workspace)s, (%(keys)s::bigint[])[1 + floor(20 * a * a)::int],
+  %(end)s - (1 - n::float / %(rows)s) * %(days)s * interval '1 day',
+  'completions', 'author/model-' || floor(8 * b * b), 'author/model-' || floor(8 * b * b),
+  (ARRAY['First', 'Second', 'Third'])[1 + floor(3 * c * c)::int],
+  (ARRAY['first', 'second', 'third'])[1 + floor(3 * c * c)::int],
+  CASE WHEN d < 0.01 THEN 502 ELSE 200 END, d > 0.5, false, false, false,
+  CASE WHEN d < 0.01 THEN NULL WHEN d < 0.06 THEN 'length' ELSE 'stop' END,
+  floor(exp(5 + 4 * e)), floor(exp(3 + 4 * f)), 0, floor(exp(3 * e)),
+  floor(exp(8 + 4 * e)), 100000000, floor(exp(8 + 4 * e)), false,
+  floor(exp(4 + 4 * f)), floor(exp(6 + 4 * f)),
+  's' || floor(50000 * a), CASE WHEN b < 0.3 THEN 'user-' || floor(2000 * c) END,
+  jsonb_build_array(jsonb_build_object('status', 200, 'provider_name', 'First', 'endpoint_id',
+    'first', 'model_permaslug', 'author/model', 'latency', 100, 'is_byok', false, 'id', 'x')),
+  jsonb_build_object('format', 'chat', 'user_agent', 'bench/1.0', 'pricing', jsonb_build_object(
+    'prompt', '0.000001', 'completion', '0.000002')) || CASE WHEN c < 0.5 THEN
+    jsonb_build_object('app', 'https://app-' || floor(6 * a) || '.example', 'app_title', 'App',
+      'origin', 'https://app.example', 'http_referer', 'https://app.example/') ELSE '{}' END,
+  repeat(md5(n::text), 40)
+FROM (SELECT n, random() a, random() b, random() c, random() d, random() e, random() f
+      FROM generate_series(%(first)s::int, %(last)s::int) n) drawn
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """Milliseconds of each request by its name, the plans of what it asked, and how long filling
+    and summing up took (seconds)."""
+
+    rows: int
+    taken_ms: dict[str, list[float]] = field(default_factory=dict)
+    plans: dict[str, list[str]] = field(default_factory=dict)
+    fill_s: float = 0.0
+    roll_up_s: float = 0.0
+
+
+def queries(now: datetime) -> dict[str, dict[str, Any]]:
+    """Analytics as a team would ask, over the whole of the time and less of it."""
+    month: dict[str, str] = {
+        "start": (now - timedelta(days=DAYS)).isoformat(),
+        "end": now.isoformat(),
+    }
+    whole = {"time_range": month}
+    latencies = ["avg_latency", "p50_latency", "p90_latency", "p99_latency"]
+    return {
+        "totals": {"metrics": ["request_count", "tokens_total", "total_usage"], **whole},
+        "days by model": {
+            "metrics": ["request_count", "credits_usage"],
+            "dimensions": ["model"],
+            "granularity": "day",
+            **whole,
+        },
+        "hours": {"metrics": ["tokens_total"], "granularity": "hour", **whole},
+        "keys and apps": {
+            "metrics": ["credits_usage"],
+            "dimensions": ["api_key_id", "app"],
+            **whole,
+        },
+        "finish reasons by provider": {
+            "metrics": ["request_count"],
+            "dimensions": ["provider", "finish_reason"],
+            **whole,
+        },
+        "one key by day": {
+            "metrics": ["request_count", "cache_hit_rate"],
+            "granularity": "day",
+            "filters": [{"field": "model", "operator": "eq", "value": "author/model-7"}],
+            **whole,
+        },
+        "latency of a week": {"metrics": latencies, "granularity": "day"},
+        "latency by provider": {"metrics": latencies, "dimensions": ["provider"], **whole},
+        "throughput of a day by hour": {
+            "metrics": ["p50_throughput", "p99_throughput"],
+            "granularity": "hour",
+            "time_range": {**month, "start": (now - timedelta(days=1)).isoformat()},
+        },
+        "end users of a week": {
+            "metrics": ["credits_usage"],
+            "dimensions": ["external_user"],
+            "limit": 100,
+        },
+        "minutes of a day": {
+            "metrics": ["request_count"],
+            "granularity": "minute",
+            "time_range": {**month, "start": (now - timedelta(days=1)).isoformat()},
+        },
+    }
+
+
+def measure(*, rows: int, rounds: int) -> Told:
+    """Fill, sum up, ask. Django must be set up."""
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    now = datetime.now(UTC)
+    key, owner = _account()
+    began = time.monotonic()
+    _fill(owner, rows, now)
+    filled = time.monotonic()
+    _roll_up(now)
+    rolled = time.monotonic()
+    _settle()
+    told = Told(rows, fill_s=filled - began, roll_up_s=rolled - filled)
+    asked = _requests(now, key, owner)
+    for name, ask in asked.items():
+        told.plans[name] = _plans(ask)
+    for number in range(_WARM_ROUNDS + rounds):
+        for name, ask in asked.items():
+            taken_ms = _timed(ask)
+            if number >= _WARM_ROUNDS:
+                told.taken_ms.setdefault(name, []).append(taken_ms)
+    return told
+
+
+def _account() -> tuple[str, Mapping[str, Any]]:
+    """A management key, and what the rows belong to."""
+    from accounts.models import Membership
+    from accounts.services.accounts import admit_member, open_account
+    from accounts.services.keys import create_key
+
+    account = open_account(name="bench")
+    workspace = account.workspaces.get()
+    admin = admit_member(account=account, username="bench", role=Membership.Role.ADMIN)
+    keys = [
+        create_key(account=account, name=f"key {n}", workspace=workspace, creator=admin)[0].pk
+        for n in range(20)
+    ]
+    _, management = create_key(account=account, name="m", workspace=None, creator=admin)
+    return management, {"account": account.pk, "workspace": workspace.pk, "keys": keys}
+
+
+def _fill(owner: Mapping[str, Any], rows: int, now: datetime) -> None:
+    from django.db import connection
+
+    portion = 100_000
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setseed(0.7)")
+        for first in range(1, rows + 1, portion):
+            last = min(rows, first + portion - 1)
+            values: dict[str, Any] = {
+                "first": first,
+                "last": last,
+                "rows": rows,
+                "days": DAYS,
+                "end": now,
+            }
+            cursor.execute(_FILL, values | dict(owner))
+
+
+def _roll_up(now: datetime) -> None:
+    from routing.history.rolling import roll_up
+
+    while roll_up(now):
+        pass
+
+
+def _settle() -> None:
+    """What autovacuum does some minutes after rows were written."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+
+
+def _requests(now: datetime, key: str, owner: Mapping[str, Any]) -> dict[str, Callable[[], None]]:
+    """What is measured: each asks once, and must be answered."""
+    from django.test import Client
+
+    from routing.metering.models import Generation
+
+    client = Client(headers={"Authorization": f"Bearer {key}"})
+    middle = Generation.objects.filter(
+        account_id=owner["account"], created_at__gte=now - timedelta(days=DAYS // 2)
+    )
+    chosen = middle.order_by("created_at").values_list("pk", flat=True)[0]
+
+    def get(path: str) -> Callable[[], None]:
+        def ask() -> None:
+            response = client.get(f"/api/v1{path}")
+            assert response.status_code == 200, response.content
+
+        return ask
+
+    def post(body: Mapping[str, Any]) -> Callable[[], None]:
+        def ask() -> None:
+            response = client.post(
+                "/api/v1/analytics/query", json.dumps(body), content_type="application/json"
+            )
+            assert response.status_code == 200, response.content
+
+        return ask
+
+    found = {
+        RECORD: get(f"/generation?id={chosen}"),
+        "GET /activity": get("/activity"),
+        PAGE: get(f"/activity?date={(now - timedelta(days=9)).date()}"),
+    }
+    return found | {name: post(body) for name, body in queries(now).items()}
+
+
+def _timed(ask: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    ask()
+    return (time.perf_counter() - began) * 1000
+
+
+def _plans(ask: Callable[[], None]) -> list[str]:
+    """Of each statement that reads generations or what they came to."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as captured:
+        ask()
+    asked = [each["sql"] for each in captured if _reads_history(each["sql"])]
+    return [_plan(sql) for sql in asked]
+
+
+def _reads_history(sql: str) -> bool:
+    return sql.startswith(("SELECT", "WITH")) and any(
+        table in sql for table in ("routing_generation", "routing_usagehour", "routing_usageday")
+    )
+
+
+def _plan(sql: str) -> str:
+    from django.db import connection
+
+    from routing.history.deadline import deadline
+
+    # As the views ask it.
+    with deadline(_PLAN_S), connection.cursor() as cursor:
+        # The statement has its values in it, and `%` is nothing special without parameters.
+        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {sql}")
+        return "\n".join(row[0] for row in cursor.fetchall())
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    import django
+
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--rounds", type=int, default=20)
+    asked = parser.parse_args(argv)
+    django.setup()
+    told = measure(rows=asked.rows, rounds=asked.rounds)
+    sys.stdout.write(json.dumps(asdict(told)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Requests and filters made to measure."""
+
+import uuid
+from typing import Any
+
+from accounts.guard_rules import Action, FilterEntry, PlacedFilter, Scope
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.guarding.filters import Filtered, filtered
+
+ID = uuid.UUID(int=7)
+MAIL = "ada@example.org"
+
+
+def placed(action: Action, builtin: str = "", *, scope: Scope = "key", **more: Any) -> PlacedFilter:
+    return PlacedFilter(FilterEntry(action, builtin=builtin, **more), scope, ID)
+
+
+def chat_of(*messages: dict[str, Any], **more: Any) -> ChatRequest:
+    return parse_chat({"messages": list(messages), **more}, session_header=None)
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def run(chat: ChatRequest, *filters: PlacedFilter) -> Filtered:
+    return filtered(chat, filters, ID)
+
+
+def refusal(done: Filtered) -> Any:
+    assert done.refusal is not None
+    return done.refusal()

@@ -1,0 +1,237 @@
+"""Generations to count, and the same sums by plain Python."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from accounts.models import Account, ApiKey, Membership, User, Workspace
+from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.keys import create_key
+from routing.end_users import hash_of_user
+from routing.history.columns import context_bucket
+from routing.metering.models import Generation
+
+NOW = datetime(2026, 11, 20, 12, 34, 56, 789_000, tzinfo=UTC)
+MODELS = ("acme/one", "acme/one:free", "beta/two")
+SLUGS = {"acme/one": "acme/one-2026", "acme/one:free": "acme/one-2026", "beta/two": "beta/two"}
+APPS = (None, "https://one.example/app", "http://two.example")
+USERS = (None, "alice", "böb")
+
+
+@dataclass
+class Office:
+    """An account with two workspaces and three keys; the last key is nobody's."""
+
+    account: Account
+    workspaces: list[Workspace]
+    keys: list[ApiKey]
+    users: list[User]
+    management: str
+
+
+def office(name: str = "office") -> Office:
+    account = open_account(name=name)
+    roles = (Membership.Role.ADMIN, Membership.Role.MEMBER)
+    users = [
+        admit_member(account=account, username=f"{name}-{n}", role=role)
+        for n, role in enumerate(roles)
+    ]
+    places = [account.workspaces.get(), open_workspace(account=account, slug="second")]
+    made = [(places[0], users[0]), (places[1], users[1]), (places[1], None)]
+    keys = [
+        create_key(account=account, name=f"key {n}", workspace=place, creator=user)[0]
+        for n, (place, user) in enumerate(made)
+    ]
+    _, management = create_key(account=account, name="m", workspace=None, creator=users[0])
+    return Office(account, places, keys, users, management)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is known of one generation, in the words of analytics."""
+
+    id: str
+    at: datetime
+    key: int
+    model: str = "acme/one"
+    provider: str | None = "First"
+    app: str | None = None
+    user: str | None = None
+    finish: str | None = "stop"
+    prompt: int = 10
+    completion: int = 5
+    cached: int = 0
+    charge: int = 0
+    cost: int = 0
+    byok: bool = False
+    guarded: bool = False
+    status: int = 200
+    latency: int | None = 100
+    took: int | None = 500
+    lost: bool = False
+
+    @property
+    def speed(self) -> int | None:
+        """Tenths of tokens per second."""
+        if self.status != 200 or not self.took or not self.completion:
+            return None
+        return (self.completion * 10_000 + self.took // 2) // self.took
+
+
+def save(mine: Office, facts: Iterable[Fact]) -> None:
+    Generation.objects.bulk_create(_row(mine, fact) for fact in facts)
+
+
+def _row(mine: Office, fact: Fact) -> Generation:
+    detail: dict[str, Any] = {"permaslug": SLUGS[fact.model]}
+    if fact.app:
+        detail |= {"app": fact.app, "app_title": fact.app.upper(), "origin": fact.app[:18]}
+    if fact.guarded:
+        detail["guarded"] = True
+    if fact.cached:
+        detail["cache_saved_nano"] = fact.cached * 3
+    key = mine.keys[fact.key]
+    return Generation(
+        id=fact.id,
+        account=mine.account,
+        workspace=key.workspace,
+        api_key=key,
+        created_at=fact.at,
+        model=fact.model,
+        requested_model=fact.model,
+        provider_name=fact.provider,
+        endpoint_tag=fact.provider and fact.provider.lower(),
+        status=fact.status,
+        streamed=False,
+        lost=fact.lost,
+        finish_reason=fact.finish,
+        tokens_prompt=fact.prompt,
+        tokens_completion=fact.completion,
+        tokens_cached=fact.cached,
+        charge_nano=fact.charge,
+        upstream_cost_nano=fact.cost,
+        is_byok=fact.byok,
+        latency_ms=fact.latency,
+        generation_time_ms=fact.took,
+        external_user=fact.user,
+        detail=detail,
+    )
+
+
+def began(at: datetime, granularity: str) -> datetime:
+    """The beginning of the period that a moment lies in."""
+    minute = at.replace(second=0, microsecond=0)
+    if granularity == "minute":
+        return minute
+    hour = minute.replace(minute=0)
+    if granularity == "hour":
+        return hour
+    day = hour.replace(hour=0)
+    if granularity == "week":
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if granularity == "month" else day
+
+
+def dimension(mine: Office, fact: Fact, name: str) -> Any:
+    """The value of a dimension, "" or 0 where there is none."""
+    key = mine.keys[fact.key]
+    match name:
+        case "model":
+            return SLUGS[fact.model]
+        case "variant":
+            return fact.model.partition(":")[2] or "standard"
+        case "api_key_id":
+            return key.pk
+        case "user":
+            return key.creator_id or 0
+        case "workspace":
+            return str(key.workspace_id)
+        case "app":
+            return fact.app or ""
+        case "generation_id":
+            return fact.id
+        case "provider":
+            return fact.provider or ""
+        case "origin":
+            return (fact.app or "")[:18]
+        case "finish_reason":
+            return fact.finish or ""
+        case "external_user":
+            return hash_of_user(mine.account.pk, fact.user) if fact.user else ""
+        case "context_length_bucket":
+            return context_bucket(fact.prompt)
+    return ""
+
+
+def _total(facts: Sequence[Fact], of: Callable[[Fact], int]) -> int:
+    return sum(map(of, facts))
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _rank(values: Iterable[int | None], percent: int) -> int | None:
+    known = sorted(value for value in values if value is not None)
+    return known[math.ceil(len(known) * percent / 100) - 1] if known else None
+
+
+def metric(name: str, facts: Sequence[Fact]) -> Any:
+    """A metric of some generations: money in nano-USD, speeds in tenths."""
+    charge, cost = _total(facts, lambda f: f.charge), _total(facts, lambda f: f.cost)
+    byok = [fact for fact in facts if fact.byok]
+    prompt = _total(facts, lambda f: f.prompt)
+    cached = _total(facts, lambda f: f.cached)
+    latencies = [fact.latency for fact in facts if fact.status == 200]
+    speeds = [fact.speed for fact in facts]
+    guarded = _total(facts, lambda f: f.guarded)
+    byok_cost, fees = _total(byok, lambda f: f.cost), _total(byok, lambda f: f.charge)
+    values: dict[str, Any] = {
+        "request_count": len(facts),
+        "tokens_total": prompt + _total(facts, lambda f: f.completion),
+        "tokens_prompt": prompt,
+        "tokens_completion": _total(facts, lambda f: f.completion),
+        "reasoning_tokens": 0,
+        "cached_tokens": cached,
+        "byok_request_count": len(byok),
+        "guardrail_invoked_count": guarded,
+        "response_cached_count": 0,
+        "total_usage": charge + byok_cost,
+        "credits_usage": charge,
+        "router_usage": charge - fees,
+        "byok_usage": byok_cost,
+        "byok_fees": fees,
+        "usage_upstream": cost,
+        "usage_cache": -3 * cached,
+        "cache_hit_rate": _share(cached, prompt),
+        "guardrail_invoked_rate": _share(guarded, len(facts)),
+        "response_cached_rate": _share(0, len(facts)),
+        "avg_latency": _mean(latencies),
+        "avg_throughput": _mean(speeds),
+    }
+    kind, _, measure = name.partition("_")
+    if measure in {"latency", "throughput"} and kind[1:].isdigit():
+        return _rank(latencies if measure == "latency" else speeds, int(kind[1:]))
+    return values.get(name, 0)
+
+
+def _mean(values: Iterable[int | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def grouped(
+    mine: Office, facts: Iterable[Fact], granularity: str | None, dimensions: Sequence[str]
+) -> dict[tuple[Any, ...], list[Fact]]:
+    """Generations by period and dimensions; without either there is one group in any case."""
+    found: dict[tuple[Any, ...], list[Fact]] = defaultdict(list)
+    if not granularity and not dimensions:
+        found[()] = []
+    for fact in facts:
+        if not fact.lost:
+            period = (began(fact.at, granularity),) if granularity else ()
+            found[*period, *(dimension(mine, fact, name) for name in dimensions)].append(fact)
+    return found

@@ -1,0 +1,349 @@
+"""/analytics and /activity in process, on both kinds of store."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from accounts.models import Workspace
+from accounts.services.accounts import open_account
+from routing.end_users import hash_of_user
+from routing.history import deadline
+from routing.history.metrics import DIMENSIONS, METRICS
+from routing.history.rolling import roll_up
+from tests.routing.history.records import Fact, Office, office, save
+from tests.support.management import Manager
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+HOUR = timedelta(hours=1)
+QUERY = "/analytics/query"
+NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+
+
+@pytest.fixture
+def mine() -> Office:
+    return office()
+
+
+@pytest.fixture
+def boss(mine: Office) -> Manager:
+    return Manager(mine.account, mine.users[0], mine.management)
+
+
+@pytest.fixture(params=[False, True], ids=["raw", "rolled"])
+def facts(request: pytest.FixtureRequest, mine: Office) -> list[Fact]:
+    """Two days of generations; the second of two tries sums them up first."""
+    made = [
+        Fact(
+            f"gen-{n}",
+            NOON - timedelta(days=1 + n % 2, minutes=n),
+            key=n % 3,
+            model=("acme/one", "acme/one:free")[n % 2],
+            app=("https://a.example", None)[n % 2],
+            user=("alice", None)[n % 2],
+            charge=1_000_000 * n,
+            latency=10 * n,
+        )
+        for n in range(12)
+    ]
+    save(mine, made)
+    if request.param:
+        roll_up(datetime.now(UTC))
+    return made
+
+
+def rows(boss: Manager, **asked: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = boss.ok("POST", QUERY, asked)["data"]["data"]
+    return found
+
+
+def test_the_meta_names_all_there_is(boss: Manager) -> None:
+    data = boss.ok("GET", "/analytics/meta")["data"]
+
+    assert [each["name"] for each in data["metrics"]] == list(METRICS)
+    assert [each["name"] for each in data["dimensions"]] == list(DIMENSIONS)
+    assert {each["display_format"] for each in data["metrics"]} == {
+        *("number", "currency", "percent", "latency", "throughput")
+    }
+    assert {each["name"]: each["value_type"] for each in data["operators"]} == {
+        **dict.fromkeys(("eq", "neq", "gt", "gte", "lt", "lte"), "scalar"),
+        **dict.fromkeys(("in", "not_in"), "array"),
+    }
+    assert [each["name"] for each in data["granularities"]] == [
+        *("minute", "hour", "day", "week", "month")
+    ]
+
+
+def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
+    (row,) = rows(boss, metrics=list(METRICS))
+
+    assert list(row) == list(METRICS)
+    assert row["request_count"] == 12
+    assert row["tokens_total"] == 12 * 15
+    assert row["credits_usage"] == row["total_usage"] == 0.066
+    assert (row["avg_latency"], row["p50_latency"], row["p99_latency"]) == (55, 50, 110)
+    assert row["p50_throughput"] == 10
+    assert row["cache_hit_rate"] == 0
+
+
+def test_without_a_generation_counts_are_zero_and_times_are_unknown(boss: Manager) -> None:
+    (row,) = rows(boss, metrics=["request_count", "total_usage", "p50_latency", "cache_hit_rate"])
+
+    assert list(row.values()) == [0, 0, None, None]
+    assert rows(boss, metrics=["request_count"], dimensions=["model"]) == []
+
+
+def test_days_come_newest_first(boss: Manager, facts: list[Fact]) -> None:
+    found = rows(boss, metrics=["request_count"], granularity="day")
+
+    days = [(NOON - timedelta(days=n)).strftime("%Y-%m-%dT00:00:00.000Z") for n in (1, 2)]
+    assert found == [{"date__day": day, "request_count": 6} for day in days]
+
+
+def test_keys_and_workspaces_bear_names(boss: Manager, mine: Office, facts: list[Fact]) -> None:
+    found = rows(boss, metrics=["request_count"], dimensions=["api_key_id", "workspace"])
+
+    assert {(row["api_key_id"], row["workspace"], row["request_count"]) for row in found} == {
+        ("key 0", "Default Workspace", 4),
+        ("key 1", "Second", 4),
+        ("key 2", "Second", 4),
+    }
+    hashes = {row["api_key_id"]: row["api_key_hash"] for row in found}
+    assert hashes == {key.name: key.hash for key in mine.keys}
+    assert {row["workspace_id"] for row in found} == {str(w.pk) for w in mine.workspaces}
+
+
+def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact]) -> None:
+    mine.users[0].email = "one@office.example"
+    mine.users[0].save(update_fields=["email"])
+    found = rows(boss, metrics=["request_count"], dimensions=["user", "app"])
+
+    told = {(row["user"], row["user_email"], row["app"], row["app_id"]) for row in found}
+    app = ("HTTPS://A.EXAMPLE", "https://a.example")
+    assert told == {
+        (user, email, *of_app)
+        for user, email in (
+            (mine.users[0].public_id, "one@office.example"),
+            (mine.users[1].public_id, None),
+            (None, None),
+        )
+        for of_app in (app, (None, None))
+    }
+
+
+@pytest.mark.parametrize(
+    ("field", "operator", "value", "more", "count"),
+    [
+        ("model", "eq", "acme/one-2026", {}, 12),
+        ("model", "neq", "acme/one-2026", {}, 0),
+        ("variant", "in", ["free", "nitro"], {}, 6),
+        ("app", "not_in", ["https://b.example"], {}, 6),
+        ("app", "not_in", ["https://b.example"], {"include_unset": True}, 12),
+        ("app", "gte", "https://a", {}, 6),
+        ("external_user", "eq", "alice", {}, 6),
+        ("external_user", "neq", "alice", {"include_unset": True}, 6),
+        ("generation_id", "in", ["gen-1", "gen-2", "gen-x"], {}, 2),
+        ("country", "eq", "DE", {}, 0),
+        ("country", "eq", "DE", {"include_unset": True}, 12),
+        ("finish_reason", "eq", "stop", {}, 12),
+        ("context_length_bucket", "eq", "0-1K", {}, 12),
+        ("user", "eq", "user_of_nobody", {}, 0),
+        ("user", "neq", "user_of_nobody", {}, 8),
+    ],
+)
+def test_filters(
+    boss: Manager,
+    facts: list[Fact],
+    field: str,
+    operator: str,
+    value: Any,
+    more: dict[str, Any],
+    count: int,
+) -> None:
+    wanted = {"field": field, "operator": operator, "value": value, **more}
+
+    (row,) = rows(boss, metrics=["request_count"], filters=[wanted])
+
+    assert row["request_count"] == count
+
+
+def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
+    hashed = hash_of_user(mine.account.pk, "alice")
+    for field, value, count in [
+        ("api_key_id", mine.keys[0].hash, 4),
+        ("api_key_id", mine.keys[0].pk, 4),
+        ("api_key_id", str(mine.keys[0].pk), 4),
+        ("api_key_id", "0" * 64, 0),
+        ("user", mine.users[1].public_id, 4),
+        ("workspace", str(mine.workspaces[1].pk), 8),
+        ("external_user", hashed, 6),
+    ]:
+        one = {"field": field, "operator": "eq", "value": value}
+        others = {"field": field, "operator": "not_in", "value": [value], "include_unset": True}
+        for wanted, expected in ((one, count), (others, 12 - count)):
+            (row,) = rows(boss, metrics=["request_count"], filters=[wanted])
+            assert row["request_count"] == expected, wanted
+
+
+@pytest.mark.parametrize(
+    ("field", "operator", "value", "text"),
+    [
+        ("api_key_id", "eq", "mine", "value: Invalid input: expected the number or the hash"),
+        ("api_key_id", "eq", 1.5, "value: Invalid input: expected the number or the hash"),
+        ("workspace", "eq", "mine", "value: Invalid UUID"),
+        ("workspace", "gt", "mine", 'operator: Invalid option: expected one of "eq"|"neq"'),
+        ("model", "eq", 5, "value: Invalid input: expected string, received number"),
+    ],
+)
+def test_filters_that_can_name_nothing(
+    boss: Manager, field: str, operator: str, value: Any, text: str
+) -> None:
+    wanted = {"field": field, "operator": operator, "value": value}
+
+    told = boss.refused(400, "POST", QUERY, {"metrics": ["request_count"], "filters": [wanted]})
+
+    assert told.startswith(f"filters.0.{text}")
+
+
+def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
+    asked = {
+        "metrics": ["credits_usage"],
+        "dimensions": ["generation_id"],
+        "order_by": {"field": "credits_usage", "direction": "asc"},
+        "limit": 2,
+    }
+    data = boss.ok("POST", QUERY, asked)["data"]
+
+    assert [row["generation_id"] for row in data["data"]] == ["gen-0", "gen-1"]
+    assert data["metadata"].pop("query_time_ms") >= 0
+    assert data["metadata"] == {"row_count": 2, "truncated": True}
+    everything = boss.ok("POST", QUERY, asked | {"limit": 12})["data"]["metadata"]
+    assert (everything["row_count"], everything["truncated"]) == (12, False)
+
+
+def test_a_group_keeps_its_newest_periods(boss: Manager, facts: list[Fact]) -> None:
+    asked = {"metrics": ["request_count"], "dimensions": ["variant"], "granularity": "minute"}
+
+    shared = boss.ok("POST", QUERY, asked | {"limit": 4})["data"]
+    named = boss.ok("POST", QUERY, asked | {"group_limit": 1})["data"]
+
+    # Without its share one of the two would have nothing among four rows.
+    assert sorted(row["variant"] for row in shared["data"]) == ["free"] * 2 + ["standard"] * 2
+    assert shared["metadata"]["truncated"]
+    assert [row["variant"] for row in named["data"]] == ["standard", "free"]
+
+
+def test_an_account_sees_its_own_only(mine: Office, facts: list[Fact]) -> None:
+    other = office("other")
+    stranger = Manager(other.account, other.users[0], other.management)
+
+    (row,) = rows(stranger, metrics=["request_count"])
+
+    assert row["request_count"] == 0
+    assert stranger.ok("GET", "/activity")["data"] == []
+    mine_there = {"field": "api_key_id", "operator": "eq", "value": mine.keys[0].hash}
+    (row,) = rows(stranger, metrics=["request_count"], filters=[mine_there])
+    assert row["request_count"] == 0
+
+
+def test_a_query_that_takes_too_long(
+    boss: Manager, facts: list[Fact], settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.ANALYTICS_TIMEOUT = 0.001
+    monkeypatch.setattr(deadline, "_STEPS", 1)
+    slow = "(SELECT COUNT(*) FROM a a1, a a2, a a3)"
+    asked = "WITH a AS (SELECT 1 AS n FROM routing_generation, routing_generation g2)"
+    monkeypatch.setattr(
+        "routing.history.analytics.Statement.text", lambda self: (f"{asked} SELECT {slow}", ())
+    )
+
+    told = boss.refused(408, "POST", QUERY, {"metrics": ["request_count"]})
+
+    assert told == "Operation timed out. Please try again later."
+
+
+# --- Activity ---------------------------------------------------------------------------------
+
+
+def test_activity_by_day_model_and_endpoint(boss: Manager, mine: Office, facts: list[Fact]) -> None:
+    found = boss.ok("GET", "/activity")["data"]
+
+    days = [(NOON - timedelta(days=n)).date().isoformat() for n in (1, 2)]
+    assert [row["date"] for row in found] == days
+    assert found[0] == {
+        "date": days[0],
+        "model": "acme/one",
+        "model_permaslug": "acme/one-2026",
+        "endpoint_id": "first",
+        "provider_name": "First",
+        "requests": 6,
+        "prompt_tokens": 60,
+        "completion_tokens": 30,
+        "reasoning_tokens": 0,
+        "usage": 0.03,
+        "byok_usage_inference": 0,
+    }
+    by_workspace = boss.ok("GET", "/activity?group_by=workspace")["data"]
+    assert {row["workspace_id"] for row in by_workspace} == {str(w.pk) for w in mine.workspaces}
+    usages = [(row["date"], -row["usage"]) for row in by_workspace]
+    assert usages == sorted(usages, key=lambda pair: (days.index(pair[0]), pair[1]))
+
+
+def test_activity_is_of_full_days_only(boss: Manager, mine: Office) -> None:
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    inside = (today - timedelta(days=30), today - timedelta(microseconds=1))
+    outside = (today, today - timedelta(days=30, microseconds=1))
+    save(mine, [Fact(f"gen-{n}", at, key=0) for n, at in enumerate((*inside, *outside))])
+
+    found = boss.ok("GET", "/activity")["data"]
+
+    assert [(row["date"], row["requests"]) for row in found] == [
+        (at.date().isoformat(), 1) for at in reversed(inside)
+    ]
+
+
+def test_activity_filters(boss: Manager, mine: Office, facts: list[Fact]) -> None:
+    day = (NOON - timedelta(days=2)).date().isoformat()
+    for query, count in [
+        (f"date={day}", 6),
+        (f"api_key_hash={mine.keys[1].hash}", 4),
+        (f"api_key_hash={'0' * 64}", 0),
+        (f"user_id={mine.users[1].public_id}", 4),
+        (f"workspace_id={mine.workspaces[0].pk}", 4),
+        ("date=&user_id=&group_by=", 12),
+    ]:
+        found = boss.ok("GET", f"/activity?{query}")["data"]
+        assert sum(row["requests"] for row in found) == count, query
+
+
+def test_activity_refusals(boss: Manager) -> None:
+    today = datetime.now(UTC).date()
+    theirs = Workspace.objects.get(account=open_account(name="theirs"))
+    for query, text in [
+        ("date=1999-01-01", "date: Invalid input: expected one of the last 30 completed UTC days"),
+        (f"date={today}", "date: Invalid input: expected one of the last 30"),
+        (f"date={today - timedelta(days=31)}", "date: Invalid input: expected one of the last 30"),
+        ("date=2026-02-30", "date: Invalid ISO date"),
+        ("date=yesterday", "date: Invalid ISO date"),
+        ("api_key_hash=abc", "api_key_hash: Invalid string: must match pattern"),
+        ("workspace_id=default", "workspace_id: Invalid UUID"),
+        ("group_by=model", 'group_by: Invalid option: expected one of "workspace"'),
+    ]:
+        assert boss.refused(400, "GET", f"/activity?{query}").startswith(text)
+    for query in (f"workspace_id={theirs.pk}", "user_id=user_of_nobody"):
+        assert boss.refused(404, "GET", f"/activity?{query}") == "Resource not found"
+
+
+def test_each_takes_a_management_key(boss: Manager, mine: Office) -> None:
+    from accounts.services.keys import create_key
+
+    _, inference = create_key(account=mine.account, name="i", workspace=mine.workspaces[0])
+    for method, path in [
+        ("GET", "/activity"),
+        ("GET", "/analytics/meta"),
+        ("POST", QUERY),
+        ("POST", "/generation/feedback"),
+    ]:
+        status, said = boss.call(method, path, {}, key=inference)
+        assert status == 403
+        assert said["error"]["message"] == "Only management keys can perform this operation"

@@ -1,0 +1,179 @@
+"""Analytics against the same sums by plain Python, whatever is rolled up at the moment."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from routing.history.analytics import fetch
+from routing.history.asking import Question
+from routing.history.metrics import DIMENSIONS, METRICS
+from routing.history.models import LateHour
+from routing.history.rolling import roll_up
+from routing.history.spans import hour_of
+from tests.routing.history.records import (
+    APPS,
+    MODELS,
+    NOW,
+    USERS,
+    Fact,
+    Office,
+    grouped,
+    metric,
+    office,
+    save,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+TRIES = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+counts = st.integers(0, 200_000)
+moments = st.one_of(
+    st.integers(0, 4 * 86_400),
+    st.integers(0, 3 * 3_600),
+    # The edges of hours and days.
+    st.integers(0, 96).map(lambda hours: hours * 3_600 + 2_096),
+).map(lambda seconds: NOW - timedelta(seconds=seconds, microseconds=seconds % 7))
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> list[Fact]:
+    many = draw(st.integers(0, 25))
+    return [
+        Fact(
+            id=f"gen-{number}",
+            at=draw(moments),
+            key=draw(st.integers(0, 2)),
+            model=draw(st.sampled_from(MODELS)),
+            provider=draw(st.sampled_from(("First", "Second", None))),
+            app=draw(st.sampled_from(APPS)),
+            user=draw(st.sampled_from(USERS)),
+            finish=draw(st.sampled_from(("stop", "length", None))),
+            prompt=draw(counts),
+            completion=draw(st.integers(0, 3000)),
+            cached=draw(st.integers(0, 50)),
+            charge=draw(counts),
+            cost=draw(counts),
+            byok=draw(st.booleans()),
+            guarded=draw(st.booleans()),
+            status=draw(st.sampled_from((200, 200, 502))),
+            latency=draw(st.one_of(st.none(), st.integers(0, 50))),
+            took=draw(st.one_of(st.none(), st.integers(0, 5000))),
+            lost=draw(st.sampled_from((False, False, False, True))),
+        )
+        for number in range(many)
+    ]
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> tuple[datetime, datetime]:
+    start, end = draw(moments), draw(moments)
+    return min(start, end), max(start, end) + timedelta(seconds=draw(st.integers(1, 9000)))
+
+
+@pytest.fixture
+def mine() -> Office:
+    return office()
+
+
+@TRIES
+@given(
+    all_facts=facts(),
+    late=st.integers(0, 25),
+    rolled_at=moments,
+    span=spans(),
+    granularity=st.sampled_from((None, "minute", "hour", "day", "week", "month")),
+    dimensions=st.lists(st.sampled_from(sorted(DIMENSIONS)), max_size=2, unique=True),
+    metrics=st.lists(st.sampled_from(sorted(METRICS)), min_size=1, max_size=6, unique=True),
+)
+def test_every_figure_is_the_sum_of_its_generations(
+    mine: Office,
+    all_facts: list[Fact],
+    late: int,
+    rolled_at: datetime,
+    span: tuple[datetime, datetime],
+    granularity: Any,
+    dimensions: list[str],
+    metrics: list[str],
+) -> None:
+    start_over(mine)
+    save(mine, all_facts[late:])
+    roll_up(rolled_at)
+    # They come after the hour was rolled up, and whoever writes them says so.
+    save(mine, all_facts[:late])
+    for fact in all_facts[:late]:
+        LateHour.objects.create(hour=hour_of(fact.at))
+
+    start, end = span
+    inside = [fact for fact in all_facts if start <= fact.at < end]
+    wanted = grouped(mine, inside, granularity, dimensions)
+    for _ in range(2):
+        check(mine, span, granularity, dimensions, metrics, wanted)
+        # Rolled up anew, nothing changes.
+        roll_up(rolled_at)
+
+
+def start_over(mine: Office) -> None:
+    from routing.history import models
+    from routing.metering.models import Generation
+
+    Generation.objects.all().delete()
+    for model in (
+        *(models.UsageRolled, models.LateHour, models.GenerationFact),
+        *(models.UsageHour, models.UsageDay, models.UsageLine),
+    ):
+        model.objects.all().delete()
+    del mine
+
+
+def check(
+    mine: Office,
+    span: tuple[datetime, datetime],
+    granularity: Any,
+    dimensions: list[str],
+    metrics: list[str],
+    wanted: dict[tuple[Any, ...], list[Fact]],
+) -> None:
+    asked = Question(
+        account_id=mine.account.pk,
+        start=span[0],
+        end=span[1],
+        metrics={name: METRICS[name] for name in metrics},
+        groups=tuple(DIMENSIONS[name].column for name in dimensions),
+        time=granularity,
+        order=((metrics[0], True),),
+        limit=1000,
+        singles=any(DIMENSIONS[name].is_single for name in dimensions),
+    )
+    rows = fetch(asked, NOW)
+    told = {key_of(row, granularity, dimensions): row for row in rows}
+    assert set(told) == set(wanted)
+    for key, of_key in wanted.items():
+        for name in metrics:
+            value, truth = told[key][name], metric(name, of_key)
+            assert (value is None) == (truth is None), name
+            if truth is not None:
+                assert float(value) == pytest.approx(float(truth)), name
+    first = [float(row[metrics[0]]) for row in rows if row[metrics[0]] is not None]
+    assert first == sorted(first, reverse=True)
+
+
+def key_of(row: dict[str, Any], granularity: str | None, dimensions: list[str]) -> tuple[Any, ...]:
+    from uuid import UUID
+
+    from routing.history.dialect import dialect
+
+    period = (dialect().moment_of(row["period"]),) if granularity else ()
+    values = [row[f"by_{number}"] for number in range(len(dimensions))]
+    return (
+        *period,
+        *(
+            str(UUID(str(value))) if name == "workspace" else value
+            for name, value in zip(dimensions, values, strict=True)
+        ),
+    )

@@ -1,0 +1,152 @@
+"""Rolling up, forgetting, and what is told when either has not happened or has long ago."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from routing import tasks
+from routing.history.analytics import fetch
+from routing.history.asking import Question
+from routing.history.metrics import METRICS
+from routing.history.models import GenerationFact, LateHour, UsageDay, UsageHour, UsageRolled
+from routing.history.rolling import forget_old, roll_up
+from routing.history.spans import DAY, HOUR, day_of, hour_of
+from tests.routing.history.records import NOW, Fact, Office, office, save
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def mine() -> Office:
+    return office()
+
+
+def tables() -> dict[str, Any]:
+    """All that was rolled up; numbers of rows are the database's own."""
+    kinds = (GenerationFact, UsageHour, UsageDay)
+    return {
+        kind.__name__: sorted(
+            tuple((name, str(value)) for name, value in row.items() if name != "id")
+            for row in kind.objects.values()
+        )
+        for kind in kinds
+    }
+
+
+def asked(mine: Office, start: datetime, end: datetime, **more: Any) -> list[dict[str, Any]]:
+    metrics = {name: METRICS[name] for name in ("request_count", "p99_latency")}
+    return fetch(Question(mine.account.pk, start, end, metrics, **more), NOW)
+
+
+def test_rolling_up_twice_changes_nothing(mine: Office) -> None:
+    save(mine, [Fact(f"gen-{n}", NOW - n * 5 * HOUR, key=n % 3, charge=n) for n in range(12)])
+
+    assert roll_up(NOW) == 11  # The newest is of the hour that goes on.
+    first = tables()
+    LateHour.objects.create(hour=hour_of(NOW - 10 * HOUR))
+    assert roll_up(NOW) == 1
+    assert roll_up(NOW) == 0
+
+    assert tables() == first
+    assert len(first["UsageHour"]) == 11
+    assert not LateHour.objects.exists()
+
+
+def test_days_are_summed_up_once_they_are_over(mine: Office) -> None:
+    today = day_of(NOW)
+    save(mine, [Fact("gen-1", today - HOUR, key=0), Fact("gen-2", today + HOUR, key=0)])
+
+    roll_up(NOW)
+    assert [row.start for row in UsageDay.objects.all()] == [today - DAY]
+
+    save(mine, [Fact("gen-3", today - 2 * HOUR, key=0)])
+    LateHour.objects.create(hour=today - 2 * HOUR)
+    roll_up(NOW)
+    assert [(row.start, row.requests) for row in UsageDay.objects.all()] == [(today - DAY, 2)]
+
+
+def test_an_hour_is_left_alone_until_its_records_are_there(mine: Office) -> None:
+    hour = hour_of(NOW)
+    save(mine, [Fact("gen-1", hour - HOUR, key=0), Fact("gen-2", hour, key=0)])
+
+    roll_up(hour + timedelta(minutes=9))
+    assert UsageRolled.objects.get().until == hour - HOUR
+    roll_up(hour + timedelta(minutes=10))
+    assert UsageRolled.objects.get().until == hour
+    assert GenerationFact.objects.count() == 1
+
+
+def test_no_more_is_done_than_there_is_time_for(mine: Office) -> None:
+    save(mine, [Fact(f"gen-{n}", NOW - n * DAY, key=0) for n in range(1, 4)])
+
+    assert roll_up(NOW, work_s=0) == 0
+    assert not UsageHour.objects.exists()
+    assert roll_up(NOW) == 3
+
+
+def test_nothing_is_rolled_up_where_there_is_nothing() -> None:
+    assert roll_up(NOW) == 0
+    assert UsageRolled.objects.get().until == hour_of(NOW)
+
+
+def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
+    old, older = NOW - 40 * DAY, NOW - 401 * DAY
+    save(
+        mine, [Fact("gen-1", old, key=0), Fact("gen-2", older, key=0), Fact("gen-3", NOW - DAY, 0)]
+    )
+    roll_up(NOW)
+    assert {row.pk for row in GenerationFact.objects.all()} == {"gen-3"}
+    assert UsageHour.objects.count() == 3
+
+    assert forget_old(NOW) == 2
+
+    for at in (old, older):
+        start = at - timedelta(minutes=1)
+        (row,) = asked(mine, start, at + HOUR, time="minute")
+        assert (row["request_count"], row["p99_latency"]) == (1, 100)
+    (row,) = asked(mine, old - DAY, old + 2 * DAY)
+    assert (row["request_count"], row["p99_latency"]) == (1, 100)
+
+
+def test_facts_go_after_their_days(mine: Office) -> None:
+    save(mine, [Fact("gen-1", NOW - 2 * DAY, key=0)])
+    roll_up(NOW)
+
+    assert forget_old(NOW + 30 * DAY) == 0
+    assert forget_old(NOW + 32 * DAY) == 1
+    assert not GenerationFact.objects.exists()
+
+
+def test_the_schedule_does_both(mine: Office) -> None:
+    save(mine, [Fact("gen-1", datetime.now(UTC) - 500 * DAY, key=0)])
+
+    assert tasks.roll_up_usage() == 1
+    assert tasks.forget_old_history() == 2
+
+
+def test_an_operator_sums_up_what_came_past_the_gateway(
+    mine: Office, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    roll_up(now)
+    save(mine, [Fact("gen-1", now - 3 * HOUR, key=0)])
+    assert roll_up(now) == 0
+
+    call_command("roll_up_usage", since=str((now - DAY).date()))
+
+    assert "hours: " in capsys.readouterr().out
+    assert UsageHour.objects.get().requests == 1
+
+
+def test_a_question_takes_two_queries(mine: Office) -> None:
+    save(mine, [Fact(f"gen-{n}", NOW - n * 7 * HOUR, key=0) for n in range(9)])
+    roll_up(NOW)
+
+    with CaptureQueriesContext(connection) as captured:
+        asked(mine, NOW - 3 * DAY, NOW, groups=("provider_name",), time="day")
+
+    assert len(captured) == 2

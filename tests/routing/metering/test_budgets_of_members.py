@@ -1,0 +1,79 @@
+"""A key that is given to another member takes along what it spent, for the budgets of both."""
+
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from django.db import transaction
+
+from accounts.models import ApiKey, SpendCounter, User
+from accounts.services.keys import change_key
+from accounts.services.spend_scopes import open_scopes
+from accounts.spending import SpendScope, guardrail_scope_id
+from routing.metering.orders import Payer, Refusal
+from routing.metering.reversals import reverse_usage
+from tests.routing.metering.books import (
+    CENT,
+    USD,
+    assert_books_agree,
+    carry_out,
+    hold_order,
+    new_payer,
+    renewed,
+    running_writer,
+    settle_order,
+    totals,
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+
+
+def limited(payer: Payer, user: User, cents: int) -> SpendScope:
+    """A guardrail of the member's own, in the payer's account."""
+    scope_id = guardrail_scope_id(uuid.uuid4(), user=user.pk)
+    scope = SpendScope("guardrail", scope_id, "month", cents * CENT, counts_byok=False)
+    with transaction.atomic():
+        open_scopes(payer.account_id, [scope], datetime.now(UTC))
+    return scope
+
+
+def test_what_a_key_spent_is_its_new_member_s() -> None:
+    payer = new_payer(USD)
+    first, second = (User.objects.create_user(username=name) for name in ("first", "second"))
+    key = ApiKey.objects.filter(pk=payer.key_id)
+    key.update(creator=first)
+    scopes = limited(payer, first, 50), limited(payer, second, 15)
+
+    with running_writer() as writer:
+        hold = hold_order(renewed(payer)._replace(budgets=scopes[:1]), 10 * CENT)
+        assert carry_out(writer, hold) is True
+        assert carry_out(writer, settle_order(hold, 10 * CENT)) is True
+        assert SpendCounter.objects.get(scope_id=scopes[0].scope_id).spent_nano == 10 * CENT
+        change_key(keys=key, changes={"creator_id": second.pk})
+        theirs = renewed(payer)._replace(budgets=scopes[1:])
+        assert isinstance(carry_out(writer, hold_order(theirs, 6 * CENT)), Refusal)
+        assert carry_out(writer, hold_order(theirs, 5 * CENT)) is True
+
+    assert SpendCounter.objects.get(scope_id=scopes[0].scope_id).spent_nano == 0
+    assert SpendCounter.objects.get(scope_id=scopes[1].scope_id).spent_nano == 10 * CENT
+    assert_books_agree()
+
+
+def test_what_is_given_back_is_there_to_be_spent_again() -> None:
+    payer = new_payer(USD)
+    user = User.objects.create_user(username="first")
+    ApiKey.objects.filter(pk=payer.key_id).update(creator=user)
+    scope = limited(payer, user, 10)
+
+    with running_writer() as writer:
+        mine = renewed(payer)._replace(budgets=(scope,))
+        hold = hold_order(mine, 10 * CENT)
+        assert carry_out(writer, hold) is True
+        assert carry_out(writer, settle_order(hold, 10 * CENT)) is True
+        assert isinstance(carry_out(writer, hold_order(mine, CENT)), Refusal)
+        reverse_usage(generation_id=hold.generation_id, amount_nano=4 * CENT, source_ref="r")
+        assert carry_out(writer, hold_order(mine, 4 * CENT)) is True
+        assert isinstance(carry_out(writer, hold_order(mine, 1)), Refusal)
+
+    assert totals(payer) == (USD, 6 * CENT, 4 * CENT)
+    assert_books_agree()

@@ -1,0 +1,289 @@
+"""/presets: made, read and listed, by both kinds of key, in six queries at most."""
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+from django.test import Client
+
+from accounts.models import ApiKey, AuditRecord, Workspace
+from accounts.services.keys import create_key
+from accounts.services.records import by_operator
+from accounts.services.workspaces import delete_workspace
+from routing.presets.models import NeverChanged, Preset, PresetVersion
+from tests.gateway.test_openapi import fits
+from tests.support.management import Manager, manager
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+CHAT = "chat/completions"
+BODY = {"model": "acme/solo", "temperature": 0.7}
+
+
+@pytest.fixture
+def mine(db: None) -> Manager:
+    return manager("mine")
+
+
+@pytest.fixture
+def team(mine: Manager) -> Workspace:
+    return mine.workspace("team")
+
+
+@pytest.fixture
+def key(mine: Manager, team: Workspace) -> str:
+    return create_key(account=mine.account, name="k", workspace=team, creator=mine.admin)[1]
+
+
+def made(who: Manager, slug: str, *, key: str | None = None, query: str = "", **body: Any) -> Any:
+    status, said = who.call("POST", f"/presets/{slug}/{CHAT}{query}", BODY | body, key=key)
+    assert status == 200, said
+    return said["data"]
+
+
+def slugs(who: Manager, *, key: str | None = None, query: str = "") -> list[str]:
+    status, said = who.call("GET", f"/presets{query}", key=key)
+    assert status == 200, said
+    assert said["total_count"] >= len(said["data"])
+    return [each["slug"] for each in said["data"]]
+
+
+@pytest.mark.parametrize("path", [CHAT, "responses", "messages"])
+def test_every_format_makes_one(mine: Manager, key: str, path: str) -> None:
+    for number in (1, 2, 3):
+        status, said = mine.call("POST", f"/presets/p/{path}", BODY, key=key)
+        assert status == 200, said
+        assert said["data"]["designated_version"]["version"] == number
+
+
+def test_a_key_without_a_creator_writes_the_first_admin(mine: Manager, team: Workspace) -> None:
+    string = create_key(account=mine.account, name="system", workspace=team)[1]
+    mine.member("later")
+
+    data = made(mine, "p", key=string)
+    again = made(mine, "p", key=string)
+
+    assert data["creator_user_id"] == mine.admin.public_id
+    assert data["designated_version"]["creator_id"] == mine.admin.public_id
+    assert again["creator_user_id"] == mine.admin.public_id
+
+
+def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> None:
+    other = mine.member("other")
+    theirs = create_key(account=mine.account, name="o", workspace=team, creator=other)[1]
+    made(mine, "p", key=key)
+
+    data = made(mine, "p", key=theirs)
+
+    assert data["creator_user_id"] == mine.admin.public_id
+    assert data["designated_version"]["creator_id"] == other.public_id
+    status, said = mine.call("GET", "/presets/p/versions", key=key)
+    assert status == 200
+    assert [each["creator_id"] for each in said["data"]] == [
+        mine.admin.public_id,
+        other.public_id,
+    ]
+
+
+def test_lists_begin_with_what_moved_last(mine: Manager, key: str) -> None:
+    for slug in ("a", "b", "c"):
+        made(mine, slug, key=key)
+    made(mine, "a", key=key)
+
+    assert slugs(mine, key=key) == ["a", "c", "b"]
+    assert slugs(mine, key=key, query="?limit=1&offset=1") == ["c"]
+    for query in ("limit=101", "limit=0", "offset=-1"):
+        assert mine.call("GET", f"/presets?{query}", key=key)[0] == 400
+        assert mine.call("GET", f"/presets/a/versions?{query}", key=key)[0] == 400
+
+
+def test_a_management_key_sees_every_workspace(mine: Manager, team: Workspace, key: str) -> None:
+    made(mine, "of-team", key=key)
+    made(mine, "of-default")
+    made(mine, "same", key=key)
+    named = made(mine, "same", query=f"?workspace_id={team.pk}")
+
+    assert named["designated_version"]["version"] == 2
+    assert sorted(slugs(mine)) == ["of-default", "of-team", "same"]
+    assert sorted(slugs(mine, query=f"?workspace_id={team.pk}")) == ["of-team", "same"]
+    mine.ok("GET", "/presets/of-default")
+    mine.refused(404, "GET", "/presets/of-team")
+    mine.ok("GET", f"/presets/of-team?workspace_id={team.pk}")
+    mine.ok("GET", f"/presets/of-team/versions?workspace_id={team.pk}")
+    mine.ok("GET", f"/presets/of-team/versions/1?workspace_id={team.pk}")
+    mine.refused(404, "GET", "/presets/of-team/versions")
+    assert mine.refused(400, "GET", "/presets?workspace_id=team") == "workspace_id: Invalid UUID"
+
+
+def test_an_inference_key_has_its_own_workspace_whatever_it_says(mine: Manager, key: str) -> None:
+    made(mine, "p", key=key, query="?workspace_id=none-of-these")
+
+    assert slugs(mine, key=key, query=f"?workspace_id={uuid.uuid4()}") == ["p"]
+    mine.refused(404, "GET", "/presets/p")
+
+
+def test_presets_of_others_are_not_found(mine: Manager, key: str) -> None:
+    made(mine, "p", key=key)
+    made(mine, "d")
+    other = manager("other")
+
+    assert slugs(other) == []
+    workspace = Workspace.objects.get(account=mine.account, slug="team")
+    for path in ("", "/versions", "/versions/1"):
+        other.refused(404, "GET", f"/presets/d{path}")
+        other.refused(404, "GET", f"/presets/p{path}?workspace_id={workspace.pk}")
+    other.refused(404, "GET", f"/presets?workspace_id={workspace.pk}")
+    other.refused(404, "POST", f"/presets/p/{CHAT}?workspace_id={workspace.pk}", BODY)
+    assert made(other, "p")["designated_version"]["version"] == 1
+
+
+@pytest.mark.parametrize("slug", ["aa", "A.b_c~d-9", "x" * 100, "...."])
+def test_slugs(mine: Manager, slug: str) -> None:
+    assert made(mine, slug)["slug"] == slug
+    mine.refused(404, "GET", f"/presets/{slug[1:]}")
+
+
+@pytest.mark.parametrize("slug", ["a b", "é", "x" * 101, "a:b", "@a", "a%2Bb"])
+def test_what_is_no_slug(mine: Manager, slug: str) -> None:
+    message = mine.refused(400, "POST", f"/presets/{slug}/{CHAT}", BODY)
+
+    assert message == "slug: Invalid string: must match pattern /^[A-Za-z0-9._~-]{1,100}$/"
+    for path in ("", "/versions", "/versions/1"):
+        mine.refused(400, "GET", f"/presets/{slug}{path}")
+    assert not Preset.objects.exists()
+
+
+def test_slugs_that_differ_in_case_are_two(mine: Manager) -> None:
+    assert made(mine, "Mail")["id"] != made(mine, "mail")["id"]
+
+
+def test_a_slash_behind_changes_nothing(mine: Manager) -> None:
+    status, said = mine.call("POST", f"/presets/p/{CHAT}/", BODY)
+
+    assert status == 200
+    assert mine.ok("GET", "/presets/p/") == said
+    assert mine.call("PATCH", "/presets/p", {})[0] == 405
+    assert mine.call("DELETE", "/presets/p")[0] == 405
+
+
+def test_an_archived_preset_takes_no_version(mine: Manager) -> None:
+    preset = Preset.objects.get(pk=made(mine, "p")["id"])
+    Preset.objects.update(status="archived")
+
+    assert mine.refused(409, "POST", f"/presets/p/{CHAT}", BODY) == "Preset is archived"
+    assert PresetVersion.objects.count() == 1
+    shown = mine.ok("GET", "/presets/p")["data"]
+    assert (shown["status"], shown["id"]) == ("archived", str(preset.pk))
+
+
+def test_a_disabled_preset_takes_versions_and_stays_disabled(mine: Manager) -> None:
+    made(mine, "p")
+    Preset.objects.update(status="disabled")
+
+    data = made(mine, "p")
+
+    assert (data["status"], data["designated_version"]["version"]) == ("disabled", 2)
+
+
+def test_property_order_is_kept(mine: Manager) -> None:
+    schema = {"type": "object", "properties": {"zebra": {"type": "string"}, "a": {}}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+
+    data = made(mine, "p", tools=[tool])
+
+    kept = mine.ok("GET", "/presets/p")["data"]["designated_version"]["config"]
+    assert kept == data["designated_version"]["config"]
+    assert list(kept["tools"][0]["function"]["parameters"]["properties"]) == ["zebra", "a"]
+
+
+def test_bodies_that_are_none(mine: Manager) -> None:
+    assert mine.refused(400, "POST", f"/presets/p/{CHAT}", "{") == "Invalid JSON in request body"
+    mine.refused(400, "POST", f"/presets/p/{CHAT}", "[]")
+    assert mine.call("GET", "/presets", key="")[0] == 401
+
+
+def test_every_version_leaves_a_record(mine: Manager, key: str) -> None:
+    first = made(mine, "p", key=key)
+    second = made(mine, "p", key=key)
+
+    created, updated = AuditRecord.objects.filter(object_id=first["id"]).order_by("id")
+
+    assert (created.action, updated.action) == ("created", "updated")
+    assert {each.object_type for each in (created, updated)} == {"preset"}
+    assert created.management_key == updated.management_key == ApiKey.objects.get(name="k")
+    assert created.after is not None
+    assert created.after["slug"] == "p"
+    assert updated.before == {
+        "designated_version_id": first["designated_version_id"],
+        "version": None,
+    }
+    assert updated.after == {
+        "designated_version_id": second["designated_version_id"],
+        "version": 2,
+    }
+
+
+def test_versions_stay_as_they_were_made(mine: Manager) -> None:
+    made(mine, "p")
+    version = PresetVersion.objects.get()
+
+    with pytest.raises(NeverChanged):
+        version.save()
+    with pytest.raises(NeverChanged):
+        PresetVersion.objects.update(config="{}")
+
+
+def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None:
+    made(mine, "gone", query=f"?workspace_id={team.pk}")
+    made(mine, "gone", query=f"?workspace_id={team.pk}")
+    made(mine, "stays")
+
+    delete_workspace(account_id=mine.account.pk, reference="team", by=by_operator(mine.admin))
+
+    assert [each.slug for each in Preset.objects.all()] == ["stays"]
+    assert PresetVersion.objects.count() == 1
+    mine.refused(404, "POST", f"/presets/gone/{CHAT}?workspace_id={team.pk}", BODY)
+    assert slugs(mine) == ["stays"]
+
+
+def test_a_silent_database_is_told_as_the_lists_of_statuses_say(
+    mine: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(key_hash: str) -> None:
+        raise DatabaseError
+
+    monkeypatch.setattr("accounts.authentication.read_caller", gone)
+
+    assert mine.call("GET", "/presets")[0] == 503
+    assert mine.call("GET", "/presets/p")[0] == 503
+    assert mine.call("GET", "/presets/p/versions")[0] == 500
+    assert mine.call("GET", "/presets/p/versions/1")[0] == 500
+    for path in (CHAT, "responses", "messages"):
+        assert mine.call("POST", f"/presets/p/{path}", BODY)[0] == 500
+
+
+def test_objects_fit_their_description(mine: Manager) -> None:
+    made(mine, "p", messages=[{"role": "system", "content": "S"}])
+    document = Client().get("/api/v1/openapi.json").json()
+
+    assert fits(document, "PresetAnswer", mine.ok("GET", "/presets/p"))
+    assert fits(document, "PresetList", mine.ok("GET", "/presets"))
+    assert fits(document, "PresetVersionList", mine.ok("GET", "/presets/p/versions"))
+    assert fits(document, "PresetVersionAnswer", mine.ok("GET", "/presets/p/versions/1"))
+    for name in ("ChatPresetRequest", "ResponsesPresetRequest", "MessagesPresetRequest"):
+        assert fits(document, name, {"model": "a/b", "temperature": 0.5, "input": 5})
+        assert not fits(document, name, {"temperature": 3})
+        assert "required" not in document["components"]["schemas"][name]
+
+
+def test_timestamps_are_those_of_now(mine: Manager) -> None:
+    before = datetime.now(UTC)
+    data = made(mine, "p")
+
+    moment = datetime.fromisoformat(data["created_at"])
+    assert abs((moment - before).total_seconds()) < 60
+    assert data["created_at"].endswith("Z")
+    assert data["updated_at"] == data["created_at"]
+    version = data["designated_version"]
+    assert version["created_at"] == version["updated_at"] == data["created_at"]

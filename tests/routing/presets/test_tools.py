@@ -1,0 +1,225 @@
+"""Tools of presets beside those of requests, and how they are chosen."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.presets.choices import choice_in, one_at_a_time
+from routing.presets.merging import merged
+from routing.presets.tools import identity, tools_in, union
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def chat(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": SCHEMA, **more}}
+
+
+def flat(name: str, **more: Any) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": SCHEMA, **more}
+
+
+def custom(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "input_schema": SCHEMA, **more}
+
+
+def agent(kind: str, name: str | None, **more: Any) -> dict[str, Any]:
+    named = {} if name is None else {"name": name}
+    return {"type": f"router:{kind}", "parameters": {**named, **more}}
+
+
+SEARCH = {"type": "router:web_search"}
+SPELLED: dict[str, Any] = {"chat": chat, "responses": flat, "messages": custom}
+
+
+@pytest.mark.parametrize("kept", SPELLED)
+@pytest.mark.parametrize("format", SPELLED)
+def test_functions_in_every_format_s_words(kept: str, format: str) -> None:
+    tools = [SPELLED[kept]("f", description="Does f", strict=True), SPELLED[kept]("g")]
+
+    said = tools_in(format, tools)
+
+    assert said == [SPELLED[format]("f", description="Does f", strict=True), SPELLED[format]("g")]
+    assert list(map(identity, said)) == list(map(identity, tools))
+
+
+def test_marks_of_the_cache_stay() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    for kept in SPELLED:
+        tool = {**SPELLED[kept]("f"), **mark}
+        for format in SPELLED:
+            assert tools_in(format, [tool]) == [{**SPELLED[format]("f"), **mark}]
+
+
+def test_what_a_provider_only_describes_is_left_out_elsewhere() -> None:
+    tools = [{"type": "bash_20250124", "name": "bash"}, custom("f")]
+
+    assert tools_in("chat", tools) == [chat("f")]
+    assert tools_in("messages", tools) == tools
+
+
+def test_the_shorthand_of_search_in_messages() -> None:
+    tool = {"type": "web_search_preview", "max_results": 3, "parameters": {"max_uses": 2}}
+
+    assert tools_in("chat", [tool]) == tools_in("responses", [tool]) == [tool]
+    settings = {"max_results": 3, "max_uses": 2}
+    assert tools_in("messages", [tool]) == [{"type": "router:web_search", "parameters": settings}]
+
+
+def test_the_request_replaces_and_adds() -> None:
+    kept = [chat("f", description="old"), SEARCH, agent("advisor", "one"), agent("advisor", "two")]
+    given = [
+        chat("new"),
+        {"type": "web_search"},
+        agent("advisor", " two ", model="a/b"),
+        chat("f", description="mine"),
+        agent("subagent", "one"),
+    ]
+
+    assert union(kept, given) == [
+        given[3],
+        given[1],
+        kept[2],
+        given[2],
+        given[0],
+        given[4],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (chat("f"), flat("f"), True),
+        (chat("f"), custom("f"), True),
+        (chat("f"), custom("f", type="custom"), True),
+        (chat("f"), chat("g"), False),
+        (SEARCH, {"type": "web_search_2025_08_26"}, True),
+        (SEARCH, {"type": "router:web_fetch"}, False),
+        (agent("advisor", None), agent("advisor", None, model="a/b"), True),
+        (agent("advisor", None), {"type": "router:advisor"}, True),
+        (agent("advisor", "a"), agent("subagent", "a"), False),
+        (agent("fusion", "a"), agent("fusion", "b"), True),
+        ({"type": "custom", "name": "f"}, flat("f"), False),
+        ({"type": "custom", "name": "f"}, {"type": "custom", "name": "g"}, False),
+        ({"type": "mcp", "server_label": "a"}, {"type": "mcp", "server_label": "b"}, False),
+        ({"type": "file_search"}, {"type": "file_search", "x": 1}, True),
+        (5, 5.0, False),
+        (None, {}, False),
+    ],
+)
+def test_which_tools_are_one(one: Any, other: Any, same: bool) -> None:
+    assert (identity(one) == identity(other)) is same
+
+
+_WORDS = st.sampled_from(["f", "g", "router:advisor", "web_search", "function", None, 5])
+_TOOL = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": _WORDS,
+        "name": _WORDS,
+        "input_schema": st.just({}),
+        "function": st.fixed_dictionaries({}, optional={"name": _WORDS}) | _WORDS,
+        "parameters": st.fixed_dictionaries({}, optional={"name": _WORDS}) | _WORDS,
+    },
+)
+
+
+@given(st.lists(_TOOL, max_size=4), st.lists(_TOOL | _WORDS, max_size=4))
+def test_a_union_loses_and_invents_nothing(kept: list[Any], given_: list[Any]) -> None:
+    joined = union(kept, given_)
+
+    own = {identity(tool) for tool in given_}
+    assert [id(tool) for tool in given_ if not any(tool is each for each in joined)] == []
+    assert [tool for tool in kept if identity(tool) not in own] == [
+        tool for tool in joined if not any(tool is each for each in given_)
+    ]
+
+
+CHOICES: dict[str, dict[str, Any]] = {
+    "none": {"chat": "none", "responses": "none", "messages": {"type": "none"}},
+    "auto": {"chat": "auto", "responses": "auto", "messages": {"type": "auto"}},
+    "required": {"chat": "required", "responses": "required", "messages": {"type": "any"}},
+    "function": {
+        "chat": {"type": "function", "function": {"name": "f"}},
+        "responses": {"type": "function", "name": "f"},
+        "messages": {"type": "tool", "name": "f"},
+    },
+    "server tool": {
+        "chat": {"type": "router:web_search"},
+        "responses": {"type": "router:web_search"},
+        "messages": {"type": "tool", "name": "web_search"},
+    },
+}
+
+
+@pytest.mark.parametrize("what", CHOICES)
+@pytest.mark.parametrize("kept", SPELLED)
+@pytest.mark.parametrize("format", SPELLED)
+def test_choices_in_every_format_s_words(what: str, kept: str, format: str) -> None:
+    tools = [SPELLED[format]("f"), SEARCH]
+
+    assert choice_in(format, CHOICES[what][kept], tools) == CHOICES[what][format]
+
+
+def test_choices_that_only_responses_have() -> None:
+    allowed = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function"}]}
+
+    assert choice_in("responses", allowed, [flat("f")]) == allowed
+    assert choice_in("chat", allowed, [chat("f")]) == "required"
+    assert choice_in("messages", allowed, [custom("f")]) == {"type": "any"}
+    for choice in ({"type": "custom", "name": "c"}, {"type": "mcp", "server_label": "m"}):
+        assert choice_in("responses", choice, []) == choice
+        assert choice_in("chat", choice, [chat("f")]) is None
+        assert choice_in("messages", choice, [custom("f")]) is None
+
+
+def test_a_choice_of_what_is_not_there_is_none() -> None:
+    for format in SPELLED:
+        for what in ("function", "server tool"):
+            kept = CHOICES[what]["responses"]
+            assert choice_in(format, kept, [SPELLED[format]("other")]) is None
+
+
+def under(format: str, config: dict[str, Any], **body: Any) -> dict[str, Any]:
+    return merged(format, body, config, "").body
+
+
+def test_one_call_at_a_time_in_every_format() -> None:
+    tools = [chat("f")]
+    config = {"tools": tools, "parallel_tool_calls": False}
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+
+    assert under("messages", config)["tool_choice"] == choice
+    named = {"type": "tool", "name": "f"}
+    got = under("messages", config, tool_choice=named)["tool_choice"]
+    assert got == named | {"disable_parallel_tool_use": True}
+    own = {"type": "auto", "disable_parallel_tool_use": False}
+    assert under("messages", config, tool_choice=own)["tool_choice"] == own
+    none = {"type": "none"}
+    assert under("messages", config, tool_choice=none)["tool_choice"] == none
+    assert "tool_choice" not in under("messages", config | {"parallel_tool_calls": True})
+    for format in ("chat", "responses"):
+        kept = {"tools": tools, "tool_choice": choice}
+        assert one_at_a_time(choice)
+        assert under(format, kept)["parallel_tool_calls"] is False
+        assert under(format, kept)["tool_choice"] == "auto"
+        assert under(format, kept, parallel_tool_calls=True)["parallel_tool_calls"] is True
+        assert "parallel_tool_calls" not in under(format, kept, tool_choice="none")
+
+
+def test_a_request_s_choice_may_name_a_tool_of_the_preset() -> None:
+    config = {"tools": [custom("f")], "tool_choice": {"type": "any"}}
+    choice = {"type": "function", "function": {"name": "f"}}
+
+    got = under("chat", config, tools=[chat("g")], tool_choice=choice)
+
+    assert got == {"tools": [chat("f"), chat("g")], "tool_choice": choice}
+
+
+def test_without_tools_nothing_is_chosen() -> None:
+    config = {"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}}
+
+    assert under("chat", config) == {"tools": []}
+    assert under("messages", {"parallel_tool_calls": False, "tool_choice": "auto"}) == {}

@@ -1,0 +1,227 @@
+"""What guardrails take out of the choice: together, in any order, never less than each alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounts.guard_rules import (
+    ALL_USES,
+    NO_CHOICE,
+    ZDR_GROUPS,
+    GuardrailEntry,
+    combined,
+)
+from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.selection import guarding
+from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Resolution
+from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, steps
+from routing.selection.guarding import zdr_group
+from routing.selection.policy import held_to, policy_of
+from routing.selection.replay import replay_of
+from routing.selection.select import select
+from routing.selection.trace import trace_of
+from tests.routing.selection.entries import endpoint, model
+
+ASK = Ask(kinds=frozenset({"openai"}))
+MODELS = ("acme/small", "anthropic/opus", "openai/mini", "x-ai/grok")
+PROVIDERS = ("alpha", "beta", "gamma")
+REGIONS = ("global", "europe", "us")
+PAID, FREE = [{"prompt": usd, "completion": usd} for usd in ("0.000001", "0")]
+
+
+def entries() -> Any:
+    return st.builds(
+        GuardrailEntry,
+        scope=st.just("key"),
+        allowed_models=st.none() | st.frozensets(st.sampled_from(MODELS), min_size=1),
+        ignored_models=st.frozensets(st.sampled_from(MODELS), max_size=1),
+        allowed_providers=st.none() | st.frozensets(st.sampled_from(PROVIDERS), min_size=1),
+        ignored_providers=st.frozensets(st.sampled_from(PROVIDERS), max_size=1),
+        regions=st.none() | st.frozensets(st.sampled_from(REGIONS), min_size=1),
+        zdr=st.frozensets(st.sampled_from(ZDR_GROUPS), max_size=2),
+        denies_collection=st.booleans(),
+        forbidden_uses=st.frozensets(st.sampled_from(sorted(ALL_USES))),
+    )
+
+
+def endpoints() -> Any:
+    return st.builds(
+        endpoint,
+        st.sampled_from(PROVIDERS),
+        model_id=st.sampled_from(MODELS),
+        region=st.sampled_from(REGIONS),
+        zdr=st.booleans(),
+        collects_data=st.booleans(),
+        publishes_data=st.booleans(),
+        pricing=st.sampled_from([PAID, FREE]),
+    )
+
+
+def left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
+    """What of the endpoints all guardrails leave."""
+    guard = combined(guardrails)
+    policy = NO_POLICY if guard is None else held_to(NO_POLICY, guard.choice)
+    for _, keep in steps(ASK, policy):
+        given = keep(given)
+    return given
+
+
+@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=4), st.randoms())
+def test_their_order_makes_no_difference(
+    given: list[EndpointEntry], guardrails: list[GuardrailEntry], random: Any
+) -> None:
+    shuffled = random.sample(guardrails, len(guardrails))
+
+    assert left(given, guardrails) == left(given, shuffled)
+
+
+@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=4), entries())
+def test_one_more_never_admits_anything(
+    given: list[EndpointEntry], guardrails: list[GuardrailEntry], more: GuardrailEntry
+) -> None:
+    before, after = left(given, guardrails), left(given, [*guardrails, more])
+
+    assert [each for each in before if each in after] == after
+    assert [each for each in left(given, [more]) if each in before] == after
+
+
+@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=3))
+def test_each_is_as_a_person_would_read_it(
+    given: list[EndpointEntry], guardrails: list[GuardrailEntry]
+) -> None:
+    assert left(given, guardrails) == [
+        each for each in given if all(_admits(one, each) for one in guardrails)
+    ]
+
+
+def _admits(one: GuardrailEntry, each: EndpointEntry) -> bool:
+    uses = set()
+    free = each.prices is not None and each.prices.is_free
+    if each.collects_data:
+        uses.add("free training" if free else "paid training")
+    if each.publishes_data and free:
+        uses.add("free publication")
+    return (
+        (one.allowed_models is None or each.model_id in one.allowed_models)
+        and each.model_id not in one.ignored_models
+        and (one.allowed_providers is None or each.provider.slug in one.allowed_providers)
+        and each.provider.slug not in one.ignored_providers
+        and (one.regions is None or each.region in one.regions)
+        and (each.zdr or zdr_group(each.model_id) not in one.zdr)
+        and not (one.denies_collection and each.collects_data)
+        and not (uses & one.forbidden_uses)
+    )
+
+
+def test_the_words_are_the_same_on_both_sides() -> None:
+    assert frozenset(ZDR_GROUPS) == guarding.ZDR_GROUPS
+    uses = {guarding.PAID_TRAINING, guarding.FREE_TRAINING, guarding.FREE_PUBLICATION}
+    assert uses == ALL_USES
+
+
+@pytest.mark.parametrize(
+    ("model_id", "group"),
+    [
+        ("anthropic/claude", "anthropic"),
+        ("openai/gpt:free", "openai"),
+        ("google/gemini", "google"),
+        ("x-ai/grok", "xai"),
+        ("xai/grok", "xai"),
+        ("acme/openai", "other"),
+        ("openai-community/x", "other"),
+    ],
+)
+def test_a_model_is_of_its_author_s_group(model_id: str, group: str) -> None:
+    assert zdr_group(model_id) == group
+
+
+def both() -> list[ModelEntry]:
+    return [
+        model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "step"),
+    [
+        ({"allowed_models": frozenset({"acme/other"})}, GUARDRAILS_STEP),
+        ({"ignored_providers": frozenset({"alpha", "beta"})}, GUARDRAILS_STEP),
+        ({"allowed_providers": frozenset({"p1"})}, GUARDRAILS_STEP),
+        ({"regions": frozenset({"europe"})}, GUARDRAILS_STEP),
+        ({"ignored_providers": frozenset({"alpha"}), "denies_collection": True}, DATA_STEP),
+        (
+            {
+                "ignored_providers": frozenset({"alpha"}),
+                "forbidden_uses": frozenset({"paid training"}),
+            },
+            DATA_STEP,
+        ),
+        (
+            {"ignored_providers": frozenset({"alpha"}), "zdr": frozenset({"other"})},
+            ZDR_STEP,
+        ),
+    ],
+)
+def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str) -> None:
+    guard = combined([GuardrailEntry(scope="key", **entry)])
+    assert guard is not None
+
+    plan = select(both(), ASK, held_to(NO_POLICY, guard.choice), random=lambda: 0.0)
+
+    assert plan.failed_step == step
+    assert not plan.order
+
+
+def test_zero_retention_may_be_asked_of_one_group_alone() -> None:
+    guard = combined([GuardrailEntry(scope="key", zdr=frozenset({"anthropic"}))])
+    assert guard is not None
+
+    plan = select(both(), ASK, held_to(NO_POLICY, guard.choice), random=lambda: 0.0)
+
+    assert len(plan.order) == 2
+
+
+def test_nothing_said_is_no_guard() -> None:
+    assert combined([]) is None
+    assert combined([GuardrailEntry(scope="key")]) is None
+    assert policy_of(None, resolution=Resolution((), "direct")) is NO_POLICY
+
+
+@given(entries())
+def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
+    guard = combined([entry])
+    policy = held_to(NO_POLICY, guard.choice if guard else NO_CHOICE)
+    plan = select(both(), ASK, policy, random=lambda: 0.0)
+
+    trace = trace_of(
+        plan,
+        ASK,
+        policy,
+        NOTHING_LEARNED,
+        models=["acme/small"],
+        requested=["x"],
+        strategy="direct",
+    )
+
+    assert replay_of(trace).policy == policy
+
+
+def test_a_long_list_is_cut_in_the_trace() -> None:
+    many = frozenset(f"acme/m{number}" for number in range(200))
+    policy = held_to(NO_POLICY, NO_CHOICE._replace(allowed_models=many))
+    plan = select(both(), ASK, policy, random=lambda: 0.0)
+
+    trace = trace_of(
+        plan,
+        ASK,
+        policy,
+        NOTHING_LEARNED,
+        models=["acme/small"],
+        requested=["x"],
+        strategy="direct",
+    )
+
+    assert trace["cut"]
+    assert len(trace["policy"]["guard_models"]) == 64

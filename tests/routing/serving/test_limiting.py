@@ -1,0 +1,179 @@
+"""Which limits a call counts against, and what it takes of them. Nothing here asks a store."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from gateway.hints import Hints
+from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
+from routing.catalogue.entries import EndpointEntry
+from routing.metering.usage import Usage
+from routing.serving import limiting
+from routing.serving.call import Call
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import call_to
+
+
+class Counters(Limits):
+    """Counts here, at a moment of its own."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_040.0
+        super().__init__(Hints("", timeout_s=0.1), clock=lambda: self.now)
+
+    def left(self, limit: Limit) -> int:
+        """How much of it there is."""
+        asked = self.take(limit._replace(cost=limit.most + 1))
+        assert isinstance(asked, Exceeded)
+        return limit.most - asked.used
+
+
+@pytest.fixture
+def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
+    found = Counters()
+    monkeypatch.setattr(limiting, "limits", lambda: found)
+    return found
+
+
+def at(model_id: str, **more: Any) -> EndpointEntry:
+    return endpoint(model_id=model_id, **more)
+
+
+PAID, FREE = "acme/small", "acme/small:free"
+
+
+def wanted(call: Call) -> list[tuple[str, int, int, int]]:
+    """Kind, number, window and cost of each limit that the call counts against."""
+    found = limiting._limits_of(call)
+    return [(limiting._kind(each), each.most, each.window_s, each.cost) for each in found]
+
+
+def test_by_default_nothing_is_counted(counters: Counters) -> None:
+    call = call_to(at(PAID))
+
+    assert limiting.too_many(call) is None
+    assert call.taken is None
+    assert not counters._counts
+
+
+@pytest.fixture
+def all_on(settings: Settings) -> Settings:
+    settings.ROUTER_FREE_RPM = 20
+    settings.ROUTER_FREE_RPD_LOW = 50
+    settings.ROUTER_FREE_RPD_HIGH = 1000
+    settings.ROUTER_FREE_CREDIT_THRESHOLD = 10
+    settings.ROUTER_KEY_RPM = 7
+    settings.ROUTER_KEY_TPM = 5000
+    return settings
+
+
+MINE = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]
+
+
+def test_free_variants_count_for_the_account_and_the_rest_for_the_key(all_on: Settings) -> None:
+    bound: dict[str, Any] = {"max_tokens": 100}
+    paid = wanted(call_to(at(PAID), **bound))
+    assert [each[0] for each in paid] == ["key_requests", "key_tokens"]
+    assert wanted(call_to(at(FREE), **bound)) == MINE
+    assert wanted(call_to(at(FREE), at(PAID), **bound)) == MINE + paid
+    router = call_to(at(PAID), **bound)
+    router.strategy = "free"
+    assert wanted(router) == MINE
+
+
+def test_a_call_that_nobody_serves_counts_by_what_was_named(all_on: Settings) -> None:
+    named = call_to()
+    assert [each[0] for each in wanted(named)] == ["key_requests", "key_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("bought", "most", "text"),
+    [
+        (0, 50, "free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"),
+        (10 * 10**9 - 1, 50, "free-models-per-day. Add 10 credits to unlock"),
+        (10 * 10**9, 1000, "free-models-per-day-high-balance"),
+    ],
+)
+def test_who_bought_enough_has_the_larger_day(
+    all_on: Settings, counters: Counters, bought: int, most: int, text: str
+) -> None:
+    all_on.ROUTER_FREE_RPM = 0
+    call = call_to(at(FREE))
+    call.caller = replace(call.caller, bought_nano=bought)
+    (limit,) = limiting._limits_of(call)
+    assert limit.most == most
+    assert isinstance(counters.take(limit._replace(cost=most)), Taken)
+
+    error = limiting.too_many(call)
+
+    assert error is not None
+    assert error.text.startswith(f"Rate limit exceeded: {text}")
+    assert error.metadata["limit_source"] == "router_free_tier_daily"
+
+
+def test_a_minute_s_free_requests(all_on: Settings, counters: Counters) -> None:
+    call = call_to(at(FREE))
+    found = [limiting.too_many(call) for _ in range(21)]
+
+    assert found[:20] == [None] * 20
+    assert found[20] is not None
+    assert found[20].text == "Rate limit exceeded: free-models-per-min"
+    assert found[20].headers["Retry-After"] == "40"
+    counters.now += 40
+    assert limiting.too_many(call) is None
+
+
+def test_tokens_are_bounded_by_the_dearest_endpoint(all_on: Settings) -> None:
+    small, large = at(PAID, max_completion_tokens=100), at(PAID, max_completion_tokens=900)
+    one, both = wanted(call_to(small)), wanted(call_to(small, large))
+
+    assert both[-1][3] - one[-1][3] == 800
+    # "Hello" is five bytes, beside its message's allowance.
+    assert one[-1][3] == 5 + 16 + 100
+
+
+def test_no_reservation_exceeds_the_limit(all_on: Settings) -> None:
+    assert wanted(call_to(at(PAID, max_completion_tokens=60_000)))[-1][3] == 5000
+
+
+@given(used=st.lists(st.integers(0, 3000), max_size=8), asked=st.integers(1, 2000))
+def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(
+    used: list[int], asked: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        from django.conf import settings
+
+        patch.setattr(settings, "ROUTER_KEY_TPM", 5000)
+        counters = Counters()
+        patch.setattr(limiting, "limits", lambda: counters)
+        running: list[Call] = []
+        spent = 0
+        for tokens in used:
+            call = call_to(at(PAID), max_tokens=asked)
+            if limiting.too_many(call) is None:
+                assert call.taken is not None
+                running.append(call)
+                reserved = sum(c.taken.limits[-1].cost for c in running if c.taken)
+                assert spent + reserved <= 5000
+            if len(running) > 1:
+                limiting.settle(running.pop(0), Usage(tokens, 0))
+                spent += tokens
+        for call in running:
+            limiting.give_back(call)
+        limit = Limit("key_tokens:1", 5000, MINUTE_S)
+        assert counters.left(limit) == 5000 - spent
+
+
+def test_told_twice_of_an_end_it_corrects_once(all_on: Settings, counters: Counters) -> None:
+    call = call_to(at(PAID), max_tokens=1000)
+    assert limiting.too_many(call) is None
+    for _ in range(2):
+        limiting.settle(call, Usage(10, 5))
+        limiting.give_back(call)
+
+    assert counters.left(Limit("key_tokens:1", 5000, MINUTE_S)) == 5000 - 15
+    assert counters.left(Limit("key_requests:1", 7, MINUTE_S)) == 6

@@ -1,0 +1,37 @@
+"""Credentials that a desk's team brings, and which one reached the upstream."""
+
+from hashlib import sha256
+from typing import Any
+
+import requests
+
+from tests.conformance.desk import Desk
+from tests.support.server import as_json
+
+
+def fingerprint(key: str) -> str:
+    """How the simulated upstream logs a credential."""
+    return "sha256:" + sha256(key.encode()).hexdigest()[:16]
+
+
+def ask(desk: Desk, method: str, path: str = "", body: Any = None) -> requests.Response:
+    options = {} if body is None else {"json": body}
+    key = desk.account.management_key
+    return desk.server.request(method, f"/api/v1/byok{path}", key=key, **options)
+
+
+def bring(desk: Desk, provider: str, key: str, **said: Any) -> Any:
+    """A new credential of the desk's workspace, as it is shown; the upstream forgets being asked
+    about it."""
+    whose = {"provider": provider, "key": key, "workspace_id": desk.account.workspace_id}
+    answer = ask(desk, "POST", body=whose | said)
+    assert answer.status_code == 201, answer.text
+    desk.upstream.clear()
+    return as_json(answer)["data"]
+
+
+def credentials_at(desk: Desk, persona: str | None = None) -> list[str]:
+    """Fingerprints of what the upstream was called with, oldest first."""
+    calls = [entry for entry in desk.upstream.requests(persona) if entry["method"] == "POST"]
+    names = ("authorization", "x-api-key")
+    return [next(e["headers"][name] for name in names if name in e["headers"]) for e in calls]

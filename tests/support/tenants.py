@@ -1,0 +1,233 @@
+"""Tenants with a key of every kind, and objects of theirs for the rows of the access table."""
+
+import itertools
+import re
+import secrets
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from accounts.models import (
+    Account,
+    ApiKey,
+    ByokCredential,
+    Guardrail,
+    Membership,
+    User,
+    Workspace,
+)
+from accounts.services.accounts import admit_member, open_account, open_workspace
+from accounts.services.credits import add_credits
+from accounts.services.keys import create_key
+from routing.metering.models import Generation
+from routing.presets.models import Preset, PresetVersion
+from tests.support.access_table import Row, Rows
+from tests.support.operations import generation
+
+# What stands for an object in a row.
+NAMES = re.compile(r"\{([a-z_]+)\}")
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """An account with an admin, a member, credit, and keys by kind."""
+
+    account: Account
+    admin: User
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.account.workspaces.get(is_default=True)
+
+
+def new_tenant(name: str) -> Tenant:
+    """`inference`, `member` and `admin` are inference keys of nobody, a plain member and an admin;
+    `management` and `admin_management` manage."""
+    name = f"{name}-{secrets.token_hex(4)}"
+    account = open_account(name=name)
+    add_credits(account=account, amount_nano=10**9, source="test", source_ref=name)
+    workspace = account.workspaces.get()
+    admin = admit_member(account=account, username=f"{name}-a", role=Membership.Role.ADMIN)
+    member = admit_member(account=account, username=f"{name}-m", role=Membership.Role.MEMBER)
+    made: dict[str, tuple[Workspace | None, User | None]] = {
+        "inference": (workspace, None),
+        "member": (workspace, member),
+        "admin": (workspace, admin),
+        "management": (None, None),
+        "admin_management": (None, admin),
+    }
+    keys = {
+        kind: create_key(account=account, name=kind, workspace=where, creator=creator)[1]
+        for kind, (where, creator) in made.items()
+    }
+    return Tenant(account, admin, keys)
+
+
+class Thing(NamedTuple):
+    """A kind of object. `make` gives one of a tenant's as it is named and as rows of the database
+    (None where there is nothing to harm); `nowhere` is the name of none."""
+
+    make: Callable[[Tenant], tuple[str, "QuerySet[Any] | None"]]
+    nowhere: str
+
+
+def _key(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    key, _ = create_key(account=tenant.account, name="k", workspace=tenant.workspace)
+    return key.hash, ApiKey.objects.filter(pk=key.pk)
+
+
+def _workspace(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    made = open_workspace(account=tenant.account, slug=f"team-{secrets.token_hex(4)}")
+    return str(made.pk), Workspace.objects.filter(pk=made.pk)
+
+
+def _user(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    name = f"user-{secrets.token_hex(6)}"
+    user = admit_member(account=tenant.account, username=name, role=Membership.Role.MEMBER)
+    return user.public_id, Membership.objects.filter(user=user)
+
+
+def _generation(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    asked = generation(
+        id=f"gen-{secrets.token_hex(8)}",
+        account=tenant.account,
+        workspace=tenant.workspace,
+        api_key=ApiKey.objects.inference(tenant.account.pk).earliest("pk"),
+        created_at=datetime.now(UTC),
+    )
+    return asked.pk, Generation.objects.filter(pk=asked.pk)
+
+
+def _preset(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    now = datetime.now(UTC)
+    version = PresetVersion(version=1, creator=tenant.admin, created_at=now)
+    with transaction.atomic():
+        version.preset = Preset.objects.create(
+            account=tenant.account,
+            workspace=tenant.workspace,
+            slug=f"p-{secrets.token_hex(4)}",
+            name="p",
+            creator=tenant.admin,
+            designated_version_id=version.pk,
+            created_at=now,
+            updated_at=now,
+        )
+        version.save()
+    return version.preset.slug, Preset.objects.filter(pk=version.preset_id)
+
+
+def _credential(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    made = ByokCredential.objects.create(
+        account=tenant.account,
+        workspace=tenant.workspace,
+        provider="alpha",
+        label="sk-...AbCd",
+        sealed="v1:x",
+        sort_order=next(_numbers),
+    )
+    return str(made.pk), ByokCredential.objects.filter(pk=made.pk)
+
+
+def _guardrail(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    made = Guardrail.objects.create(workspace=tenant.workspace, name=f"g-{secrets.token_hex(4)}")
+    return str(made.pk), Guardrail.objects.filter(pk=made.pk)
+
+
+def _new_slug(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+    del tenant
+    return f"new-{next(_numbers)}-{secrets.token_hex(4)}", None
+
+
+# Names that nothing of anybody's answers to are no objects, and not tried on other tenants.
+THINGS: dict[str, Thing] = {
+    "key": Thing(_key, "0" * 64),
+    "workspace": Thing(_workspace, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "user": Thing(_user, "user_of_nobody"),
+    "generation": Thing(_generation, "gen-nowhere"),
+    "preset": Thing(_preset, "no-such-preset"),
+    "credential": Thing(_credential, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "guardrail": Thing(_guardrail, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "new_slug": Thing(_new_slug, ""),
+}
+
+
+class Asked(NamedTuple):
+    """A row's request with objects in it. `kept` are their rows, `nowhere` the same request with
+    names of nothing."""
+
+    path: str
+    body: str
+    kept: list["QuerySet[Any]"]
+    nowhere: tuple[str, str]
+
+    def state(self) -> list[Any]:
+        """All that the database says of the objects."""
+        return [list(rows.values()) for rows in self.kept]
+
+
+def asked_of(row: Row, tenant: Tenant) -> Asked:
+    """The request of a row about new objects of this tenant's."""
+    names = NAMES.findall(row.path + row.body)
+    made = {name: THINGS[name].make(tenant) for name in dict.fromkeys(names)}
+    ids = {name: each[0] for name, each in made.items()}
+    none = {name: THINGS[name].nowhere or ids[name] for name in ids}
+    kept = [rows for _, rows in made.values() if rows is not None]
+    return Asked(
+        _filled(row.path, ids),
+        _filled(row.body, ids),
+        kept,
+        (_filled(row.path, none), _filled(row.body, none)),
+    )
+
+
+def names_objects(row: Row) -> bool:
+    """Whether the row speaks of an object that belongs to somebody."""
+    return any(THINGS[name].nowhere for name in NAMES.findall(row.path + row.body))
+
+
+def expected(row: Row, kind: str, *, foreign: bool = False) -> int:
+    """The status for a key of that kind ("" for none), of another tenant where `foreign`."""
+    status = _status(row, kind)
+    if not foreign or status in (401, 403) or not names_objects(row):
+        return status
+    return row.foreign or 404
+
+
+def _status(row: Row, kind: str) -> int:
+    if not kind:
+        return row.nobody
+    if kind.endswith("management"):
+        return row.management
+    own = {"member": row.member, "admin": row.admin}.get(kind)
+    return row.inference if own is None else own
+
+
+def rows_of(rows: Rows) -> tuple[Row, ...]:
+    return rows if isinstance(rows, tuple) else (rows,)
+
+
+def routes() -> list[str]:
+    """Every route of the URL map, as it is written there."""
+    return sorted(_routes(get_resolver().url_patterns))
+
+
+def _routes(patterns: Any, prefix: str = "") -> Iterator[str]:
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from _routes(pattern.url_patterns, route)
+        else:
+            assert isinstance(pattern, URLPattern)
+            yield route
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return NAMES.sub(lambda found: values[found[1]], text)

@@ -1,0 +1,33 @@
+"""A gateway of two processes, shared by the modules that send the same thing twice."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk
+from tests.faults import bench
+from tests.faults.conftest import loaded
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.server import GatewayServer
+from tests.support.twice import MODEL, PATIENT, Twice
+
+
+@pytest.fixture(scope="session")
+def served(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    folder = tmp_path_factory.mktemp("twice")
+    first = bench.provider("first", f"{simulator.url}/first/v1", zdr=True)
+    with StartGateway(stores, folder) as starter:
+        server = loaded(starter, folder, bench.as_yaml([first], [MODEL]), **PATIENT)
+        yield server
+        audit = server.manage("audit_ledger")
+        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+@pytest.fixture
+def twice(served: GatewayServer, simulator: SimulatedUpstream) -> Twice:
+    simulator.clear()
+    return Twice(Desk(served, simulator, seed_account(served, credits_usd="1000"), "plain/first"))
