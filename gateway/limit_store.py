@@ -14,13 +14,15 @@ import redis
 from gateway.db import under_gevent
 from gateway.hints import Hints, key
 from gateway.http.jsonio import dumps, loads
+from gateway.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
 
 # How long what nobody waits for may wait for company.
 TELL_S: Final = 0.01
 _TAKE, _ADD = 0, 1
 # A counter is a hash of its window's start and what is used of it, and lives as long as its window.
-# A take is `{0, {{scope, most, window, cost}, ...}}`: from all or from none. It is answered by the
-# number of the limit that is in the way (0: none) and what is used of each. An addition is
+# A take is `{0, {{scope, most, window, cost}, ...}, least, most, share}`: from all or from none. It
+# is answered by the number of the limit that is in the way (0: none), for how many requests more of
+# the same cost it took (see `gateway.limit_leases`), and what is used of each. An addition is
 # `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time is the store's own.
 _SCRIPT: Final = """
 local now = tonumber(redis.call('TIME')[1])
@@ -37,15 +39,20 @@ for number, order in ipairs(cjson.decode(ARGV[1])) do
   local answer = {0}
   if order[1] == 0 then
     local before = {}
+    local more = order[4]
     for i, limit in ipairs(order[2]) do
       before[i] = kept(limit[1], now - now % limit[3])
-      answer[i + 1] = before[i] or 0
-      if answer[1] == 0 and answer[i + 1] + limit[4] > limit[2] then answer[1] = i end
+      local used = before[i] or 0
+      answer[i + 2] = used
+      if answer[1] == 0 and used + limit[4] > limit[2] then answer[1] = i end
+      more = math.min(more, math.floor((limit[2] - used) / (order[5] * math.max(1, limit[4]))))
     end
+    if more < order[3] then more = 0 end
+    answer[2] = more
     if answer[1] == 0 then
       for i, limit in ipairs(order[2]) do
-        answer[i + 1] = answer[i + 1] + limit[4]
-        put(limit[1], now - now % limit[3], answer[i + 1], not before[i], limit[3])
+        answer[i + 2] = answer[i + 2] + limit[4] * (1 + more)
+        put(limit[1], now - now % limit[3], answer[i + 2], not before[i], limit[3])
       end
     end
   else
@@ -62,10 +69,11 @@ return cjson.encode({now, answers})
 
 class Answer(NamedTuple):
     """`at_s` is the store's Unix time; `refused` the number of the limit in the way, 0 for none;
-    `used` what is used of each limit now."""
+    `more` how many requests more it took for; `used` what is used of each limit now."""
 
     at_s: int
     refused: int
+    more: int
     used: list[int]
 
 
@@ -74,7 +82,7 @@ class _Order:
 
     __slots__ = ("answer", "done", "text")
 
-    def __init__(self, text: tuple[int, list[Any]], done: Any = None) -> None:
+    def __init__(self, text: tuple[Any, ...], done: Any = None) -> None:
         self.text = text
         self.done = done
         self.answer: Answer | None = None
@@ -89,17 +97,24 @@ class LimitStore:
         self._is_sending = self._will_send = False
 
     def take(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
-        """Take from all limits, each `(scope, most, window_s, cost)`, or from none. None where the
-        store does not answer."""
+        """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
+        loop perhaps for more requests of the same. None where the store does not answer."""
         if not self._hints.configured:
             return None
-        text = (_TAKE, [tuple(limit) for limit in limits])
-        if not under_gevent() or not self._hints.available:
-            # There is nobody to share with, or nothing to wait for.
-            order = _Order(text)
-            self._send([order])
-            return order.answer
+        parts = [tuple(limit) for limit in limits]
+        if not under_gevent():
+            # There is nobody to share with.
+            return self._sent_alone((_TAKE, parts, 1, 0, 1))
+        text = (_TAKE, parts, REQUESTS_MIN, REQUESTS_MAX, SHARE)
+        if not self._hints.available:
+            # There is nothing to wait for.
+            return self._sent_alone(text)
         return self._sent_with_others(text)
+
+    def _sent_alone(self, text: tuple[Any, ...]) -> Answer | None:
+        order = _Order(text)
+        self._send([order])
+        return order.answer
 
     def add(self, parts: Sequence[tuple[str, int, int]]) -> None:
         """Add to what is used, each part `(scope, window's start, amount)`. Nobody waits for it."""
@@ -116,7 +131,12 @@ class LimitStore:
             self._will_send = True
             spawn_later(TELL_S, self._send_all)
 
-    def _sent_with_others(self, text: tuple[int, list[Any]]) -> Answer | None:
+    def flush(self) -> None:
+        """Send what waits for company, and wait for it."""
+        if self._waiting and not self._is_sending:
+            self._send_all()
+
+    def _sent_with_others(self, text: tuple[Any, ...]) -> Answer | None:
         from gevent import spawn
         from gevent.event import Event
 
@@ -144,12 +164,20 @@ class LimitStore:
             raw = self._hints.run(partial(_run, written=written), None)
             if raw is not None:
                 at_s, answers = loads(raw)
-                for order, (refused, *used) in zip(orders, answers, strict=True):
-                    order.answer = Answer(int(at_s), int(refused), [int(each) for each in used])
+                for order, answer in zip(orders, answers, strict=True):
+                    order.answer = _answer(int(at_s), answer)
         finally:
             for order in orders:
                 if order.done is not None:
                     order.done.set()
+
+
+def _answer(at_s: int, told: Sequence[Any]) -> Answer | None:
+    """None for an addition, which nobody waits for."""
+    if len(told) == 1:
+        return None
+    refused, more, *used = map(int, told)
+    return Answer(at_s, refused, more, used)
 
 
 def _run(store: "redis.Redis", written: bytes) -> bytes:

@@ -1,8 +1,9 @@
 """Rate limits: so many in each fixed window of UTC, counted in the hint store.
 
 One script takes from all the limits of a request or from none, by the store's own clock: exact
-across processes and nodes. While the store does not answer each process counts for itself, on from
-what it was last told, so that there is always a limit.
+across processes and nodes. Of large limits a process holds a little for a moment. While the store
+does not answer each process counts for itself, on from what it was last told, so that there is
+always a limit.
 """
 
 import math
@@ -12,8 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
+from gateway.db import under_gevent
 from gateway.hints import Hints, hints
 from gateway.http.errors import RateLimited
+from gateway.limit_leases import Leases
 from gateway.limit_store import Answer, LimitStore
 
 MINUTE_S: Final = 60
@@ -79,9 +82,13 @@ class Limits:
         self._store = LimitStore(store)
         self._clock = clock
         self._counts: OrderedDict[str, Count] = OrderedDict()
+        self._leases = Leases(self._store.add, later=_later)
 
     def take(self, *limits: Limit) -> Taken | Exceeded:
         """Take from all of them, or from none where one is used up."""
+        starts = self._leases.take(limits)
+        if starts is not None:
+            return Taken(limits, starts)
         answer = self._store.take(limits)
         return self._told(limits, answer) if answer else self._taken_here(limits)
 
@@ -91,7 +98,7 @@ class Limits:
         parts = [
             (limit.scope, start, amount)
             for limit, start, amount in zip(taken.limits, taken.starts, amounts, strict=True)
-            if amount
+            if amount and not (amount < 0 and self._leases.put_back(limit.scope, start, -amount))
         ]
         if parts:
             self._store.add(parts)
@@ -104,6 +111,11 @@ class Limits:
         """As if it had not been taken."""
         self.add(taken, [-limit.cost for limit in taken.limits])
 
+    def close(self) -> None:
+        """Give back what is held of any limit, and wait until that is told."""
+        self._leases.close()
+        self._store.flush()
+
     def _told(self, limits: tuple[Limit, ...], answer: Answer) -> Taken | Exceeded:
         """What the store says, remembered for when it says nothing."""
         starts = tuple(window_start(answer.at_s, limit.window_s) for limit in limits)
@@ -112,6 +124,8 @@ class Limits:
         if answer.refused:
             at = answer.refused - 1
             return Exceeded(limits[at], answer.used[at], answer.at_s)
+        if answer.more:
+            self._leases.put(limits, starts, answer.more, answer.at_s)
         return Taken(limits, starts)
 
     def _taken_here(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
@@ -145,6 +159,14 @@ def refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> R
         metadata={"headers": headers, "limit_source": source},
         headers={**headers, "Retry-After": str(retry_after_s)},
     )
+
+
+def _later(seconds: float, work: Callable[[], None]) -> None:
+    """Only an event loop is ever given more than it asks for."""
+    if under_gevent():
+        from gevent import spawn_later
+
+        spawn_later(seconds, work)
 
 
 @cache

@@ -1,5 +1,6 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
+from gateway.limits import limits
 from routing.catalogue.snapshot import catalogue
 from routing.history.keeper import keeper
 from routing.metering.writer import ledger
@@ -25,4 +26,5 @@ def stop() -> None:
     keeper.stop(_CONTENTS_STOP_S)
     catalogue.stop_polling()
     observing.stop()
+    limits().close()
     sharing.stop()

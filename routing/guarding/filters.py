@@ -85,12 +85,11 @@ def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: U
 
 
 def _is_quick(chat: ChatRequest, rules: Rules) -> bool:
-    if any(rule.detect for rule in rules.of_users + rules.of_others):
-        return False
     # Users' texts may have more filters, and none has more than these.
-    steps = chat.text_bytes * sum(rule.weight for rule in rules.of_users)
+    steps = chat.text_bytes * rules.weight
     return (
-        chat.text_bytes <= _BYTES_AT_ONCE
+        not rules.detects
+        and chat.text_bytes <= _BYTES_AT_ONCE
         and chat.message_count <= _MESSAGES_AT_ONCE
         and chat.media_parts == 0
         and steps <= _STEPS_AT_ONCE
@@ -129,18 +128,15 @@ class _Work:
         chat = self._chat
         try:
             # Blocking comes first: nothing of a blocked request is worked on.
-            if self._has("block"):
+            if self._rules.blocks:
                 changed(chat, _once(self._unless_blocked))
-            if self._has("redact", "flag"):
+            if self._rules.works:
                 chat = changed(chat, _once(self._worked_on))
         except _Found as end:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
             return Filtered(chat, [stage], partial(Blocked, rule, found))
         return Filtered(chat, _stages(self._counts))
-
-    def _has(self, *actions: str) -> bool:
-        return any(rule.action in actions for rule in self._rules.of_users + self._rules.of_others)
 
     def _unless_blocked(self, text: str, by_user: bool) -> str:
         rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
@@ -159,8 +155,11 @@ class _Work:
 
     def _worked_on(self, text: str, by_user: bool) -> str:
         """The text with its redactions; flags are counted."""
-        rules = self._rules.of(by_user)
         data = encoded(text)
+        rules = self._rules.of(by_user)
+        rules = tuple(rule for rule in rules if not rule.misses(data, self._deadline))
+        if not rules:
+            return text
         for rule in rules:
             if rule.action == "flag":
                 flagged = sum(1 for _ in islice(self._find(rule, data), _COUNTED_MAX))

@@ -10,6 +10,7 @@ from django.utils.module_loading import import_string
 
 from accounts.guard_rules import Action, FilterEntry, PlacedFilter
 from accounts.patterns import Compiled
+from gateway.derived import Derived
 from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
@@ -19,7 +20,7 @@ _STRENGTH: Final[dict[Action, int]] = {"flag": 0, "redact": 1, "block": 2}
 # Patterns of more characters, all together, are compiled beside the event loop.
 _CHARS_AT_ONCE: Final = 5_000
 _ENCODED_AT_ONCE: Final = 1 << 20
-_RECENT_MAX: Final = 64
+_LOOKED_AT_ONCE: Final = 65_536
 _LIGHT_BYTES: Final = 2 << 20
 # The automata of our own patterns are small.
 _BUILTIN_STEPS: Final = 2
@@ -68,6 +69,16 @@ class Rule(NamedTuple):
             return _BUILTIN_STEPS * len(self.patterns)
         return sum(pattern.size for pattern in self.patterns)
 
+    def misses(self, data: Raw, deadline: Deadline) -> bool:
+        """Whether one quick look tells that a text has no match, as nearly all have none. Raises
+        `TooSlow`."""
+        deadline.check()
+        if self.detect is not None or len(data) > _LOOKED_AT_ONCE:
+            return False
+        single = len(self.patterns) == 1
+        pattern = self.patterns[0] if single else compiled_as_one(self.placed.filter.builtin)
+        return pattern.find(data, 0, len(data)) is None
+
     def find(self, data: Raw, deadline: Deadline) -> Iterator[Span]:
         """The matches in UTF-8 text, in order; those of two patterns may overlap."""
         if self.detect is not None:
@@ -76,7 +87,7 @@ class Rule(NamedTuple):
         if len(self.patterns) == 1:
             return matches(self.patterns[0], data, deadline, check)
         assert self.builtin is not None
-        # Nearly all texts have no match at all, which one look can tell.
+        # Nearly all texts have no match at all, which one search can tell.
         if next(matches(compiled_as_one(self.builtin.slug), data, deadline), None) is None:
             return iter(())
         return merge(*[matches(pattern, data, deadline, check) for pattern in self.patterns])
@@ -87,6 +98,12 @@ class Rules(NamedTuple):
 
     of_users: tuple[Rule, ...]
     of_others: tuple[Rule, ...]
+    # Whether there are any that block, and any that do something else.
+    blocks: bool
+    works: bool
+    # Whether there are plug-ins, and the steps that a byte of a user's text costs.
+    detects: bool
+    weight: int
 
     def of(self, by_user: bool) -> tuple[Rule, ...]:
         return self.of_users if by_user else self.of_others
@@ -95,19 +112,7 @@ class Rules(NamedTuple):
 def rules_of(filters: tuple[PlacedFilter, ...]) -> Rules:
     """The rules of all filters together: of the same one in several guardrails the strongest action
     counts. Detectors that nobody installed are left out."""
-    known = _recent.get(id(filters))
-    if known is not None and known[0] is filters:
-        return known[1]
-    rules = _made(filters)
-    if _is_light(rules):
-        if len(_recent) >= _RECENT_MAX:
-            _recent.clear()
-        _recent[id(filters)] = filters, rules
-    return rules
-
-
-# A key's guardrails stay the same objects until the key is read again.
-_recent: dict[int, tuple[tuple[PlacedFilter, ...], Rules]] = {}
+    return _recent(filters)
 
 
 def _is_light(rules: Rules) -> bool:
@@ -119,9 +124,24 @@ def _is_light(rules: Rules) -> bool:
 def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
     others = [each for each in placed if not each.filter.user_only]
     made = _compiled([each.filter.pattern for each in placed if not each.filter.builtin])
-    return Rules(
+    return _together(
         tuple(_rule(each, made) for each in _strongest(placed) if _runs(each.filter)),
         tuple(_rule(each, made) for each in _strongest(others) if _runs(each.filter)),
+    )
+
+
+_recent: Derived[tuple[PlacedFilter, ...], Rules] = Derived(_made, may_keep=_is_light)
+
+
+def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
+    every = of_users + of_others
+    return Rules(
+        of_users,
+        of_others,
+        blocks=any(rule.action == "block" for rule in every),
+        works=any(rule.action != "block" for rule in every),
+        detects=any(rule.detect is not None for rule in every),
+        weight=sum(rule.weight for rule in of_users),
     )
 
 

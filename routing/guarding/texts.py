@@ -9,6 +9,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import Any, Final, TypeAlias
 
 import orjson
@@ -31,6 +32,7 @@ _NO_TEXT: Final = frozenset(
 )
 # Of a tool call: an object, or the same as JSON text.
 _CALLS: Final = frozenset({"arguments", "input"})
+_APART: Final = _CALLS | {"name", "data", "file_data"}
 _SPEAKERS: Final = frozenset({"user", "assistant", "system", "developer"})
 _RESULTS: Final = frozenset({"tool_result"})
 _TEXT_FILE: Final = "data:text/"
@@ -66,8 +68,8 @@ def _body(body: dict[str, Any], change: Change) -> dict[str, Any]:
 
 
 def _field(name: str, value: Any, change: Change) -> Any:
-    if name == "input" and type(value) is str:
-        return change(value, True)
+    if type(value) is str:
+        return change(value, name == "input")
     if name in ("messages", "input") and type(value) is list:
         return _each(value, lambda item: _value(item, change, _by_user(item)))
     return _value(value, change, False)
@@ -78,16 +80,20 @@ def _by_user(message: Any) -> bool:
 
 
 def _value(value: Any, change: Change, by_user: bool) -> Any:
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return change(value, by_user)
-    if type(value) is list:
+    if kind is list:
         return _each(value, lambda item: _value(item, change, by_user))
-    if type(value) is not dict:
+    if kind is not dict:
         return value
     if value.get("type") in _RESULTS:
         by_user = False
     new: dict[str, Any] = {}
     for key, old in value.items():
+        # Nearly every key is one of these or has a text.
+        if key in _NO_TEXT and key != "name":
+            continue
         made = _entry(key, old, value, change, by_user)
         if made is not old:
             new[key] = made
@@ -95,13 +101,13 @@ def _value(value: Any, change: Change, by_user: bool) -> Any:
 
 
 def _entry(key: str, old: Any, owner: Mapping[str, Any], change: Change, by_user: bool) -> Any:
-    # Whoever speaks has a name of their own; a tool's is looked up by it.
-    if key == "name" and owner.get("role") in _SPEAKERS:
-        return _value(old, change, by_user)
-    if key in _NO_TEXT:
-        return old
+    if key not in _APART:
+        return change(old, by_user) if type(old) is str else _value(old, change, by_user)
     if key in _CALLS:
         return _call(old, change, by_user)
+    # Whoever speaks has a name of their own; a tool's is looked up by it.
+    if key == "name" and owner.get("role") not in _SPEAKERS:
+        return old
     if key == "data" and owner.get("type") != "text":
         return old
     if key == "file_data" and type(old) is str:
@@ -111,9 +117,8 @@ def _entry(key: str, old: Any, owner: Mapping[str, Any], change: Change, by_user
 
 def _each(values: list[Any], make: Callable[[Any], Any]) -> list[Any]:
     """The list with each value made anew; the very same one where none is another."""
-    made = [make(each) for each in values]
-    same = all(new is old for new, old in zip(made, values, strict=True))
-    return values if same else made
+    made = list(map(make, values))
+    return values if all(map(is_, made, values)) else made
 
 
 # --- Calls of tools -------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
+from gateway.derived import Derived
 from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
 from routing.selection.guarding import ZDR_GROUPS, Guarded
 
@@ -69,7 +70,7 @@ def policy_of(
     limits = (account_allowed, account_ignored, account_zdr, account_denies_collection, region)
     if preferences is None:
         if resolution.sort is None and default_sort is None and not any(limits):
-            return NO_POLICY if guarded is None else held_to(NO_POLICY, guarded)
+            return NO_POLICY if guarded is None else _held_alone(guarded)
         preferences = NO_PREFERENCES
     order = preferences.order
     policy = Policy(
@@ -111,6 +112,10 @@ def held_to(policy: Policy, guarded: Guarded) -> Policy:
         deny_data_collection=policy.deny_data_collection or guarded.denies_collection,
         forbidden_uses=guarded.forbidden_uses,
     )
+
+
+# Nearly all requests of a guarded key say nothing of their own.
+_held_alone: Derived[Guarded, Policy] = Derived(lambda guarded: held_to(NO_POLICY, guarded))
 
 
 class _Nothing:

@@ -6,11 +6,10 @@ what is admitted in a minute never exceeds the limit, and corrected once their n
 
 from typing import Final
 
-from django.conf import settings
-
 from accounts.money import NANO_PER_USD
 from gateway.http.errors import GatewayError
 from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
 from routing.metering.usage import Usage
