@@ -4,6 +4,7 @@ import contextlib
 import selectors
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections import deque
@@ -18,6 +19,8 @@ from routing.upstreams.wire import ReplyReader
 RECV_BYTES = 64 * 1024
 # Up to here one copy is cheaper than a second system call and a second packet.
 _JOIN_BYTES_MAX = 64 * 1024
+# Lingering is on, for no time: closing is a reset.
+_RESET = struct.pack("ii", 1, 0)
 _NOTHING_YET = (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -50,8 +53,11 @@ class Connection:
         with self._lock:
             if self._owner is not owner:
                 return
-            # The plain socket's shutdown, also for TLS: it takes no part in another thread's read.
             with contextlib.suppress(OSError):
+                # Closed, it says so at once. Else an upstream that was in the midst of more than we
+                # took would go on asking, for a minute, whether there is room again.
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                # The plain socket's, also for TLS: it takes no part in another thread's read.
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
     def send(self, call: Call) -> None:

@@ -1,0 +1,121 @@
+"""Objects that requests made from the OpenAPI description are about: each is there."""
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.gateways import SeededAccount
+from tests.support.server import GatewayServer
+
+MODEL = "acme/solo"
+PROVIDER = "alpha"
+_numbers = itertools.count(1)
+_FILTER = {"slug": "email", "action": "flag"}
+
+
+@dataclass(frozen=True)
+class Objects:
+    """Makes what it is asked for, anew each time: it may be deleted."""
+
+    server: GatewayServer
+    account: SeededAccount
+
+    def path_parameters(self, path: str, names: set[str]) -> dict[str, str] | None:
+        """Values for an operation's path; those that nothing here is called are left to chance."""
+        if path in _PATHS:
+            return _PATHS[path](self)
+        return {name: _NAMED[name](self) for name in names if name in _NAMED} or None
+
+    def query(self, path: str) -> dict[str, str] | None:
+        return _QUERIES[path](self) if path in _QUERIES else None
+
+    def in_body(self, name: str) -> Any:
+        return _IN_BODIES[name](self)
+
+    def generation(self) -> str:
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+        return str(self.server.chat(key=self.account.api_key, **body).json()["id"])
+
+    def kept_generation(self) -> str:
+        """One whose content is kept, and was written."""
+        workspace = f"/api/v1/workspaces/{self.account.workspace_id}"
+        self._done("PATCH", workspace, {"is_observability_io_logging_enabled": True})
+        found = self.generation()
+        self.server.wait_until(lambda: self._has_content(found))
+        return found
+
+    def key(self) -> str:
+        return str(self._made("/api/v1/keys", {"name": "k"})["hash"])
+
+    def workspace(self) -> str:
+        body = {"name": "W", "slug": f"w-{next(_numbers)}"}
+        return str(self._made("/api/v1/workspaces", body)["id"])
+
+    def guardrail(self) -> str:
+        body = {"name": "Careful", "content_filter_builtins": [_FILTER]}
+        return str(self._made("/api/v1/guardrails", body)["id"])
+
+    def credential(self) -> str:
+        body = {"provider": PROVIDER, "key": "k-of-our-own"}
+        return str(self._made("/api/v1/byok", body)["id"])
+
+    def budget(self) -> dict[str, str]:
+        workspace = self.workspace()
+        path = f"/api/v1/workspaces/{workspace}/budgets/monthly"
+        self._done("PUT", path, {"limit_usd": 10})
+        return {"workspace": workspace, "interval": "monthly"}
+
+    def preset(self) -> dict[str, str]:
+        """Of the workspace that management keys see first."""
+        slug = f"preset-{next(_numbers)}"
+        path = f"/api/v1/presets/{slug}/chat/completions"
+        self._done("POST", path, {"temperature": 0.5}, key=self.account.api_key)
+        return {"slug": slug}
+
+    def _has_content(self, generation: str) -> bool:
+        path = f"/api/v1/generation/content?id={generation}"
+        return self.server.get(path, key=self.account.management_key).status_code == 200
+
+    def _made(self, path: str, body: dict[str, Any]) -> Any:
+        return self._done("POST", path, body)["data"]
+
+    def _done(self, method: str, path: str, body: dict[str, Any], *, key: str = "") -> Any:
+        key = key or self.account.management_key
+        answer = self.server.request(method, path, key=key, json=body)
+        assert answer.ok, answer.text
+        return answer.json()
+
+
+# What a variable of a path, a query or a field of a body may be called, and how one that exists is
+# made. A new kind of object is a line here; without it, it is tried with made-up names alone.
+_NAMED: Mapping[str, Callable[[Objects], str]] = {
+    "author": lambda objects: "acme",
+    "slug": lambda objects: "small",
+    "key_hash": Objects.key,
+    "workspace": Objects.workspace,
+    "guardrail": Objects.guardrail,
+    "credential": Objects.credential,
+}
+_PRESET = "/api/v1/presets/{slug}"
+_PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {
+    "/api/v1/workspaces/{workspace}/budgets/{interval}": Objects.budget,
+    _PRESET: Objects.preset,
+    f"{_PRESET}/versions": Objects.preset,
+    f"{_PRESET}/versions/{{version}}": lambda objects: {**objects.preset(), "version": "1"},
+}
+_QUERIES: Mapping[str, Callable[[Objects], dict[str, str]]] = {
+    "/api/v1/generation": lambda objects: {"id": objects.generation()},
+    "/api/v1/generation/content": lambda objects: {"id": objects.kept_generation()},
+}
+_IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
+    "model": lambda objects: MODEL,
+    "user_ids": lambda objects: [objects.account.user_id],
+    "member_user_ids": lambda objects: [objects.account.user_id],
+    "key_hashes": lambda objects: [objects.key()],
+    "generation_id": Objects.generation,
+    # Few numbers are whole in nano-USD.
+    "limit_usd": lambda objects: 10,
+    "provider": lambda objects: PROVIDER,
+}
+NAMES_IN_BODIES = frozenset(_IN_BODIES)
