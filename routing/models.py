@@ -18,6 +18,7 @@ from routing.history.models import (
     UsageHour,
     UsageLine,
     UsageRolled,
+    UsageSpread,
 )
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
@@ -45,4 +46,5 @@ __all__ = [
     "UsageHour",
     "UsageLine",
     "UsageRolled",
+    "UsageSpread",
 ]

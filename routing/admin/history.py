@@ -14,6 +14,7 @@ from routing.history.models import (
     UsageHour,
     UsageLine,
     UsageRolled,
+    UsageSpread,
 )
 
 show_usage_by(used_lately)
@@ -69,6 +70,15 @@ class UsageHourAdmin(_SumsAdmin):
 @admin.register(UsageDay)
 class UsageDayAdmin(_SumsAdmin):
     """One line on one day (UTC)."""
+
+
+@admin.register(UsageSpread)
+class UsageSpreadAdmin(ReadOnlyAdmin):
+    """How latency and throughput spread on each day (UTC), bucket by bucket."""
+
+    list_display = ("start", "account_id", "measure", "line_id", "bucket", "many")
+    list_filter = ("measure",)
+    ordering = ("-start", "-id")
 
 
 @admin.register(GenerationFact)

@@ -1,8 +1,7 @@
 """One statement that sums an account's generations up, over whatever sources tell of their time.
 
 Every source is summed by the groups that are asked for before they are put together, so that few
-rows are. Percentiles are exact: of all values by their number, the smallest that enough do not
-exceed. Columns come from lists of ours alone; everything a caller said is bound.
+rows are. Columns come from lists of ours alone; everything a caller said is bound.
 """
 
 import re
@@ -21,23 +20,24 @@ from routing.history.columns import (
     SALT,
     SUMS,
     TABLES,
+    bucket,
     columns_of,
+    cut_of,
 )
 from routing.history.dialect import Dialect, Granularity
 from routing.history.metrics import Metric
+from routing.history.percentiles import (
+    needed_buckets,
+    percentiles_in,
+    percentiles_of,
+)
 from routing.history.spans import Finest, Rolled, Source, Span, split
+from routing.history.text import Text, together, union
 
 _CREATORS: Final = " JOIN accounts_apikey k ON k.id = {key}"
 # A name, or whatever stands between two.
 _WORDS: Final = re.compile(r"[a-z_]+|[^a-z_]+")
 _ADDITIVE_OF_SUMS: Final = {name: f"SUM({name})" for name in SUMS}
-
-
-class Text(NamedTuple):
-    """SQL and the values bound in it, in order."""
-
-    sql: str
-    values: tuple[Any, ...] = ()
 
 
 class Condition(NamedTuple):
@@ -98,7 +98,7 @@ class Statement:
         """The whole statement. Of no rows at all, a question without groups has one of zeros."""
         ranked = self._ranked_values()
         parts = [("sums", self._sums())]
-        parts += [(f"ranks_{value}", self._ranks(value)) for value in ranked]
+        parts += [part for value in ranked for part in self._ranks(value)]
         parts.append(("told", self._told(ranked)))
         heads = ", ".join(f"{name} AS ({text.sql})" for name, text in parts)
         rows = self._rows()
@@ -119,7 +119,7 @@ class Statement:
         sums = [f"COALESCE(SUM({name}), 0) AS {name}" for name in wanted]
         if self.question.titles:
             sums.append("MAX(title) AS title")
-        return _together(branches, [*groups, *sums], groups)
+        return together(branches, [*groups, *sums], groups)
 
     def _summed(self, source: Source, spans: Sequence[Span], wanted: Sequence[str]) -> Text:
         """One source by the groups. Rows of rolled tables are sums already."""
@@ -136,36 +136,53 @@ class Statement:
     def _ranked_values(self) -> list[str]:
         return list(dict.fromkeys(m.value for m in self.question.metrics.values() if m.percent))
 
-    def _ranks(self, value: str) -> Text:
-        """The percentiles of one value by the groups, as `p50` and so on."""
-        groups = self._group_names
-        branches = [
-            self._counted(source, spans, value) for source, spans in self._sources("fact").items()
-        ]
-        by_value = [*groups, "value"]
-        counts = _together(branches, [*by_value, "SUM(many) AS many"], by_value)
-        among = f"PARTITION BY {', '.join(groups)}" if groups else ""
-        upto = f"SUM(many) OVER ({among} ORDER BY value) AS upto"
-        total = f"SUM(many) OVER ({among}) AS total"
-        ranked = f"SELECT {', '.join([*by_value, upto, total])} FROM ({counts.sql}) counts"  # noqa: S608 - Constant fragments only; the values are bound.
-        found = [
-            f"MIN(CASE WHEN upto * 100 >= total * {percent} THEN value END) AS p{percent}"
-            for percent in self._percents(value)
-        ]
-        return Text(
-            f"SELECT {', '.join([*groups, *found])} FROM ({ranked}) ranked{_by(groups)}",  # noqa: S608 - Constant fragments only; the values are bound.
-            counts.values,
-        )
-
     def _percents(self, value: str) -> list[int]:
         metrics = self.question.metrics.values()
         return list(dict.fromkeys(m.percent for m in metrics if m.value == value))
+
+    def _ranks(self, value: str) -> list[tuple[str, Text]]:
+        """The percentiles of one value by the groups, as `p50` and so on, in the last part."""
+        groups, percents = self._group_names, self._percents(value)
+        cut = self._cut()
+        sources = self._sources("fact" if cut is None else "spread")
+        if "spread" not in sources:
+            branches = [self._counted(each, spans, value) for each, spans in sources.items()]
+            return [(f"ranks_{value}", percentiles_of(branches, groups, percents))]
+        assert cut is not None
+        heaps, needed = f"heaps_{value}", f"needed_{value}"
+        branches = [self._in_buckets(each, spans, value, cut) for each, spans in sources.items()]
+        return [
+            (heaps, union(branches)),
+            (needed, needed_buckets(heaps, groups, percents)),
+            (f"ranks_{value}", percentiles_in(heaps, needed, groups, percents, self.dialect)),
+        ]
+
+    def _cut(self) -> int | None:
+        """The cut that tells of whole days."""
+        asked = self.question
+        if asked.singles or asked.time in {"minute", "hour"}:
+            return None
+        names = {*asked.groups, *(condition.column for condition in asked.conditions)} - {""}
+        return cut_of({"api_key_id" if name == "user" else name for name in names})
 
     def _counted(self, source: Source, spans: Sequence[Span], value: str) -> Text:
         column = columns_of(source, self.dialect)[value]
         told = [f"{column} AS value", "COUNT(*) AS many"]
         known = Text(f"{column} IS NOT NULL")
-        return self._branch(source, spans, told, more_groups=1, more=(known,))
+        return self._branch(source, spans, told, by=[column], more=(known,))
+
+    def _in_buckets(self, source: Source, spans: Sequence[Span], value: str, cut: int) -> Text:
+        """How many values are in each bucket, and which; often one value alone, how often."""
+        if source == "spread":
+            told = ["f.bucket AS bucket", "f.many AS many", "f.figures AS figures"]
+            chosen = Text("f.cut = %s AND f.measure = %s", (cut, value))
+            return self._branch(source, spans, told, by=None, more=(chosen,))
+        column = columns_of(source, self.dialect)[value]
+        held = bucket(column).replace("%", "%%")
+        single = f"{self.dialect.list_of(column)} AS figures"
+        told = [f"{held} AS bucket", "COUNT(*) AS many", single]
+        known = Text(f"{column} IS NOT NULL")
+        return self._branch(source, spans, told, by=[column], more=(known,))
 
     # --- One source -----------------------------------------------------------------------------
 
@@ -185,22 +202,23 @@ class Statement:
         spans: Sequence[Span],
         told: Sequence[str],
         *,
-        more_groups: int = 0,
+        by: Sequence[str] | None = (),
         more: Iterable[Text] = (),
     ) -> Text:
-        """`told` by the groups, of the account's rows of one source. The first `more_groups` of
-        `told` are groups too."""
+        """`told` by the groups and whatever else is named, of the account's rows of one source;
+        with None row for row."""
         columns = self._columns(source)
         groups = self._group_columns(columns)
         shown = [f"{sql} AS {name}" for name, sql in groups.items()] + list(told)
         conditions = [*self._conditions(source, spans, columns), *more]
         where = " AND ".join(each.sql for each in conditions)
-        count = len(groups) + more_groups
-        by = f" GROUP BY {', '.join(str(1 + n) for n in range(count))}" if count else ""
+        grouped = [] if by is None else [*(str(1 + n) for n in range(len(groups))), *by]
+        grouping = f" GROUP BY {', '.join(grouped)}" if grouped else ""
         values = [salt for sql in shown for salt in self._salts(sql)]
         values += [value for each in conditions for value in each.values]
+        tables = self._tables(source, columns)
         return Text(
-            f"SELECT {', '.join(shown)} FROM {self._tables(source, columns)} WHERE {where}{by}",  # noqa: S608 - Constant fragments only; the values are bound.
+            f"SELECT {', '.join(shown)} FROM {tables} WHERE {where}{grouping}",  # noqa: S608 - Constant fragments only; the values are bound.
             tuple(values),
         )
 
@@ -322,17 +340,6 @@ class Statement:
 
 
 _NO_TEXTS: Final = frozenset({"api_key_id", "user", "workspace_id"})
-
-
-def _together(branches: Sequence[Text], told: Sequence[str], groups: Sequence[str]) -> Text:
-    """The sources' rows as one, summed once more."""
-    union = " UNION ALL ".join(branch.sql for branch in branches)
-    values = tuple(value for branch in branches for value in branch.values)
-    return Text(f"SELECT {', '.join(told)} FROM ({union}) sources{_by(groups)}", values)  # noqa: S608 - Constant fragments only; the values are bound.
-
-
-def _by(groups: Sequence[str]) -> str:
-    return f" GROUP BY {', '.join(groups)}" if groups else ""
 
 
 def _of_columns(aggregate: str, columns: Mapping[str, str]) -> str:

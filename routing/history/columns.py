@@ -4,7 +4,7 @@ A source is the table of records (`raw`), of facts, or of sums by hour or day. O
 row is one generation; of sums each row is many.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import cache
 from typing import Final
 
@@ -26,6 +26,18 @@ LINE: Final = (
     *("model", "permaslug", "variant", "endpoint_tag", "provider_name", "app"),
     *("origin", "finish_reason", "context_length_bucket"),
 )
+# What percentiles of whole days are summed up for: questions that name columns of one cut alone.
+CUTS: Final = (
+    ("workspace_id", "permaslug", "variant", "provider_name"),
+    ("workspace_id", "api_key_id"),
+    ("workspace_id", "app", "origin"),
+    ("workspace_id", "finish_reason", "context_length_bucket"),
+)
+MEASURES: Final = ("latency_ms", "speed_dtps")
+# Sixteen buckets to each doubling: small values stand alone, none shares its bucket with one that
+# is more than a sixteenth away.
+_BUCKETS_PER_DOUBLING: Final = 16
+_DOUBLINGS: Final = 30
 STANDARD: Final = "standard"
 # A bound value stands here in the SQL of `external_user`: what is hashed before the user's name.
 SALT: Final = "%s"
@@ -124,11 +136,17 @@ SUM_COLUMNS: Final[Mapping[str, str]] = {
     "account_id": "f.account_id",
     **{name: f"f.{name}" for name in SUMS},
 }
+SPREAD_COLUMNS: Final[Mapping[str, str]] = {
+    **_OF_LINE,
+    "at": "f.start",
+    "account_id": "f.account_id",
+}
 TABLES: Final[Mapping[Source, str]] = {
     "raw": "routing_generation g",
     "fact": "routing_generationfact f",
     "hour": "routing_usagehour f",
     "day": "routing_usageday f",
+    "spread": "routing_usagespread f",
 }
 # Where a column begins with the first, the second must be joined.
 LINE_PREFIX: Final = "l."
@@ -140,7 +158,30 @@ LIVING: Final = "NOT g.lost"
 def columns_of(source: Source, dialect: Dialect) -> Mapping[str, str]:
     if source == "raw":
         return raw_columns(dialect)
-    return FACT_COLUMNS if source == "fact" else SUM_COLUMNS
+    return _COLUMNS[source]
+
+
+_COLUMNS: Final[Mapping[Source, Mapping[str, str]]] = {
+    "fact": FACT_COLUMNS,
+    "hour": SUM_COLUMNS,
+    "day": SUM_COLUMNS,
+    "spread": SPREAD_COLUMNS,
+}
+
+
+def cut_of(names: Set[str]) -> int | None:
+    """The first cut that has all these columns; None where none has."""
+    return next((n for n, columns in enumerate(CUTS) if names <= set(columns)), None)
+
+
+def bucket(value: str) -> str:
+    """The least value of the bucket that a whole number from 0 on lies in, as SQL: the number with
+    its five leading binary digits alone."""
+    steps = [
+        f"WHEN {value} < {_BUCKETS_PER_DOUBLING << n + 1} THEN {value} - {value} % {1 << n}"
+        for n in range(_DOUBLINGS)
+    ]
+    return f"CASE {' '.join(steps)} ELSE {value} - {value} % {1 << _DOUBLINGS} END"
 
 
 def context_bucket(tokens: int) -> str:

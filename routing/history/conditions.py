@@ -8,10 +8,11 @@ from uuid import UUID
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, options_text, received
 from routing.end_users import hash_of_user
-from routing.history.asking import Condition, Text
+from routing.history.asking import Condition
 from routing.history.body import Filter
 from routing.history.dialect import Dialect
 from routing.history.metrics import ARRAY, DIMENSIONS, SCALAR
+from routing.history.text import Text
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")

@@ -24,6 +24,24 @@ class Dialect:
             return f"json_extract({column}, '$.{name}')"
         return f"({column} ->> '{name}')"
 
+    def listed(self, value: str) -> str:
+        """All values of a group as one JSON list."""
+        return f"json_group_array({value})" if self.sqlite else f"jsonb_agg({value})"
+
+    def list_of(self, value: str) -> str:
+        """A JSON list of one."""
+        return f"json_array({value})" if self.sqlite else f"jsonb_build_array({value})"
+
+    def length(self, column: str) -> str:
+        """How many a JSON list has."""
+        return f"json_array_length({column})" if self.sqlite else f"jsonb_array_length({column})"
+
+    def elements(self, column: str) -> str:
+        """Behind a FROM: the numbers of a JSON list, as `each.value`."""
+        if self.sqlite:
+            return f" CROSS JOIN json_each({column}) AS each"
+        return f" CROSS JOIN LATERAL jsonb_array_elements({column}) AS each(value)"
+
     def began(self, granularity: Granularity, column: str) -> str:
         """The beginning of the period (UTC) that a moment lies in, as `moment_of` reads it."""
         if not self.sqlite:

@@ -130,6 +130,35 @@ class GenerationFact(models.Model):
         return self.generation_id
 
 
+class UsageSpread(models.Model):
+    """How one figure (`measure`) spreads over the generations of a day that have the columns of a
+    cut in common: those in one bucket, and every value of them, a list in no order.
+
+    `cut` is a place in `routing.history.columns.CUTS`. `line_id` is some line with these columns;
+    the line's others say nothing here. `bucket` is what `routing.history.columns.bucket` says.
+    """
+
+    cut = models.SmallIntegerField()
+    measure = models.CharField(max_length=16)
+    line_id = models.BigIntegerField()
+    account_id = models.UUIDField()
+    start = models.DateTimeField()
+    bucket = models.BigIntegerField()
+    many = models.BigIntegerField()
+    figures = models.JSONField()
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["account_id", "cut", "measure", "start"], name="routing_spread_account"
+            ),
+            models.Index(fields=["start"], name="routing_spread_start"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.measure} of {self.line_id} {self.start}"
+
+
 class UsageRolled(models.Model):
     """Up to when generations are rolled up: one row."""
 

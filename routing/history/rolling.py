@@ -13,7 +13,17 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from routing.end_users import SEPARATOR
-from routing.history.columns import FIGURES, LINE, LIVING, SALT, SUMS, raw_columns
+from routing.history.columns import (
+    CUTS,
+    FIGURES,
+    LINE,
+    LIVING,
+    MEASURES,
+    SALT,
+    SUMS,
+    bucket,
+    raw_columns,
+)
 from routing.history.dialect import Dialect, dialect
 from routing.history.models import (
     GenerationFact,
@@ -21,6 +31,7 @@ from routing.history.models import (
     UsageDay,
     UsageHour,
     UsageRolled,
+    UsageSpread,
 )
 from routing.history.spans import DAY, HOUR, Rolled, day_of, hour_of
 from routing.metering.late import ROLLED_AFTER
@@ -83,6 +94,7 @@ def mark_since(start: datetime, now: datetime) -> int:
 def forget_old(now: datetime) -> int:
     """Delete facts and sums that nothing asks for any more; how many rows."""
     deleted = _purged(GenerationFact, "at", now - _FACTS_KEPT)
+    deleted += _purged(UsageSpread, "start", now - _FACTS_KEPT)
     deleted += _purged(UsageHour, "start", now - _SUMS_KEPT)
     return deleted + _purged(UsageDay, "start", now - _SUMS_KEPT)
 
@@ -159,7 +171,9 @@ def _replace_days(day: datetime, until: datetime) -> None:
     spelled = dialect()
     with connection.cursor() as cursor:
         while day + DAY <= until:
-            _make_days(cursor, [spelled.moment(day), spelled.moment(day + DAY)])
+            span = [spelled.moment(day), spelled.moment(day + DAY)]
+            _make_days(cursor, span)
+            _make_spreads(cursor, spelled, span)
             day += DAY
 
 
@@ -211,6 +225,38 @@ def _make_days(cursor: Any, span: list[Any]) -> None:
         " WHERE start >= %s AND start < %s GROUP BY line_id, account_id",
         [span[0], *span],
     )
+
+
+def _make_spreads(cursor: Any, spelled: Dialect, span: list[Any]) -> None:
+    cursor.execute("DELETE FROM routing_usagespread WHERE start = %s", span[:1])
+    for cut, columns in enumerate(CUTS):
+        for measure in MEASURES:
+            cursor.execute(
+                _SPREAD.format(
+                    cut=cut,
+                    columns=", ".join(f"l.{name}" for name in columns),
+                    measure=measure,
+                    bucket=bucket(f"f.{measure}").replace("%", "%%"),
+                    listed=spelled.listed(f"f.{measure}"),
+                    start=_bound_time(),
+                ),
+                [span[0], *span, *span],
+            )
+
+
+# Of all lines that are alike but for what the cut leaves out, one stands for the others.
+_SPREAD: Final = """
+    INSERT INTO routing_usagespread
+      (cut, measure, line_id, account_id, start, bucket, many, figures)
+    SELECT {cut}, '{measure}', c.shown_id, f.account_id, {start}, {bucket}, COUNT(*), {listed}
+    FROM (
+      SELECT l.id, MIN(l.id) OVER (PARTITION BY l.account_id, {columns}) AS shown_id
+      FROM routing_usageline l WHERE l.id IN (
+        SELECT h.line_id FROM routing_usagehour h WHERE h.start >= %s AND h.start < %s)) c
+    JOIN routing_generationfact f ON f.line_id = c.id
+    WHERE f.at >= %s AND f.at < %s AND f.{measure} IS NOT NULL
+    GROUP BY 3, 4, 6
+"""
 
 
 def _bound_time() -> str:

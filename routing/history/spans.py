@@ -6,8 +6,9 @@ from typing import Final, Literal, NamedTuple
 
 HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
-Source = Literal["day", "hour", "fact", "raw"]
-Finest = Literal["day", "hour", "fact"]
+Source = Literal["day", "hour", "fact", "raw", "spread"]
+# The coarsest source that can answer: "spread" are facts, but those of whole days by their values.
+Finest = Literal["day", "hour", "fact", "spread"]
 Span = tuple[datetime, datetime]
 
 
@@ -33,23 +34,30 @@ def split(
 ) -> dict[Source, list[Span]]:
     """The sources of [start, end), each with its spans in order; together they are all of it, once.
 
-    `finest` is the coarsest source that can answer: "fact" asks for single generations.
+    `finest` "fact" asks for single generations.
     """
     found: dict[Source, list[Span]] = {}
     late_days = {day_of(hour) for hour in rolled.late}
     for piece in _pieces(start, end, DAY, day_of):
-        if _is_whole_day(piece, rolled, late_days) and finest == "day":
-            _add(found, "day", piece)
+        whole = _whole_day(piece, rolled, finest, late_days)
+        if whole is not None:
+            _add(found, whole, piece)
         else:
             for part in _pieces(*piece, HOUR, hour_of):
                 _add(found, _source_of(part, rolled, finest), part)
     return found
 
 
-def _is_whole_day(piece: Span, rolled: Rolled, late_days: Collection[datetime]) -> bool:
+def _whole_day(
+    piece: Span, rolled: Rolled, finest: Finest, late_days: Collection[datetime]
+) -> Source | None:
     start, end = piece
     ready = rolled.until is not None and end <= rolled.until
-    return ready and end - start == DAY and start not in late_days
+    if not ready or end - start != DAY or start in late_days:
+        return None
+    if finest == "spread":
+        return "spread" if start >= rolled.facts_from else None
+    return "day" if finest == "day" else None
 
 
 def _source_of(part: Span, rolled: Rolled, finest: Finest) -> Source:
@@ -57,7 +65,7 @@ def _source_of(part: Span, rolled: Rolled, finest: Finest) -> Source:
     hour = hour_of(start)
     if rolled.until is None or hour >= rolled.until or hour in rolled.late:
         return "raw"
-    if end - start == HOUR and finest != "fact":
+    if end - start == HOUR and finest in {"day", "hour"}:
         return "hour"
     return "fact" if hour >= rolled.facts_from else "raw"
 

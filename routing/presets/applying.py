@@ -57,13 +57,13 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
         raise NotFound(f"Preset not found: {shortened(named.slug)}")
     asked = with_models(named.body, preset.models)
     both = merged(format, asked, preset.config, preset.system_prompt)
-    if not _has_model(both.body):
+    if "model" not in both.body:
         _put_default(format, body, both.body, caller.default_text_model)
-    return Applied(_read(format, body, both, read), preset.id, _requested(named, both))
-
-
-def _has_model(body: dict[str, Any]) -> bool:
-    return "model" in body
+    chat = _read(format, body, both, read)
+    # Who may not have them is told so before what there is not.
+    chat.native_tools += both.missing
+    chat.server_tools += both.missing
+    return Applied(chat, preset.id, _requested(named, both))
 
 
 def _put_default(format: str, said: dict[str, Any], body: dict[str, Any], default: str) -> None:

@@ -5,7 +5,7 @@ The result is a body in the caller's own format, so that an upstream of the same
 what the preset says. What that format has no words for stands beside it, in the words of chat.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from routing.presets.choices import (
@@ -50,27 +50,30 @@ _RESPONSES_MODALITIES: Final = frozenset({"text", "image"})
 
 
 class Merged(NamedTuple):
-    """The body to be read, what stands beside it in the words of chat, and how many messages of
-    the preset's stand before the caller's own."""
+    """The body to be read, what stands beside it in the words of chat, how many messages of the
+    preset's stand before the caller's own, and the kinds of its tools that this caller cannot
+    have."""
 
     body: dict[str, Any]
     beside: dict[str, Any]
     before: int = 0
+    missing: tuple[str, ...] = ()
 
 
 def merged(
     format: str, body: Mapping[str, Any], config: Mapping[str, Any], system_prompt: str
 ) -> Merged:
     """The request with a preset under it. `body` names no preset any more and is not changed; what
-    is wrong with it stays wrong. Raises `InvalidRequest` for tools that this caller cannot have.
+    is wrong with it stays wrong.
     """
     said = _SAID[format](body)
     wanted = {name: config[name] for name in config if name not in said and name not in _APART}
     result, beside = dict(body), dict[str, Any]()
     _LAID[format](result, beside, wanted)
-    _put_tools(format, result, beside, config, said)
+    missing = _put_tools(format, result, config.get("tools", ()))
+    _put_choice(format, result, config, said)
     before = _put_prompt(format, result, system_prompt) if system_prompt else 0
-    return Merged(result, beside, before)
+    return Merged(result, beside, before, missing)
 
 
 def _said(says: Mapping[str, tuple[str, ...]], body: Mapping[str, Any]) -> set[str]:
@@ -181,33 +184,33 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _put_tools(
-    format: str,
-    body: dict[str, Any],
-    beside: dict[str, Any],
-    config: Mapping[str, Any],
-    said: set[str],
-) -> None:
-    """The tools of both, and how they are chosen."""
+def _put_tools(format: str, body: dict[str, Any], kept: Sequence[Any]) -> tuple[str, ...]:
+    """The tools of both; what is missing of the preset's."""
     given = body.get("tools", [])
-    if type(given) is not list:
+    if not kept or type(given) is not list:
+        return ()
+    tools, missing = tools_in(format, kept)
+    body["tools"] = union(tools, given)
+    return tuple(dict.fromkeys(missing))
+
+
+def _put_choice(
+    format: str, body: dict[str, Any], config: Mapping[str, Any], said: set[str]
+) -> None:
+    """How the tools are chosen, and whether several at a time."""
+    kept, parallel = config.get("tool_choice"), config.get("parallel_tool_calls")
+    if kept is None and parallel is None:
         return
-    if config.get("tools"):
-        body["tools"] = union(tools_in(format, config["tools"]), given)
-    tools = [tool for tool in body.get("tools", ()) if isinstance(tool, dict)]
-    kept = config.get("tool_choice")
-    if kept is not None and "tool_choice" not in said and tools:
-        choice = choice_in(format, kept, tools)
-        if choice is not None:
+    given = body.get("tools")
+    tools = [each for each in given if isinstance(each, dict)] if type(given) is list else []
+    if kept is not None and "tool_choice" not in said:
+        if tools and (choice := choice_in(format, kept, tools)) is not None:
             body["tool_choice"] = choice
-    parallel = config.get("parallel_tool_calls")
-    if parallel is None and one_at_a_time(kept) and "tool_choice" not in said:
-        parallel = False
-    if parallel is None:
-        return
-    if format != "messages":
+        if parallel is None and one_at_a_time(kept):
+            parallel = False
+    if format != "messages" and parallel is not None:
         body.setdefault("parallel_tool_calls", parallel)
-    elif tools and not parallel:
+    elif tools and parallel is False:
         _choose_one_at_a_time(body)
 
 

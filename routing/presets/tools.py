@@ -6,7 +6,6 @@ A preset keeps tools as they were given, so these functions read all three ways 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from gateway.http.errors import InvalidRequest
 from routing.formats.messages.tools import CUSTOM, SEARCH_PREFIX
 from routing.formats.server_tools import (
     ADVISOR,
@@ -89,11 +88,10 @@ def _word(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def tools_in(format: str, tools: Iterable[Tool]) -> list[Tool]:
-    """A preset's tools as that format says them.
-
-    Tools that a message-style provider only describes are left out elsewhere, as they are in
-    translation. Raises `InvalidRequest` for tools that nothing can run for this caller.
+def tools_in(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[str]]:
+    """A preset's tools as that format says them, and the kinds of those that nothing can run for
+    this caller. What a message-style provider only describes is left out elsewhere, as it is in
+    translation.
     """
     said: list[Tool] = []
     missing: list[str] = []
@@ -109,9 +107,7 @@ def tools_in(format: str, tools: Iterable[Tool]) -> list[Tool]:
             said.append(tool)
         elif kind in _RESPONSES_ONLY or kind.startswith(SEARCH_PREFIX):
             missing.append(kind)
-    if missing:
-        raise InvalidRequest(f"server tool not available: {', '.join(dict.fromkeys(missing))}")
-    return said
+    return said, missing
 
 
 def _is_of(format: str, kind: str) -> bool:

@@ -304,6 +304,21 @@ def test_tools_of_a_preset_can_be_switched_off(desk: Desk) -> None:
     assert error["message"] == message
 
 
+def test_tools_that_this_caller_cannot_have(desk: Desk) -> None:
+    tool = {"type": "web_search_20250305", "name": "web_search"}
+    made(desk, "/own/messages", {"model": "acme/solo", "tools": [tool]})
+
+    error = desk.refused(400, "invalid_request", model="@preset/own")
+    assert error["message"] == "server tool not available: web_search_20250305"
+    path, key = "/api/v1/workspaces/main", desk.account.management_key
+    off = {"disabled_server_tools": ["router:web_search"]}
+    desk.server.request("PATCH", path, key=key, json=off)
+    # That it is switched off comes first in the order of refusals.
+    desk.server.wait_until(
+        lambda: desk.post(model="@preset/own").status_code == 403, within_s=PATIENCE_S
+    )
+
+
 def test_a_new_version_is_in_force_within_a_second(desk: Desk) -> None:
     email(desk)
     desk.ok(model="@preset/email")

@@ -227,7 +227,7 @@ def test_contents_that_are_kept_are_read_by_nobody_in_the_tables(
     server, account = scene.server, scene.account
     switched = server.request(
         "PATCH",
-        "/api/v1/workspaces/default",
+        f"/api/v1/workspaces/{account.workspace_id}",
         key=account.management_key,
         json={"is_observability_io_logging_enabled": True},
     )

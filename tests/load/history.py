@@ -249,7 +249,8 @@ def _plans(ask: Callable[[], None]) -> list[str]:
 
 def _reads_history(sql: str) -> bool:
     return sql.startswith(("SELECT", "WITH")) and any(
-        table in sql for table in ("routing_generation", "routing_usagehour", "routing_usageday")
+        f"routing_{table}" in sql
+        for table in ("generation", "usagehour", "usageday", "usagespread")
     )
 
 

@@ -45,6 +45,7 @@ from routing.history.models import (
     UsageHour,
     UsageLine,
     UsageRolled,
+    UsageSpread,
 )
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
@@ -146,6 +147,8 @@ def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
     sums = dict.fromkeys(SUMS, 1)
     for kind in (UsageHour, UsageDay):
         kind.objects.create(line_id=line.pk, account_id=account.pk, start=at, **sums)
+    spread = {"cut": 0, "measure": "latency_ms", "bucket": 1, "many": 1, "figures": [1]}
+    UsageSpread.objects.create(line_id=line.pk, account_id=account.pk, start=at, **spread)
     GenerationFact.objects.create(**named, line_id=line.pk, at=at, **dict.fromkeys(FIGURES, 1))
     GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
     GenerationFeedback.objects.create(**named, api_key_id=key.pk, category="other", created_at=at)

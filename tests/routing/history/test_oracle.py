@@ -62,7 +62,7 @@ def facts(draw: st.DrawFn) -> list[Fact]:
             byok=draw(st.booleans()),
             guarded=draw(st.booleans()),
             status=draw(st.sampled_from((200, 200, 502))),
-            latency=draw(st.one_of(st.none(), st.integers(0, 50))),
+            latency=draw(st.one_of(st.none(), st.integers(0, 50), st.integers(0, 3000))),
             took=draw(st.one_of(st.none(), st.integers(0, 5000))),
             lost=draw(st.sampled_from((False, False, False, True))),
         )
@@ -125,7 +125,7 @@ def start_over(mine: Office) -> None:
     Generation.objects.all().delete()
     for model in (
         *(models.UsageRolled, models.LateHour, models.GenerationFact),
-        *(models.UsageHour, models.UsageDay, models.UsageLine),
+        *(models.UsageHour, models.UsageDay, models.UsageLine, models.UsageSpread),
     ):
         model.objects.all().delete()
     del mine

@@ -1,9 +1,11 @@
 """Rolling up, forgetting, and what is told when either has not happened or has long ago."""
 
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -11,8 +13,16 @@ from django.test.utils import CaptureQueriesContext
 from routing import tasks
 from routing.history.analytics import fetch
 from routing.history.asking import Question
+from routing.history.columns import CUTS
 from routing.history.metrics import METRICS
-from routing.history.models import GenerationFact, LateHour, UsageDay, UsageHour, UsageRolled
+from routing.history.models import (
+    GenerationFact,
+    LateHour,
+    UsageDay,
+    UsageHour,
+    UsageRolled,
+    UsageSpread,
+)
 from routing.history.rolling import forget_old, roll_up
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from tests.routing.history.records import NOW, Fact, Office, office, save
@@ -27,7 +37,7 @@ def mine() -> Office:
 
 def tables() -> dict[str, Any]:
     """All that was rolled up; numbers of rows are the database's own."""
-    kinds = (GenerationFact, UsageHour, UsageDay)
+    kinds = (GenerationFact, UsageHour, UsageDay, UsageSpread)
     return {
         kind.__name__: sorted(
             tuple((name, str(value)) for name, value in row.items() if name != "id")
@@ -112,13 +122,70 @@ def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
     assert (row["request_count"], row["p99_latency"]) == (1, 100)
 
 
-def test_facts_go_after_their_days(mine: Office) -> None:
+def test_facts_and_spreads_go_after_their_days(mine: Office) -> None:
     save(mine, [Fact("gen-1", NOW - 2 * DAY, key=0)])
     roll_up(NOW)
+    spreads = UsageSpread.objects.count()
+    assert spreads >= len(CUTS)
 
     assert forget_old(NOW + 30 * DAY) == 0
-    assert forget_old(NOW + 32 * DAY) == 1
+    assert forget_old(NOW + 32 * DAY) == 1 + spreads
     assert not GenerationFact.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (),
+        ("provider_name",),
+        ("permaslug", "workspace_id"),
+        ("user",),
+        ("app",),
+        ("finish_reason",),
+    ],
+)
+def test_percentiles_of_whole_days_look_at_no_fact(mine: Office, groups: tuple[str, ...]) -> None:
+    start = day_of(NOW) - 2 * DAY
+    save(mine, [Fact(f"gen-{n}", start + n * HOUR / 5, key=0, latency=n**2) for n in range(201)])
+    roll_up(NOW)
+
+    with CaptureQueriesContext(connection) as captured:
+        (row,) = asked(mine, start, start + 2 * DAY, groups=groups)
+
+    assert row["p99_latency"] == 198**2
+    sql = captured.captured_queries[-1]["sql"]
+    assert "routing_usagespread" in sql
+    assert "routing_generation" not in sql
+
+
+@pytest.mark.parametrize("more", [{"time": "hour"}, {"groups": ("provider_name", "api_key_id")}])
+def test_percentiles_of_less_than_whole_days_or_of_more_columns(
+    mine: Office, more: dict[str, Any]
+) -> None:
+    start = day_of(NOW) - DAY
+    save(mine, [Fact("gen-1", start, key=0, latency=70), Fact("gen-2", start, key=0, latency=90)])
+    roll_up(NOW)
+
+    with CaptureQueriesContext(connection) as captured:
+        (row,) = asked(mine, start, start + DAY, **more)
+
+    assert row["p99_latency"] == 90
+    assert "routing_usagespread" not in captured.captured_queries[-1]["sql"]
+
+
+def test_days_from_before_there_were_spreads_get_theirs(mine: Office) -> None:
+    start = day_of(NOW) - 2 * DAY
+    save(mine, [Fact(f"gen-{n}", start + n * HOUR, key=0, latency=n) for n in range(30)])
+    roll_up(NOW)
+    before = tables()
+    UsageSpread.objects.all().delete()
+
+    import_module("routing.migrations.0014_spreads").have_days_summed_up_again(apps, None)
+
+    (row,) = asked(mine, start, start + 2 * DAY)
+    assert row["p99_latency"] == 29
+    roll_up(NOW)
+    assert tables() == before
 
 
 def test_the_schedule_does_both(mine: Office) -> None:

@@ -15,7 +15,7 @@ moments = st.integers(0, 6 * 86_400).map(lambda second: EPOCH + timedelta(second
     until=st.one_of(st.none(), hours),
     late=st.frozensets(hours, max_size=5),
     facts_from=hours,
-    finest=st.sampled_from(("day", "hour", "fact")),
+    finest=st.sampled_from(("day", "hour", "fact", "spread")),
 )
 def test_the_spans_are_the_whole_time_once_and_each_source_has_what_it_is_asked(
     ends: list[datetime],
@@ -27,7 +27,7 @@ def test_the_spans_are_the_whole_time_once_and_each_source_has_what_it_is_asked(
     start, end = ends
     rolled = Rolled(until, late, facts_from)
 
-    found = split(start, end, rolled, finest=finest)  # type: ignore[arg-type]  # One of the three.
+    found = split(start, end, rolled, finest=finest)  # type: ignore[arg-type]  # One of the four.
 
     told = sorted((span, source) for source, spans in found.items() for span in spans)
     assert [span[0] for span, _ in told] == [start, *(span[1] for span, _ in told[:-1])]
@@ -48,12 +48,13 @@ def check(span: Span, source: Source, rolled: Rolled, finest: str) -> None:
     assert rolled.until is not None
     assert end <= rolled.until or hour_of(end) < rolled.until
     assert not inside & rolled.late
-    if source == "fact":
+    if source in {"fact", "spread"}:
         assert hour_of(start) >= rolled.facts_from
+        assert finest == "spread" or source == "fact"
     else:
         assert finest in {"day", source}
         assert hour_of(start) == start
         assert hour_of(end) == end
-    if source == "day":
+    if source in {"day", "spread"}:
         assert day_of(start) == start
         assert (end - start) % DAY == timedelta(0)

@@ -39,8 +39,9 @@ SPELLED: dict[str, Any] = {"chat": chat, "responses": flat, "messages": custom}
 def test_functions_in_every_format_s_words(kept: str, format: str) -> None:
     tools = [SPELLED[kept]("f", description="Does f", strict=True), SPELLED[kept]("g")]
 
-    said = tools_in(format, tools)
+    said, missing = tools_in(format, tools)
 
+    assert missing == []
     assert said == [SPELLED[format]("f", description="Does f", strict=True), SPELLED[format]("g")]
     assert list(map(identity, said)) == list(map(identity, tools))
 
@@ -50,22 +51,23 @@ def test_marks_of_the_cache_stay() -> None:
     for kept in SPELLED:
         tool = {**SPELLED[kept]("f"), **mark}
         for format in SPELLED:
-            assert tools_in(format, [tool]) == [{**SPELLED[format]("f"), **mark}]
+            assert tools_in(format, [tool]) == ([{**SPELLED[format]("f"), **mark}], [])
 
 
 def test_what_a_provider_only_describes_is_left_out_elsewhere() -> None:
     tools = [{"type": "bash_20250124", "name": "bash"}, custom("f")]
 
-    assert tools_in("chat", tools) == [chat("f")]
-    assert tools_in("messages", tools) == tools
+    assert tools_in("chat", tools) == ([chat("f")], [])
+    assert tools_in("messages", tools) == (tools, [])
 
 
 def test_the_shorthand_of_search_in_messages() -> None:
     tool = {"type": "web_search_preview", "max_results": 3, "parameters": {"max_uses": 2}}
 
-    assert tools_in("chat", [tool]) == tools_in("responses", [tool]) == [tool]
+    assert tools_in("chat", [tool]) == tools_in("responses", [tool]) == ([tool], [])
     settings = {"max_results": 3, "max_uses": 2}
-    assert tools_in("messages", [tool]) == [{"type": "router:web_search", "parameters": settings}]
+    own = {"type": "router:web_search", "parameters": settings}
+    assert tools_in("messages", [tool]) == ([own], [])
 
 
 def test_the_request_replaces_and_adds() -> None:

@@ -1,0 +1,85 @@
+"""Exact percentiles by groups: of all values by their number, the smallest that enough do not
+exceed.
+
+Values may come in buckets, many of which nobody need look into: the counts of all buckets say in
+which ones the percentiles are, and where among the values there.
+"""
+
+from collections.abc import Sequence
+
+from routing.history.dialect import Dialect
+from routing.history.text import Text, by, together
+
+
+def percentiles_of(
+    branches: Sequence[Text], groups: Sequence[str], percents: Sequence[int]
+) -> Text:
+    """`p50` and so on by the groups; the branches tell of groups, `value` and `many` of it."""
+    by_value = [*groups, "value"]
+    counts = together(branches, [*by_value, "SUM(many) AS many"], by_value)
+    ranked = (
+        f"SELECT {', '.join(by_value)}, {_upto(groups, 'value')}, {_total(groups)}"  # noqa: S608 - Constant fragments only; the values are bound.
+        f" FROM ({counts.sql}) counts"
+    )
+    return Text(_first_enough(ranked, groups, percents), counts.values)
+
+
+def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Text:
+    """The buckets that percentiles are in, with how many values of the group are `below` it and
+    how many it has in `total`. `heaps` tells of groups, `bucket` and how `many` are in it."""
+    by_bucket = [*groups, "bucket"]
+    counted = (
+        f"SELECT {', '.join(by_bucket)}, CAST(SUM(many) AS bigint) AS many"  # noqa: S608 - Constant fragments only.
+        f" FROM {heaps}{by(by_bucket)}"
+    )
+    here = " OR ".join(
+        f"(upto * 100 >= total * {percent} AND (upto - many) * 100 < total * {percent})"
+        for percent in percents
+    )
+    return Text(
+        f"SELECT {', '.join(by_bucket)}, upto - many AS below, total FROM"  # noqa: S608 - Constant fragments only.
+        f" (SELECT {', '.join(by_bucket)}, many, {_upto(groups, 'bucket')}, {_total(groups)}"
+        f" FROM ({counted}) counts) counted WHERE {here}"
+    )
+
+
+def percentiles_in(
+    heaps: str, needed: str, groups: Sequence[str], percents: Sequence[int], dialect: Dialect
+) -> Text:
+    """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`), in
+    each of which every value counts for as many as `many` says there are in all."""
+    told = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
+    told.append(f"heaps.many / {dialect.length('heaps.figures')} AS many")
+    same = " AND ".join(f"needed.{name} = heaps.{name}" for name in [*groups, "bucket"])
+    values = (
+        f"SELECT {', '.join(told)}, CAST(each.value AS bigint) AS value"  # noqa: S608 - Constant fragments only.
+        f" FROM {heaps} heaps JOIN {needed} needed ON {same}{dialect.elements('heaps.figures')}"
+    )
+    # A bucket of a group is told from its others by what is below it.
+    by_value = [*groups, "below", "total", "value"]
+    counted = f"SELECT {', '.join(by_value)}, SUM(many) AS many FROM ({values}) found{by(by_value)}"  # noqa: S608 - Constant fragments only.
+    ranked = (
+        f"SELECT {', '.join([*groups, 'value', 'total'])},"  # noqa: S608 - Constant fragments only.
+        f" below + {_upto([*groups, 'below'], 'value')} FROM ({counted}) counted"
+    )
+    return Text(_first_enough(ranked, groups, percents))
+
+
+def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -> str:
+    found = [
+        f"MIN(CASE WHEN upto * 100 >= total * {percent} THEN value END) AS p{percent}"
+        for percent in percents
+    ]
+    return f"SELECT {', '.join([*groups, *found])} FROM ({ranked}) ranked{by(groups)}"  # noqa: S608 - Constant fragments only.
+
+
+def _upto(groups: Sequence[str], order: str) -> str:
+    return f"CAST(SUM(many) OVER ({_among(groups)} ORDER BY {order}) AS bigint) AS upto"
+
+
+def _total(groups: Sequence[str]) -> str:
+    return f"CAST(SUM(many) OVER ({_among(groups)}) AS bigint) AS total"
+
+
+def _among(groups: Sequence[str]) -> str:
+    return f"PARTITION BY {', '.join(groups)}" if groups else ""
