@@ -26,6 +26,7 @@ from accounts.services.guardrail_reading import (
 )
 from accounts.spending import SpendScope, workspace_scopes
 from accounts.windows import limited_window
+from gateway.prepared import Prepared
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
@@ -85,7 +86,7 @@ def read_caller(key_hash: str) -> Caller | None:
 
     None when there is no such key (or it was deleted).
     """
-    key = _keys().of_string(key_hash).first()
+    key = next(iter(_of_string(key_hash=key_hash)), None)
     if key is not None and key.hash != key_hash:
         key = _former(key_hash)
     if key is None:
@@ -152,10 +153,19 @@ def _keys() -> Any:
 
 def _former(key_hash: str) -> Any:
     """The key that was rotated away from this string; it expires when its grace period ends."""
-    key = _keys().formerly(key_hash).first()
+    key = next(iter(_rotated(key_hash=key_hash)), None)
     if key is not None:
         key.expires_at = min(key.string_until, key.expires_at or key.string_until)
     return key
+
+
+# In the order of their rows, as `first` has it.
+_of_string: Prepared[Any] = Prepared(
+    lambda key_hash: _keys().of_string(key_hash).order_by("pk")[:1], key_hash=str
+)
+_rotated: Prepared[Any] = Prepared(
+    lambda key_hash: _keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
+)
 
 
 def _io_logging(key: Any) -> IoLogging | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 
@@ -9,6 +10,7 @@ from accounts.guard_rules import GuardrailEntry, Scope, account_entry, entry_of
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.guardrail import living_assignments
 from accounts.spending import SpendScope, WindowName, guardrail_scope_id
+from gateway.prepared import Prepared
 
 _WINDOWS: dict[str, WindowName] = {"daily": "day", "weekly": "week", "monthly": "month"}
 _SCOPES: tuple[Scope, ...] = ("workspace", "member", "key")
@@ -39,21 +41,29 @@ def governed() -> Any:
 def guardrails_of_key(key: Any) -> list[Governing]:
     """The guardrails that govern a key, in one query: its workspace's default one, its creator's,
     its own."""
-    member = Q(
-        member_assignments__membership__account=key.account_id,
-        member_assignments__membership__user=key.creator_id,
+    rows = _rows(
+        account=key.account_id, creator=key.creator_id, key=key.pk, workspace=key.workspace_id
     )
-    own = Q(key_assignments__api_key=key.pk)
+    return sorted(_governing(key, rows), key=lambda each: _SCOPES.index(each.scope))
+
+
+def _all_of(account: UUID, creator: int, key: int, workspace: UUID) -> Any:
+    member = Q(
+        member_assignments__membership__account=account,
+        member_assignments__membership__user=creator,
+    )
     of_member = Guardrail.objects.filter(member).values("pk")
-    of_key = Guardrail.objects.filter(own).values("pk")
-    default = Guardrail.objects.filter(workspace=key.workspace_id, is_default=True).values("pk")
-    rows: Any = Guardrail.objects.filter(
+    of_key = Guardrail.objects.filter(key_assignments__api_key=key).values("pk")
+    default = Guardrail.objects.filter(workspace=workspace, is_default=True).values("pk")
+    return Guardrail.objects.filter(
         Q(pk__in=default) | Q(pk__in=of_member) | Q(pk__in=of_key)
     ).annotate(
         of_member=Exists(of_member.filter(pk=OuterRef("pk"))),
         of_key=Exists(of_key.filter(pk=OuterRef("pk"))),
     )
-    return sorted(_governing(key, rows), key=lambda each: _SCOPES.index(each.scope))
+
+
+_rows: Prepared[Any] = Prepared(_all_of, account=UUID, creator=int, key=int, workspace=UUID)
 
 
 def _governing(key: Any, rows: Iterable[Any]) -> Iterator[Governing]:
