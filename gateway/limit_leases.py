@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 # Whoever needs more of a limit than it has left, while others hold this, is refused for so long.
-LEASE_S: Final = 0.05
+LEASE_S: Final = 0.25
 # At most so many requests' worth, each of them a small share of what is left, or none at all.
-REQUESTS_MAX: Final = 64
+REQUESTS_MAX: Final = 256
 REQUESTS_MIN: Final = 16
 SHARE: Final = 256
 

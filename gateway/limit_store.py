@@ -105,7 +105,8 @@ class LimitStore:
         if not under_gevent():
             # There is nobody to share with.
             return self._sent_alone((_TAKE, parts, 1, 0, 1))
-        text = (_TAKE, parts, REQUESTS_MIN, REQUESTS_MAX, SHARE)
+        # Of a crowd one asks for more.
+        text = (_TAKE, parts, REQUESTS_MIN, 0 if self._waiting else REQUESTS_MAX, SHARE)
         if not self._hints.available:
             # There is nothing to wait for.
             return self._sent_alone(text)

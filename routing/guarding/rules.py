@@ -27,12 +27,14 @@ _BUILTIN_STEPS: Final = 2
 
 
 class Rule(NamedTuple):
-    """A filter in force. `detect` is a plug-in in place of patterns."""
+    """A filter in force. `detect` is a plug-in in place of patterns, and `look` the pattern that
+    matches wherever one of them does."""
 
     placed: PlacedFilter
     patterns: tuple[Compiled, ...]
     builtin: Builtin | None
     detect: Any
+    look: Compiled | None
 
     @property
     def action(self) -> Action:
@@ -72,12 +74,10 @@ class Rule(NamedTuple):
     def misses(self, data: Raw, deadline: Deadline) -> bool:
         """Whether one quick look tells that a text has no match, as nearly all have none. Raises
         `TooSlow`."""
-        deadline.check()
-        if self.detect is not None or len(data) > _LOOKED_AT_ONCE:
+        if self.look is None or len(data) > _LOOKED_AT_ONCE:
             return False
-        single = len(self.patterns) == 1
-        pattern = self.patterns[0] if single else compiled_as_one(self.placed.filter.builtin)
-        return pattern.find(data, 0, len(data)) is None
+        deadline.check()
+        return self.look.find(data, 0, len(data)) is None
 
     def find(self, data: Raw, deadline: Deadline) -> Iterator[Span]:
         """The matches in UTF-8 text, in order; those of two patterns may overlap."""
@@ -86,9 +86,9 @@ class Rule(NamedTuple):
         check = self.builtin.check if self.builtin else None
         if len(self.patterns) == 1:
             return matches(self.patterns[0], data, deadline, check)
-        assert self.builtin is not None
+        assert self.look is not None
         # Nearly all texts have no match at all, which one search can tell.
-        if next(matches(compiled_as_one(self.builtin.slug), data, deadline), None) is None:
+        if next(matches(self.look, data, deadline), None) is None:
             return iter(())
         return merge(*[matches(pattern, data, deadline, check) for pattern in self.patterns])
 
@@ -158,8 +158,11 @@ def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:
 def _rule(placed: PlacedFilter, made: dict[str, Compiled]) -> Rule:
     slug = placed.filter.builtin
     if not slug:
-        return Rule(placed, (made[placed.filter.pattern],), None, None)
-    return Rule(placed, compiled(slug), BUILTINS[slug], _detector(slug))
+        pattern = made[placed.filter.pattern]
+        return Rule(placed, (pattern,), None, None, pattern)
+    detector = _detector(slug)
+    look = compiled_as_one(slug) if detector is None else None
+    return Rule(placed, compiled(slug), BUILTINS[slug], detector, look)
 
 
 def _runs(filter: FilterEntry) -> bool:

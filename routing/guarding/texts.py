@@ -71,12 +71,20 @@ def _field(name: str, value: Any, change: Change) -> Any:
     if type(value) is str:
         return change(value, name == "input")
     if name in ("messages", "input") and type(value) is list:
-        return _each(value, lambda item: _value(item, change, _by_user(item)))
+        return _each(value, lambda item: _message(item, change))
     return _value(value, change, False)
 
 
-def _by_user(message: Any) -> bool:
-    return type(message) is dict and message.get("role") == "user"
+def _message(message: Any, change: Change) -> Any:
+    if type(message) is not dict:
+        return _value(message, change, False)
+    by_user = message.get("role") == "user"
+    content = message.get("content")
+    if type(content) is not str or len(message) > 2 or "role" not in message:
+        return _value(message, change, by_user)
+    # Nearly every message is a text and who says it.
+    made = change(content, by_user)
+    return message if made is content else {**message, "content": made}
 
 
 def _value(value: Any, change: Change, by_user: bool) -> Any:

@@ -44,6 +44,10 @@ def named_preset(body: Mapping[str, Any]) -> Named | None:
     Raises `InvalidRequest` for two that differ, and for a suffix behind a slug.
     """
     field = body.get("preset")
+    if type(field) is str and ":" not in field and _says_model_alone(body):
+        model = body.get("model")
+        rest = {name: value for name, value in body.items() if name != "preset"}
+        return Named(field, rest, model) if field else None
     slugs = dict.fromkeys(preset.slug for preset in map(preset_of, _references(body)) if preset)
     if type(field) is str and field:
         if slugs.keys() - {field}:
@@ -59,6 +63,13 @@ def named_preset(body: Mapping[str, Any]) -> Named | None:
     if ":" in slug:
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
     return Named(slug, _without(body), _requested(body))
+
+
+def _says_model_alone(body: Mapping[str, Any]) -> bool:
+    """Whether no list of models is there, and the model names no preset: as nearly always."""
+    model = body.get("model")
+    plain = "@" not in model if type(model) is str else model is None
+    return plain and "models" not in body and "fallbacks" not in body
 
 
 def _references(body: Mapping[str, Any]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from gateway.derived import Derived
 from routing.catalogue.entries import EndpointEntry
 from routing.selection.ask import (
     NO_POLICY,
@@ -47,6 +48,12 @@ _MILLION: Final = 1_000_000
 _NAMES: Final = tuple(field.name for field in fields(Policy))
 _values = attrgetter(*_NAMES)
 _DEFAULTS: Final = _values(NO_POLICY)
+_OF_GUARDRAILS: Final = frozenset(
+    {
+        *(name for name in _NAMES if name.startswith("guard_")),
+        *("zdr", "zdr_groups", "deny_data_collection", "forbidden_uses"),
+    }
+)
 
 
 class Tried(NamedTuple):
@@ -221,15 +228,29 @@ def _words(kinds: frozenset[str], *sets: frozenset[str]) -> dict[str, list[str]]
 
 
 def _put_policy(trace: dict[str, Any], policy: Policy) -> None:
+    trace |= _said(policy)
+
+
+def _told(policy: Policy) -> dict[str, Any]:
     """What the policy says beyond the default, under the names of its fields."""
+    told: dict[str, Any] = {}
     wanted: dict[str, Any] = {}
     for name, value, default in zip(_NAMES, _values(policy), _DEFAULTS, strict=True):
         if value is not default and value != default:
             wanted[name] = _plain(value)
             if isinstance(value, tuple | frozenset) and _too_long(value):
-                trace["cut"] = True
+                told["cut"] = True
     if wanted:
-        trace["policy"] = wanted
+        told["policy"] = wanted
+    return told
+
+
+def _is_of_a_key(told: Mapping[str, Any]) -> bool:
+    """Whether it is all of guardrails, and so the same for every request of a key."""
+    return _OF_GUARDRAILS.issuperset(told.get("policy", ()))
+
+
+_said: Derived[Policy, dict[str, Any]] = Derived(_told, may_keep=_is_of_a_key)
 
 
 def _plain(value: Any) -> Any:

@@ -199,8 +199,8 @@ class Timed(Hints):
 
 @pytest.fixture
 def stretches(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long it took from one turn of the others to the next."""
-    return stretches_of(long_windows, monkeypatch, clock=time.perf_counter)
+    """How much of the processor it took from one turn of the others to the next."""
+    return stretches_of(long_windows, monkeypatch, clock=time.thread_time)
 
 
 def head_of(store: Hints) -> Head:
