@@ -72,8 +72,8 @@ class Desk:
 
     def send(self, case: Case, *, negative: bool) -> None:
         path = case.operation.path
-        spends = path.endswith(INFERENCE)
-        key = self.account.api_key if spends else self.account.management_key
+        of_workspace = path.endswith(INFERENCE) or path.startswith("/api/v1/presets/")
+        key = self.account.api_key if of_workspace else self.account.management_key
         response = case.call(
             base_url=self.server.root_url,
             session=self.session,
