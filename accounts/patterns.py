@@ -5,6 +5,7 @@ of, as in `(a+)+`, are harmless here and still refused: they are never meant, an
 be read by other tools.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import re2
@@ -17,6 +18,8 @@ PATTERN_CHARS_MAX: Final = 100_000
 _MEMORY_BYTES: Final = 1 << 20
 _MEMORY_OF_LONG_BYTES: Final = 8 << 20
 _LONG_CHARS: Final = 2_000
+_CHARS_AT_ONCE: Final = 1_000
+_LARGE: Final = ("{", "\\p", "\\P")
 _ANYWHERE: Final = _re2.RE2.Anchor.UNANCHORED
 _NO_MATCH: Final = (-1, -1)
 
@@ -49,6 +52,14 @@ class Compiled:
         """The first match in `text[start:end]`, in bytes from the beginning of the text."""
         first: tuple[int, int] = self._regexp.Match(_ANYWHERE, text, start, end)[0]
         return None if first == _NO_MATCH else first
+
+
+def compile_at_once(patterns: Sequence[str]) -> bool:
+    """Whether these are compiled within a millisecond or so. A count (`{1000}`) and a class of
+    Unicode's can make much of a few characters."""
+    if sum(map(len, patterns)) > _CHARS_AT_ONCE:
+        return False
+    return not any(mark in pattern for pattern in patterns for mark in _LARGE)
 
 
 def check(pattern: str) -> None:

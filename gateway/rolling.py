@@ -7,6 +7,7 @@ have as long as a call may last; only a stop cuts what is under way short.
 
 import gc
 import mmap
+import sys
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,8 @@ _QUIET_S = 1.0
 _TELLING_S = 2.0
 # Young objects that make the garbage collector look at them, which takes it some milliseconds.
 _YOUNG_MAX = 50_000
+# How long a thread has the interpreter while another waits for it.
+_TURN_S = 0.001
 # More than the ages that can be at work at once: the settings allow 256 workers.
 _SLOTS = 1024
 
@@ -93,6 +96,12 @@ def _settle_memory() -> None:
     gc.set_threshold(_YOUNG_MAX, 20, 50)
 
 
+def share_the_interpreter() -> None:
+    """Threads that compute beside the event loop let it go on within milliseconds, several of them
+    too: each that waits for the interpreter has it for so long, by turns."""
+    sys.setswitchinterval(_TURN_S)
+
+
 class RollingWorker(GeventWorker):
     """Accepts until it is replaced or stopped, then sees to the end what is under way.
 
@@ -132,6 +141,7 @@ class RollingWorker(GeventWorker):
 
     def run(self) -> None:
         _settle_memory()
+        share_the_interpreter()
         self._pools = [Pool(self.worker_connections) for _ in self.sockets]
         servers = [self._server(*pair) for pair in zip(self.sockets, self._pools, strict=True)]
         roster.accepts(self.age)

@@ -7,11 +7,20 @@ from uuid import UUID
 from django.db import connection, transaction
 from django.db.models import Count, Q, QuerySet, Sum
 
-from accounts.models import Account, Hold, LedgerEntry, SpendCounter
+from accounts.models import (
+    Account,
+    Guardrail,
+    GuardrailKey,
+    GuardrailMember,
+    Hold,
+    LedgerEntry,
+    SpendCounter,
+)
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
 from accounts.services.open_holds import NO_COUNTER
 from accounts.services.past_spending import PastSpending, django_reader
 from accounts.services.spend_scopes import scope_of
+from accounts.spending import guardrail_scope_id
 from accounts.windows import window_starts
 
 
@@ -136,7 +145,8 @@ def _off_budgets(now: datetime) -> dict[UUID, list[str]]:
     """What is wrong, by account: a budget's counter says what the books say of the same scope."""
     pasts: dict[UUID, PastSpending] = {}
     found: dict[UUID, list[str]] = {}
-    for row in _limited_budgets(now):
+    in_force = _InForce()
+    for row in filter(in_force.has, _limited_budgets(now)):
         assert row.account_id is not None
         past = pasts.setdefault(row.account_id, PastSpending(django_reader(), row.account_id))
         says = row.spent_nano, row.byok_spent_nano
@@ -155,6 +165,29 @@ def _limited_budgets(now: datetime) -> QuerySet[SpendCounter]:
         current |= Q(window=window, window_start=start)
     budgets = SpendCounter.objects.exclude(scope=SpendCounter.Scope.KEY)
     return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
+
+
+class _InForce:
+    """Which guardrails hold whom at this moment. Of one that holds somebody no more, because it,
+    its workspace or the membership is gone, a limited counter may be left, on which nothing is
+    counted any longer: for who comes under it again the ledger writer makes it anew first."""
+
+    def __init__(self) -> None:
+        everything = Guardrail.everything.values_list("pk", "is_default")
+        self._is_default = {pk.hex: is_default for pk, is_default in everything}
+        living = Guardrail.objects.filter(limit_nano__isnull=False)
+        self._living = {pk.hex for pk in living.values_list("pk", flat=True)}
+        keys = GuardrailKey.objects.values_list("guardrail_id", "api_key_id")
+        members = GuardrailMember.objects.values_list("guardrail_id", "membership__user_id")
+        self._held = {guardrail_scope_id(guardrail, key=key) for guardrail, key in keys}
+        self._held |= {guardrail_scope_id(guardrail, user=user) for guardrail, user in members}
+
+    def has(self, counter: SpendCounter) -> bool:
+        guardrail = counter.scope_id.partition(":")[0]
+        if counter.scope != SpendCounter.Scope.GUARDRAIL or guardrail not in self._is_default:
+            return True
+        held = self._is_default[guardrail] or counter.scope_id in self._held
+        return held and guardrail in self._living
 
 
 def _differences(whose: str, says: tuple[int, int], counted: tuple[int, int]) -> list[str]:

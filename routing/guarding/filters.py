@@ -1,6 +1,5 @@
 """Content filters at work: a request is blocked, its texts are redacted, or it is only noted."""
 
-import codecs
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partial
@@ -21,7 +20,8 @@ from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
-from routing.guarding.rules import Rule, Rules, encoded, rules_of
+from routing.guarding.long_texts import append, decoded, encoded
+from routing.guarding.rules import Rule, Rules, rules_of
 from routing.guarding.scanning import Deadline, Span, TooSlow
 from routing.guarding.texts import changed
 
@@ -35,7 +35,6 @@ _COUNTED_MAX: Final = 1_000
 _STEPS_AT_ONCE: Final = 1_000_000
 _BYTES_AT_ONCE: Final = 65_536
 _MESSAGES_AT_ONCE: Final = 100
-_DECODED_AT_ONCE: Final = 1 << 20
 _THREADS: Final = 4
 _turns: "WeakValueDictionary[UUID, BoundedSemaphore]" = WeakValueDictionary()
 _DONE: Final = {"block": "blocked", "redact": "redacted", "flag": "flagged"}
@@ -129,9 +128,9 @@ class _Work:
         try:
             # Blocking comes first: nothing of a blocked request is worked on.
             if self._rules.blocks:
-                changed(chat, _once(self._unless_blocked))
+                _changed(chat, self._unless_blocked)
             if self._rules.works:
-                chat = changed(chat, _once(self._worked_on))
+                chat = _changed(chat, self._worked_on)
         except _Found as end:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
@@ -190,18 +189,32 @@ class _Work:
             raise Unavailable("A content filter is not available") from None
 
 
-def _once(change: Callable[[str, bool], str]) -> Callable[[str, bool], str]:
-    """The change, worked out once for each text: the two bodies of a request share theirs. They
-    live as long as it does, and hashing a long one would hold up every thread."""
-    made: dict[tuple[int, bool], tuple[str, str]] = {}
+class _Once:
+    """A change, worked out once for each text: the two bodies of a request share theirs. They live
+    as long as it does, and hashing a long one would hold up every thread."""
 
-    def known(text: str, by_user: bool) -> str:
+    def __init__(self, change: Callable[[str, bool], str]) -> None:
+        self._change = change
+        self._made: dict[tuple[int, bool], tuple[str, str]] = {}
+
+    def __call__(self, text: str, by_user: bool) -> str:
         place = (id(text), by_user)
-        if place not in made:
-            made[place] = text, change(text, by_user)
-        return made[place][1]
+        if place not in self._made:
+            self._made[place] = text, self._change(text, by_user)
+        return self._made[place][1]
 
-    return known
+    def forget(self) -> None:
+        """Texts by the million, let go one by one: all at once would hold up every thread too."""
+        while self._made:
+            self._made.popitem()
+
+
+def _changed(chat: ChatRequest, change: Callable[[str, bool], str]) -> ChatRequest:
+    once = _Once(change)
+    try:
+        return changed(chat, once)
+    finally:
+        once.forget()
 
 
 # --- Redacting ------------------------------------------------------------------------------------
@@ -225,23 +238,13 @@ def _redacted(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
     """The text with labels in place of the spans; None where there are none."""
     out, at = bytearray(), 0
     for span, label in marked:
-        out += data[at : span.start]
+        append(out, data, at, span.start)
         out += label
         at = span.end
     if not at:
         return None
-    out += data[at:]
-    return _decoded(out)
-
-
-def _decoded(data: bytearray) -> str:
-    """A long text in pieces, between which other threads run."""
-    if len(data) <= _DECODED_AT_ONCE:
-        return data.decode("utf-8", "surrogatepass")
-    decoder = codecs.getincrementaldecoder("utf-8")("surrogatepass")
-    starts = range(0, len(data), _DECODED_AT_ONCE)
-    pieces = [decoder.decode(data[start : start + _DECODED_AT_ONCE]) for start in starts]
-    return "".join([*pieces, decoder.decode(b"", True)])
+    append(out, data, at, len(data))
+    return decoded(out)
 
 
 # --- What is told ---------------------------------------------------------------------------------

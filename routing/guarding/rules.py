@@ -9,17 +9,15 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from accounts.guard_rules import Action, FilterEntry, PlacedFilter
-from accounts.patterns import Compiled
+from accounts.patterns import Compiled, compile_at_once
 from gateway.derived import Derived
 from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
+from routing.guarding.long_texts import decoded
 from routing.guarding.scanning import Deadline, Span, matches, patterns
 
 _STRENGTH: Final[dict[Action, int]] = {"flag": 0, "redact": 1, "block": 2}
-# Patterns of more characters, all together, are compiled beside the event loop.
-_CHARS_AT_ONCE: Final = 5_000
-_ENCODED_AT_ONCE: Final = 1 << 20
 _LOOKED_AT_ONCE: Final = 65_536
 _LIGHT_BYTES: Final = 2 << 20
 # The automata of our own patterns are small.
@@ -184,10 +182,10 @@ def _loaded(path: str) -> Any:
 def _compiled(wanted: list[str]) -> dict[str, Compiled]:
     known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
     missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
-    if sum(map(len, missing)) > _CHARS_AT_ONCE:
-        made = beside_the_loop(lambda: list(map(Compiled, missing)))
-    else:
+    if compile_at_once(missing):
         made = list(map(Compiled, missing))
+    else:
+        made = beside_the_loop(lambda: list(map(Compiled, missing)))
     for pattern, one in zip(missing, made, strict=True):
         patterns.put(pattern, one)
         known[pattern] = one
@@ -196,20 +194,10 @@ def _compiled(wanted: list[str]) -> dict[str, Compiled]:
 
 def _detected(detect: Any, data: Raw) -> Iterator[Span]:
     """What a plug-in finds, in bytes."""
-    text = data.decode()
+    text = decoded(data)
     at, at_bytes = 0, 0
     for start, end in sorted(detect(text)):
         if 0 <= start < end <= len(text):
             at_bytes += len(text[at:start].encode())
             at = start
             yield Span(at_bytes, at_bytes + len(text[start:end].encode()))
-
-
-def encoded(text: str) -> Raw:
-    """UTF-8; a long text in pieces, between which other threads run, and not copied whole."""
-    if len(text) <= _ENCODED_AT_ONCE:
-        return text.encode("utf-8", "surrogatepass")
-    out = bytearray()
-    for start in range(0, len(text), _ENCODED_AT_ONCE):
-        out += text[start : start + _ENCODED_AT_ONCE].encode("utf-8", "surrogatepass")
-    return out

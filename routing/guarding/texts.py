@@ -5,8 +5,6 @@ instructions, items, parts, results and calls of tools, and files that are plain
 text (ids, signatures, media) is left alone. A key that is not known is text: providers may read it.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import is_
@@ -17,6 +15,7 @@ import orjson
 from gateway.http.jsonio import dumps
 from routing.formats.chat.facts import read_messages
 from routing.formats.chat.request import ChatRequest
+from routing.guarding.long_texts import closed, opened
 
 # A text, and whether a user says it -> the text that takes its place.
 Change: TypeAlias = Callable[[str, bool], str]
@@ -39,7 +38,8 @@ _TEXT_FILE: Final = "data:text/"
 _BASE64: Final = ";base64,"
 # A longer one is read as text: parsing it would take a while.
 _JSON_CHARS_MAX: Final = 65_536
-_ENCODED_AT_ONCE: Final = 1 << 20
+# Media types and their parameters; whatever has its mark later is no data URL of a text.
+_HEAD_CHARS_MAX: Final = 1 << 20
 
 
 def changed(chat: ChatRequest, change: Change) -> ChatRequest:
@@ -171,26 +171,13 @@ def _free(value: Any, change: Change, by_user: bool) -> Any:
 
 def _file(value: str, change: Change, by_user: bool) -> str:
     """A file as a data URL: plain text is opened and closed again."""
-    head, mark, encoded = value.partition(_BASE64)
-    if not value.startswith(_TEXT_FILE) or not mark:
+    at = value.find(_BASE64, 0, _HEAD_CHARS_MAX)
+    if not value.startswith(_TEXT_FILE) or at < 0:
         return value
+    start = at + len(_BASE64)
     try:
-        text = _decoded(encoded)
-    except (binascii.Error, ValueError):
+        text = opened(value, start)
+    except ValueError:
         return value
     made = change(text, by_user)
-    return value if made is text else f"{head}{mark}{_encoded(made)}"
-
-
-def _decoded(encoded: str) -> str:
-    """In pieces: one long one would hold up every other thread."""
-    out = bytearray()
-    for start in range(0, len(encoded), _ENCODED_AT_ONCE):
-        out += base64.b64decode(encoded[start : start + _ENCODED_AT_ONCE])
-    return out.decode()
-
-
-def _encoded(text: str) -> str:
-    data, step = text.encode(), _ENCODED_AT_ONCE // 4 * 3
-    pieces = [base64.b64encode(data[start : start + step]) for start in range(0, len(data), step)]
-    return b"".join(pieces).decode()
+    return value if made is text else closed(value[:start], made)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from accounts.patterns import compile_at_once
 from accounts.views.guardrail_body import read_changes
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.snapshot import catalogue
@@ -119,3 +120,18 @@ def test_patterns_have_a_length() -> None:
     assert len(read("x" * 100_000)["content_filters"][0]["pattern"]) == 100_000
     with pytest.raises(SchemaInvalid, match="<=100000 characters"):
         read("x" * 100_001)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "at_once"),
+    [
+        ([], True),
+        (["x" * 500, "y" * 500], True),
+        (["x" * 500, "y" * 501], False),
+        (["a", "[^a]{1000}"], False),
+        ([r"\pL"], False),
+        ([r"\PL"], False),
+    ],
+)
+def test_what_may_take_long_is_compiled_beside_the_loop(patterns: list[str], at_once: bool) -> None:
+    assert compile_at_once(patterns) is at_once

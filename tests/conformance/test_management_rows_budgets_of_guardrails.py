@@ -68,3 +68,35 @@ def test_a_request_that_does_not_fit_is_402(desk: Desk) -> None:
 
     assert told(desk.post(max_tokens=16_000), 402)
     desk.paid_nano(desk.ok(max_tokens=5))
+
+
+@pytest.mark.parametrize("kind", ["keys", "members"])
+@pytest.mark.parametrize(
+    "end", ["removed", "replaced", "guardrail deleted", "workspace deleted", "budget taken away"]
+)
+def test_the_books_agree_once_somebody_is_held_to_a_budget_no_more(
+    desk: Desk, kind: str, end: str
+) -> None:
+    key = desk.account.management_key
+    other = {"name": "Other", "slug": f"other-{kind}-{len(end)}"}
+    place = told(desk.server.post("/api/v1/workspaces", key=key, json=other), 201)["data"]["id"]
+    its_id = made(desk, limit_usd=5, reset_interval="monthly", workspace_id=place)
+    whom = [desk.account.api_key_hash] if kind == "keys" else [desk.account.user_id]
+    body = {"key_hashes" if kind == "keys" else "member_user_ids": whom}
+    assignments = f"/{its_id}/assignments/{kind}"
+    told(manage(desk, "POST", assignments, body))
+    desk.paid_nano(desk.ok())
+
+    if end == "removed":
+        told(manage(desk, "POST", f"{assignments}/remove", body))
+    elif end == "replaced":
+        told(manage(desk, "POST", f"/{made(desk)}/assignments/{kind}", body))
+    elif end == "workspace deleted":
+        told(desk.server.request("DELETE", f"/api/v1/workspaces/{place}", key=key))
+    elif end == "guardrail deleted":
+        told(manage(desk, "DELETE", f"/{its_id}"))
+    else:
+        told(manage(desk, "PATCH", f"/{its_id}", {"limit_usd": None, "reset_interval": None}))
+
+    desk.paid_nano(desk.ok())
+    assert desk.server.manage("audit_ledger")["mismatches"] == []
