@@ -38,12 +38,18 @@ class Objects:
         return str(self.server.chat(key=self.account.api_key, **body).json()["id"])
 
     def kept_generation(self) -> str:
-        """One whose content is kept, and was written."""
+        """One whose content is kept: those of the next moment, before the key is read again, are
+        not."""
         workspace = f"/api/v1/workspaces/{self.account.workspace_id}"
         self._done("PATCH", workspace, {"is_observability_io_logging_enabled": True})
-        found = self.generation()
-        self.server.wait_until(lambda: self._has_content(found))
-        return found
+        made: list[str] = []
+
+        def is_kept() -> bool:
+            made.append(self.generation())
+            return self._has_content(made[-1])
+
+        self.server.wait_until(is_kept)
+        return made[-1]
 
     def key(self) -> str:
         return str(self._made("/api/v1/keys", {"name": "k"})["hash"])
