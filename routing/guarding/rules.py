@@ -10,9 +10,9 @@ from django.utils.module_loading import import_string
 
 from accounts.guard_rules import Action, FilterEntry, PlacedFilter
 from accounts.patterns import Compiled, compile_at_once
-from gateway.derived import Derived
 from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
+from routing.derived import Derived
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
 from routing.guarding.long_texts import decoded
 from routing.guarding.scanning import Deadline, Span, matches, patterns

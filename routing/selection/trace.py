@@ -19,8 +19,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from gateway.derived import Derived
 from routing.catalogue.entries import EndpointEntry
+from routing.derived import Derived
 from routing.selection.ask import (
     NO_POLICY,
     Ask,
