@@ -15,8 +15,6 @@ TOKENS_PER_MESSAGE = 16
 TOKENS_PER_MEDIA_PART = 3_000
 # Where neither the request nor the endpoint names a maximum or a context length.
 OUTPUT_TOKENS_DEFAULT = 8_192
-# A bound past any balance; more would not fit a 64-bit column.
-ESTIMATE_MAX_NANO = 2**62
 
 
 class Demand(NamedTuple):
@@ -69,4 +67,5 @@ def estimate_nano(
         + highest.request
         + highest.image * demand.images
     )
-    return min(max(1, -(-amount // highest.parts)), ESTIMATE_MAX_NANO)
+    # A bound past any balance; more would not fit a 64-bit column.
+    return min(max(1, -(-amount // highest.parts)), 2**62)

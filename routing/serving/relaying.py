@@ -1,6 +1,5 @@
 """The writer and the relay that a call's attempt takes."""
 
-from functools import partial
 from typing import Any
 
 import orjson
@@ -10,16 +9,12 @@ from routing.exchange import WireRequest
 from routing.formats.caller import StreamWriter
 from routing.history.drafts import Draft
 from routing.serving.call import Attempt, Call
-from routing.serving.loop_relay import LoopRelay
 from routing.serving.relay import Relay
 from routing.upstreams.wires import wire_of
 
 
 def writer_for(call: Call, attempt: Attempt) -> StreamWriter:
-    """For what the caller is told of this attempt. A loop that has begun has one for all turns."""
-    if call.loop is not None and call.loop.writer is not None:
-        writer: StreamWriter = call.loop.writer
-        return writer
+    """For what the caller is told of this attempt."""
     return call.format.writer(call.served(attempt), call.chat)
 
 
@@ -44,8 +39,7 @@ class Echo:
 
 def relay_for(call: Call, attempt: Attempt) -> Relay:
     """For the stream of this attempt, from its upstream's format into the caller's."""
-    relay = Relay if call.loop is None else partial(LoopRelay, loop=call.loop)
-    return relay(
+    return Relay(
         writer_for(call, attempt),
         wire_of(attempt.endpoint.provider.kind).reader(),
         passes=call.passes(attempt),
@@ -57,6 +51,6 @@ def relay_for(call: Call, attempt: Attempt) -> Relay:
 
 def _begun(call: Call) -> Draft | None:
     """Where what is said from here on is kept, if at all."""
-    if call.content is not None and (call.loop is None or not call.loop.turns):
+    if call.content is not None:
         call.content.begin()
     return call.content

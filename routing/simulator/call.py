@@ -40,8 +40,7 @@ class Options:
 
 @dataclass(slots=True)
 class Call:
-    """`body` is the request as sent, `asked` the same in the chat shape, `judged` what a question
-    is answered with where neither a fault nor the script (`override`) says otherwise."""
+    """`body` is the request as sent, `asked` the same in the chat shape."""
 
     exchange: Exchange
     persona: str
@@ -50,7 +49,6 @@ class Call:
     asked: dict[str, Any]
     identity: Identity
     options: Options
-    judged: dict[str, Any] = field(default_factory=dict)
     override: dict[str, Any] = field(default_factory=dict)
     cache: CacheUse = NO_CACHE
 
@@ -59,8 +57,7 @@ class Call:
         return self.body.get("stream") is True
 
     def answer(self, **override: Any) -> Answer:
-        said = {**self.judged, **override, **self.override}
-        return compose(self.asked, self.identity, said, self.cache)
+        return compose(self.asked, self.identity, {**override, **self.override}, self.cache)
 
     def document(self, **override: Any) -> dict[str, Any]:
         """The answer as one document of its format."""

@@ -18,7 +18,6 @@ OVERRIDES = frozenset(
         "usage",
         "logprobs",
         "model",
-        "answers",
     }
 )
 CUTS = ("close", "reset")
@@ -68,7 +67,6 @@ STEP_TYPES: dict[str, type | tuple[type, ...]] = {
     "content_type": str,
     "events": list,
     "tool_calls": list,
-    "answers": dict,
 }
 EVENT_TYPES: dict[str, type | tuple[type, ...]] = {
     "json": object,

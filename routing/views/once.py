@@ -32,8 +32,7 @@ def answered_once(
     read = HashedInput(request)
     body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
     path = request.path_info.rstrip("/")
-    prefix = view.caller_format.id_prefix
-    begun = begin(Wanted(caller, path, key, read.hash(), generation_id(prefix)))
+    begun = begin(Wanted(caller, path, key, read.hash(), generation_id()))
     if isinstance(begun, Kept):
         return told_again(begun)
     try:

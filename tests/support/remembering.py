@@ -12,8 +12,7 @@ FILE = "REMEMBERED_FILE"
 
 
 class RememberingWorker(GatewayWorker):
-    """Several times a second it writes how often it looked, the models of the calls it has, and how
-    many turns of interns."""
+    """Several times a second it writes how often it looked, and the models of the calls it has."""
 
     looks = 0
 
@@ -26,8 +25,7 @@ class RememberingWorker(GatewayWorker):
         self.looks += 1
         file = Path(os.environ[FILE])
         half = file.with_suffix(".half")
-        told = {"looks": self.looks, "calls": _calls(), "turns": _turns()}
-        half.write_text(json.dumps(told), encoding="utf-8")
+        half.write_text(json.dumps({"looks": self.looks, "calls": _calls()}), encoding="utf-8")
         half.replace(file)
 
 
@@ -35,9 +33,3 @@ def _calls() -> list[Any]:
     """By name, for a worker begins before the application is there to be imported."""
     known = [each for each in gc.get_objects() if type(each).__qualname__ == "Call"]
     return [each.requested_model for each in known if hasattr(each, "requested_model")]
-
-
-def _turns() -> int:
-    return sum(
-        type(each).__qualname__ in ("TurnStream", "AgentStream") for each in gc.get_objects()
-    )

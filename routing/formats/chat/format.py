@@ -15,8 +15,6 @@ class ChatFormat:
 
     name = "chat"
     wire = "openai"
-    id_prefix = "gen-"
-    api_type = "completions"
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(
@@ -51,8 +49,7 @@ class ChatFormat:
         return body
 
     def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
-        reasoning = request.reasoning
-        return ChatChunks(served, hides_tools=reasoning is not None and reasoning.exclude)
+        return ChatChunks(served)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]

@@ -17,8 +17,6 @@ class MessagesFormat:
 
     name = "messages"
     wire = WIRE
-    id_prefix = "gen-"
-    api_type = "completions"
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(

@@ -8,9 +8,7 @@ from tests.support.running import StartRun
 
 CHILDREN = {
     "web": "gunicorn",
-    "worker": " worker@",
-    "interns": " interns@",
-    "intern-control": " intern-control@",
+    "worker": " worker ",
     "beat": " beat ",
     "simulator": "routing.simulator",
     "valkey": "valkey-server",

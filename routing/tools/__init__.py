@@ -1,1 +1,0 @@
-"""Server tools: what the gateway runs for a model, and how it is run."""
