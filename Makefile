@@ -10,7 +10,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly bench bench-peers conformance-node lint lock sbom installed installed-dev
+.PHONY: help run test test-nightly bench bench-peers test-engines conformance-node lint lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -40,6 +40,9 @@ bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE
 
 bench-peers: installed-dev ## Measure it beside LiteLLM and Portkey, which this installs into GATEWAY_HOME
 	@$(BIN)/python -m tests.load.peers
+
+test-engines: installed-dev ## Try decisions against llama.cpp's server, where it is installed
+	@GATEWAY_TEST_STORES=postgres $(BIN)/python -m pytest -q tests/engines/engines.py
 
 conformance-node: installed-dev ## Run Node's clients against the gateway; installs them into GATEWAY_HOME
 	@folder=$$($(BIN)/python -m tests.conformance.node.packages) && \

@@ -81,6 +81,15 @@ def renewed(caller: Caller) -> Caller:
     return _let_in(lambda: _keys.find_newer(caller.key_hash, caller))
 
 
+def string_of(request: HttpRequest) -> str | None:
+    """The key's string in the Authorization header, where it could be one of ours."""
+    try:
+        key = _bearer(request.META.get("HTTP_AUTHORIZATION", ""))
+    except MissingCredential:
+        return None
+    return key if looks_real(key, settings.API_KEY_PREFIX) else None
+
+
 def forget_keys() -> None:
     """Drop what this process remembers of keys."""
     _keys.forget()

@@ -12,7 +12,7 @@ from gateway.sealing import seal, unseal
 
 # The files that cloud providers give out have some 2,500 characters.
 KEY_CHARS_MAX: Final = 8_192
-_PURPOSE: Final = "byok-credential"
+PURPOSE: Final = "byok-credential"
 # What tells kinds of keys apart: `sk-`, `gsk_`.
 _BEGINNING: Final = re.compile(r"[A-Za-z]{2,6}[-_]")
 # The end of a shorter key would be too much of it.
@@ -67,12 +67,12 @@ def masked(key: str) -> str:
 
 def sealed_key(credential_id: uuid.UUID, key: str) -> str:
     """The key as its row keeps it."""
-    return seal(key, purpose=_PURPOSE, row=str(credential_id))
+    return seal(key, purpose=PURPOSE, row=str(credential_id))
 
 
 def opened(entry: ByokEntry) -> str:
     """The key itself, for one call. Raises `UnsealError`."""
-    return unseal(entry.sealed, purpose=_PURPOSE, row=entry.id)
+    return unseal(entry.sealed, purpose=PURPOSE, row=entry.id)
 
 
 def usable_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:

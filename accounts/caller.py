@@ -76,6 +76,11 @@ class Caller:
     creator_key: int | None = None
     byok: tuple[ByokEntry, ...] = ()
     io_logging: IoLogging | None = None
+    # The intern whose own key it is.
+    intern_id: uuid.UUID | None = None
+    interns_enabled: bool = True
+    intern_writes_enabled: bool = True
+    vault_writes_enabled: bool = True
 
     def usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
@@ -106,6 +111,10 @@ def read_caller(key_hash: str) -> Caller | None:
         bought_nano=key.account.total_credits_nano,
         byok=usable_credentials(key) if key.has_byok and key.workspace_id else (),
         io_logging=_io_logging(key),
+        intern_id=key.intern_id,
+        interns_enabled=key.account.interns_enabled,
+        intern_writes_enabled=key.account.intern_writes_enabled,
+        vault_writes_enabled=key.account.vault_writes_enabled,
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=limited_window(key),

@@ -73,6 +73,20 @@ def detectors_can_be_loaded(**_: Any) -> list[CheckMessage]:
 
 
 @register()
+def tool_backends_can_be_loaded(**_: Any) -> list[CheckMessage]:
+    """A server tool whose backend is missing would fail every request that names it."""
+    problems: list[CheckMessage] = []
+    for name, path in settings.ROUTER_TOOL_BACKENDS.items():
+        try:
+            import_string(path)
+        except ImportError as error:
+            told = f"ROUTER_TOOL_BACKENDS: {name} cannot be loaded: {error}"
+            hint = "router:web_search=package.module.maker"
+            problems.append(Error(told, hint=hint, id="gateway.E004"))
+    return problems
+
+
+@register()
 def first_byte_fits_the_deadline(**_: Any) -> list[CheckMessage]:
     if settings.ROUTER_TOTAL_TIMEOUT < settings.ROUTER_FIRST_BYTE_TIMEOUT:
         hint = "The first byte can then never be late before the whole call is."
@@ -89,7 +103,7 @@ def first_byte_fits_the_deadline(**_: Any) -> list[CheckMessage]:
 _RATES = (
     *("ROUTER_FREE_RPM", "ROUTER_FREE_RPD_LOW", "ROUTER_FREE_RPD_HIGH", "ROUTER_KEY_RPM"),
     *("ROUTER_KEY_TPM", "RATE_ANALYTICS", "RATE_MANAGEMENT_READS", "RATE_MANAGEMENT_WRITES"),
-    "RATE_FAILED_CREDENTIALS",
+    *("RATE_FAILED_CREDENTIALS", "RATE_VAULT"),
 )
 
 

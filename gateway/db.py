@@ -7,6 +7,7 @@ connection goes back to the pool as soon as the work is done, and a database tha
 given up. Elsewhere work runs in place.
 """
 
+import threading
 from collections.abc import Callable
 from enum import Enum
 from functools import cache
@@ -61,11 +62,17 @@ def _in_lane(lane: Lane, work: Callable[[], T]) -> T:
     return cast(T, result)
 
 
+_inside = threading.local()
+
+
 def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+    _inside.lane = True
     try:
         return work(), None
     except BaseException as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
         return None, error
+    finally:
+        _inside.lane = False
 
 
 def run(lane: Lane, work: Callable[[], T]) -> T:
@@ -77,7 +84,8 @@ def run(lane: Lane, work: Callable[[], T]) -> T:
     if not under_gevent():
         return work()
     if _is_sqlite():
-        return _in_lane(lane, work)
+        # A lane's own thread has no loop to hold up, and would wait for itself.
+        return work() if getattr(_inside, "lane", False) else _in_lane(lane, work)
     try:
         return _in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
     finally:

@@ -15,12 +15,17 @@ from django.core.exceptions import ImproperlyConfigured
 
 # Set by the supervisor of `make run` for what it starts; not a setting.
 SUPERVISED = "GATEWAY_SUPERVISED"
+# Its process id: what is detached from a worker ends with the run all the same.
+SUPERVISOR_PID = "GATEWAY_SUPERVISOR_PID"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,199}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ADDRESS = re.compile(r"[0-9a-f:.]{2,45}")
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*)?")
 _PLUG_IN = re.compile(r"[a-z][a-z0-9-]{0,63}")
+_TOOL = re.compile(r"router:[a-z0-9_]{1,63}|[a-z][a-z0-9-]{0,63}")
 _IMPORT_PATH = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)+")
 _FALSE = frozenset({"0", "false", "no", "off"})
 
@@ -124,6 +129,40 @@ def pairs(name: str, *, key: re.Pattern[str], values: Collection[str] = ()) -> d
     return found
 
 
+def host_name(name: str, default: str) -> str:
+    """A DNS name without a port, in lower case."""
+    value = text(name, default).lower()
+    if not _HOST_NAME.fullmatch(value):
+        raise SettingError(name, f"expected a host name, got {value!r}")
+    return value
+
+
+def host_names(name: str) -> frozenset[str]:
+    """A comma-separated list of host names or addresses, without ports, in lower case."""
+    found = frozenset(word.lower() for word in words(name))
+    for word in found:
+        if not (_HOST_NAME.fullmatch(word) or _ADDRESS.fullmatch(word)):
+            raise SettingError(name, f"expected host names with commas between, got {word!r}")
+    return found
+
+
+def archive_store(name: str) -> str:
+    """`s3://bucket` or `s3://bucket/prefix`, or empty for the home folder."""
+    value = text(name)
+    if value and not _BUCKET.fullmatch(value):
+        raise SettingError(name, f"expected s3://bucket/prefix, got {value!r}")
+    return value.rstrip("/")
+
+
+def runtime(name: str, default: str, built_in: Collection[str]) -> str:
+    """One of those built in, or the import path of another."""
+    value = text(name, default)
+    if value not in built_in and not _IMPORT_PATH.fullmatch(value):
+        known = ", ".join(sorted(built_in))
+        raise SettingError(name, f"expected {known}, or an import path, got {value!r}")
+    return value
+
+
 def regional_hosts(name: str) -> dict[str, str]:
     """Host names and the data region of each: `eu.example.com=europe,us.example.com=us`."""
     return pairs(name, key=_HOST_NAME, values=("global", "europe", "us"))
@@ -131,10 +170,22 @@ def regional_hosts(name: str) -> dict[str, str]:
 
 def plug_ins(name: str, allowed: Collection[str]) -> dict[str, str]:
     """Names and the import path of each: `person-name=package.module.function`."""
-    found = pairs(name, key=_PLUG_IN)
-    for word, path in found.items():
+    found = _paths(name, _PLUG_IN)
+    for word in found:
         if word not in allowed:
             raise SettingError(name, f"expected {' or '.join(sorted(allowed))}, got {word!r}")
+    return found
+
+
+def tool_backends(name: str) -> dict[str, str]:
+    """Server tools, and plugins by their ids, with the import path of what runs each:
+    `router:web_search=package.module.maker`."""
+    return _paths(name, _TOOL)
+
+
+def _paths(name: str, key: re.Pattern[str]) -> dict[str, str]:
+    found = pairs(name, key=key)
+    for path in found.values():
         if not _IMPORT_PATH.fullmatch(path):
             raise SettingError(name, f"expected an import path like package.module.name: {path!r}")
     return found

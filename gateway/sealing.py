@@ -1,10 +1,14 @@
 """Secrets at rest: AES-256-GCM under a key derived from VAULT_MASTER_KEY, bound to their row.
 
 A sealed value copied into another row does not open there: the row's name is authenticated with it.
+What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still opens; `resealed` and
+`resealed_bytes` are for moving it to the one of now. Data keys have `seal_under` and
+`unseal_under`.
 """
 
 import base64
 import secrets
+from collections.abc import Iterator
 from functools import lru_cache
 
 from cryptography.exceptions import InvalidTag
@@ -15,6 +19,7 @@ from django.conf import settings
 
 _VERSION = "v1:"
 _NONCE_BYTES = 12
+_DATA_KEY_BYTES = 32
 
 
 class UnsealError(ValueError):
@@ -25,6 +30,23 @@ class UnsealError(ValueError):
 def _cipher(master_key: str, purpose: str) -> AESGCM:
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose.encode())
     return AESGCM(derived.derive(master_key.encode()))
+
+
+@lru_cache(maxsize=8)
+def _name_of(master_key: str) -> str:
+    derived = HKDF(algorithm=SHA256(), length=8, salt=None, info=b"master-key-id")
+    return derived.derive(master_key.encode()).hex()
+
+
+def master_key_id() -> str:
+    """The name of the master key of now; it tells nothing of the key itself."""
+    return _name_of(settings.VAULT_MASTER_KEY)
+
+
+def _ciphers(purpose: str) -> Iterator[AESGCM]:
+    """Under the master key of now first, then the former ones."""
+    for key in (settings.VAULT_MASTER_KEY, *settings.VAULT_FORMER_MASTER_KEYS):
+        yield _cipher(key, purpose)
 
 
 def seal(plaintext: str, *, purpose: str, row: str) -> str:
@@ -46,12 +68,7 @@ def unseal_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes:
     """The plaintext of `seal_bytes`. Raises `UnsealError`."""
     if not sealed.startswith(_VERSION.encode()):
         raise UnsealError("unknown form")
-    raw = sealed[len(_VERSION) :]
-    cipher = _cipher(settings.VAULT_MASTER_KEY, purpose)
-    try:
-        return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
-    except (InvalidTag, ValueError) as error:
-        raise UnsealError("does not open with this master key and row") from error
+    return _opened(sealed[len(_VERSION) :], purpose, row)
 
 
 def unseal(sealed: str, *, purpose: str, row: str) -> str:
@@ -63,7 +80,67 @@ def unseal(sealed: str, *, purpose: str, row: str) -> str:
         raw = base64.b64decode(encoded, validate=True)
         if base64.b64encode(raw).decode() != encoded:
             raise UnsealError("changed")  # The last letter may hold bits that decode to nothing.
-        cipher = _cipher(settings.VAULT_MASTER_KEY, purpose)
-        return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode()).decode()
-    except (InvalidTag, ValueError) as error:
+        return _opened(raw, purpose, row).decode()
+    except ValueError as error:
         raise UnsealError("does not open with this master key and row") from error
+
+
+def resealed(sealed: str, *, purpose: str, row: str) -> str | None:
+    """The same value under the master key of now; None where it is. Raises `UnsealError`."""
+    plaintext = unseal(sealed, purpose=purpose, row=row)
+    raw = base64.b64decode(sealed.removeprefix(_VERSION))
+    if _opens(_cipher(settings.VAULT_MASTER_KEY, purpose), raw, row):
+        return None
+    return seal(plaintext, purpose=purpose, row=row)
+
+
+def resealed_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes | None:
+    """`resealed` for what `seal_bytes` sealed."""
+    plaintext = unseal_bytes(sealed, purpose=purpose, row=row)
+    if _opens(_cipher(settings.VAULT_MASTER_KEY, purpose), sealed[len(_VERSION) :], row):
+        return None
+    return seal_bytes(plaintext, purpose=purpose, row=row)
+
+
+def _opened(raw: bytes, purpose: str, row: str) -> bytes:
+    for cipher in _ciphers(purpose):
+        try:
+            return cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
+        except (InvalidTag, ValueError):
+            continue
+    raise UnsealError("does not open with this master key and row")
+
+
+def _opens(cipher: AESGCM, raw: bytes, row: str) -> bool:
+    try:
+        cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], row.encode())
+    except (InvalidTag, ValueError):
+        return False
+    return True
+
+
+# --- Under a data key -----------------------------------------------------------------------------
+
+
+def new_data_key() -> bytes:
+    """256 random bits."""
+    return secrets.token_bytes(_DATA_KEY_BYTES)
+
+
+def seal_under(data_key: bytes, plaintext: str, *, name: str) -> str:
+    """Encrypt for whoever has the data key; `name` is authenticated with it."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    sealed = AESGCM(data_key).encrypt(nonce, plaintext.encode(), name.encode())
+    return _VERSION + base64.b64encode(nonce + sealed).decode()
+
+
+def unseal_under(data_key: bytes, sealed: str, *, name: str) -> str:
+    """The plaintext of `seal_under`. Raises `UnsealError`."""
+    if not sealed.startswith(_VERSION):
+        raise UnsealError("unknown form")
+    try:
+        raw = base64.b64decode(sealed.removeprefix(_VERSION), validate=True)
+        opened = AESGCM(data_key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], name.encode())
+    except (InvalidTag, ValueError) as error:
+        raise UnsealError("does not open with this data key and name") from error
+    return opened.decode()

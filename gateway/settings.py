@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from gateway import env
+from gateway.archive_storage import archive_storage
 from gateway.databases import database, redis_url
 from gateway.home import PROJECT, home, secret
 
@@ -22,6 +23,8 @@ GATEWAY_HOME = home()
 # --- Secrets --------------------------------------------------------------------------------------
 SECRET_KEY = secret("SECRET_KEY", production=PRODUCTION, bytes_of_entropy=48)
 VAULT_MASTER_KEY = secret("VAULT_MASTER_KEY", production=PRODUCTION)
+# They still open what they sealed, until `rotate_master_key` has moved it.
+VAULT_FORMER_MASTER_KEYS = tuple(env.words("VAULT_FORMER_MASTER_KEYS"))
 ROUTER_USER_HASH_SECRET = secret("ROUTER_USER_HASH_SECRET", production=PRODUCTION)
 if PRODUCTION and len(SECRET_KEY) < 50:
     raise env.SettingError("SECRET_KEY", "needs at least 50 characters in production")
@@ -178,6 +181,8 @@ GUARDRAIL_DETECTORS = env.plug_ins("GUARDRAIL_DETECTORS", ("person-name", "addre
 
 # --- Inference ------------------------------------------------------------------------------------
 ROUTER_REGION = env.text("ROUTER_REGION", "local")
+# The author of models that are named without one on /systemone.
+ROUTER_SYSTEMONE_NAMESPACE = env.text("ROUTER_SYSTEMONE_NAMESPACE", "typesafe")
 ROUTER_MAX_BODY_BYTES = env.integer("ROUTER_MAX_BODY_BYTES", 33_554_432, minimum=1024)
 ROUTER_BODY_MEMORY_BYTES = env.integer(
     "ROUTER_BODY_MEMORY_BYTES", 536_870_912, minimum=ROUTER_MAX_BODY_BYTES
@@ -207,6 +212,9 @@ ROUTER_RETRY_FLOOR = env.integer("ROUTER_RETRY_FLOOR", 100)
 ROUTER_ESTIMATE_OUTPUT_CAP = env.optional_integer("ROUTER_ESTIMATE_OUTPUT_CAP", minimum=1)
 ROUTER_EXPOSE_RAW_ERRORS = env.boolean("ROUTER_EXPOSE_RAW_ERRORS", True)
 ROUTER_UPSTREAM_PROXY = env.proxy("ROUTER_UPSTREAM_PROXY")
+ROUTER_TOOL_BACKENDS = env.tool_backends("ROUTER_TOOL_BACKENDS")
+ROUTER_TOOL_TIMEOUT = env.seconds("ROUTER_TOOL_TIMEOUT", 60)
+ROUTER_TOOL_RESULT_CHARS = env.integer("ROUTER_TOOL_RESULT_CHARS", 100_000, minimum=100)
 ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
 ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
 GENERATION_CONTENT_DAYS = env.integer("GENERATION_CONTENT_DAYS", 30, minimum=1, maximum=3650)
@@ -215,6 +223,52 @@ GENERATION_CONTENT_BYTES = env.integer(
 )
 ANALYTICS_TIMEOUT = env.seconds("ANALYTICS_TIMEOUT", 10)
 CATALOGUE_POLL_SECONDS = env.seconds("CATALOGUE_POLL_SECONDS", 0.5)
+
+# --- Interns --------------------------------------------------------------------------------------
+INTERN_RUNTIME = env.runtime("INTERN_RUNTIME", "process", ("process", "container"))
+INTERN_DOMAIN = env.host_name("INTERN_DOMAIN", "interns.localhost")
+INTERN_REQUIRE_SLACK_INSTALL = env.boolean("INTERN_REQUIRE_SLACK_INSTALL", False)
+INTERNS_MAX_PER_MEMBER = env.integer("INTERNS_MAX_PER_MEMBER", 10, minimum=1, maximum=10_000)
+INTERN_LEASE_SECONDS = env.seconds("INTERN_LEASE_SECONDS", 60)
+INTERN_REAPER_SECONDS = env.seconds("INTERN_REAPER_SECONDS", 30)
+INTERN_PROBE_SECONDS = env.seconds("INTERN_PROBE_SECONDS", 15)
+INTERN_RECONCILE_SECONDS = env.seconds("INTERN_RECONCILE_SECONDS", 300)
+INTERN_OPERATION_SECONDS = env.seconds("INTERN_OPERATION_SECONDS", 10)
+INTERN_PROVISION_SECONDS = env.seconds("INTERN_PROVISION_SECONDS", 600)
+INTERN_HEALTH_SECONDS = env.seconds("INTERN_HEALTH_SECONDS", 60)
+INTERN_GATEWAY_URL = env.base_url("INTERN_GATEWAY_URL")
+INTERN_PUBLISH_SECONDS = env.seconds("INTERN_PUBLISH_SECONDS", 1)
+INTERN_JOBS = env.integer("INTERN_JOBS", 4, minimum=1, maximum=256)
+INTERN_QUESTION_SECONDS = env.seconds("INTERN_QUESTION_SECONDS", 300)
+INTERN_TURN_SECONDS = env.seconds("INTERN_TURN_SECONDS", 300)
+INTERN_KEEPALIVE_SECONDS = env.seconds("INTERN_KEEPALIVE_SECONDS", 30)
+INTERN_RETAINED_BYTES = env.integer(
+    "INTERN_RETAINED_BYTES", 1_048_576, minimum=1024, maximum=67_108_864
+)
+INTERN_RUN_DAYS = env.integer("INTERN_RUN_DAYS", 30, minimum=1, maximum=3650)
+INTERN_SANDBOX = env.choice("INTERN_SANDBOX", "auto", ("auto", "required", "off"))
+INTERN_EGRESS = env.boolean("INTERN_EGRESS", False)
+INTERN_MEMORY_BYTES = env.integer("INTERN_MEMORY_BYTES", 2_147_483_648, minimum=268_435_456)
+INTERN_FILE_BYTES = env.integer("INTERN_FILE_BYTES", 1_073_741_824, minimum=1_048_576)
+INTERN_PROCESSES = env.integer("INTERN_PROCESSES", 256, minimum=16, maximum=32_768)
+INTERN_CPUS = env.decimal("INTERN_CPUS", 1, minimum=0.1, maximum=1024)
+INTERN_CONTAINER_HOST = env.text("INTERN_CONTAINER_HOST")
+INTERN_CONTAINER_IMAGE = env.text("INTERN_CONTAINER_IMAGE")
+INTERN_CONTAINER_BASE = env.text("INTERN_CONTAINER_BASE")
+INTERN_ARCHIVE_DAYS = env.integer("INTERN_ARCHIVE_DAYS", 30, minimum=1, maximum=3650)
+RATE_INTERN_TURNS = env.integer("RATE_INTERN_TURNS", 0, maximum=_RATE_MAX)
+RATE_VAULT = env.integer("RATE_VAULT", 0, maximum=_RATE_MAX)
+INTERN_ARCHIVE_STORE = env.archive_store("INTERN_ARCHIVE_STORE")
+INTERN_ARCHIVE_ENDPOINT = env.base_url("INTERN_ARCHIVE_ENDPOINT")
+INTERN_FETCH_SECONDS = env.seconds("INTERN_FETCH_SECONDS", 30)
+INTERN_FETCH_BYTES = env.integer("INTERN_FETCH_BYTES", 5_242_880, minimum=1024, maximum=67_108_864)
+INTERN_FETCH_RPM = env.integer("INTERN_FETCH_RPM", 120, maximum=_RATE_MAX)
+INTERN_FETCH_PRIVATE_HOSTS = env.host_names("INTERN_FETCH_PRIVATE_HOSTS")
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+    "intern-archives": archive_storage(INTERN_ARCHIVE_STORE, INTERN_ARCHIVE_ENDPOINT, GATEWAY_HOME),
+}
 
 # --- Background work ------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
@@ -249,6 +303,28 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},
+    "reap-interns": {
+        "task": "interns.tasks.reap",
+        "schedule": INTERN_REAPER_SECONDS,
+        "options": {"queue": "intern-control", "expires": INTERN_REAPER_SECONDS},
+    },
+    "expire-intern-chats": {
+        "task": "interns.chat.tasks.close_left_over_runs",
+        "schedule": INTERN_REAPER_SECONDS,
+        "options": {"queue": "intern-control", "expires": INTERN_REAPER_SECONDS},
+    },
+    "probe-interns": {
+        "task": "interns.tasks.probe",
+        "schedule": INTERN_PROBE_SECONDS,
+        "options": {"queue": "intern-control", "expires": INTERN_PROBE_SECONDS},
+    },
+    "reconcile-interns": {
+        "task": "interns.tasks.reconcile_interns",
+        "schedule": INTERN_RECONCILE_SECONDS,
+        "options": {"queue": "intern-control", "expires": INTERN_RECONCILE_SECONDS},
+    },
+    "forget-intern-creations": {"task": "interns.tasks.forget_creations", "schedule": 3600.0},
+    "forget-archives": {"task": "interns.archives.tasks.forget_archives", "schedule": 3600.0},
     "endpoint-history": {"task": "routing.tasks.record_endpoint_history", "schedule": 60.0},
     "roll-up-usage": {
         "task": "routing.tasks.roll_up_usage",

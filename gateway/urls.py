@@ -17,6 +17,7 @@ urlpatterns = [
     path("readyz", health.readyz),
     path("api/", include("routing.urls")),
     path("api/", include("accounts.urls")),
+    path("api/", include("interns.urls")),
     path("api/v1/openapi.json", DocumentViewSet.as_view({"get": "retrieve"}), name="openapi"),
     re_path(r"^docs/?$", docs, name="docs"),
     path("admin", RedirectView.as_view(pattern_name="admin:index")),

@@ -26,6 +26,8 @@ _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/a
 _PINS: Final = "auto-router"
 # `cost_quality_tradeoff` runs from 0, the best at any price, to 10, the cheapest.
 _TRADEOFF_STEPS: Final = 11
+# By whether decisions were asked for.
+_REFUSES: Final = {True: "does not answer decisions", False: "does not serve chat completions"}
 
 
 # What has failed where there was no endpoint that a filter could have taken out.
@@ -86,9 +88,11 @@ def resolution_of(
             sticky_model=sticky_model,
         )
     except UnknownModelReference as problem:
-        raise UnknownModel(_told(problem.reference)) from None
+        raise UnknownModel(_told(chat.named_as or problem.reference)) from None
     except WrongKind as problem:
-        raise InvalidRequest(f"{problem.reference} does not serve chat completions") from None
+        raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
+    if not resolution.models and chat.named_as:
+        raise UnknownModel(_told(chat.named_as))
     if resolution.plugins:
         _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
     return resolution
@@ -220,7 +224,7 @@ def _usable(ask: Ask, policy: Callable[[], Policy]) -> Passing:
 
 
 def _in_format(model: ModelEntry, ask: Ask) -> list[EndpointEntry]:
-    return [each for each in model.by_price if each.provider.kind in ask.kinds]
+    return [each for each in model.by_price if each.serves(ask.kinds)]
 
 
 def _batches(

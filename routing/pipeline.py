@@ -20,16 +20,17 @@ from gateway.http.errors import (
 from gateway.live_settings import settings
 from gateway.regions import region_of
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
-from routing.catalogue.entries import ModelEntry
+from routing.catalogue.entries import DECIDING, ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.disabled_tools import refuse_disabled_tools
+from routing.equipping import equipped, refuse_what_nothing_runs
 from routing.formats.caller import CallerFormat
-from routing.formats.chat.request import ChatInvalid, ChatRequest, unavailable_backends
+from routing.formats.chat.format import CHAT
+from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import Filtered, filtered
 from routing.history.drafts import Draft, draft_for
 from routing.ids import generation_id
 from routing.metering.byok import charges_a_fee
-from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
 from routing.presets.applying import Applied, applied
@@ -52,11 +53,14 @@ from routing.serving.call import AppFacts, Call, Choice
 from routing.serving.errors import ContextTooLong, GuardedOut, NoEndpoint
 from routing.serving.learned import Conversation, may_go_on, state_for
 from routing.serving.limiting import give_back, too_many
+from routing.serving.loop import Loop
 from routing.serving.observing import standing
 from routing.serving.own_credentials import any_matches
 from routing.serving.standing import refuse_broke
+from routing.serving.turns import demand_of
 from routing.serving.upstream_call import beta_names
-from routing.upstreams.wires import KINDS as WIRE_KINDS
+from routing.tools.toolbox import Toolbox
+from routing.upstreams.wires import CHAT_KINDS
 
 
 class Asked(NamedTuple):
@@ -82,7 +86,10 @@ def admit(
     chat, stages, blocked = _guarded(chat, caller)
     if stages:
         asked = asked._replace(ask=ask_of(chat))
-    if chat.native_tools:
+    chat, loop = equipped(chat)
+    if loop is not None:
+        asked = asked._replace(ask=ask_of(chat))
+    elif chat.native_tools:
         asked = _held_to_its_wire(asked, chat, format)
     resolution, policy = asked.resolution, asked.policy
     plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
@@ -94,12 +101,50 @@ def admit(
         call.preset_id, call.requested_model = str(preset_id), requested or call.requested_model
     if not policy.order and (chat.session_id or not policy.sort_named):
         call.sticky = asked.conversation.key(resolution.models)
-    call.region, call.stages = region, stages
+    call.region, call.stages, call.loop = region, stages, loop
     if blocked is not None:
         call.refusal = blocked
     elif not plan.order:
         call.refusal = partial(_no_endpoint, asked, plan)
     return call
+
+
+def planned_call(asker: Call, chat: ChatRequest) -> Call:
+    """A call for a model that a tool of another call asks: on that call's account, within its time
+    and by its rules. Raises `GatewayError`; one that no endpoint can serve has its `refusal`."""
+    caller = asker.caller
+    asked = asked_of(chat, caller, region=asker.region)
+    chat, stages, blocked = _guarded(chat, caller)
+    chat, loop = equipped(chat)
+    asked = asked._replace(ask=ask_of(chat))
+    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
+    models = asked.resolution.models or asked.resolution.pool
+    choice = Choice(asked.references, models, asked.ask, asked.policy, kept_state(plan, state))
+    refusal = None if plan.order else partial(_no_endpoint, asked, plan)
+    return Call(
+        generation_id=asker.generation_id,
+        caller=caller,
+        payer=asker.payer,
+        format=CHAT,
+        chat=chat,
+        demand=demand_of(chat),
+        plan=plan,
+        choice=choice,
+        requested_model=choice.requested[0],
+        strategy=asked.resolution.strategy,
+        root_url=asker.root_url,
+        app=asker.app,
+        wants_metadata=False,
+        created_at=asker.created_at,
+        started=time.monotonic(),
+        deadline=asker.deadline,
+        refusal=blocked or refusal,
+        stages=stages,
+        region=asker.region,
+        loop=loop or Loop(chat, Toolbox(())),
+        parent=asker,
+        ask=asker.ask,
+    )
 
 
 def draft_of(call: Call) -> Draft | None:
@@ -133,7 +178,7 @@ def asked_of(
         references=references,
         native=chat.native_tools,
     )
-    _refuse_what_nothing_runs(chat)
+    refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
     wanted = partial(policy_for, chat, caller, region=region)
@@ -211,7 +256,7 @@ def policy_for(
 def ask_of(chat: ChatRequest) -> Ask:
     """What the request needs of an endpoint."""
     return Ask(
-        kinds=WIRE_KINDS,
+        kinds=DECIDING if chat.decides else CHAT_KINDS,
         tools=chat.tools_given,
         input_modalities=chat.input_modalities,
         output_modalities=chat.output_modalities,
@@ -254,12 +299,6 @@ def _parsed(
         raise SchemaInvalid(error.issues, error_type=error.error_type) from None
 
 
-def _refuse_what_nothing_runs(chat: ChatRequest) -> None:
-    missing = unavailable_backends(chat)
-    if missing:
-        raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
-
-
 def _guarded(chat: ChatRequest, caller: Caller) -> Filtered:
     """The request after the content filters of the caller's guardrails."""
     if caller.guard is None or not caller.guard.filters:
@@ -271,7 +310,7 @@ def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> 
     """Only upstreams of the caller's own format can run the tools it named."""
     models = asked.resolution.models
     kinds = frozenset({format.wire})
-    if not any(each.provider.kind in kinds for model in models for each in model.endpoints):
+    if not any(each.serves(kinds) for model in models for each in model.endpoints):
         raise InvalidRequest(f"server tool not available: {', '.join(chat.native_tools)}")
     return asked._replace(ask=asked.ask._replace(kinds=kinds))
 
@@ -308,21 +347,15 @@ def _call(
 ) -> Call:
     now, started = datetime.now(UTC), time.monotonic()
     return Call(
-        generation_id=generation_id(),
+        generation_id=generation_id(format.id_prefix),
         caller=caller,
         payer=payer_of(caller, now),
         format=format,
         chat=chat,
-        demand=Demand(
-            text_bytes=chat.text_bytes,
-            messages=chat.message_count,
-            media_parts=chat.media_parts,
-            images=chat.image_parts,
-            output_tokens_asked=chat.max_output_tokens,
-        ),
+        demand=demand_of(chat),
         plan=plan,
         choice=choice,
-        requested_model=choice.requested[0],
+        requested_model=chat.named_as or choice.requested[0],
         strategy=strategy,
         root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
         app=_app_facts(request),

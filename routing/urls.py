@@ -13,6 +13,7 @@ from routing.presets.views import (
     ResponsesPresetViewSet,
 )
 from routing.views.chat import ChatViewSet
+from routing.views.decisions import DecisionsViewSet, SystemOneViewSet
 from routing.views.generation import GenerationViewSet
 from routing.views.messages import MessagesViewSet, TokenCountViewSet
 from routing.views.responses import ResponsesViewSet
@@ -25,6 +26,8 @@ urlpatterns: list[URLPattern] = [
     path("v1/messages", MessagesViewSet.as_view({"post": "create"})),
     path("v1/messages/count_tokens", TokenCountViewSet.as_view({"post": "create"})),
     path("v1/responses", ResponsesViewSet.as_view({"post": "create"})),
+    path("alpha/decisions", DecisionsViewSet.as_view({"post": "create"})),
+    path("v1/systemone", SystemOneViewSet.as_view({"post": "create"})),
     path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),
     path("v1/generation/content", ContentViewSet.as_view({"get": "retrieve"})),
     path("v1/generation/feedback", FeedbackViewSet.as_view({"post": "create"})),

@@ -46,6 +46,7 @@ class MemberInline(ReadOnlyInline):
 _POLICY = (
     *("allowed_models", "allowed_providers", "ignored_providers"),
     *("data_collection", "zdr", "regional_inference_enabled"),
+    *("interns_enabled", "intern_writes_enabled", "vault_writes_enabled"),
 )
 
 

@@ -76,6 +76,15 @@ class Account(models.Model):
     )
     zdr = models.BooleanField("zero data retention", default=False, db_default=False)
     regional_inference_enabled = models.BooleanField(default=True, db_default=True)
+    interns_enabled = models.BooleanField(
+        "interns", default=True, db_default=True, help_text="Off: interns and vault answer 404."
+    )
+    intern_writes_enabled = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="Off: interns are not made, changed, provisioned, suspended or deleted.",
+    )
+    vault_writes_enabled = models.BooleanField(default=True, db_default=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -86,6 +86,8 @@ class ApiKey(models.Model):
         blank=True,
     )
     include_byok_in_limit = models.BooleanField(default=False)
+    # The intern whose own key it is. Interns are known further up, so it is a number here.
+    intern_id = models.UUIDField(null=True, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)

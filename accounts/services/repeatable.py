@@ -34,7 +34,7 @@ _MANAGEMENT_LEASE_S: Final = 60.0
 _TOLD_WITHIN: Final = timedelta(seconds=60)
 _BATCH: Final = 500
 _BATCHES_MAX: Final = 200
-_PURPOSE: Final = "idempotency"
+PURPOSE: Final = "idempotency"
 
 
 class Wanted(NamedTuple):
@@ -129,7 +129,7 @@ def finish(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> 
     """The request was carried out. `body` is None where it is not to be kept."""
     now = datetime.now(UTC)
     kept = body is not None and len(body) <= ANSWER_BYTES_MAX
-    sealed = seal(_text(body), purpose=_PURPOSE, row=str(claim.row_id)) if kept else None
+    sealed = seal(_text(body), purpose=PURPOSE, row=str(claim.row_id)) if kept else None
     _owned(claim).update(
         finished_at=now,
         status=status,
@@ -216,7 +216,7 @@ def _told_again(row: RepeatableRequest, now: datetime) -> Kept:
     if row.sealed_answer is None or row.answer_until is None or row.answer_until <= now:
         raise AnswerNotKept(row)
     try:
-        body = unseal(row.sealed_answer, purpose=_PURPOSE, row=str(row.pk))
+        body = unseal(row.sealed_answer, purpose=PURPOSE, row=str(row.pk))
     except UnsealError:
         log.warning("An answer kept under another VAULT_MASTER_KEY cannot be told again")
         raise AnswerNotKept(row) from None

@@ -20,6 +20,12 @@ _PIECE_BYTES = 262_144
 _UNREADABLE = (OSError, ParseException)
 
 
+class BodyTooSlow(InvalidRequest):
+    """It did not come within its time."""
+
+    message = "The request body took too long"
+
+
 class _Input(Protocol):
     def read(self, size: int) -> bytes: ...
 
@@ -40,7 +46,7 @@ def read_body(request: HttpRequest, *, bytes_max: int) -> Raw:
         with _within(settings.ROUTER_BODY_TIMEOUT):
             return _read(request, length, bytes_max)
     except TimeoutError as error:
-        raise InvalidRequest("The request body took too long") from error
+        raise BodyTooSlow from error
     except _UNREADABLE as error:
         raise InvalidRequest("The request body is malformed") from error
 

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
 View = Callable[..., HttpResponseBase]
+# A part of a host's name, in lower case, and who answers for all that have it. No name has a line
+# break: until somebody is named, nobody is asked.
+_hosts: list[tuple[str, View]] = [("\n", lambda request: HttpResponseBase())]
+
+
+def answer_hosts_by(part: str, view: View) -> None:
+    """Have `view` answer every path of hosts with `part` in their name, such as
+    `.interns.localhost`. The last one counts, for handlers that are made afterwards."""
+    _hosts[:] = [(part.lower(), view)]
 
 
 class ApiRequest(WSGIRequest):
@@ -52,11 +61,16 @@ class FrontDoor(WSGIHandler):
         signals.request_finished.disconnect(close_caches)
         # There is one URL map, and pages set it before each request.
         signals.request_finished.disconnect(reset_urlconf)
+        self._host_part, self._host_view = _hosts[0]
 
     def __call__(
         self, environ: dict[str, Any], start_response: "StartResponse"
     ) -> HttpResponseBase:
-        view = self._straight.get(environ["PATH_INFO"])
+        # Looked at in every request: a search in a short text takes 0.1 us.
+        if self._host_part in environ.get("HTTP_HOST", "").lower():
+            view: View | None = self._host_view
+        else:
+            view = self._straight.get(environ["PATH_INFO"])
         if view is None:
             return super().__call__(environ, start_response)
         request = ApiRequest(environ)

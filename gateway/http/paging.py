@@ -26,11 +26,13 @@ class Page(NamedTuple):
         return slice(self.offset, self.offset + self.limit)
 
 
-def page_of(query: Mapping[str, str]) -> Page:
+def page_of(
+    query: Mapping[str, str], *, limit_default: int = LIMIT_DEFAULT, offset_max: int = OFFSET_MAX
+) -> Page:
     """The page a query asks for; an empty offset, or `null`, is 0. Raises `SchemaInvalid`."""
-    offset, limit = query.get("offset", ""), query.get("limit", str(LIMIT_DEFAULT))
+    offset, limit = query.get("offset", ""), query.get("limit", str(limit_default))
     issues = [
-        *_issues("offset", "0" if offset in {"", "null"} else offset, 0, OFFSET_MAX),
+        *_issues("offset", "0" if offset in {"", "null"} else offset, 0, offset_max),
         *_issues("limit", limit, 1, LIMIT_MAX),
     ]
     if issues:

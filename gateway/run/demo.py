@@ -20,12 +20,16 @@ _KEYS = ("api_key", "management_key")
 Command = Callable[..., dict[str, Any]]
 
 
+def demo_file() -> Path:
+    return home() / "secrets" / "demo.json"
+
+
 def access(command: Command) -> dict[str, Any]:
     """Seed the account and the admin; `account_id`, `workspace_id`, both keys and the password.
 
     A key whose only copy is lost is made anew. `command` runs a manage.py command.
     """
-    file = home() / "secrets" / "demo.json"
+    file = demo_file()
     kept = _read(file)
     seeded = _seed(command)
     keys = {name: seeded[name] or _kept_key(kept, seeded, name) for name in _KEYS}

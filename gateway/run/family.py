@@ -1,16 +1,18 @@
 """The processes of one run and how each is started."""
 
+import os
 import signal
 import sys
 from pathlib import Path
 
-from gateway.env import SUPERVISED
+from gateway.env import SUPERVISED, SUPERVISOR_PID
 from gateway.run.child import Child
 from gateway.run.plan import Plan
 from gateway.run.simulated import Simulated
 
 _BIN = Path(sys.executable).parent
 HINTS_BYTES_MAX = "256mb"
+CONTROL_SLOTS = 8
 # Whoever runs this as root, in a container say, has chosen to: six lines a start say too much.
 _HUSH = "ignore:You're running the worker with superuser privileges"
 
@@ -46,11 +48,36 @@ def web(plan: Plan, listener_fd: int) -> Child:
 
 
 def worker(plan: Plan) -> Child:
-    options = "worker --concurrency 1 --without-mingle --without-gossip --loglevel WARNING"
-    command = [_BIN / "celery", "--quiet", "-A", "gateway", *options.split()]
-    environment = plan.environment() | {"PYTHONWARNINGS": _HUSH, SUPERVISED: "1"}
+    """What beat asks for, and nobody waits for."""
+    return _worker(plan, "worker", "celery", "--concurrency", "1")
+
+
+def intern_jobs(plan: Plan) -> Child:
+    """Provisioning and taking down interns: minutes, with a slow runtime."""
+    return _worker(plan, "interns", "interns", "--concurrency", str(plan.intern_jobs))
+
+
+def intern_control(plan: Plan) -> Child:
+    """What must not wait for those: suspending, and looking after what runs. It mostly waits."""
+    slots = str(CONTROL_SLOTS)
+    return _worker(
+        plan, "intern-control", "intern-control", "--pool", "threads", "--concurrency", slots
+    )
+
+
+def _worker(plan: Plan, name: str, queue: str, *slots: str) -> Child:
+    options = "worker --without-mingle --without-gossip --loglevel WARNING"
+    place = ["--hostname", f"{name}@%h", "--queues", queue, *slots]
+    command = [_BIN / "celery", "--quiet", "-A", "gateway", *options.split(), *place]
+    marks = {"PYTHONWARNINGS": _HUSH, SUPERVISED: "1", SUPERVISOR_PID: str(os.getpid())}
     # SIGQUIT is Celery's cold shutdown: with the supervisor gone there is no time to finish tasks.
-    return Child("worker", lambda: command, environment, death_signal=signal.SIGQUIT)
+    return Child(name, lambda: command, plan.environment() | marks, death_signal=signal.SIGQUIT)
+
+
+def suspend_interns(plan: Plan) -> Child:
+    """`manage.py suspend_interns --all --here`, when the run ends."""
+    command = [sys.executable, "manage.py", "suspend_interns", "--all", "--here"]
+    return Child("suspend_interns", lambda: command, plan.environment())
 
 
 def beat(plan: Plan) -> Child:

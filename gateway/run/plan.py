@@ -36,6 +36,9 @@ class Plan:
     valkey_binary: Path | None
     valkey_socket: Path
     version: str
+    intern_jobs: int = 4
+    # Another driver's runtimes leave no folders here.
+    has_own_driver: bool = False
 
     @property
     def run(self) -> Path:
@@ -45,6 +48,11 @@ class Plan:
     def root_url(self) -> str:
         host = _WILDCARDS.get(self.host, self.host)
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    def has_interns(self) -> bool:
+        """Whether some may be running. Asked when the run ends."""
+        folder = self.home / "interns"
+        return self.has_own_driver or (folder.is_dir() and any(folder.iterdir()))
 
     def environment(self) -> dict[str, str]:
         """What every child inherits."""
@@ -81,6 +89,8 @@ def make_plan(port: int) -> Plan:
         valkey_binary=binary,
         valkey_socket=socket_path(run),
         version=settings.GATEWAY_VERSION,
+        intern_jobs=settings.INTERN_JOBS,
+        has_own_driver=settings.INTERN_RUNTIME != "process",
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import django
 import yaml
+from django.apps import apps
 from django.core.checks.registry import registry
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
@@ -21,12 +22,13 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 
 from gateway.home import home, write_private
-from gateway.run.demo import access
+from gateway.run.demo import access, demo_file
 from gateway.run.plan import ODD_SETTING
 
 # By name, because this package imports no app.
 DEMO_CATALOGUE = "routing.catalogue.demo.demo_catalogue"
 CONFIGURED_PROVIDERS = "routing.catalogue.known_providers.configured_from_environment"
+DEMO_DEFAULT_MODEL = "simulated/intern"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5
 
@@ -90,13 +92,25 @@ def load_demo_catalogue(simulator_url: str) -> None:
     command("load_catalogue", str(file))
 
 
+def choose_default_model(workspace_id: str) -> None:
+    """The simulated model that can use tools, where no other was chosen: interns need one."""
+    workspaces = apps.get_model("accounts", "Workspace")._default_manager
+    workspaces.filter(pk=workspace_id, default_text_model="").update(
+        default_text_model=DEMO_DEFAULT_MODEL
+    )
+
+
 def main() -> int:
     django.setup()
     check_settings()
     wait_for_database()
     migrate()
+    is_new = not demo_file().exists()
     demo = access(command)
-    load_demo_catalogue(sys.stdin.readline().strip())
+    simulator_url = sys.stdin.readline().strip()
+    load_demo_catalogue(simulator_url)
+    if is_new and simulator_url:
+        choose_default_model(demo["workspace_id"])
     providers = [provider.slug for provider in import_string(CONFIGURED_PROVIDERS)()]
     tell(demo=demo, providers=providers)
     return 0

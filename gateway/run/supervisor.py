@@ -42,7 +42,8 @@ class Supervisor:
         self._stores = [family.valkey(plan)] if plan.valkey_binary else []
         if plan.simulator:
             self._stores.append(family.simulator(plan, self._simulated))
-        self._serving = [self._web, family.worker(plan), family.beat(plan)]
+        workers = [family.worker(plan), family.intern_jobs(plan), family.intern_control(plan)]
+        self._serving = [self._web, *workers, family.beat(plan)]
         self._started: list[Child] = []
         self._errands: list[Child] = []
         self._is_ready = False
@@ -135,21 +136,34 @@ class Supervisor:
             if status:
                 say(f"{errand.name} failed ({_told(status)})")
 
+    def _last_errand(self, serving: Sequence[Child]) -> list[Child]:
+        """Interns that run are suspended; they would end with the run in any case."""
+        if not serving or not self._plan.has_interns():
+            return []
+        errand = family.suspend_interns(self._plan)
+        errand.start()
+        return [errand]
+
     def _stop(self, signals: Signals) -> None:
         ready.ready_file(self._plan).unlink(missing_ok=True)
         signals.stops = 0
         serving = [c for c in self._started if c not in self._stores]
-        _end([self._preparation.child, *self._errands[:1], *serving], SERVING_GRACE_S, signals)
+        last = self._last_errand(serving)
+        asked = [self._preparation.child, *self._errands[:1], *serving]
+        _end(asked, SERVING_GRACE_S, signals, beside=last)
         _end([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
         if self._plan.valkey_socket.parent != self._plan.run:
             shutil.rmtree(self._plan.valkey_socket.parent, ignore_errors=True)
 
 
-def _end(children: Sequence[Child], grace_s: float, signals: Signals) -> None:
-    """Ask them to stop; kill what is left past the grace, or at a further stop signal."""
+def _end(
+    children: Sequence[Child], grace_s: float, signals: Signals, beside: Sequence[Child] = ()
+) -> None:
+    """Ask them to stop; kill what is left past the grace, or at a further stop signal. Those beside
+    end by themselves."""
     deadline = time.monotonic() + grace_s
     ask_at = [deadline - grace_s, deadline - grace_s / 2]
-    while any(child.runs() for child in children):
+    while any(child.runs() for child in (*children, *beside)):
         left_s = deadline - time.monotonic()
         if left_s <= 0 or signals.stops:
             break
@@ -159,7 +173,7 @@ def _end(children: Sequence[Child], grace_s: float, signals: Signals) -> None:
             for child in children:
                 child.ask_to_stop()
         signals.wait(min(left_s, TICK_S))
-    for child in children:
+    for child in (*children, *beside):
         child.end()
 
 

@@ -16,7 +16,7 @@ from routing.upstreams.door import Door, Limits, Origin
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
 from routing.upstreams.reply import Reply
-from routing.upstreams.wires import KINDS, wire_of
+from routing.upstreams.wires import CHAT_KINDS, wire_of
 
 TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0
@@ -58,7 +58,7 @@ def _credential(endpoint: Endpoint) -> str | UnsealError | None:
 
 def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
     kind = endpoint.provider.kind
-    if kind not in KINDS:
+    if kind not in CHAT_KINDS:
         return _untried(endpoint, f"Endpoints of kind {kind} cannot be tried from here.")
     if isinstance(credential, UnsealError):
         return _untried(endpoint, f"The stored credential {credential}. Enter it again.")

@@ -112,6 +112,7 @@ class _Assembly:
             canonical_slug=model["canonical_slug"],
             model_name=model["name"],
             distillable=model["distillable"],
+            decides=_decides(own["supported_parameters"], model, provider.kind),
             provider=provider,
             prices=prices,
             pricing=pricing,
@@ -156,3 +157,15 @@ def _listed(model: ModelEntry) -> bool:
         endpoint.prices is not None and endpoint.status > STATUS_DISABLED
         for endpoint in model.endpoints
     )
+
+
+def _decides(supported: frozenset[str], model: Mapping[str, Any], kind: str) -> str | None:
+    """How an endpoint answers decisions (inference reference 6.3); None where it does not."""
+    if not model["decisions"]:
+        return None
+    if kind == "decisions":
+        return "native"
+    thinks = (model["reasoning"] or {}).get("mandatory", False)
+    if not thinks and {"logprobs", "top_logprobs"} <= supported:
+        return "logprobs"
+    return None if supported.isdisjoint(("response_format", "structured_outputs")) else "schema"

@@ -16,6 +16,9 @@ from routing.catalogue.prices import Prices
 from routing.catalogue.vocabulary import STATUS_ROUTABLE_MIN
 
 _T = TypeVar("_T")
+# How endpoints answer decisions: in that format, by the log-probabilities of labels, or by a JSON
+# schema that asks for probabilities.
+DECIDING: Final = frozenset({"native", "logprobs", "schema"})
 # Dearer than anything: an endpoint without a price is never called.
 _UNPRICED: Final = Decimal("Infinity")
 # The order of equals in every sort: by price, then by tag.
@@ -65,7 +68,8 @@ class EndpointEntry:
 
     `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
-    worse of the endpoint's and its provider's. What stands last is worked out here once, because
+    worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
+    `DECIDING`, None where it does not. What stands last is worked out here once, because
     selection asks for it at every request: `tag_key` is the tag without regard to case, `token_usd`
     the price of a prompt and a completion token together (`token_price` the same as a float), and
     `prompt_tokens_max` the longest prompt that leaves no room for an answer.
@@ -101,6 +105,7 @@ class EndpointEntry:
     decisions_max_levels: int | None
     distillable: bool = False
     publishes_data: bool = False
+    decides: str | None = None
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)
@@ -121,6 +126,10 @@ class EndpointEntry:
     def routable(self) -> bool:
         """Whether a request may be sent there: priced, and not down, disabled or removed."""
         return self.prices is not None and self.status >= STATUS_ROUTABLE_MIN
+
+    def serves(self, kinds: frozenset[str]) -> bool:
+        """Whether it can be asked in one of these ways: wire kinds, or those of `DECIDING`."""
+        return self.provider.kind in kinds or self.decides in kinds
 
     def __repr__(self) -> str:
         return f"<EndpointEntry {self.model_id} {self.tag}>"
@@ -157,6 +166,7 @@ class ModelEntry:
     reasoning: Mapping[str, Any] | None
     supported_voices: tuple[str, ...] | None
     endpoints: tuple[EndpointEntry, ...]
+    decisions_temperature: float | None = None
     by_price: tuple[EndpointEntry, ...] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from routing.catalogue.vocabulary import (
     TIERS,
     WIRE_KINDS,
 )
+from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 
 __all__ = [
     "CatalogueServing",
@@ -37,7 +38,7 @@ __all__ = [
     "Provider",
 ]
 
-_PURPOSE = "provider-credential"
+PURPOSE = "provider-credential"
 _STATUS_NAMES = {
     0: "normal",
     -1: "elevated errors",
@@ -123,13 +124,13 @@ class Provider(Versioned):
     def set_credential(self, credential: str | None) -> None:
         """Seal a credential for this row's slug; None removes it. The caller saves."""
         self.credential_sealed = (
-            None if credential is None else seal(credential, purpose=_PURPOSE, row=self.slug)
+            None if credential is None else seal(credential, purpose=PURPOSE, row=self.slug)
         )
 
 
 def open_credential(sealed: str, *, slug: str) -> str:
     """The credential sealed for the provider `slug`. Raises `gateway.sealing.UnsealError`."""
-    return unseal(sealed, purpose=_PURPOSE, row=slug)
+    return unseal(sealed, purpose=PURPOSE, row=slug)
 
 
 class Model(Versioned):
@@ -147,6 +148,11 @@ class Model(Versioned):
     categories = models.JSONField(default=list, blank=True)
     visible = models.BooleanField(default=True)
     decisions = models.BooleanField("answers decisions", default=True)
+    decisions_temperature = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="Log-probabilities of decisions are divided by it. Above 1: less sure of itself.",
+    )
     distillable = models.BooleanField(default=False)
     tokenizer = _optional_text(64)
     instruct_type = _optional_text(64)
@@ -160,6 +166,16 @@ class Model(Versioned):
 
     class Meta:
         ordering = ["slug"]
+        constraints = [
+            models.CheckConstraint(
+                name="routing_model_decisions_temperature_bounded",
+                condition=Q(decisions_temperature__isnull=True)
+                | Q(
+                    decisions_temperature__gte=TEMPERATURE_MIN,
+                    decisions_temperature__lte=TEMPERATURE_MAX,
+                ),
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.slug

@@ -26,7 +26,7 @@ PROVIDER_FIELDS = (
 )
 MODEL_FIELDS = (
     *("pk", "slug", "canonical_slug", "name", "description", "created", "family"),
-    *("visible", "decisions", "distillable", "context_length"),
+    *("visible", "decisions", "decisions_temperature", "distillable", "context_length"),
     *("input_modalities", "output_modalities", "categories", "tokenizer", "instruct_type"),
     *("hugging_face_id", "knowledge_cutoff", "expiration_date", "default_parameters"),
     *("per_request_limits", "reasoning", "supported_voices"),

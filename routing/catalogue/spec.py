@@ -32,6 +32,7 @@ from routing.catalogue.vocabulary import (
     TIERS,
     WIRE_KINDS,
 )
+from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 
 _HTTP = re.compile(r"https?://[^\s/]+")
 
@@ -94,6 +95,7 @@ Country = Annotated[str, StringConstraints(pattern=r"^[A-Z]{2}$")]
 Day = Annotated[str, BeforeValidator(_iso_day), StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 Seconds = Annotated[float, Field(gt=0, le=604_800)]
 Count = Annotated[int, Field(ge=1, le=2**53)]
+Temperature = Annotated[float, Field(ge=TEMPERATURE_MIN, le=TEMPERATURE_MAX, allow_inf_nan=False)]
 Status = Annotated[int, _one_of(STATUSES)]
 Inputs: TypeAlias = _words(INPUT_MODALITIES)  # type: ignore[valid-type]  # Built from the vocabulary.
 Outputs: TypeAlias = _words(OUTPUT_MODALITIES)  # type: ignore[valid-type]  # Likewise.
@@ -210,6 +212,7 @@ class ModelSpec(_Spec):
     family: ModelId | None = None
     visible: bool = True
     decisions: bool | None = None
+    decisions_temperature: Temperature | None = None
     distillable: bool = False
     context_length: Count | None = None
     input_modalities: Inputs = ["text"]

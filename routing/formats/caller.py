@@ -1,12 +1,40 @@
 """What every caller format offers, so that serving needs to know none of them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
 from routing.exchange import Native
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
+
+
+@dataclass(slots=True)
+class Activity:
+    """One call of a server tool that the gateway ran: its id as the model gave it, the tool's type
+    and the name it was called by, the arguments and the result as texts.
+
+    `item` are the own fields of its output item in responses, `block` and `block_type` its result
+    in messages where that format has one. `status` is "in_progress", "completed" or "failed".
+    """
+
+    call_id: str
+    tool: str
+    name: str
+    arguments: str
+    status: str = "in_progress"
+    result: str = ""
+    item: dict[str, Any] = field(default_factory=dict)
+    block_type: str | None = None
+    block: Any = None
+    # Its place among the reasoning details of a chat answer.
+    index: int = 0
+
+
+# A whole answer in the order in which it came: chat-shaped messages (with their `logprobs`), and
+# what tools did between.
+Pieces = Sequence[dict[str, Any] | Activity]
 
 
 class Ending(NamedTuple):
@@ -28,7 +56,8 @@ class Ending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A whole answer to be written: the cleaned chat-shaped message and how it ended."""
+    """A whole answer to be written: the cleaned chat-shaped message and how it ended. Where server
+    tools ran, `pieces` are what the message is made of."""
 
     served: Served
     request: ChatRequest
@@ -36,6 +65,7 @@ class Whole:
     logprobs: Any
     system_fingerprint: str | None
     ending: Ending
+    pieces: Pieces = ()
 
 
 class StreamWriter(Protocol):
@@ -67,6 +97,12 @@ class StreamWriter(Protocol):
         events are kept back: `closing` says them, with the usage that was charged. What opens a
         stream comes here only once content follows."""
 
+    def tool_began(self, activity: Activity) -> bytes:
+        """A server tool is run. `first` came before; nothing is `passed` in such a stream."""
+
+    def tool_ended(self, activity: Activity) -> bytes:
+        """It has ended. Where several were begun they end in their order."""
+
     def closing(self, ending: Ending) -> bytes:
         """The clean end."""
 
@@ -75,7 +111,9 @@ class StreamWriter(Protocol):
 
 
 class CallerFormat(Protocol):
-    """`name` is "chat", "messages" or "responses"; `wire` the wire kind that speaks it.
+    """`name` is "chat", "messages", "responses" or "decisions"; `wire` is its wire kind.
+
+    Ids of its generations begin with `id_prefix`, and `api_type` is what their records call it.
 
     `finishing_errors` are the error types that, met when some output was there, are told as the end
     of a finished answer rather than as an error.
@@ -83,6 +121,8 @@ class CallerFormat(Protocol):
 
     name: str
     wire: str
+    id_prefix: str
+    api_type: str
     finishing_errors: frozenset[str]
 
     def parse(

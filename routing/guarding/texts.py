@@ -15,6 +15,7 @@ import orjson
 from gateway.http.jsonio import dumps
 from routing.formats.chat.facts import read_messages
 from routing.formats.chat.request import ChatRequest
+from routing.formats.decisions.request import messages_of
 from routing.guarding.long_texts import closed, opened
 
 # A text, and whether a user says it -> the text that takes its place.
@@ -44,10 +45,18 @@ _HEAD_CHARS_MAX: Final = 1 << 20
 
 def changed(chat: ChatRequest, change: Change) -> ChatRequest:
     """The request with its texts changed; the very same one where no text is."""
+    if chat.decides:
+        return _judged(chat, change)
     body = _body(chat.body, change)
     original = None if chat.original is None else _body(chat.original, change)
     if body is chat.body and original is chat.original:
         return chat
+    return _remeasured(chat, body, original)
+
+
+def _remeasured(
+    chat: ChatRequest, body: dict[str, Any], original: dict[str, Any] | None
+) -> ChatRequest:
     before, after = read_messages(chat.body["messages"]), read_messages(body["messages"])
     return replace(
         chat,
@@ -127,6 +136,51 @@ def _each(values: list[Any], make: Callable[[Any], Any]) -> list[Any]:
     """The list with each value made anew; the very same one where none is another."""
     made = list(map(make, values))
     return values if all(map(is_, made, values)) else made
+
+
+# --- Decisions ------------------------------------------------------------------------------------
+
+
+def _judged(chat: ChatRequest, change: Change) -> ChatRequest:
+    """State and questions, the labels of choices among them; what the caller calls its questions is
+    not shown to anybody."""
+    original = chat.original
+    assert original is not None
+    state, questions = _free(original["state"], change, True), original["questions"]
+    asked = {name: _question(each, change) for name, each in questions.items()}
+    if state is original["state"] and all(asked[name] is questions[name] for name in asked):
+        return chat
+    new = {**original, "state": state, "questions": asked}
+    return _remeasured(chat, {**chat.body, "messages": messages_of(new)}, new)
+
+
+def _question(question: dict[str, Any], change: Change) -> dict[str, Any]:
+    new = {"instructions": _free(question["instructions"], change, True)}
+    if (criteria := question.get("criteria")) is not None:
+        choice = question["type"] == "choice"
+        new["criteria"] = _labelled(criteria, change) if choice else _values(criteria, change)
+    same = all(value is question[name] for name, value in new.items())
+    return question if same else {**question, **new}
+
+
+def _values(criteria: Any, change: Change) -> Any:
+    if type(criteria) is list:
+        return _free(criteria, change, True)
+    new = {case: _free(told, change, True) for case, told in criteria.items()}
+    return criteria if all(new[case] is criteria[case] for case in new) else new
+
+
+def _labelled(criteria: dict[str, Any], change: Change) -> dict[str, Any]:
+    """Labels that a change makes alike are told apart by their number: each has an answer."""
+    new: dict[str, Any] = {}
+    for number, (label, told) in enumerate(criteria.items(), 1):
+        made = change(label, True)
+        while made in new:
+            made = f"{made} ({number})"
+        new[made] = _free(told, change, True)
+    pairs = zip(new.items(), criteria.items(), strict=True)
+    same = all(mine[0] == theirs[0] and mine[1] is theirs[1] for mine, theirs in pairs)
+    return criteria if same else new
 
 
 # --- Calls of tools -------------------------------------------------------------------------------

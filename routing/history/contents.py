@@ -19,7 +19,7 @@ from routing.history.drafts import Draft
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 
-_PURPOSE: Final = "generation-content"
+PURPOSE: Final = "generation-content"
 TRUNCATED: Final = "…[truncated]"
 # What an element of a list or an object counts beside its text.
 _ELEMENT_CHARS: Final = 8
@@ -35,7 +35,7 @@ def sealed_row(draft: Draft) -> GenerationContent:
     """A row, not saved. Takes some tens of milliseconds where there is much."""
     content = content_of(draft, chars_max=settings.GENERATION_CONTENT_BYTES)
     packed = zlib.compress(dumps(content))
-    sealed = seal_bytes(packed, purpose=_PURPOSE, row=draft.generation_id)
+    sealed = seal_bytes(packed, purpose=PURPOSE, row=draft.generation_id)
     return GenerationContent(
         generation_id=draft.generation_id,
         account_id=draft.account_id,
@@ -134,7 +134,7 @@ def read_content(caller: Caller, generation_id: str) -> orjson.Fragment:
     row = rows.first() if "\x00" not in generation_id else None
     if row is None:
         raise NotFound
-    packed = unseal_bytes(bytes(row.sealed), purpose=_PURPOSE, row=row.pk)
+    packed = unseal_bytes(bytes(row.sealed), purpose=PURPOSE, row=row.pk)
     return orjson.Fragment(zlib.decompress(packed))
 
 

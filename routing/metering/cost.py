@@ -7,6 +7,7 @@ hour without a price of their own cost what other written ones do.
 """
 
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from routing.catalogue.prices import Prices
@@ -40,20 +41,46 @@ class Cost(NamedTuple):
 FREE = Cost(0, 0, 0)
 
 
+class ExactCost(NamedTuple):
+    """A cost in nano-USD before it is rounded, for answers that are several of an upstream's."""
+
+    total_nano: Fraction
+    prompt_nano: Fraction
+    completion_nano: Fraction
+
+    def plus(self, other: "ExactCost") -> "ExactCost":
+        return ExactCost(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+    def rounded(self) -> Cost:
+        """Half-even, to whole nano-USD."""
+        return Cost(*map(round, self))
+
+
+NO_COST = ExactCost(Fraction(0), Fraction(0), Fraction(0))
+
+
 def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
-    parts, of = prices.whole
+    parts = prices.whole[0]
+    return Cost(*(_rounded(amount, parts) for amount in _amounts(usage, prices, units)))
+
+
+def exact_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> ExactCost:
+    """The same, to be summed with others before it is rounded."""
+    parts = prices.whole[0]
+    return ExactCost(*(Fraction(amount, parts) for amount in _amounts(usage, prices, units)))
+
+
+def _amounts(usage: Usage, prices: Prices, units: Units) -> tuple[int, int, int]:
+    """Total, prompt and completion in the price list's parts of a nano-USD."""
+    of = prices.whole[1]
     prompt, completion = _prompt(usage, of), _completion(usage, of)
     pieces = (
         (of["request"] or 0) * units.requests
         + (of["image"] or 0) * units.images
         + (of["web_search"] or 0) * units.web_searches
     )
-    return Cost(
-        total_nano=_rounded(prompt + completion + pieces, parts),
-        prompt_nano=_rounded(prompt, parts),
-        completion_nano=_rounded(completion, parts),
-    )
+    return prompt + completion + pieces, prompt, completion
 
 
 def cache_saving_nano(usage: Usage, prices: Prices) -> int:
@@ -68,6 +95,12 @@ def web_search_nano(usage: Usage, prices: Prices) -> int:
     """The part of `cost_of` that web searches are."""
     parts, of = prices.whole
     return _rounded((of["web_search"] or 0) * usage.web_searches, parts)
+
+
+def searches_nano(count: int, prices: Prices) -> Fraction:
+    """The exact price of web searches that the gateway made for an answer of these prices."""
+    parts, of = prices.whole
+    return Fraction((of["web_search"] or 0) * count, parts)
 
 
 def _prompt(usage: Usage, of: _Prices) -> int:

@@ -15,6 +15,8 @@ TOKENS_PER_MESSAGE = 16
 TOKENS_PER_MEDIA_PART = 3_000
 # Where neither the request nor the endpoint names a maximum or a context length.
 OUTPUT_TOKENS_DEFAULT = 8_192
+# A bound past any balance; more would not fit a 64-bit column.
+ESTIMATE_MAX_NANO = 2**62
 
 
 class Demand(NamedTuple):
@@ -67,5 +69,4 @@ def estimate_nano(
         + highest.request
         + highest.image * demand.images
     )
-    # A bound past any balance; more would not fit a 64-bit column.
-    return min(max(1, -(-amount // highest.parts)), 2**62)
+    return min(max(1, -(-amount // highest.parts)), ESTIMATE_MAX_NANO)

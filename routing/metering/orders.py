@@ -68,8 +68,8 @@ class SettleOrder(NamedTuple):
     """Charge a finished request and write its record. `record` maps Generation columns to values
     (without id, account, workspace and key); `charge_nano` is in it under that name. `byok_nano` is
     the list price of an answer that a credential of the caller's own paid for: then the charge is
-    the fee. `held_nano` and `held_byok_nano` are what the hold is believed to be, the first None
-    where nobody can tell."""
+    the fee, but for `shared_nano` of it where the gateway's were used as well. `held_nano` and
+    `held_byok_nano` are what the hold is believed to be, the first None where nobody can tell."""
 
     generation_id: str
     payer: Payer
@@ -79,6 +79,7 @@ class SettleOrder(NamedTuple):
     held_nano: int | None = None
     byok_nano: int = 0
     held_byok_nano: int = 0
+    shared_nano: int = 0
 
 
 Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder

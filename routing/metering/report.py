@@ -1,17 +1,29 @@
 """Usage as the caller reads it (inference reference 2.5). Money is exact in text."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.http.jsonio import usd
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
 
 
+class ToolUse(NamedTuple):
+    """How many server tools a model asked for, and how many of these were run."""
+
+    requested: int
+    executed: int
+
+
 def usage_report(
-    usage: Usage, *, charged_nano: int, cost: Cost, is_byok: bool = False
+    usage: Usage,
+    *,
+    charged_nano: int,
+    cost: Cost,
+    is_byok: bool = False,
+    tools: ToolUse | None = None,
 ) -> dict[str, Any]:
     """The `usage` object; `cost` in it is what the account was charged, no more and no less. With a
-    team's own credential its list price stands beside."""
+    team's own credential its list price stands beside. `tools` are those that the gateway ran."""
     report = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -26,7 +38,13 @@ def usage_report(
         },
         "is_byok": is_byok,
     }
-    if usage.web_searches:
+    if tools is not None:
+        report["server_tool_use_details"] = {
+            "tool_calls_requested": tools.requested,
+            "tool_calls_executed": tools.executed,
+            **({"web_search_requests": usage.web_searches} if usage.web_searches else {}),
+        }
+    elif usage.web_searches:
         report["server_tool_use_details"] = {
             "tool_calls_requested": None,
             "tool_calls_executed": None,

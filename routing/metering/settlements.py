@@ -274,7 +274,7 @@ def _forget_lost(session: Session, generation_ids: list[str]) -> None:
 def write_entries(session: Session, orders: Sequence[SettleOrder]) -> None:
     """The usage entries, and those of fees."""
     rows = [entry_row(session, order) for order in orders]
-    rows += [_fee_row(session, order) for order in orders if _has_fee(order)]
+    rows += [_fee_row(session, order) for order in orders if _fee_nano(order)]
     session.insert("accounts_ledgerentry", ENTRY_COLUMNS, rows)
 
 
@@ -286,7 +286,7 @@ def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
         session.uuid(payer.workspace_id),
         payer.key_id,
         "usage",
-        0 if _has_fee(order) else order.charge_nano,
+        order.charge_nano - _fee_nano(order),
         order.byok_nano,
         order.generation_id,
         _day_of(payer),
@@ -297,14 +297,14 @@ def entry_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
     )
 
 
-def _has_fee(order: SettleOrder) -> bool:
-    """Whether what is charged is the fee for the use of the caller's own credential."""
-    return bool(order.byok_nano and order.charge_nano)
+def _fee_nano(order: SettleOrder) -> int:
+    """The part of the charge that is the fee for the use of the caller's own credential."""
+    return order.charge_nano - order.shared_nano if order.byok_nano else 0
 
 
 def _fee_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
     row = list(entry_row(session, order))
-    row[3:6] = ["byok_fee", order.charge_nano, 0]
+    row[3:6] = ["byok_fee", _fee_nano(order), 0]
     row[8] = "byok_fee"
     return tuple(row)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from routing.ids import DECISIONS_PREFIX
 from routing.metering.counters import ids_of
 from routing.metering.session import Session
 from routing.metering.settlements import GENERATION_COLUMNS, RECORD_COLUMNS, Sums, move_counters
@@ -67,10 +68,14 @@ def sweep_all(session: Session, now: datetime) -> int:
 def _lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     values: dict[str, Any] = dict.fromkeys(RECORD_COLUMNS)
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
-    values |= {"created_at": row[8], "api_type": "completions", "model": row[7]}
+    values |= {"created_at": row[8], "api_type": _api_type(row[0]), "model": row[7]}
     values |= {"requested_model": row[7], "status": 500, "lost": True, "hold_nano": row[4]}
     values |= {"attempts": "[]", "detail": "{}", "trace": "{}"}
     return (row[0], row[1], row[2], row[3], *[values[column] for column in RECORD_COLUMNS])
+
+
+def _api_type(generation_id: str) -> str:
+    return "decisions" if generation_id.startswith(DECISIONS_PREFIX) else "completions"
 
 
 _ZEROS = (

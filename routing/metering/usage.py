@@ -32,6 +32,18 @@ class Usage(NamedTuple):
     web_searches: int = 0
 
 
+def summed(one: Usage, other: Usage) -> Usage:
+    """The usage of two answers that are parts of one."""
+    return Usage(*map(_sum, one, other))
+
+
+def _sum(one: int | None, other: int | None) -> Any:
+    """Counts are added; of marks one is enough."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one or other if isinstance(one, bool) else one + other
+
+
 def estimated_tokens(text_chars: int) -> int:
     """4 characters per token, at least 1 for a text that is not empty."""
     return max(1, text_chars // CHARS_PER_TOKEN) if text_chars else 0

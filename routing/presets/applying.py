@@ -11,6 +11,7 @@ from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.validation import Issue, issues_of, shortened
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.chat.schema import check_body as check_chat
+from routing.formats.decisions.schema import check_decisions
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_body as check_responses
 from routing.presets.inforce import find_preset
@@ -21,6 +22,7 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "chat": check_chat,
     "messages": check_messages,
     "responses": check_responses,
+    "decisions": check_decisions,
 }
 
 

@@ -66,6 +66,8 @@ def merged(
     """The request with a preset under it. `body` names no preset any more and is not changed; what
     is wrong with it stays wrong.
     """
+    if format == "decisions":
+        return _onto_decisions(body, config)
     said = _SAID[format](body)
     wanted = {name: config[name] for name in config if name not in said and name not in _APART}
     result, beside = dict(body), dict[str, Any]()
@@ -147,6 +149,15 @@ def _onto_messages(body: dict[str, Any], beside: dict[str, Any], wanted: dict[st
     if wanted.get("top_k", 0) < 0:
         beside["top_k"] = wanted.pop("top_k")
     _put_rest(body, beside, wanted, _MESSAGES_SAYS)
+
+
+def _onto_decisions(body: Mapping[str, Any], config: Mapping[str, Any]) -> Merged:
+    """Of a preset only who is to answer concerns them: nothing is written that could be set."""
+    result = {name: config[name] for name in ("model", "provider") if name in config} | dict(body)
+    models = [] if "model" in body else list(config.get("models", ()))
+    if models and "model" not in result:
+        result["model"] = models[0]
+    return Merged(result, {"models": models} if models else {})
 
 
 def _put_rest(

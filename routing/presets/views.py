@@ -1,4 +1,5 @@
-"""/presets: settings of requests, kept under a name. Any key may read and make them."""
+"""/presets: settings of requests, kept under a name. Any key may read and make them, an intern's
+own may only read them."""
 
 import re
 from typing import Any, ClassVar, Final
@@ -11,7 +12,7 @@ from accounts.caller import Caller
 from accounts.services.records import by_key
 from gateway.db import Lane, run
 from gateway.http.body import read_object
-from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.errors import GatewayError, PermissionDenied, SchemaInvalid
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
@@ -89,6 +90,8 @@ class _Making(_WithoutUnavailable):
 
     def make(self, request: HttpRequest, slug: str) -> HttpResponseBase:
         caller = self.caller_of(request)
+        if caller.intern_id is not None:
+            raise PermissionDenied
         _check_slug(slug)
         place = place_of(caller, request.GET)
         content = self._content(read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES))

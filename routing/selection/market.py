@@ -52,6 +52,7 @@ class Abilities(NamedTuple):
     """What an endpoint can. Few endpoints differ in it, so it is looked at once for all of them."""
 
     kind: str
+    decides: str | None
     tier: str
     tools: bool
     input_modalities: tuple[str, ...]
@@ -59,7 +60,7 @@ class Abilities(NamedTuple):
 
     def meet(self, need: Need) -> bool:
         return (
-            self.kind in need.kinds
+            (self.kind in need.kinds or self.decides in need.kinds)
             and self.tier in need.tiers
             and (self.tools or not need.tools)
             # Every model reads text, whether its entry says so or not.
@@ -232,6 +233,7 @@ def _room(offer: Offer) -> tuple[float, float, float]:
 def _place(endpoint: EndpointEntry, known: dict[Abilities, int]) -> int:
     abilities = Abilities(
         kind=endpoint.provider.kind,
+        decides=endpoint.decides,
         tier=endpoint.tier,
         tools="tools" in endpoint.supported_parameters,
         input_modalities=endpoint.input_modalities,

@@ -10,7 +10,7 @@ counts, because one request has one order; the tiers that suffixes open and the 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.catalogue.entries import DECIDING, ModelEntry, Snapshot
 from routing.selection.ask import Ask, Resolution
 from routing.selection.auto import (
     NO_WISHES,
@@ -190,8 +190,10 @@ def _pool(request: _Request, router: str) -> tuple[ModelEntry, ...]:
 
 def _serving(model: ModelEntry, ask: Ask, reference: str) -> ModelEntry:
     """The model, if it is of a kind that the request's format can be sent to."""
-    if model.endpoints and not any(each.provider.kind in ask.kinds for each in model.endpoints):
+    if model.endpoints and not any(each.serves(ask.kinds) for each in model.endpoints):
         raise WrongKind(reference)
+    if ask.kinds <= DECIDING:
+        return model
     made = model.output_modalities
     if made and _CONVERSED.isdisjoint(made) and ask.output_modalities.isdisjoint(made):
         raise WrongKind(reference)

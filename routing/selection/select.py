@@ -107,7 +107,7 @@ def offered(models: Iterable[ModelEntry], ask: Ask) -> list[EndpointEntry]:
 def _is_offered(endpoint: EndpointEntry, ask: Ask) -> bool:
     """Whether it would serve the request's format if it were not down."""
     is_there = endpoint.prices is not None and endpoint.status > _DISABLED_STATUS
-    return is_there and endpoint.provider.kind in ask.kinds
+    return is_there and endpoint.serves(ask.kinds)
 
 
 def _servable(
@@ -116,7 +116,7 @@ def _servable(
     """What may be called in the caller's format, model by model and cheapest first."""
     found: list[EndpointEntry] = []
     for model in models:
-        own = [each for each in model.by_price if each.provider.kind in ask.kinds]
+        own = [each for each in model.by_price if each.serves(ask.kinds)]
         found += own
         if len(own) != len(model.endpoints):
             kept = set(own)
@@ -126,7 +126,7 @@ def _servable(
 
 
 def _why_absent(endpoint: EndpointEntry, ask: Ask) -> str:
-    if endpoint.provider.kind not in ask.kinds:
+    if not endpoint.serves(ask.kinds):
         return NOT_SERVED
     return NO_PRICE if endpoint.prices is None else DOWN
 

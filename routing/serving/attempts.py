@@ -1,6 +1,6 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.exchange import WireRequest
 from routing.metering.byok import charges_a_fee, fee_bound_nano
-from routing.metering.estimate import Room, estimate_nano, output_tokens_bound
+from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
 from routing.metering.orders import HoldOrder, Outdated, Refusal, ReleaseOrder, TopUpOrder
 from routing.metering.writer import HOLD_WAIT_S, ledger
 from routing.selection.ask import Turn
@@ -27,6 +27,7 @@ from routing.serving.own_credentials import (
     secret_of,
 )
 from routing.serving.sharing import give_probe_back
+from routing.serving.tally import Charge
 from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
@@ -37,9 +38,11 @@ _LOOKS_MAX = 8
 class Attempts:
     """Walks a call's plan. Every endpoint it yields is covered by a hold."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, turns: Sequence[Turn] | None = None) -> None:
+        """`turns` are those of a later turn of a loop, instead of the plan's."""
         self._call = call
-        self._turns = call.plan.tries
+        self._first = len(call.attempts)
+        self._turns = call.plan.tries if turns is None else turns
         # Places count these, whatever becomes of the team's credentials meanwhile.
         self._entries = call.caller.byok
         # How many were gone through, whether only the team's own are affordable, and whether
@@ -53,7 +56,7 @@ class Attempts:
         self._request: WireRequest | None = None
         # The team's own key, only while the request that it goes into is written.
         self._key: str | None = None
-        self._probes = call.plan.probe
+        self._probes = call.plan.probe if turns is None else None
 
     def __iter__(self) -> Iterator[Attempt]:
         """Attempts to carry out, one after the other, until one is not reported as failed."""
@@ -105,7 +108,7 @@ class Attempts:
     def error(self) -> GatewayError:
         """What the caller is told when no endpoint is left."""
         call = self._call
-        last = call.attempts[-1] if call.attempts else None
+        last = call.attempts[-1] if len(call.attempts) > self._first else None
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(call.attempts):
@@ -114,15 +117,22 @@ class Attempts:
             return Unavailable("No credential for this model can be used")
         return ProviderError(call.attempts) if last is not None else DeadlinePassed()
 
+    @property
+    def is_unaffordable(self) -> bool:
+        """Whether nothing was tried because the hold for it was refused."""
+        return self._refused is not None and len(self._call.attempts) == self._first
+
     def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
-        call = self._call
-        assert endpoint.prices is not None
-        prompt_only = call.demand._replace(output_tokens_asked=0)
+        prices = endpoint.prices
+        assert prices is not None
+        demands, room = self._call.demands(endpoint), _room(endpoint)
+        prompts = [each._replace(output_tokens_asked=0) for each in demands]
+        cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
         return payment_required(
-            call,
+            self._call,
             refusal,
-            output_tokens=self._output_tokens(endpoint),
-            prompt_nano=estimate_nano(prompt_only, _room(endpoint), endpoint.prices),
+            output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),
+            prompt_nano=sum(estimate_nano(each, room, prices) for each in prompts),
         )
 
     def another_model_left(self, attempt: Attempt) -> bool:
@@ -134,7 +144,7 @@ class Attempts:
         """Give hold and probe back without a record: nothing was sent upstream."""
         self.end_probe()
         limiting.give_back(self._call)
-        if self._call.held_nano is not None:
+        if self._call.held_nano is not None and self._call.parent is None:
             call = self._call
             ledger.submit(
                 ReleaseOrder(call.generation_id, call.payer, call.held_nano, call.held_byok_nano)
@@ -166,7 +176,7 @@ class Attempts:
         self._unopened |= self._key is None
         return self._key is not None
 
-    def _written(self, endpoint: EndpointEntry) -> WireRequest:
+    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
         return request_for(self._call, endpoint, own_key=self._key)
 
     def _may_try(self, turn: Turn) -> bool:
@@ -179,35 +189,39 @@ class Attempts:
         return needed is None or (endpoint.context_length or 0) > needed
 
     def _within_budget(self) -> bool:
-        attempts, now = self._call.attempts, process.now()
-        if now >= self._call.deadline or len(attempts) >= settings.ROUTER_MAX_ATTEMPTS:
+        made, now = len(self._call.attempts) - self._first, process.now()
+        if now >= self._call.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
             return False
-        if attempts:
+        if made:
             return process.retries().draw(now)
         process.retries().first(now)
         return True
 
-    def _output_tokens(self, endpoint: EndpointEntry) -> int:
-        cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-        return output_tokens_bound(self._call.demand, _room(endpoint), output_cap=cap)
-
     def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
         """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
-        assert endpoint.prices is not None
         self._request = None
-        estimated_nano = estimate_nano(
-            self._call.demand,
-            _room(endpoint),
-            endpoint.prices,
-            output_cap=settings.ROUTER_ESTIMATE_OUTPUT_CAP,
-        )
-        needed = _needed(estimated_nano, is_own=is_own)
-        if self._call.held_nano is None:
+        needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
+        if self._call.loop is not None:
+            needed = _shared(self._call, needed)
+        root = self._call.root
+        if root.held_nano is None:
             return self._place(endpoint, needed)
-        more = _more(needed, _Held(self._call.held_nano, self._call.held_byok_nano))
+        more = _more(needed, Held(root.held_nano, root.held_byok_nano))
         return more is None or self._raise(endpoint, more)
 
-    def _place(self, endpoint: EndpointEntry, needed: "_Held") -> bool:
+    def _estimated_nano(self, endpoint: EndpointEntry) -> int:
+        prices, room, cap = endpoint.prices, _room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
+        assert prices is not None
+        demands = self._call.demands(endpoint)
+        if len(demands) == 1:
+            return estimate_nano(demands[0], room, prices, output_cap=cap)
+        total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
+        return min(total, ESTIMATE_MAX_NANO)
+
+    def _needed(self, estimated_nano: int, *, is_own: bool) -> "Held":
+        return needed_for(estimated_nano, is_own=is_own)
+
+    def _place(self, endpoint: EndpointEntry, needed: "Held") -> bool:
         call = self._call
         lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
         order = HoldOrder(
@@ -221,10 +235,18 @@ class Attempts:
         )
         return self._booked(order, endpoint)
 
-    def _raise(self, endpoint: EndpointEntry, more: "_Held") -> bool:
-        call = self._call
-        order = TopUpOrder(call.generation_id, call.payer, more.amount_nano, more.byok_nano)
-        return self._booked(order, endpoint)
+    def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
+        root = self._call.root
+        order = TopUpOrder(root.generation_id, root.payer, more.amount_nano, more.byok_nano)
+        # At once, so that others on the same hold do not ask for it as well.
+        _add_to_hold(root, order)
+        is_held = False
+        try:
+            is_held = self._booked(order, endpoint)
+        finally:
+            if not is_held:
+                _add_to_hold(root, order, sign=-1)
+        return is_held
 
     def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
         ticket = ledger.submit(order)
@@ -237,8 +259,8 @@ class Attempts:
         if isinstance(outcome, Outdated):
             outcome = self._told_again(order)
         if outcome is True:
-            call.held_nano = (call.held_nano or 0) + order.amount_nano
-            call.held_byok_nano += order.byok_nano
+            if isinstance(order, HoldOrder):
+                _add_to_hold(call, order)
             return True
         if isinstance(outcome, Refusal):
             made = len(call.attempts)
@@ -264,29 +286,48 @@ class Attempts:
         raise Unavailable
 
 
-class _Held(NamedTuple):
+class Held(NamedTuple):
     """What the account holds, and what budgets that count own credentials hold beside."""
 
     amount_nano: int
     byok_nano: int
 
 
-def _needed(estimated_nano: int, *, is_own: bool) -> _Held:
+def needed_for(estimated_nano: int, *, is_own: bool) -> Held:
     """A call on the team's own credential is never nothing: it is to be told from a free one, which
     the books refuse to whoever owes."""
     if not is_own:
-        return _Held(estimated_nano, 0)
-    return _Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
+        return Held(estimated_nano, 0)
+    return Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
 
 
-def _more(needed: _Held, held: _Held) -> _Held | None:
+def _shared(call: Call, needed: Held) -> Held:
+    """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
+    or are being asked for."""
+    owed = call.loop.tally.owed if call.loop is not None else Charge(0, 0)
+    shares = call.root.shares
+    shares[id(call)] = Charge(
+        owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
+    )
+    return Held(
+        sum(share.charged_nano for share in shares.values()),
+        sum(share.byok_nano for share in shares.values()),
+    )
+
+
+def _add_to_hold(call: Call, order: HoldOrder | TopUpOrder, *, sign: int = 1) -> None:
+    call.held_nano = (call.held_nano or 0) + sign * order.amount_nano
+    call.held_byok_nano += sign * order.byok_nano
+
+
+def _more(needed: Held, held: Held) -> Held | None:
     """How a hold is to grow; None where it covers the need. What the account holds counts in every
     budget, so where that part grows the other may shrink."""
     amount_nano = max(needed.amount_nano, held.amount_nano)
     byok_nano = max(0, sum(needed) - amount_nano)
     if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
         return None
-    return _Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
+    return Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
 def _cheaper_may_fit(refusal: Refusal) -> bool:

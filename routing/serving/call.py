@@ -1,6 +1,6 @@
 """One request on its way: who asks for what, the plan, what was tried so far."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,7 +19,10 @@ from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.selection.ask import Ask, Plan, Policy, State
 from routing.selection.guarding import zdr_group
+from routing.serving.loop import Loop
 from routing.serving.stickiness import Key
+from routing.serving.tally import Charge
+from routing.tools.interface import Told
 from routing.upstreams.failures import UpstreamFailure
 
 
@@ -120,15 +123,31 @@ class Call:
     preset_id: str | None = None
     # What it took of rate limits, until that is corrected or given back.
     taken: Taken | None = None
+    # What is asked of an endpoint, where that is more than one thing.
+    planned: Callable[[EndpointEntry], Sequence[Demand]] | None = None
+    # What the record keeps of how questions were decided.
+    decided: dict[str, Any] | None = None
     # The data region of the host that the request came in by.
     region: str = "global"
     # What is said and answered, where the workspace wants it kept.
     content: Draft | None = None
+    # Where the request names server tools; None where it has none.
+    loop: Loop | None = None
+    # The call whose tool asks this one of a model: it pays, and its hold is raised.
+    parent: "Call | None" = None
+    # What calls on its behalf, this one included, may have to pay of the hold; by their identity.
+    shares: dict[int, Charge] = field(default_factory=dict)
+    # Asks a model for a tool of this call.
+    ask: Callable[["Call", dict[str, Any]], Told] | None = None
 
     @property
     def last_attempt(self) -> Attempt | None:
         """The attempt the record speaks of: the one that was served, else the last."""
         return self.served_by or (self.attempts[-1] if self.attempts else None)
+
+    def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
+        """What the endpoint would be sent, one for each call."""
+        return (self.demand,) if self.planned is None else self.planned(endpoint)
 
     @property
     def created(self) -> int:
@@ -137,12 +156,21 @@ class Call:
     def passes(self, attempt: Attempt) -> bool:
         """Whether what this attempt's upstream says is what the caller reads, word for word.
 
-        Chat answers are always written anew: their fields are the gateway's nearly all.
+        Chat answers are always written anew: their fields are the gateway's nearly all. So are
+        answers with server tools, which are several of an upstream's.
         """
         spoken = attempt.endpoint.provider.kind
         return (
-            spoken == self.format.wire and self.format.name != "chat" and not self.hides_reasoning
+            spoken == self.format.wire
+            and self.format.name != "chat"
+            and not self.hides_reasoning
+            and self.loop is None
         )
+
+    @property
+    def root(self) -> "Call":
+        """The caller's own call, which has the hold."""
+        return self if self.parent is None else self.parent.root
 
     @property
     def hides_reasoning(self) -> bool:

@@ -38,6 +38,13 @@ class DeadlinePassed(GatewayError):
     message = "Operation timed out. Please try again later."
 
 
+class DecisionsTimedOut(GatewayError):
+    """The same where decisions are asked for, which know no 408."""
+
+    status, error_type = 524, "timeout"
+    message = "Operation timed out. Please try again later."
+
+
 class UnknownModel(InvalidRequest):
     def __init__(self, reference: str) -> None:
         super().__init__(f"{reference} is not a valid model ID")

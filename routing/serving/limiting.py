@@ -130,8 +130,11 @@ def _tokens_bound(call: Call) -> int:
 def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
     room = Room(endpoint.context_length, endpoint.max_completion_tokens)
     cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-    output_tokens = output_tokens_bound(call.demand, room, output_cap=cap)
-    return max(1, prompt_tokens_bound(call.demand, room) + output_tokens)
+    tokens = [
+        prompt_tokens_bound(demand, room) + output_tokens_bound(demand, room, output_cap=cap)
+        for demand in call.demands(endpoint)
+    ]
+    return max(1, sum(tokens))
 
 
 def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:

@@ -103,12 +103,14 @@ class Relay:
         router_metadata: dict[str, Any] | None,
         *,
         failure: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
     ) -> bytes:
         """The clean end, or one by a `failure` that the caller's format takes for an end. `usage`
-        is the report of what was charged."""
+        is the report of what was charged, `finish_reason` another than the upstream gave."""
+        known = finish_reason or self.finish_reason
         ending = Ending(
-            finish_reason=self.finish_reason if failure is None else "length",
-            native_finish=self.native_finish,
+            finish_reason=known if failure is None else "length",
+            native_finish=self.native_finish if known == self.finish_reason else None,
             usage=usage,
             service_tier=self.service_tier,
             stop_sequence=self._stop_sequence,
@@ -150,13 +152,17 @@ class Relay:
             return self.writer.delta(delta, event.logprobs)
         if not has_content(delta) and event.logprobs is None:
             return b""
-        opening = b"" if self.started else self._opening()
         self.produced_chars += text_chars(delta)
+        return self._anew(delta, event.logprobs)
+
+    def _anew(self, delta: dict[str, Any], logprobs: Any) -> bytes:
+        """The delta in the caller's format, and before it what opens the stream."""
+        opening = b"" if self.started else self._opening()
         if len(delta) > 1 or "content" not in delta:
             delta = self._cleaned(delta)
-            if not has_content(delta) and event.logprobs is None:
+            if not has_content(delta) and logprobs is None:
                 return opening
-        return opening + self.writer.delta(delta, event.logprobs)
+        return opening + self.writer.delta(delta, logprobs)
 
     def _passed(self, event: Event) -> bytes:
         """The event as it came; nothing is written before the first content."""

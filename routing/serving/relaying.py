@@ -1,5 +1,6 @@
 """The writer and the relay that a call's attempt takes."""
 
+from functools import partial
 from typing import Any
 
 import orjson
@@ -9,12 +10,16 @@ from routing.exchange import WireRequest
 from routing.formats.caller import StreamWriter
 from routing.history.drafts import Draft
 from routing.serving.call import Attempt, Call
+from routing.serving.loop_relay import LoopRelay
 from routing.serving.relay import Relay
 from routing.upstreams.wires import wire_of
 
 
 def writer_for(call: Call, attempt: Attempt) -> StreamWriter:
-    """For what the caller is told of this attempt."""
+    """For what the caller is told of this attempt. A loop that has begun has one for all turns."""
+    if call.loop is not None and call.loop.writer is not None:
+        writer: StreamWriter = call.loop.writer
+        return writer
     return call.format.writer(call.served(attempt), call.chat)
 
 
@@ -39,7 +44,8 @@ class Echo:
 
 def relay_for(call: Call, attempt: Attempt) -> Relay:
     """For the stream of this attempt, from its upstream's format into the caller's."""
-    return Relay(
+    relay = Relay if call.loop is None else partial(LoopRelay, loop=call.loop)
+    return relay(
         writer_for(call, attempt),
         wire_of(attempt.endpoint.provider.kind).reader(),
         passes=call.passes(attempt),
@@ -51,6 +57,6 @@ def relay_for(call: Call, attempt: Attempt) -> Relay:
 
 def _begun(call: Call) -> Draft | None:
     """Where what is said from here on is kept, if at all."""
-    if call.content is not None:
+    if call.content is not None and (call.loop is None or not call.loop.turns):
         call.content.begin()
     return call.content

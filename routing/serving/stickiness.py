@@ -64,12 +64,15 @@ def key_of(
     models: Iterable[ModelEntry] | None = None,
     patience: Patience | None = None,
 ) -> Key | None:
-    """The key of a request's conversation, or None where nobody can have kept it.
+    """The key of a request's conversation, or None where nobody can have kept it. Decisions are no
+    conversation.
 
     `model` is the reference that was asked for, so that a virtual router's choice is kept under the
     router's name. Without a session only endpoints whose cached input is cheaper are kept: `models`
     are those to look among, None where they are not known yet.
     """
+    if chat.decides:
+        return None
     if chat.session_id is None and models is not None and not any(map(_has_cheaper_cache, models)):
         return None
     digest = hashlib.sha256(account_id.bytes)

@@ -17,10 +17,10 @@ from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
 from gateway.turns import give_way
-from routing.history.keeper import keep, wait_kept
-from routing.metering.writer import ledger
-from routing.serving import limiting, process
+from routing.history.keeper import wait_kept
+from routing.serving import process
 from routing.serving.attempts import Attempts
+from routing.serving.booking import book, wait_for
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
@@ -32,7 +32,6 @@ from routing.serving.outcome import (
     measured,
     price,
     report_of,
-    settle_order,
 )
 from routing.serving.own_credentials import went_well
 from routing.serving.pending import PendingReply
@@ -56,7 +55,7 @@ T = TypeVar("T")
 Work = Generator[bytes, None, T]
 
 
-class _CallerGone(Exception):
+class CallerGone(Exception):
     """Ends the work: nobody is there to be written to."""
 
 
@@ -109,7 +108,7 @@ class AnswerStream:
     def _serve(self) -> Work[None]:
         try:
             yield from self._try_all()
-        except (_CallerGone, GeneratorExit):
+        except (CallerGone, GeneratorExit):
             self._gone = True
         except GatewayError as error:
             outcome = self._settle_failure(error)
@@ -133,20 +132,25 @@ class AnswerStream:
             self._wind_up()
 
     def _try_all(self) -> Work[None]:
+        if not (yield from self._tried()):
+            raise self._attempts.error()
+
+    def _tried(self) -> Work[bool]:
+        """Whether some endpoint has answered."""
         for attempt in self._attempts:
             try:
                 yield from self._try(attempt)
             except UpstreamFailure as failure:
                 if self._gone:
                     forget_origin(failure)
-                    raise _CallerGone from None
+                    raise CallerGone from None
                 self._attempts.failed(attempt, failure)
                 if self._relay is not None and self._relay.started:
                     raise self._attempts.error() from failure
                 self._let_go()
             else:
-                return
-        raise self._attempts.error()
+                return True
+        return False
 
     def _try(self, attempt: Attempt) -> Work[None]:
         call = self._call
@@ -158,7 +162,7 @@ class AnswerStream:
             if self._committed:
                 yield self._take_debug()
         if self._gone:
-            raise _CallerGone
+            raise CallerGone
         try:
             reply = yield from self._sent(
                 relay, lambda: send(call, attempt, abort_handle=self._abort)
@@ -169,7 +173,7 @@ class AnswerStream:
             yield from self._carry(attempt, relay, reply)
         except Aborted as error:
             forget_origin(error)
-            raise _CallerGone from None
+            raise CallerGone from None
         except DoorError as error:
             failure = from_door(error)
             # It served to the last; how long that takes is up to the caller's reading as well.
@@ -193,9 +197,9 @@ class AnswerStream:
                     piece, self._rest = piece[:_PART_BYTES], piece[_PART_BYTES:]
             if self._gone:
                 relay.feed_unread(piece)
-                raise _CallerGone
+                raise CallerGone
             out = b"" if piece is None else relay.feed(piece)
-            if attempt.first_token is None and relay.started:
+            if attempt.first_token is None and (relay.started or relay.produced_chars):
                 attempt.first_token = process.now()
             # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
             if not self._committed and (relay.seen or process.now() >= commit_at):
@@ -216,12 +220,7 @@ class AnswerStream:
     def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
         """Charge first; only then does the caller see the end."""
         call = self._call
-        refusal = not relay.started and relay.finish_reason == "content_filter"
-        if refusal and self._attempts.another_model_left(attempt):
-            # Nothing was written yet: another listed model may do better.
-            raise refused()
-        attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
-        went_well(attempt)
+        self._accept(attempt, relay)
         outcome = self._answered(attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
@@ -234,6 +233,15 @@ class AnswerStream:
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
         yield relay.closing(report, metadata)
+
+    def _accept(self, attempt: Attempt, relay: Relay) -> None:
+        """Raises `UpstreamFailure` for a refusal where another model may do better."""
+        refusal = not relay.started and relay.finish_reason == "content_filter"
+        if refusal and self._attempts.another_model_left(attempt):
+            # Nothing was written yet.
+            raise refused()
+        attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+        went_well(attempt)
 
     def _sent(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
         """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
@@ -304,16 +312,13 @@ class AnswerStream:
     def _settle(
         self, outcome: Outcome, *, wait: bool, meanwhile: Callable[[], None] | None = None
     ) -> None:
-        if self._call.settled:
+        ticket = book(self._call, outcome)
+        if ticket is None:
             return
-        self._call.settled = True
-        ticket = ledger.submit(settle_order(self._call, outcome))
-        limiting.settle(self._call, outcome.usage)
-        keep(self._call.content)
         if meanwhile is not None:
             meanwhile()
         if wait:
-            ledger.wait(ticket, settings.LEDGER_TIMEOUT)
+            wait_for(ticket)
             wait_kept(self._call.content)
 
     def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
@@ -334,11 +339,11 @@ class AnswerStream:
         return outcome
 
     def _failed(self, attempt: Attempt, error: GatewayError) -> Outcome:
-        relay = self._relay
+        relay, loop = self._relay, self._call.loop
         if relay is None or not relay.seen:
-            return failed(error)
+            return failed(error, loop=loop)
         usage = measured(self._call, attempt, relay.usage, relay.produced_chars)
-        return failed(error, usage=usage, cost=price(self._call, attempt, usage))
+        return failed(error, usage=usage, cost=price(self._call, attempt, usage), loop=loop)
 
     # --- Hang-ups -------------------------------------------------------------------------------
 

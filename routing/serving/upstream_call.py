@@ -9,6 +9,7 @@ from routing.end_users import hash_of_user
 from routing.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body
+from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
@@ -31,6 +32,7 @@ _SEPARATORS: Final = re.compile(r"[,\s]+")
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 # Dense text has this many characters a token; a prompt is rather thought longer than it is.
 _CHARS_PER_TOKEN_MIN: Final = 3
+_OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
 # Less room than this for an answer is not believed: the upstream counts the prompt itself.
 _ROOM_TOKENS_MIN: Final = 1_024
 
@@ -38,7 +40,7 @@ _ROOM_TOKENS_MIN: Final = 1_024
 def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
     kind = endpoint.provider.kind
-    request = wire_of(kind).request(_prompt(call, endpoint), _terms(call, endpoint, own_key))
+    request = wire_of(kind).request(_prompt(call, endpoint), terms_of(call, endpoint, own_key))
     return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
 
 
@@ -67,9 +69,11 @@ def with_betas(request: WireRequest, betas: str) -> WireRequest:
 def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
     chat, kind = call.chat, endpoint.provider.kind
     reasoning = chat.reasoning
+    # What is asked of a model that has tools of the gateway's is not what the caller wrote.
+    is_own_words = kind == call.format.wire and call.loop is None
     return Prompt(
-        body=_chat_body(call, endpoint) if kind == CHAT.wire else chat.body,
-        original=chat.original if kind == call.format.wire else None,
+        body=_chat_body(call, endpoint) if kind == CHAT.wire else _translatable(chat, kind),
+        original=chat.original if is_own_words else None,
         stream=chat.stream,
         max_output_tokens=chat.max_output_tokens,
         effort=reasoning.effort if reasoning else None,
@@ -78,7 +82,8 @@ def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
     )
 
 
-def _terms(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+def terms_of(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+    """What this endpoint takes, with the team's own key where there is one."""
     return Terms(
         upstream_model=endpoint.upstream_model,
         supported=endpoint.taken_fields,
@@ -100,6 +105,14 @@ def output_default(call: Call, endpoint: EndpointEntry) -> int:
     return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
 
 
+def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
+    """The chat-shaped body. With its tools off it has none, but for the wire that insists on them
+    where a conversation has calls."""
+    if not chat.tools_off or kind == ANTHROPIC:
+        return chat.body
+    return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
+
+
 def _chat_body(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
     return forwarded_body(
         call.chat,
@@ -111,23 +124,33 @@ def _chat_body(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
     )
 
 
-def send(call: Call, attempt: Attempt, *, abort_handle: AbortHandle | None = None) -> Reply:
+def send(
+    call: Call,
+    attempt: Attempt,
+    *,
+    request: WireRequest | None = None,
+    abort_handle: AbortHandle | None = None,
+) -> Reply:
     """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`, and `Aborted` when the
-    handle ended it."""
-    provider = attempt.endpoint.provider
-    wire, attempt.request = attempt.request, None
-    assert wire is not None
+    handle ended it. `request` is one of several that the attempt takes: each has the provider's
+    whole time."""
+    provider, started = attempt.endpoint.provider, attempt.started
+    if request is None:
+        request, attempt.request = attempt.request, None
+    else:
+        started = process.now()
+    assert request is not None
     origin = process.origin_of(provider.base_url)
     deadline = call.deadline
     if provider.total_s:
-        deadline = min(deadline, attempt.started + provider.total_s)
+        deadline = min(deadline, started + provider.total_s)
     try:
         reply = process.door().send(
             origin,
             method="POST",
-            path=wire.path,
-            headers=wire.headers,
-            body=wire.body,
+            path=request.path,
+            headers=request.headers,
+            body=request.body,
             limits=process.limits_of(provider),
             deadline=deadline,
             abort_handle=abort_handle,

@@ -1,59 +1,39 @@
 """Answering in one piece."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from gevent import GreenletExit
-
-from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
-from gateway.live_settings import settings
 from routing.exchange import Answer
-from routing.formats.caller import Ending, Whole
-from routing.formats.chat.message import clean_message, has_content, text_chars
-from routing.formats.finish import normal_finish
-from routing.history.keeper import keep, wait_kept
+from routing.formats.caller import Ending, Pieces, Whole
+from routing.formats.chat.merging import joined_logprobs, merged
+from routing.formats.chat.message import clean_message, text_chars
+from routing.history.keeper import wait_kept
 from routing.ids import tool_call_id
-from routing.metering.tickets import Ticket
 from routing.metering.usage import Usage
-from routing.metering.writer import ledger
-from routing.serving import limiting, process
 from routing.serving.attempts import Attempts
+from routing.serving.booking import Accounted, book, wait_for
 from routing.serving.call import Attempt, Call
+from routing.serving.conversation import Talk, converse
 from routing.serving.errors import ProviderError
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
+from routing.serving.one_answer import answer_of, finish_of
 from routing.serving.outcome import (
     Outcome,
     answered,
     failed,
+    loop_outcome,
     measured,
     price,
     report_of,
-    settle_order,
 )
 from routing.serving.own_credentials import went_well
 from routing.serving.stickiness import remember
 from routing.serving.tool_calls import well_formed
-from routing.serving.upstream_call import send
-from routing.upstreams.door_errors import DoorError
-from routing.upstreams.failures import (
-    UpstreamFailure,
-    from_door,
-    from_error_object,
-    refused,
-)
-from routing.upstreams.wires import wire_of
-
-
-@dataclass(slots=True)
-class _Broken:
-    """An answer to fall back from: partial output of an upstream that broke off by its own word,
-    or a refusal (then without `failure`: told when no other model does better, it is a success)."""
-
-    attempt: Attempt
-    answer: Answer
-    failure: UpstreamFailure | None
+from routing.serving.turns import tell_stage
+from routing.upstreams.failures import UpstreamFailure
 
 
 def whole_answer(call: Call) -> bytes:
@@ -66,59 +46,41 @@ def whole_answer(call: Call) -> bytes:
 
 def _whole_answer(call: Call) -> bytes:
     attempts = Attempts(call)
-    broken: _Broken | None = None
-    try:
-        for attempt in attempts:
-            try:
-                answer = _ask(call, attempt)
-                failure = _breakage(answer)
-                if failure is not None:
-                    broken = _Broken(attempt, answer, failure)
-                elif _is_refusal(answer) and attempts.another_model_left(attempt):
-                    failure, broken = refused(), _Broken(attempt, answer, None)
-                else:
-                    return _answered(call, attempt, answer)
-            except UpstreamFailure as error:
-                failure = error
-                broken = broken if broken and broken.failure is None else None
-            attempts.failed(attempt, failure)
-        if broken is not None and has_content(broken.answer.message):
-            return _told_broken(call, broken)
-        raise attempts.error()
-    except GatewayError as error:
-        _record_failure(call, attempts, error)
-        raise
-    except GreenletExit as stop:
-        # The worker is stopping: there is time to tell the caller, none to wait for the ledger.
-        _record_failure(call, attempts, Unavailable(), wait=False)
-        raise Unavailable() from stop
-    except Exception:
-        # A bug of ours must not keep the caller's money held until the lease ends.
-        _record_failure(call, attempts, GatewayError())
-        raise
+    with Accounted(call, attempts, partial(failed, loop=call.loop)):
+        if call.loop is not None:
+            return _conversed(call, converse(call, attempts))
+        served = answer_of(call, attempts)
+        if served.failure is not None:
+            return _told_broken(call, served.attempt, served.answer, served.failure)
+        return _answered(call, served.attempt, served.answer)
 
 
-def _ask(call: Call, attempt: Attempt) -> Answer:
-    reply = send(call, attempt)
-    try:
-        with reply:
-            raw = reply.read_all()
-    except DoorError as error:
-        raise from_door(error) from error
-    answer = wire_of(attempt.endpoint.provider.kind).answer(
-        raw, reply.headers.get("content-type", "")
+def _conversed(call: Call, talk: Talk) -> bytes:
+    """As `_answered`, for an answer of several turns."""
+    attempt, answer, loop = talk.attempt, talk.answer, call.loop
+    assert loop is not None
+    call.served_by = attempt
+    pieces = loop.pieces
+    if loop.annotations:
+        pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
+    message = merged(pieces, hides_reasoning=call.hides_reasoning)
+    if call.content is not None:
+        call.content.answered(message)
+    native = answer.native_finish if talk.is_last_word else None
+    outcome = loop_outcome(
+        call,
+        finish_reason=talk.finish_reason,
+        native_finish=native,
+        service_tier=answer.service_tier,
     )
-    attempt.ended = attempt.first_token = process.now()
-    attempt.upstream_id = answer.upstream_id
-    return answer
-
-
-def _breakage(answer: Answer) -> UpstreamFailure | None:
-    if answer.error is not None:
-        return from_error_object(answer.error)
-    if normal_finish(answer.native_finish, has_tool_calls=False, refused=False) != "error":
-        return None
-    return from_error_object({"message": "the upstream broke off its answer"})
+    ticket = book(call, outcome)
+    try:
+        remember(call.sticky, attempt.endpoint, outcome.usage)
+        tell_stage(call)
+        answer.native_finish, answer.logprobs = native, joined_logprobs(pieces)
+        return dumps(_body(call, attempt, answer, message, outcome, pieces=pieces))
+    finally:
+        wait_for(ticket)
 
 
 def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
@@ -132,21 +94,18 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
     message = _cleaned(call, answer)
     if call.content is not None:
         call.content.answered(message)
-    outcome = _outcome(call, attempt, answer, usage, _finish(answer, message))
-    ticket = _book(call, outcome)
+    outcome = _outcome(call, attempt, answer, usage, finish_of(answer, message))
+    ticket = book(call, outcome)
     try:
         # Done while the database works; it leaves once its charge is in the books.
         remember(call.sticky, attempt.endpoint, usage)
         return dumps(_body(call, attempt, answer, message, outcome))
     finally:
-        _wait_for(ticket)
+        wait_for(ticket)
 
 
-def _told_broken(call: Call, broken: _Broken) -> bytes:
+def _told_broken(call: Call, attempt: Attempt, answer: Answer, failure: UpstreamFailure) -> bytes:
     """What there is, in formats that can say that it broke off; the failure in others."""
-    attempt, answer, failure = broken.attempt, broken.answer, broken.failure
-    if failure is None:
-        return _answered(call, attempt, answer)
     call.served_by = attempt
     usage = measured(call, attempt, answer.usage, text_chars(answer.message))
     outcome = _outcome(call, attempt, answer, usage, "error")
@@ -162,9 +121,9 @@ def _told_broken(call: Call, broken: _Broken) -> bytes:
         owed = failed(error, usage=usage, cost=price(call, attempt, usage))
         if call.content is not None:
             call.content.failed(error)
-        _wait_for(_book(call, owed))
+        wait_for(book(call, owed))
         raise error from None
-    _wait_for(_book(call, outcome))
+    wait_for(book(call, outcome))
     return dumps(body)
 
 
@@ -193,6 +152,7 @@ def _body(
     outcome: Outcome,
     *,
     failure: UpstreamFailure | None = None,
+    pieces: Pieces = (),
 ) -> dict[str, Any]:
     """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
     assert outcome.finish_reason is not None
@@ -214,19 +174,8 @@ def _body(
             answer.logprobs,
             answer.system_fingerprint,
             ending,
+            pieces,
         )
-    )
-
-
-def _is_refusal(answer: Answer) -> bool:
-    return _finish(answer, answer.message) == "content_filter"
-
-
-def _finish(answer: Answer, message: dict[str, Any]) -> str:
-    return normal_finish(
-        answer.native_finish,
-        has_tool_calls=bool(message.get("tool_calls")),
-        refused=bool(message.get("refusal")),
     )
 
 
@@ -236,34 +185,3 @@ def _told(failure: UpstreamFailure) -> dict[str, Any]:
         "message": failure.message,
         "metadata": {"error_type": failure.error_type},
     }
-
-
-def _book(call: Call, outcome: Outcome) -> Ticket | None:
-    """Tell the ledger how the call ended, unless it knows."""
-    if call.settled:
-        return None
-    call.settled = True
-    limiting.settle(call, outcome.usage)
-    ticket = ledger.submit(settle_order(call, outcome))
-    keep(call.content)
-    return ticket
-
-
-def _wait_for(ticket: Ticket | None) -> None:
-    if ticket is not None:
-        ledger.wait(ticket, settings.LEDGER_TIMEOUT)
-
-
-def _record_failure(
-    call: Call, attempts: Attempts, error: GatewayError, *, wait: bool = True
-) -> None:
-    """Record what was tried; a call that never reached an upstream only gives its hold back."""
-    attempts.end_probe()
-    if call.attempts:
-        if call.content is not None and not call.settled:
-            call.content.failed(error)
-        ticket = _book(call, failed(error))
-        if wait:
-            _wait_for(ticket)
-    else:
-        attempts.release()

@@ -40,7 +40,8 @@ class Options:
 
 @dataclass(slots=True)
 class Call:
-    """`body` is the request as sent, `asked` the same in the chat shape."""
+    """`body` is the request as sent, `asked` the same in the chat shape, `judged` what a question
+    is answered with where neither a fault nor the script (`override`) says otherwise."""
 
     exchange: Exchange
     persona: str
@@ -49,6 +50,7 @@ class Call:
     asked: dict[str, Any]
     identity: Identity
     options: Options
+    judged: dict[str, Any] = field(default_factory=dict)
     override: dict[str, Any] = field(default_factory=dict)
     cache: CacheUse = NO_CACHE
 
@@ -57,7 +59,8 @@ class Call:
         return self.body.get("stream") is True
 
     def answer(self, **override: Any) -> Answer:
-        return compose(self.asked, self.identity, {**override, **self.override}, self.cache)
+        said = {**self.judged, **override, **self.override}
+        return compose(self.asked, self.identity, said, self.cache)
 
     def document(self, **override: Any) -> dict[str, Any]:
         """The answer as one document of its format."""

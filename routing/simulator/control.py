@@ -71,9 +71,14 @@ async def put_script(simulator: "Simulator", name: str, _query: Query, body: Any
 
 async def clear_script(simulator: "Simulator", name: str, _query: Query, _body: Any) -> Any:
     simulator.scripts.clear(name or None)
+    simulator.verdicts.clear(name or None)
     if not name:
         simulator.gates.clear()
     return {}
+
+
+async def put_verdicts(simulator: "Simulator", name: str, _query: Query, body: Any) -> Any:
+    return {"persona": name, "verdicts": simulator.verdicts.put(name, body)}
 
 
 async def open_gate(simulator: "Simulator", name: str, _query: Query, _body: Any) -> Any:
@@ -105,6 +110,7 @@ HANDLERS: dict[tuple[str, str], Handler] = {
     ("DELETE", "_log"): clear_log,
     ("PUT", "_script"): put_script,
     ("DELETE", "_script"): clear_script,
+    ("PUT", "_verdicts"): put_verdicts,
     ("POST", "_gate"): open_gate,
     ("GET", "_gate"): read_gate,
     ("PUT", "_persona"): put_persona,

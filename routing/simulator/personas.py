@@ -10,13 +10,17 @@ DEFAULT = "default"
 class Temper:
     """`tokens_per_s` 0 means no pause between tokens; `error_rate` is the share of 503s, 0 to 1.
 
-    One that is not `strict` takes messages and responses that a real provider would refuse.
+    One that is not `strict` takes messages and responses that a real provider would refuse. The
+    maxima are how much a request for decisions may ask; None is no limit.
     """
 
     first_token_s: float = 0.0
     tokens_per_s: float = 0.0
     error_rate: float = 0.0
     strict: bool = True
+    questions_max: int | None = None
+    options_max: int | None = None
+    levels_max: int | None = None
 
     @property
     def is_instant(self) -> bool:

@@ -7,16 +7,21 @@ from typing import Any
 SAY_WORDS = re.compile(r"\bsay (\d{1,6}) words?\b", re.IGNORECASE)
 # What an image counts for, whatever its size.
 IMAGE_TOKENS = 85
+# What a model of such a name calls where it can, and what it then says.
+CLOCK = "clock"
+CLOCK_TOOL = "datetime"
 CALL_TOOL = re.compile(r"\bcall ([A-Za-z0-9_.-]+)")
 
 
 @dataclass(slots=True)
 class Prompt:
-    """`characters` counts all text; `user_text` is the last user message's text."""
+    """`characters` counts all text; `user_text` is the last user message's text, `tool_text` the
+    last tool's."""
 
     characters: int = 0
     images: int = 0
     user_text: str = ""
+    tool_text: str = ""
     last_role: str = ""
 
     @property
@@ -55,6 +60,8 @@ def read_prompt(messages: list[Any]) -> Prompt:
         prompt.last_role = str(message.get("role"))
         if prompt.last_role == "user":
             prompt.user_text = text
+        elif prompt.last_role == "tool":
+            prompt.tool_text = text
     return prompt
 
 
@@ -74,10 +81,17 @@ def wanted_tools(body: dict[str, Any], prompt: Prompt) -> list[dict[str, Any]]:
         name = (choice.get("function") or choice).get("name")
         return [tool for tool in tools if tool.get("name") == name]
     asked = CALL_TOOL.findall(prompt.user_text) if prompt.last_role == "user" else []
+    if is_clock(body) and prompt.last_role == "user":
+        asked.append(CLOCK_TOOL)
     called = [tool for name in asked for tool in tools if tool.get("name") == name.rstrip(".")]
     if not called and choice == "required":
         called = tools[:1]
     return called[:1] if body.get("parallel_tool_calls") is False else called
+
+
+def is_clock(body: dict[str, Any]) -> bool:
+    """Whether the model is one that tells the time, by its name."""
+    return CLOCK in str(body.get("model"))
 
 
 def functions(body: dict[str, Any]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ OVERRIDES = frozenset(
         "usage",
         "logprobs",
         "model",
+        "answers",
     }
 )
 CUTS = ("close", "reset")
@@ -67,6 +68,7 @@ STEP_TYPES: dict[str, type | tuple[type, ...]] = {
     "content_type": str,
     "events": list,
     "tool_calls": list,
+    "answers": dict,
 }
 EVENT_TYPES: dict[str, type | tuple[type, ...]] = {
     "json": object,

@@ -15,12 +15,15 @@ from routing.simulator.control import control
 from routing.simulator.encoding import dumps, encoded
 from routing.simulator.exchange import Exchange
 from routing.simulator.faults import FAULTS
-from routing.simulator.formats import CHAT, FORMATS, Complaint, Format
+from routing.simulator.formats import CHAT, DECISIONS, FORMATS, Complaint, Format
+from routing.simulator.formats.decisions.request_rules import over_limits
+from routing.simulator.intern import acts_as_intern, next_step
 from routing.simulator.log import Entry, Log
 from routing.simulator.personas import DEFAULT, Personas
 from routing.simulator.prompt import read_prompt
 from routing.simulator.request import BadRequest, Request
 from routing.simulator.script import EMPTY_STEP, Gates, Scripts, Step
+from routing.simulator.verdicts import Verdicts
 from routing.simulator.wire import Identity
 
 COUNT_TOKENS = "messages/count_tokens"
@@ -39,6 +42,7 @@ class Simulator:
         self.seed = secrets.randbits(32) if seed is None else seed
         self.log = Log()
         self.scripts = Scripts()
+        self.verdicts = Verdicts()
         self.gates = Gates()
         self.personas = Personas(self.seed)
         self._connections: set[Connection] = set()
@@ -98,20 +102,24 @@ class Simulator:
             complaint = complaint or Complaint(400, NO_OBJECT)
             exchange.answer(complaint.status, error_body(complaint, format))
             return
-        step = self.scripts.take(persona) or EMPTY_STEP
+        asked = format.asked(body)
+        otherwise, judged = self._judged(persona, format, body, asked)
+        step = self.scripts.take(persona) or otherwise
         model, _, suffix = str(body.get("model")).partition("?")
         fault = step.fault if step.names_the_answer else fault_named(model)
         exchange.entry.fault = fault
         query = exchange.request.query
+        plays = not step.override and acts_as_intern(asked)
         call = Call(
             exchange,
             persona,
             format,
             body,
-            format.asked(body),
+            asked,
             self._identity(),
             Options(step.options, dict(parse_qsl(suffix)), dict(parse_qsl(query))),
-            step.override,
+            judged,
+            next_step(asked) if plays else step.override,
             format.cached(self._cache, persona, body),
         )
         self._answer(call, step, fault)
@@ -124,7 +132,24 @@ class Simulator:
             return Complaint(400, NO_OBJECT)
         if format is not CHAT and not self.personas.temper(persona).strict:
             return None
-        return format.complaint(request.headers, body)
+        complaint = format.complaint(request.headers, body)
+        if complaint is not None or format is not DECISIONS:
+            return complaint
+        temper = self.personas.temper(persona)
+        return over_limits(
+            body["questions"],
+            questions_max=temper.questions_max,
+            options_max=temper.options_max,
+            levels_max=temper.levels_max,
+        )
+
+    def _judged(
+        self, persona: str, format: Format, body: dict[str, Any], asked: dict[str, Any]
+    ) -> tuple[Step, dict[str, Any]]:
+        """The step that a verdict wants played, and the parts of the answer that verdicts say."""
+        if format is DECISIONS:
+            return self.verdicts.of_questions(persona, body.get("questions"))
+        return self.verdicts.of_chat(persona, asked)
 
     def _count(self, exchange: Exchange, persona: str) -> None:
         """Count the tokens of a prompt in the messages format, which then needs no limit."""

@@ -23,6 +23,10 @@ BODIES: dict[str, dict[str, Any]] = {
     "messages": {"messages": HELLO, "max_tokens": 1024},
     "messages/count_tokens": {"messages": HELLO},
     "responses": {"input": "Hello there"},
+    "systemone": {
+        "state": "Hello there",
+        "questions": {"greets": {"type": "noul", "instructions": "Is this a greeting?"}},
+    },
 }
 CREDENTIALS = {
     "Authorization": "Bearer sk-simulated",
@@ -79,6 +83,10 @@ class SimulatedUpstream:
 
     def script(self, persona: str, *steps: dict[str, Any], repeat: bool = False) -> None:
         self.control("PUT", f"/_script/{persona}", {"steps": list(steps), "repeat": repeat})
+
+    def verdicts(self, persona: str, *verdicts: dict[str, Any]) -> None:
+        """What it thinks of questions, until `clear`."""
+        self.control("PUT", f"/_verdicts/{persona}", {"verdicts": list(verdicts)})
 
     def open_gate(self, name: str) -> None:
         self.control("POST", f"/_gate/{name}")

@@ -38,7 +38,8 @@ class Answer:
     """One whole answer, before it is written as JSON or as a stream.
 
     `usage` and `finish_reason` are the chat format's, `stop_sequence` is the one that was met,
-    `redacted` is reasoning that nobody may read.
+    `redacted` is reasoning that nobody may read. `answers` are scripted ones of decisions, and
+    `verdicts` what the others follow, both by the questions' names.
     """
 
     id: str
@@ -52,6 +53,8 @@ class Answer:
     logprobs: Any = None
     stop_sequence: str | None = None
     redacted: str | None = None
+    answers: dict[str, Any] | None = None
+    verdicts: dict[str, Any] | None = None
 
     def text(self, kind: Kind, call: int = 0) -> str:
         return "".join(p.text for p in self.pieces if p.kind == kind and p.call == call)
@@ -78,8 +81,8 @@ def compose(
     """Answer a request in the chat shape. `override` replaces parts of what would have been said.
 
     Keys of `override`: text, reasoning, redacted, refusal, tool_calls (name and arguments),
-    finish_reason, usage (null leaves it out), logprobs, model, id. An overridden text is said
-    whole.
+    finish_reason, usage (null leaves it out), logprobs, model, id, answers, verdicts. An overridden
+    text is said whole.
     """
     prompt = asked.read_prompt(body["messages"])
     calls = _calls(body, prompt, identity, override)
@@ -99,6 +102,8 @@ def compose(
         logprobs=_logprobs(body, prompt, pieces, override),
         stop_sequence=stop_sequence if finish_reason == "stop" else None,
         redacted=override.get("redacted"),
+        answers=override.get("answers"),
+        verdicts=override.get("verdicts"),
     )
 
 
@@ -127,6 +132,8 @@ def reply_text(body: dict[str, Any], prompt: Prompt) -> str:
     said = f"Simulated answer to: {prompt.user_text[:60]}"
     if kind == "json_object":
         return json.dumps({"answer": said}, ensure_ascii=False)
+    if asked.is_clock(body) and prompt.last_role == "tool":
+        return f"Simulated answer by the clock: {prompt.tool_text[:100]}"
     wanted = asked.wanted_words(prompt.user_text)
     if wanted is None:
         return said

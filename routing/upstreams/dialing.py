@@ -13,7 +13,13 @@ import certifi
 
 from routing.upstreams.call import Call
 from routing.upstreams.connection import wait_for
-from routing.upstreams.door_errors import ConnectFailed, ConnectTimeout, DoorError, TlsFailed
+from routing.upstreams.door_errors import (
+    ConnectFailed,
+    ConnectTimeout,
+    DoorError,
+    NotAllowed,
+    TlsFailed,
+)
 from routing.upstreams.origin import Origin
 from routing.upstreams.resolver import Address, Resolver
 
@@ -59,6 +65,8 @@ class Dialer:
 
     def dial(self, origin: Origin, call: Call) -> socket.socket:
         """Raises DnsFailed, ConnectFailed, TlsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
+        if origin.socket_path:
+            return _open_local(origin.socket_path, call)
         until = call.clock() + call.limits.connect_s
         sock = self._connect(self._proxy or origin, call, until)
         try:
@@ -76,7 +84,7 @@ class Dialer:
     def _connect(self, target: Origin, call: Call, until: float) -> socket.socket:
         """The first address that answers. Each gets an equal share of the time that is left."""
         addresses = self._resolver.resolve(target.host, target.port, call, until)
-        last = call.fail(ConnectFailed, f"no address of {target.authority} may be dialled")
+        last: DoorError = call.fail(NotAllowed, f"no address of {target.authority} may be dialled")
         for tried, address in enumerate(addresses):
             if self._address_allowed is not None and not self._address_allowed(address.host):
                 continue
@@ -108,6 +116,19 @@ def _open(address: Address, call: Call, until: float) -> socket.socket:
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.
         sock.close()
         raise
+    return sock
+
+
+def _open_local(path: str, call: Call) -> socket.socket:
+    """A socket of this machine connects at once, or not: where its queue is full nobody waits."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        sock.connect(path)
+    except OSError as error:
+        sock.close()
+        reason = error.strerror or str(error)
+        raise call.fail(ConnectFailed, f"cannot connect to the local socket: {reason}") from error
     return sock
 
 

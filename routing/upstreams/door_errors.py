@@ -32,6 +32,10 @@ class ConnectFailed(DoorError):
     kind = "connect_failed"
 
 
+class NotAllowed(ConnectFailed):
+    """No address of the name may be dialled; none was."""
+
+
 class TlsFailed(DoorError):
     """The handshake broke, or the certificate is not one to trust for this host."""
 

@@ -30,7 +30,7 @@ def request(body: dict[str, Any], *, credential: str | None) -> WireRequest:
 
 def answer(body: bytes, content_type: str) -> Answer:
     """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
-    value = _parsed(body, content_type)
+    value = parsed(body, content_type)
     choices = value.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict):
@@ -75,7 +75,8 @@ def event(data: bytes) -> Event:
     )
 
 
-def _parsed(body: bytes, content_type: str) -> dict[str, Any]:
+def parsed(body: bytes, content_type: str) -> dict[str, Any]:
+    """A JSON object. Raises `UpstreamFailure` for anything else."""
     if content_type and "json" not in content_type.lower():
         raise malformed(f"an answer of type {content_type[:80]!r}", raw=body)
     try:

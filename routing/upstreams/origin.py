@@ -16,7 +16,7 @@ class Origin:
 
     ``path_prefix`` is empty or begins with a slash and does not end with one. Two origins that
     share ``pool_key`` share connections. ``tls_context`` None stands for the door's shared
-    default.
+    default. One with a ``socket_path`` listens on a Unix socket of this machine.
     """
 
     scheme: str
@@ -26,6 +26,12 @@ class Origin:
     host_header: str
     pool_key: str
     tls_context: ssl.SSLContext | None = field(default=None, compare=False)
+    socket_path: str = ""
+
+    @classmethod
+    def of_socket(cls, path: str) -> Self:
+        """A server of this machine's own; no base URL says so."""
+        return cls("http", "localhost", 80, "", "localhost", f"unix:{path}", socket_path=path)
 
     @classmethod
     def parse(cls, base_url: str, *, tls_context: ssl.SSLContext | None = None) -> Self:

@@ -14,8 +14,10 @@ from gateway.http.responses import EventStream, refused, written_response
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
+from routing.nested import ask_model
 from routing.pipeline import admit, draft_of, refusal_of, refuse_too_many
 from routing.serving.call import Call
+from routing.serving.loop_stream import LoopStream
 from routing.serving.metadata import router_metadata
 from routing.serving.slots import slots
 from routing.serving.stream import AnswerStream
@@ -83,10 +85,12 @@ class InferenceViewSet(LeanViewSet):
         if call.refusal is not None:
             raise refusal_of(call)
         refuse_too_many(call)
+        call.ask = ask_model
         headers = {"X-Generation-Id": call.generation_id}
         if not call.chat.stream:
             return written_response(whole_answer(call), headers=headers)
-        stream = AnswerStream(call, request.META.get("gunicorn.socket"))
+        kind = AnswerStream if call.loop is None else LoopStream
+        stream = kind(call, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
         return EventStream(stream, [stream.close, slot.release], headers=headers)

@@ -32,7 +32,8 @@ def answered_once(
     read = HashedInput(request)
     body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
     path = request.path_info.rstrip("/")
-    begun = begin(Wanted(caller, path, key, read.hash(), generation_id()))
+    prefix = view.caller_format.id_prefix
+    begun = begin(Wanted(caller, path, key, read.hash(), generation_id(prefix)))
     if isinstance(begun, Kept):
         return told_again(begun)
     try:

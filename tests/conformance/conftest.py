@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.deciding import DecisionsDesk
 from tests.conformance.desk import Desk, Serve
 from tests.support.bed import Bed
-from tests.support.catalogue import THREE_WIRES, rewritten
+from tests.support.catalogue import DECISIONS, THREE_WIRES, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
@@ -38,6 +39,53 @@ def wires_server(
         audit = server.manage("audit_ledger")
         assert audit["mismatches"] == []
         assert audit["open_holds"] == 0
+
+
+@pytest.fixture(scope="session")
+def deciding_server(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """A gateway whose models answer decisions in each of the ways."""
+    folder = tmp_path_factory.mktemp("deciding")
+    file = folder / "catalogue.yaml"
+    file.write_text(rewritten(simulator.url, source=DECISIONS), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+        server = starter.build(ROUTER_OUTAGE_WINDOW_SECONDS="0.001", API_KEY_CACHE_SECONDS="0")
+        server.manage("load_catalogue", str(file))
+        server.start()
+        yield server
+        audit = server.manage("audit_ledger")
+        assert audit["mismatches"] == []
+        assert audit["open_holds"] == 0
+
+
+@pytest.fixture(scope="module")
+def serve_deciding(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Callable[..., DecisionsDesk]]:
+    """Desks on gateways with settings of their own."""
+    folder = tmp_path_factory.mktemp("settings")
+    file = folder / "catalogue.yaml"
+    file.write_text(rewritten(simulator.url, source=DECISIONS), encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+
+        def desk(**settings: Any) -> DecisionsDesk:
+            server = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
+            server.manage("load_catalogue", str(file))
+            server.start()
+            simulator.clear()
+            return DecisionsDesk(server, simulator, seed_account(server), "typesafe/jev-1.13")
+
+        yield desk
+
+
+@pytest.fixture
+def deciding(deciding_server: GatewayServer, simulator: SimulatedUpstream) -> DecisionsDesk:
+    """A caller of the model that an upstream of decisions serves."""
+    simulator.clear()
+    return DecisionsDesk(
+        deciding_server, simulator, seed_account(deciding_server), "typesafe/jev-1.13"
+    )
 
 
 @pytest.fixture(params=["openai", "anthropic", "responses"])

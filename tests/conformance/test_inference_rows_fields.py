@@ -68,8 +68,13 @@ def test_i26_an_unknown_plugin(desk: Desk) -> None:
     "asked",
     [
         {"plugins": [{"id": "web"}]},
-        {"tools": [{"type": "router:datetime"}]},
-        {"tools": [{"type": "router:web_search"}], "stream": True},
+        {"tools": [{"type": "router:bash"}]},
+        {"tools": [{"type": "router:files"}], "stream": True},
+        {
+            "tools": [
+                {"type": "router:subagent", "parameters": {"tools": [{"type": "router:bash"}]}}
+            ]
+        },
     ],
 )
 def test_i26_what_nothing_here_runs_is_refused_and_never_ignored(

@@ -66,6 +66,17 @@ class Objects:
         body = {"provider": PROVIDER, "key": "k-of-our-own"}
         return str(self._made("/api/v1/byok", body)["id"])
 
+    def intern(self) -> str:
+        body = {"name": f"intern-{next(_numbers)}"}
+        key = self.account.api_key
+        return str(self._done("POST", "/api/v1/interns", body, key=key)["id"])
+
+    def secret(self) -> str:
+        """The name of one that the workspace has."""
+        name, body = f"secret_{next(_numbers)}", {"value": "v", "hosts": ["example.com"]}
+        self._done("PUT", f"/api/v1/vault/secrets/{name}", body, key=self.account.api_key)
+        return name
+
     def budget(self) -> dict[str, str]:
         workspace = self.workspace()
         path = f"/api/v1/workspaces/{workspace}/budgets/monthly"
@@ -101,6 +112,8 @@ _NAMED: Mapping[str, Callable[[Objects], str]] = {
     "key_hash": Objects.key,
     "workspace": Objects.workspace,
     "guardrail": Objects.guardrail,
+    "intern_id": Objects.intern,
+    "name": Objects.secret,
     "credential": Objects.credential,
 }
 _PRESET = "/api/v1/presets/{slug}"
@@ -120,6 +133,8 @@ _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
     "member_user_ids": lambda objects: [objects.account.user_id],
     "key_hashes": lambda objects: [objects.key()],
     "generation_id": Objects.generation,
+    "names": lambda objects: [objects.secret()],
+    "hosts": lambda objects: ["example.com"],
     # Few numbers are whole in nano-USD.
     "limit_usd": lambda objects: 10,
     "provider": lambda objects: PROVIDER,

@@ -25,6 +25,8 @@ from tests.support.server import GatewayServer
 Ending = Callable[[Desk], None]
 # The next looks of the worker: one may be under way while the request ends.
 LOOKS = 2
+LOOK = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
+CLOCK = [{"type": "router:datetime"}]
 FAULTY = endpoint("first", "sim/503")
 
 
@@ -154,6 +156,29 @@ def every_fault(desk: Desk) -> None:
         desk.post(model=f"pair/{fault}.stream", stream=True)
 
 
+def decided(desk: Desk) -> None:
+    for count in (1, 12):
+        assert decide(desk, "plain/first", count) == 200
+        assert decide(desk, "pair/503", count) == 200
+
+
+def nothing_decided(desk: Desk) -> None:
+    for count in (1, 12):
+        assert decide(desk, "alone/503", count) == 503
+        assert decide(desk, "gone/one", count) == 502
+        desk.upstream.script("first", {"text": "no number"}, repeat=True)
+        assert decide(desk, "plain/first", count) == 502
+        desk.upstream.clear()
+
+
+def decide(desk: Desk, name: str, count: int) -> int:
+    question = {"type": "noul", "instructions": "Is all well?"}
+    body = {"state": "Well", "questions": {str(n): question for n in range(count)}}
+    key = desk.account.api_key
+    path = "/api/alpha/decisions"
+    return desk.server.post(path, key=key, json={"model": name, **body}).status_code
+
+
 def left_inside(desk: Desk) -> None:
     desk.upstream.script("first", {"events": [{"text": "Hello."}, {"gate": "never"}]})
     left(desk, "plain/first", after=b"Hello.")
@@ -181,6 +206,26 @@ def left_before_the_head(desk: Desk) -> None:
     desk.upstream.clear()
     desk.upstream.script("drained", {"gate": "go", "status": 503})
     left(desk, "plain/drained", gate="go")
+
+
+def looped(desk: Desk) -> None:
+    for stream in (False, True):
+        desk.upstream.script("first", LOOK, LOOK, {"text": "Late."})
+        assert "Late." in desk.post(tools=CLOCK, stream=stream).text
+
+
+def a_loop_failed(desk: Desk) -> None:
+    for stream in (False, True):
+        desk.upstream.script("first", LOOK, {"fault": "500"})
+        assert "error" in desk.post(tools=CLOCK, stream=stream).text
+
+
+def an_agent_was_asked(desk: Desk) -> None:
+    advisor = {"type": "router:advisor", "parameters": {"model": "plain/second"}}
+    call = {"tool_calls": [{"name": "advisor", "arguments": {"question": "Why?"}}]}
+    for stream in (False, True):
+        desk.upstream.script("first", call, {"text": "So."})
+        assert "So." in desk.post(tools=[advisor], stream=stream).text
 
 
 def left(desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: int = 0) -> None:
@@ -214,10 +259,15 @@ ENDINGS: list[Any] = [
     broke_off_inside,
     broke_off_in_an_error,
     pytest.param(every_fault, id="every_fault", marks=pytest.mark.nightly),
+    decided,
+    nothing_decided,
     left_inside,
     left_while_read_out,
     left_while_the_upstream_broke_off,
     left_before_the_head,
+    looped,
+    a_loop_failed,
+    an_agent_was_asked,
 ]
 
 

@@ -4,10 +4,12 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
+from django.test import override_settings
 from pytest_django import DjangoDbBlocker
 
 from tests.support.access_table import TABLE, Row
@@ -62,7 +64,13 @@ class Scene:
 @pytest.fixture(scope="module")
 def scene(gateway: GatewayServer, django_db_blocker: DjangoDbBlocker) -> Iterator[Scene]:
     url = gateway.env["DATABASE_URL"]
-    with pointed_at(url, django_db_blocker), requests.Session() as session:
+    # Vaults that are made here are to open there.
+    key = Path(gateway.env["GATEWAY_HOME"], "secrets", "vault_master_key").read_text().strip()
+    with (
+        pointed_at(url, django_db_blocker),
+        override_settings(VAULT_MASTER_KEY=key),
+        requests.Session() as session,
+    ):
         yield Scene(gateway, new_tenant("mine"), new_tenant("other"), session)
 
 

@@ -4,13 +4,13 @@ Providers' base URLs are the operator's own and may name any host, this one incl
 for a caller passes `address_allowed`, and nothing gets past it.
 """
 
-import ipaddress
 import socket
 import time
 from collections.abc import Callable
 
 import pytest
 
+from routing.upstreams.addresses import is_public
 from routing.upstreams.call import AbortHandle, Call, Limits, Request
 from routing.upstreams.dialing import Dialer
 from routing.upstreams.door_errors import ConnectFailed, DnsFailed, DoorError
@@ -31,24 +31,6 @@ LITERALS = [
     "[fd00:ec2::254]", "[ff02::1]", "[64:ff9b::7f00:1]", "[64:ff9b::169.254.169.254]",
     "[2002:7f00:1::]", "[2001:db8::1]",
 ]  # fmt: skip
-
-
-def is_public(host: str) -> bool:
-    """What a caller's URL may lead to: a global address, also once what it embeds is unpacked."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour or _embedded(address)
-        if inner is not None:
-            return inner.is_global
-    return address.is_global and not address.is_multicast
-
-
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The last 32 bits of a NAT64 or an IPv4-compatible address."""
-    networks = map(ipaddress.ip_network, ("64:ff9b::/96", "::/96"))
-    if not any(address in network for network in networks):
-        return None
-    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
 
 
 def a_call() -> Call:

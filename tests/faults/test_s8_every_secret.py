@@ -32,6 +32,7 @@ IN_ENVIRONMENT = {
     name: f"canary-{name.lower()}-{uuid.uuid4().hex}{uuid.uuid4().hex}"
     for name in (
         *("SECRET_KEY", "VAULT_MASTER_KEY", "ROUTER_USER_HASH_SECRET", "CREDITS_WEBHOOK_SECRET"),
+        "VAULT_FORMER_MASTER_KEYS",
     )
 }
 
@@ -109,6 +110,25 @@ def _byok_key(desk: Desk) -> str:
     return key
 
 
+def _vault_secret(desk: Desk) -> str:
+    return _stored(desk, "/vault/secrets/token")
+
+
+def _intern_secret(desk: Desk) -> str:
+    made = desk.ask("POST", "/interns", desk.account.api_key, {"name": "keeper"})
+    assert made.status_code == 201, made.text
+    return _stored(desk, f"/vault/interns/{made.json()['id']}/secrets/token")
+
+
+def _stored(desk: Desk, path: str) -> str:
+    value = f"canary-vault-{uuid.uuid4().hex}"
+    body = {"value": value, "hosts": ["api.example.com"]}
+    told = desk.server.request("PUT", f"/api/v1{path}", key=desk.account.api_key, json=body)
+    assert told.status_code == 200, told.text
+    assert value not in told.text
+    return value
+
+
 def _from_environment(name: str) -> Callable[[Desk], str]:
     return lambda desk: desk.server.env[name]
 
@@ -121,6 +141,8 @@ SECRETS: dict[str, Secret] = {
     "a key that was rotated away": Secret(_former_key, hash_of),
     "a provider's credential": Secret(_provider_credential, lambda _: "v1:"),
     "a credential of the caller's own": Secret(_byok_key, lambda _: "v1:", "api/v1/byok"),
+    "a secret of a workspace's": Secret(_vault_secret, lambda _: "v1:", "api/v1/vault/secrets"),
+    "a secret of an intern's": Secret(_intern_secret, lambda _: "v1:", "api/v1/vault/secrets"),
     "the webhook's secret": Secret(
         _from_environment("CREDITS_WEBHOOK_SECRET"), route="api/v1/credits/payments"
     ),

@@ -26,6 +26,12 @@ FIRING: list[tuple[Callable[..., list[CheckMessage]], dict[str, Any], dict[str, 
         "gateway.E003",
     ),
     (
+        checks.tool_backends_can_be_loaded,
+        {"ROUTER_TOOL_BACKENDS": {"router:bash": "gateway.nowhere.found"}},
+        {"ROUTER_TOOL_BACKENDS": {"router:bash": "gateway.checks.register"}},
+        "gateway.E004",
+    ),
+    (
         checks.sqlite_serves_one_machine,
         {"PRODUCTION": True, "DATABASES": SQLITE},
         {"PRODUCTION": True, "DATABASES": POSTGRES},

@@ -35,6 +35,13 @@ READ: list[tuple[Any, tuple[Any, ...], dict[str, Any], str, Any]] = [
     (env.choice, ("a", ("a", "b")), {}, "b", "b"),
     (env.words, (), {}, " a, ,b ,", ["a", "b"]),
     (env.words, ("x,y",), {}, "", ["x", "y"]),
+    (
+        env.tool_backends,
+        (),
+        {},
+        "router:web_search=a.b.C, web-fetch=d.e",
+        {"router:web_search": "a.b.C", "web-fetch": "d.e"},
+    ),
     (env.model_patterns, (), {}, "", ()),
     (env.model_patterns, (), {}, "a/b:free, small ,*/x-*", ("a/b:free", "small", "*/x-*")),
     (env.networks, (), {}, "", ()),

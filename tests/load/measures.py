@@ -9,6 +9,7 @@ from tests.load.accounting import WebProcesses, spent_s
 from tests.load.answers import asked, check_governed, check_passed_on
 from tests.load.apart import measured_apart
 from tests.load.database import CommitCounter, commit_p50_ms
+from tests.load.decisions_part import Decided, DecisionMeasures
 from tests.load.figures import Commits, Interval, Pair
 from tests.load.format_measures import FormatMeasures
 from tests.load.format_samples import Formats
@@ -21,6 +22,7 @@ from tests.load.samples import Memory, Selected, Single
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
 from tests.load.streams import measured_streams
+from tests.load.tool_loops import TOOL_CALL, call_body, check_loop, loop_body
 from tests.support import processes
 
 # Requests are counted in slices, because wrk is told seconds and not requests.
@@ -174,6 +176,33 @@ class Measures:
         found = measures.all()
         self.answered += measures.answered
         return found
+
+    def decisions(self) -> Decided:
+        """Twenty questions in one request, and what one costs beside a chat call."""
+        measures = DecisionMeasures(self.stand, self.generator, self.plan, self.say)
+        found = measures.all()
+        self.answered += measures.answered
+        return found
+
+    def tools(self) -> list[Pair]:
+        """64 connections: loops of five server-tool steps and a last turn, and single calls of the
+        same model, in turn."""
+        stand, url = self.stand, self._governed.url
+        stand.simulator.script("tools", TOOL_CALL, repeat=True)
+        loop, single = Target(url, stand.key, loop_body()), Target(url, stand.key, call_body())
+        check_loop(asked(loop))
+        asked(single)
+        self.answered += 2
+        pairs = []
+        for number in range(self.plan.busy_pairs):
+            self.say(f"server tools, pair {number + 1} of {self.plan.busy_pairs}")
+            pairs.append(Pair(self._counted(loop), self._counted(single)))
+        return pairs
+
+    def _counted(self, target: Target) -> Interval:
+        done = self._load(target, BUSY_CONNECTIONS, self.plan.busy_s)
+        self.answered += done.units
+        return done
 
     def history(self) -> Told:
         """What is told of a million generations, in a database of its own."""

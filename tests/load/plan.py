@@ -94,7 +94,7 @@ BRIEF = Plan(
 )
 PARTS = (
     *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),
-    *("history", "start"),
+    *("decisions", "tools", "history", "start"),
 )
 BUSY_CONNECTIONS = 64
 STREAMS = 200

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
+from tests.load.decisions_part import Decided, decisions_part
 from tests.load.figures import (
     COMMIT_SHARE,
     Commits,
@@ -69,6 +70,8 @@ class Samples:
     commits: Mapping[int, Commits] = field(default_factory=dict)
     streams: Sequence[Pair] = ()
     formats: Formats | None = None
+    decisions: Decided | None = None
+    tools: Sequence[Pair] = ()
     history: Told | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
@@ -97,6 +100,10 @@ class Samples:
             yield _streams_part(self.streams)
         if self.formats is not None:
             yield formats_part(self.formats)
+        if self.decisions is not None:
+            yield decisions_part(self.decisions)
+        if self.tools:
+            yield _tools_part(self.tools)
         if self.history is not None:
             yield history_part(self.history)
         if self.memory is not None:
@@ -173,6 +180,13 @@ def _streams_part(pairs: Sequence[Pair]) -> Part:
     cpu = medians(pairs, _cpu)
     note = f"{cpu['governed']:.1f} us and {cpu['ceiling']:.1f} us, {STREAMS} streams"
     return Part({"cpu_chunk_ratio": median_ratio(pairs, _cpu)}, {"cpu_chunk_ratio": note})
+
+
+def _tools_part(pairs: Sequence[Pair]) -> Part:
+    """The second side of each pair is one call of the same model."""
+    cpu = medians(pairs, _cpu)
+    note = f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us"
+    return Part({"tools_ratio": median_ratio(pairs, _cpu)}, {"tools_ratio": note})
 
 
 def _memory_part(memory: Memory) -> Part:

@@ -33,6 +33,8 @@ CREDITS_USD = "1000000"
 # Per token, of both models.
 PROMPT_NANO, COMPLETION_NANO = 1_000, 2_000
 LIVELY_WORDS_PER_S = 200
+# What decisions are read from, and what calls of tools need.
+_MORE = {"judging": ("logprobs", "top_logprobs"), "tools": ("tools", "tool_choice")}
 _START_S = 20.0
 _STOP_S = 12.0
 _TAIL_CHARS = 3000
@@ -194,9 +196,11 @@ class Stand:
         providers = [
             _provider(name, "openai", base) for name, base in self.upstream_bases().items()
         ]
+        providers.append(_provider("tools", "openai", f"{self.simulator.url}/tools/v1"))
         for persona in ("paced", "lively"):
             base = f"{self.simulator.url}/{persona}/v1"
             providers += [_provider(f"{persona}-{wire}", wire, base) for wire in BY_WIRE]
+        providers.append(_provider("judging", "openai", f"{self.simulator.url}/judging/v1"))
         return {"providers": providers, "models": [_model(each["slug"]) for each in providers]}
 
 
@@ -228,7 +232,7 @@ def _model(provider: str) -> dict[str, Any]:
                     "prompt": f"{PROMPT_NANO / 1e9:.9f}",
                     "completion": f"{COMPLETION_NANO / 1e9:.9f}",
                 },
-                "supported_parameters": ["temperature", "max_tokens"],
+                "supported_parameters": ["temperature", "max_tokens", *_MORE.get(provider, ())],
             }
         ],
     }

@@ -11,6 +11,7 @@ from tests.load import bench, conditions
 from tests.load.accounting import ProcessReplaced, cpu_s_of, rss_bytes_of, spent_s
 from tests.load.answers import check_governed
 from tests.load.books import Books
+from tests.load.decisions_part import Decided, Waited, check_decided, decisions_body
 from tests.load.figures import (
     REQUIRED,
     Commits,
@@ -51,6 +52,10 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
         commits={1: commits, 64: commits},
         streams=pairs,
         formats=formats(pairs),
+        decisions=Decided(
+            [Waited(170.0, 190.0), Waited(171.0, 210.0), Waited(172.0, 200.0)], pairs
+        ),
+        tools=pairs,
         history=Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
         starts_s=starts_s,
         no_start=no_start,
@@ -121,11 +126,27 @@ def test_figures_come_from_the_samples() -> None:
     assert found["added_p50_ms"] == pytest.approx(2.1)
     assert found["commits_per_request_64"] == pytest.approx(2.0)
     assert found["worker_idle_mb"] == pytest.approx(90)
+    assert found["decisions_ms"] == 200
+    assert found["decisions_cpu_ratio"] == pytest.approx(1.6)
     assert found["history_record_ms"] == 3
     assert found["history_page_ms"] == 8
     assert found["history_query_ms"] == 90
     assert found["worker_growth_percent"] == pytest.approx(5)
     assert found["second_start_s"] == 3.0
+
+
+def test_decisions_are_looked_at_before_they_are_counted() -> None:
+    asked = json.loads(decisions_body())["questions"]
+    told = {name: {"probabilities": {"a": 0.25, "b": 0.75}} for name in asked}
+    one, *others = told
+
+    check_decided({"answers": told})
+    for wrong in (
+        {name: told[name] for name in others},
+        told | {one: {"probabilities": {"a": 1.1}}},
+    ):
+        with pytest.raises(LoadFailed):
+            check_decided({"answers": wrong})
 
 
 def test_a_figure_that_was_left_out_says_why() -> None:

@@ -15,7 +15,8 @@ class Row:
 
     `member` and `admin` are for inference keys that a plain member or an admin made, where these
     get something else. `foreign` is what another tenant's key of an allowed kind gets for a row
-    that names an object; 404 unless said.
+    that names an object; 404 unless said. With `found_first` a key that may not is told so of its
+    own tenant's object only, and that others' are not there.
     """
 
     path: str
@@ -26,6 +27,7 @@ class Row:
     member: int | None = None
     admin: int | None = None
     foreign: int | None = None
+    found_first: bool = False
 
 
 Rows = Row | tuple[Row, ...]
@@ -47,6 +49,8 @@ _SAVED = '{"model": "acme/small", "temperature": 1}'
 _BYOK = "api/^v1/byok"
 _BROUGHT = '{"provider": "alpha", "key": "sk-abcd1234efgh"}'
 _GUARDRAIL = "api/^v1/guardrails/(?P<guardrail>[^/]+)"
+_INTERN = "api/^v1/interns/(?P<intern_id>[^/]+)"
+_SAID_TO_INTERN = '{"stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
 _ONE_KEY = '{"key_hashes": ["{key}"]}'
 _ONE_MEMBER = '{"member_user_ids": ["{user}"]}'
 
@@ -64,6 +68,11 @@ def _assignments(kind: str, body: str) -> dict[str, dict[str, Rows]]:
     }
 
 
+_VAULT = "api/^v1/vault/interns/(?P<intern_id>[^/]+)"
+_VAULT_PATH = "/api/v1/vault/interns/{vaulted}"
+_STORED = '{"value": "v", "hosts": ["api.example.com"]}'
+
+
 # Route → method → row. HEAD is as GET, other methods are 405 for everyone.
 TABLE: dict[str, dict[str, Rows]] = {
     "healthz": {"GET": Row("/healthz", *ANYONE)},
@@ -77,6 +86,8 @@ TABLE: dict[str, dict[str, Rows]] = {
         "POST": Row("/api/v1/messages/count_tokens", *SPENDERS, SHORT)
     },
     "api/v1/responses": {"POST": Row("/api/v1/responses", *SPENDERS, SHORT)},
+    "api/alpha/decisions": {"POST": Row("/api/alpha/decisions", *SPENDERS, SHORT)},
+    "api/v1/systemone": {"POST": Row("/api/v1/systemone", *SPENDERS, SHORT)},
     # --- History
     "api/v1/generation": {"GET": Row("/api/v1/generation?id={generation}", *ANY_KEY)},
     # Nothing is kept of it, and only admins' keys are told so.
@@ -185,4 +196,79 @@ TABLE: dict[str, dict[str, Rows]] = {
     "api/v1/credits/payments": {"POST": Row("/api/v1/credits/payments", 404, 404, 404, "{}")},
     "api/v1/credits/statement": {"GET": Row("/api/v1/credits/statement", *MANAGERS)},
     "api/v1/credits/coinbase": {"POST": Row("/api/v1/credits/coinbase", 410, 410, 410)},
+    # --- Interns
+    "api/v1/interns": {
+        "GET": Row("/api/v1/interns", 401, 200, 401),
+        # A key of nobody's owns none.
+        "POST": Row("/api/v1/interns", 401, 403, 401, '{"name": "{name}"}', member=201, admin=201),
+    },
+    f"{_INTERN}$": {
+        "GET": Row("/api/v1/interns/{intern}", 401, 200, 401),
+        "PATCH": Row(
+            "/api/v1/interns/{intern}",
+            401,
+            403,
+            401,
+            '{"description": "d"}',
+            admin=200,
+            found_first=True,
+        ),
+        "DELETE": Row("/api/v1/interns/{intern}", 401, 403, 401, admin=202, found_first=True),
+    },
+    f"{_INTERN}/provision$": {
+        "POST": Row(
+            "/api/v1/interns/{intern}/provision", 401, 403, 401, admin=202, found_first=True
+        )
+    },
+    # It does not run.
+    f"{_INTERN}/suspend$": {
+        "POST": Row("/api/v1/interns/{intern}/suspend", 401, 403, 401, admin=409, found_first=True)
+    },
+    # It was never booted.
+    f"{_INTERN}/chat/completions$": {
+        "POST": Row("/api/v1/interns/{intern}/chat/completions", 401, 409, 401, _SAID_TO_INTERN)
+    },
+    # --- Vaults; an intern's is its creator's and the admins' to change.
+    "api/v1/vault/secrets": {"GET": Row("/api/v1/vault/secrets", 401, 200, 401)},
+    "api/^v1/vault/secrets/(?P<name>[^/]+)$": {
+        # Another tenant stores one of its own under that name.
+        "PUT": Row("/api/v1/vault/secrets/{secret}", 401, 200, 401, _STORED, foreign=200),
+        "DELETE": Row("/api/v1/vault/secrets/{secret}", 401, 204, 401),
+    },
+    f"{_VAULT}/secrets$": {"GET": Row(f"{_VAULT_PATH}/secrets", 401, 200, 401)},
+    f"{_VAULT}/secrets/(?P<name>[^/]+)$": {
+        "PUT": Row(
+            f"{_VAULT_PATH}/secrets/token", 401, 403, 401, _STORED, admin=200, found_first=True
+        ),
+        "DELETE": Row(f"{_VAULT_PATH}/secrets/token", 401, 403, 401, admin=204, found_first=True),
+    },
+    f"{_VAULT}/secrets/copy$": {
+        "POST": Row(
+            f"{_VAULT_PATH}/secrets/copy",
+            401,
+            403,
+            401,
+            '{"names": ["{secret}"]}',
+            admin=200,
+            found_first=True,
+        ),
+        # A secret may be called so.
+        "PUT": Row(
+            f"{_VAULT_PATH}/secrets/copy", 401, 403, 401, _STORED, admin=200, found_first=True
+        ),
+        "DELETE": Row(f"{_VAULT_PATH}/secrets/copy", 401, 403, 401, admin=204, found_first=True),
+    },
+    f"{_VAULT}/effective-secrets$": {"GET": Row(f"{_VAULT_PATH}/effective-secrets", 401, 200, 401)},
+    f"{_VAULT}/connections$": {"GET": Row(f"{_VAULT_PATH}/connections", 401, 200, 401)},
+    # Only an intern's own key sends in its name.
+    f"{_INTERN}/fetch$": {
+        "POST": Row(
+            "/api/v1/interns/{intern}/fetch",
+            401,
+            403,
+            401,
+            '{"url": "https://a.example"}',
+            found_first=True,
+        )
+    },
 }

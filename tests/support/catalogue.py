@@ -9,6 +9,8 @@ _FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 CONFORMANCE = _FIXTURES / "conformance.yaml"
 # A model for each wire kind, two providers of each.
 THREE_WIRES = _FIXTURES / "three_wires.yaml"
+# Models that answer decisions in each of the ways.
+DECISIONS = _FIXTURES / "decisions.yaml"
 
 
 def rewritten(simulator_url: str, *, source: Path = CONFORMANCE) -> str:

@@ -33,6 +33,17 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
+from interns.models import (
+    ChatInteraction,
+    ChatRun,
+    ChatSession,
+    Intern,
+    InternCreation,
+    InternTransition,
+    Vault,
+    VaultSecret,
+    WorkspaceArchive,
+)
 from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
 from routing.history.columns import FIGURES, SUMS
@@ -89,6 +100,7 @@ def _one(number: int) -> str:
     _books(number, account, workspace, key)
     _catalogue(number)
     _preset(number, workspace, user)
+    intern_life(number, workspace, user, key)
     return string
 
 
@@ -200,6 +212,67 @@ def _preset(number: int, workspace: Workspace, user: User) -> None:
         version.save()
 
 
+def intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> None:
+    """An intern that runs, with a row of each table that tells of it."""
+    now = datetime.now(UTC)
+    moments = {"created_at": now, "updated_at": now}
+    intern = Intern.objects.create(
+        workspace=workspace,
+        creator=user,
+        name=f"intern-{number}",
+        hostname=f"intern-{number}.interns.localhost",
+        status="running",
+        status_since=now,
+        api_key=key,
+        runtime={"pid": number, "log": "<script>"},
+        booted_at=now,
+        **moments,
+    )
+    named: dict[str, Any] = {
+        "intern_id": intern.pk,
+        "intern_name": intern.name,
+        "account_id": workspace.account_id,
+    }
+    InternTransition.objects.create(
+        **named, at=now, rule="T10", from_status="provisioning", to_status="running", by="<b>w</b>"
+    )
+    InternCreation.objects.create(intern=intern, body_hash="0" * 64, created_at=now, expires_at=now)
+    WorkspaceArchive.objects.create(
+        **named,
+        workspace_id=workspace.pk,
+        uri="one.tar",
+        sha256="0" * 64,
+        bytes=10,
+        created_at=now,
+        expires_at=now,
+    )
+    vault = Vault.objects.create(
+        workspace=workspace,
+        intern=intern,
+        sealed_data_key="canary-data-key",
+        master_key_id="m",
+        created_at=now,
+    )
+    VaultSecret.objects.create(
+        vault=vault,
+        name="github_token",
+        sealed="canary-sealed-secret",
+        hosts=["api.github.com"],
+        fingerprint="sha256:" + "0" * 64,
+        **moments,
+    )
+    session = ChatSession.objects.create(intern=intern, session_id=f"s-{number}", created_at=now)
+    run = ChatRun.objects.create(intern=intern, session=session, by=user, started_at=now)
+    ChatInteraction.objects.create(
+        run=run,
+        tool_call_id="call-1",
+        kind="permission",
+        arguments={"kind": "permission"},
+        asked_at=now,
+        deadline_at=now,
+    )
+
+
 def _catalogue(number: int) -> None:
     provider = Provider(
         slug=f"provider-{number}", name=f"Provider {number}", base_url="http://127.0.0.1:9/v1"
@@ -264,7 +337,7 @@ def pages() -> list[str]:
 
 def operated_models() -> list[type[Any]]:
     """The models of ours that have pages."""
-    ours = ("accounts", "routing")
+    ours = ("accounts", "routing", "interns")
     return [model for model in admin.site._registry if model._meta.app_label in ours]
 
 

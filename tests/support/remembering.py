@@ -12,7 +12,8 @@ FILE = "REMEMBERED_FILE"
 
 
 class RememberingWorker(GatewayWorker):
-    """Several times a second it writes how often it looked, and the models of the calls it has."""
+    """Several times a second it writes how often it looked, the models of the calls it has, and how
+    many turns of interns."""
 
     looks = 0
 
@@ -25,7 +26,8 @@ class RememberingWorker(GatewayWorker):
         self.looks += 1
         file = Path(os.environ[FILE])
         half = file.with_suffix(".half")
-        half.write_text(json.dumps({"looks": self.looks, "calls": _calls()}), encoding="utf-8")
+        told = {"looks": self.looks, "calls": _calls(), "turns": _turns()}
+        half.write_text(json.dumps(told), encoding="utf-8")
         half.replace(file)
 
 
@@ -33,3 +35,9 @@ def _calls() -> list[Any]:
     """By name, for a worker begins before the application is there to be imported."""
     known = [each for each in gc.get_objects() if type(each).__qualname__ == "Call"]
     return [each.requested_model for each in known if hasattr(each, "requested_model")]
+
+
+def _turns() -> int:
+    return sum(
+        type(each).__qualname__ in ("TurnStream", "AgentStream") for each in gc.get_objects()
+    )

@@ -7,8 +7,9 @@ from typing import Any
 
 from gateway.http.jsonio import dumps
 from routing.exchange import Native
-from routing.formats.caller import Ending
+from routing.formats.caller import Activity, Ending
 from routing.formats.chat.answer import Served
+from routing.formats.chat.merging import detail_of
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": ROUTER PROCESSING\n\n"
@@ -20,10 +21,12 @@ _LONGEST_SHOWN_PAYLOAD = 256
 class ChatChunks:
     """Writes the chunks of one stream."""
 
-    __slots__ = ("_after_delta", "_close", "_open", "_served", "keep_alive")
+    __slots__ = ("_after_delta", "_close", "_hides_tools", "_open", "_served", "keep_alive")
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, *, hides_tools: bool = False) -> None:
+        """`hides_tools` is for callers who want to see no reasoning: it is among that."""
         self.keep_alive = KEEP_ALIVE
+        self._hides_tools = hides_tools
         self._served = served
         self._open = self._head() + b',"choices":[{"index":0,"delta":'
         self._close = b"}]}\n\n"
@@ -46,6 +49,15 @@ class ChatChunks:
     def passed(self, native: Native) -> bytes:
         """Never called: chat chunks are always written anew."""
         raise AssertionError("chat passes no events through")
+
+    def tool_began(self, activity: Activity) -> bytes:
+        """It is told of when it has ended."""
+        return b""
+
+    def tool_ended(self, activity: Activity) -> bytes:
+        if self._hides_tools:
+            return b""
+        return self.delta({"reasoning_details": [detail_of(activity)]})
 
     def closing(self, ending: Ending) -> bytes:
         """Terminal chunk, usage chunk, `[DONE]`."""

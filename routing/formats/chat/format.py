@@ -15,6 +15,8 @@ class ChatFormat:
 
     name = "chat"
     wire = "openai"
+    id_prefix = "gen-"
+    api_type = "completions"
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(
@@ -49,7 +51,8 @@ class ChatFormat:
         return body
 
     def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
-        return ChatChunks(served)
+        reasoning = request.reasoning
+        return ChatChunks(served, hides_tools=reasoning is not None and reasoning.exclude)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]

@@ -79,7 +79,7 @@ def forwarded_body(
         _put_output_cap(sent, request, supported, max_tokens_cap)
     if sent.get("logprobs") is True and body.get("top_logprobs") is not None:
         _put_top_logprobs(sent, body["top_logprobs"], supported)
-    if request.tools_given and "tools" in supported:
+    if request.tools_given and not request.tools_off and "tools" in supported:
         _put_tools(sent, body, supported)
     if request.reasoning is not None:
         _put_reasoning(sent, request, request.reasoning, supported)

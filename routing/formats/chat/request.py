@@ -10,7 +10,7 @@ from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
 from routing.formats.chat.facts import PromptFacts, read_messages
 from routing.formats.chat.rules import cross_field_issues
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_body
-from routing.formats.plugins import effective_plugins, plugins_without_backend
+from routing.formats.plugins import effective_plugins
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.formats.reasoning import Reasoning, resolve_reasoning
 from routing.formats.server_tools import canonical_tool
@@ -106,6 +106,15 @@ class ChatRequest:
     original: dict[str, Any] | None = None
     # Tools that only an upstream of the caller's own format can run, by type.
     native_tools: tuple[str, ...] = ()
+    # The model as the caller named it, where that stood for another name.
+    named_as: str | None = None
+    # The model is to answer without calling any tool, though its conversation has calls.
+    tools_off: bool = False
+
+    @property
+    def decides(self) -> bool:
+        """Whether it asks for decisions."""
+        return self.format == "decisions"
 
     @property
     def required_parameters(self) -> frozenset[str]:
@@ -149,11 +158,6 @@ def translated_request(
     request = _request(body, cast(ChatBody, body), facts, session_header)
     request.format, request.original, request.native_tools = format, original, native_tools
     return request
-
-
-def unavailable_backends(request: ChatRequest) -> list[str]:
-    """The server tools and switched-on plugins of a request that nothing here can run."""
-    return request.server_tools + plugins_without_backend(request.plugins)
 
 
 def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> ChatBody:

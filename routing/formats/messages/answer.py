@@ -5,7 +5,7 @@ from typing import Any, Final
 import pydantic_core
 
 from gateway.http.errors import GatewayError
-from routing.formats.caller import Ending, Whole
+from routing.formats.caller import Activity, Ending, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.pieces import (
@@ -15,6 +15,7 @@ from routing.formats.messages.pieces import (
     fragments_of,
     text_of,
 )
+from routing.formats.messages.server_use import result_of, use_of
 from routing.formats.messages.thinking import blocks_of
 from routing.formats.messages.usage import stop_of, usage_of
 from routing.ids import message_id, tool_use_id
@@ -50,15 +51,23 @@ def whole_answer(whole: Whole) -> dict[str, Any]:
         body = _passed(native.value, whole.served, ending)
     else:
         silent = is_silent(whole.request)
+        pieces = whole.pieces or [whole.message]
         body = {
             **envelope(whole.served),
-            "content": blocks_of_message(whole.message, silent=silent),
+            "content": [block for piece in pieces for block in _blocks_of(piece, silent=silent)],
             **stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence),
             "usage": usage_of(ending.usage, ending.service_tier),
         }
     if ending.router_metadata is not None:
         body["router_metadata"] = ending.router_metadata
     return body
+
+
+def _blocks_of(piece: dict[str, Any] | Activity, *, silent: bool) -> list[dict[str, Any]]:
+    if not isinstance(piece, Activity):
+        return blocks_of_message(piece, silent=silent)
+    result = result_of(piece)
+    return [use_of(piece)[0], *([result] if result is not None else [])]
 
 
 def envelope(served: Served) -> dict[str, Any]:

@@ -153,6 +153,20 @@ class _Tool(_Block):
         return self._scanner.complete and bool(self.name)
 
 
+class _Whole(_Block):
+    """A block that is said at once, but for its input."""
+
+    def __init__(self, index: int, block: dict[str, Any], input_json: str) -> None:
+        super().__init__(index)
+        self._block = block
+        if input_json:
+            head = delta_head(index, "input_json_delta", "partial_json")
+            self.say(head + dumps(input_json) + DELTA_END)
+
+    def opening(self) -> dict[str, Any]:
+        return self._block
+
+
 class BlockWriter:
     """Takes pieces as they come and says the blocks' events.
 
@@ -210,6 +224,11 @@ class BlockWriter:
             self._calls[fragment.key] = block
         block.add(fragment)
         return self._put(block)
+
+    def whole(self, block: dict[str, Any], input_json: str = "") -> bytes:
+        """A block of its own: with an `input_json` its input is empty at first."""
+        shown = {**block, "input": {}} if input_json else block
+        return self._put(_Whole(self._count, shown, input_json))
 
     def finish(self) -> bytes:
         """The rest of every block."""

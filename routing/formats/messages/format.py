@@ -17,6 +17,8 @@ class MessagesFormat:
 
     name = "messages"
     wire = WIRE
+    id_prefix = "gen-"
+    api_type = "completions"
     finishing_errors: frozenset[str] = frozenset()
 
     def parse(

@@ -11,6 +11,7 @@ from routing.formats.messages.sealing import (
     redacted_detail,
     thinking_detail,
 )
+from routing.formats.messages.server_use import is_own_use
 
 _REASONING: Final = {"thinking": thinking_detail, "redacted_thinking": redacted_detail}
 _ROUTER_RESULTS: Final = frozenset({"router_shell_tool_result", "router_bash_tool_result"})
@@ -58,6 +59,8 @@ def _without_own(message: dict[str, Any]) -> dict[str, Any]:
 
 def _is_own(block: dict[str, Any], ran: set[str]) -> bool:
     kind = block["type"]
+    if is_own_use(block):
+        return True
     if kind == "server_tool_use":
         return block["id"] in ran
     return kind in _ROUTER_RESULTS or is_gateways_own(block)

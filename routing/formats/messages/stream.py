@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.exchange import Native
-from routing.formats.caller import Ending
+from routing.formats.caller import Activity, Ending
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.answer import envelope, is_silent
@@ -14,6 +14,7 @@ from routing.formats.messages.errors import error_object
 from routing.formats.messages.frames import DELTA_END, PING, frame
 from routing.formats.messages.passing import PassedEvents
 from routing.formats.messages.pieces import citations_of, details_of, fragments_of, text_of
+from routing.formats.messages.server_use import result_of, use_of
 from routing.formats.messages.usage import NO_USAGE, stop_of, usage_of
 
 _CHARS_PER_TOKEN: Final = 4
@@ -70,6 +71,13 @@ class MessagesStream:
         if self._passed is None:
             self._passed = PassedEvents(self._served, self.first)
         return self._passed.event(native)
+
+    def tool_began(self, activity: Activity) -> bytes:
+        return self._blocks.whole(*use_of(activity))
+
+    def tool_ended(self, activity: Activity) -> bytes:
+        result = result_of(activity)
+        return self._blocks.whole(result) if result is not None else b""
 
     def closing(self, ending: Ending) -> bytes:
         if self._passed is not None:

@@ -17,6 +17,8 @@ class ResponsesFormat:
 
     name = "responses"
     wire = "responses"
+    id_prefix = "gen-"
+    api_type = "completions"
     finishing_errors = LIMITS
 
     def parse(
@@ -33,7 +35,7 @@ class ResponsesFormat:
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         stream = ResponsesStream(whole.served, whole.request)
-        return stream.whole(whole.message, whole.logprobs, whole.ending)
+        return stream.whole(whole)
 
     def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
         return ResponsesStream(served, request)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
+from routing.formats.caller import Activity
 from routing.formats.responses.events import Events
 from routing.formats.responses.ids import item_id
 from routing.formats.responses.output_items import (
@@ -11,6 +12,7 @@ from routing.formats.responses.output_items import (
     Item,
     MessageItem,
     ReasoningItem,
+    ToolItem,
 )
 from routing.formats.responses.output_parts import (
     OUTPUT_TEXT,
@@ -45,6 +47,7 @@ class Output:
         self._text: OutputPart | None = None
         self._calls: dict[Any, CallItem] = {}
         self._last_call: CallItem | None = None
+        self._tools: dict[tuple[str, int], ToolItem] = {}
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -69,6 +72,18 @@ class Output:
         out += map(self._add_image, delta.get("images") or ())
         out += map(self._add_call, delta.get("tool_calls") or ())
         return b"".join(out)
+
+    def begin_tool(self, activity: Activity) -> bytes:
+        """A server tool is run; several may be at once."""
+        out = self._end_of_said()
+        item = ToolItem(self._events, self._id("st"), len(self._items), activity)
+        self._tools[activity.call_id, activity.index] = item
+        return out + self._opened(item)
+
+    def end_tool(self, activity: Activity) -> bytes:
+        """It has ended; its output is in the activity."""
+        item = self._tools.pop((activity.call_id, activity.index))
+        return item.closing(activity.status)
 
     def finish(self, *, cut: bool) -> bytes:
         """Close what is open. Where the answer was `cut` short, its last item is incomplete."""
@@ -216,7 +231,7 @@ class Output:
         self._items.append(item)
         return out + item.said(url)
 
-    def _opened(self, item: MessageItem | ReasoningItem | CallItem) -> bytes:
+    def _opened(self, item: MessageItem | ReasoningItem | CallItem | ToolItem) -> bytes:
         self._items.append(item)
         return item.opening()
 

@@ -5,8 +5,9 @@ Every item keeps the place it began at. `status` is `in_progress` until the item
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from routing.formats.caller import Activity
 from routing.formats.responses.events import Events, Fragments
 from routing.formats.responses.output_parts import (
     SUMMARY_TEXT,
@@ -175,6 +176,62 @@ class CallItem(_Growing):
     def end_of_content(self) -> bytes:
         done = {**self.place, "name": self.name, "arguments": self.arguments.text}
         return self.events.say("response.function_call_arguments.done", done)
+
+
+FUSION: Final = "fusion_call"
+# Tools whose work the format tells of in events of their own: their name there, and what is said
+# when one begins.
+_STEPS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "router:web_search": ("web_search_call", ("in_progress", "searching")),
+    "router:image_generation": ("image_generation_call", ("in_progress", "generating")),
+    "router:fusion": (FUSION, ("in_progress",)),
+}
+
+
+class ToolItem(_Growing):
+    """A server tool that the gateway ran, with the fields that are its own."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int, activity: Activity) -> None:
+        super().__init__(events, item_id, output_index)
+        self._activity = activity
+        self._steps = _STEPS.get(activity.tool)
+
+    def opening(self) -> bytes:
+        if self._steps is None:
+            return super().opening()
+        name, under_way = self._steps
+        said = (super().opening(), *(self._step(name, step) for step in under_way))
+        return b"".join(said)
+
+    def end_of_content(self) -> bytes:
+        """What the format tells of a few tools while they work."""
+        if self._steps is None or self._activity.status != "completed":
+            return b""
+        name, item = self._steps[0], self._activity.item
+        panel = [self._panel(each) for each in item.get("answers", ())] if name == FUSION else []
+        if name == FUSION:
+            panel.append(self._step(name, "analysis.completed", analysis=item.get("analysis")))
+        return b"".join((*panel, self._step(name, "completed")))
+
+    def _panel(self, answer: dict[str, Any]) -> bytes:
+        if "error" in answer:
+            return self._step(FUSION, "panel.failed", model=answer["model"], error=answer["error"])
+        said = {"model": answer["model"], "content": answer["answer"]}
+        return self._step(FUSION, "panel.completed", **said)
+
+    def _step(self, name: str, step: str, **fields: Any) -> bytes:
+        return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
+
+    def value(self) -> dict[str, Any]:
+        activity = self._activity
+        return {
+            **(activity.item if self.status != "in_progress" else {}),
+            "id": self.id,
+            "type": activity.tool,
+            "status": self.status,
+            "call_id": activity.call_id,
+            "arguments": activity.arguments,
+        }
 
 
 class ImageItem(_Growing):

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.exchange import Native
-from routing.formats.caller import Ending
+from routing.formats.caller import Activity, Ending, Pieces, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.chunks import DONE, KEEP_ALIVE, without_payloads
 from routing.formats.chat.request import ChatRequest
@@ -69,6 +69,12 @@ class ResponsesStream:
             return self._events.say_raw(kind, native.raw)
         return self._events.say_raw(kind, dumps({**value, "sequence_number": number}))
 
+    def tool_began(self, activity: Activity) -> bytes:
+        return self._output.begin_tool(activity)
+
+    def tool_ended(self, activity: Activity) -> bytes:
+        return self._output.end_tool(activity)
+
     def closing(self, ending: Ending) -> bytes:
         verdict = verdict_of(ending, has_output=self._has_output)
         out = self._output.finish(cut=verdict.is_cut)
@@ -90,14 +96,25 @@ class ResponsesStream:
         )
         return self._events.say("response.failed", {"response": failed})
 
-    def whole(self, message: dict[str, Any], logprobs: Any, ending: Ending) -> dict[str, Any]:
+    def whole(self, whole: Whole) -> dict[str, Any]:
         """The response object of an answer that came at once: the same that a stream of it would
         end with."""
-        if ending.native is None:
-            self._output.add(message, logprobs)
+        ending = whole.ending
+        if whole.pieces:
+            self._add_pieces(whole.pieces)
+        elif ending.native is None:
+            self._output.add(whole.message, whole.logprobs)
         verdict = verdict_of(ending, has_output=self._has_output)
         self._output.finish(cut=verdict.is_cut)
         return self._final(ending, verdict)
+
+    def _add_pieces(self, pieces: Pieces) -> None:
+        for piece in pieces:
+            if isinstance(piece, Activity):
+                self._output.begin_tool(piece)
+                self._output.end_tool(piece)
+            else:
+                self._output.add(piece, piece.get("logprobs"))
 
     @property
     def _has_output(self) -> bool:

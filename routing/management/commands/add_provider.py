@@ -16,7 +16,7 @@ from routing.catalogue.discovery import ProviderError
 from routing.catalogue.known_providers import KNOWN, KnownProvider
 from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.spec import Slug, Url
-from routing.upstreams.wires import KINDS
+from routing.upstreams.wires import CHAT_KINDS
 
 _HELP = f"""
 Add a provider: read its key, ask it for its models, price and enable them.
@@ -52,7 +52,7 @@ class Command(JsonCommand):
             type=_url,
             help="what stands before /chat/completions, /messages or /responses",
         )
-        parser.add_argument("--kind", choices=sorted(KINDS), help="the wire format it speaks")
+        parser.add_argument("--kind", choices=sorted(CHAT_KINDS), help="the wire format it speaks")
         parser.add_argument("--name", help="display name of a provider that is not well-known")
         parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key")
         parser.add_argument("--no-input", action="store_true", help="never prompt for the key")

@@ -8,7 +8,9 @@ from tests.support.running import StartRun
 
 CHILDREN = {
     "web": "gunicorn",
-    "worker": " worker ",
+    "worker": " worker@",
+    "interns": " interns@",
+    "intern-control": " intern-control@",
     "beat": " beat ",
     "simulator": "routing.simulator",
     "valkey": "valkey-server",

@@ -41,7 +41,7 @@ def test_it_tells_programs_and_people_where_it_is(start_run: StartRun) -> None:
 
 def test_the_curl_line_works_as_pasted(start_run: StartRun) -> None:
     run = start_run()
-    run.ready()
+    facts = run.ready()
 
     pasted = subprocess.run(
         shlex.split(curl_line(run)), capture_output=True, text=True, timeout=30, check=True
@@ -50,6 +50,21 @@ def test_the_curl_line_works_as_pasted(start_run: StartRun) -> None:
     answer = json.loads(pasted.stdout)
     assert answer["choices"][0]["message"]["content"]
     assert answer["usage"]["cost"] > 0
+    for model in ("simulated/judge", "simulated/small", "simulated/reasoner"):
+        check_judged(facts, model)
+
+
+def check_judged(facts: dict[str, Any], model: str) -> None:
+    """A question about a state, which each of the simulated models answers in its own way."""
+    question = {"type": "noul", "instructions": "Is it open?"}
+    answer = requests.post(
+        f"{facts['base_url']}/systemone",
+        headers={"Authorization": f"Bearer {facts['api_key']}"},
+        json={"model": model, "state": "The door is open.", "questions": {"open": question}},
+        timeout=30,
+    )
+    assert answer.status_code == 200, answer.text
+    assert 0 <= answer.json()["answers"]["open"]["noul"] <= 1
 
 
 def test_a_second_start_is_quick_and_shows_the_same_secrets(start_run: StartRun) -> None:

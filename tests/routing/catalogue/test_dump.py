@@ -29,6 +29,7 @@ def everything(small: dict[str, Any]) -> dict[str, Any]:
         "family": "acme/one",
         "visible": False,
         "decisions": False,
+        "decisions_temperature": 1.4,
         "distillable": True,
         "categories": ["science"],
         "knowledge_cutoff": "2025-01-01",

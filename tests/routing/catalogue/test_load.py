@@ -3,6 +3,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from routing.catalogue.demo import demo_catalogue
@@ -58,9 +59,42 @@ def test_the_demo_loads_cleanly_and_says_that_it_is_simulated() -> None:
     seen = build()
     assert len(seen.models["simulated/small"].endpoints) == 3
     assert seen.providers["simulated-swift"].base_url == "http://127.0.0.1:9999/swift/v1"
+    ways = {model.id: {each.decides for each in model.endpoints} for model in seen.listing}
+    assert ways["simulated/judge"] == {"native"}
+    assert ways["simulated/small"] == {"logprobs"}
+    assert ways["simulated/reasoner"] == {"schema"}
     assert all("simulated" in model.description for model in seen.listing)
     assert all(provider.name.startswith("Simulated") for provider in seen.providers.values())
     assert all(end.routable for model in seen.listing for end in model.endpoints)
+
+
+@pytest.mark.parametrize("temperature", [0, -1, 0.049, 20.1, float("inf"), "1"])
+def test_a_temperature_of_decisions_has_its_bounds(small: dict[str, Any], temperature: Any) -> None:
+    small["models"][0]["decisions_temperature"] = temperature
+
+    [error] = load(small)["errors"]
+
+    assert error.startswith("models[0].decisions_temperature: ")
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("temperature", [0.05, 1, 20])
+def test_a_temperature_of_decisions_reaches_requests(
+    small: dict[str, Any], temperature: float
+) -> None:
+    small["models"][0]["decisions_temperature"] = temperature
+    load(small)
+
+    assert build().models["acme/one"].decisions_temperature == temperature
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("temperature", [0, -1, 21])
+def test_the_database_refuses_other_temperatures(small: dict[str, Any], temperature: float) -> None:
+    load(small)
+
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Model.objects.update(decisions_temperature=temperature)
 
 
 @pytest.mark.both

@@ -12,10 +12,10 @@ from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
     parse_chat,
-    unavailable_backends,
 )
 from routing.formats.chat.schema import ChatBody
 from tests.routing.formats.chat_bodies import USER
+from tests.routing.formats.needing import needed
 
 NAMES = sorted(ChatBody.__annotations__)
 WORDS = [
@@ -125,7 +125,7 @@ def test_any_messages_are_parsed_or_refused_by_name(
     request = parsed({**body, "messages": odd})
     if request is not None:
         assert request.text_bytes >= 0
-        unavailable_backends(request)
+        needed(request)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import unavailable_backends
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
+from tests.routing.formats.needing import needed
 
 SERVER_TOOLS = [
     "router:advisor",
@@ -49,7 +49,7 @@ def plug(plugin_id: str, **settings: Any) -> None:
 def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(kind: str) -> None:
     request = accepted(tools=[{"type": kind, "zz": 1}])
     assert request.server_tools == [kind]
-    assert unavailable_backends(request) == [kind]
+    assert needed(request) == [kind]
     use(kind, zz=1)
     assert paths(tools=[{"type": kind, "parameters": None}]) == ["tools.0.parameters"]
 
@@ -58,7 +58,7 @@ def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(kind: str) -
 def test_a_web_search_shorthand_counts_as_the_server_tool(kind: str) -> None:
     request = accepted(tools=[{"type": kind, "max_results": 25, "parameters": {"mode": "fast"}}])
     assert request.server_tools == ["router:web_search"]
-    assert unavailable_backends(request) == ["router:web_search"]
+    assert needed(request) == ["router:web_search"]
     assert paths(tools=[{"type": kind, "max_results": 26}]) == ["tools.0.max_results"]
     assert tool_paths(kind, mode="x") == ["mode"]
 
@@ -301,9 +301,9 @@ def test_plugin_settings_keep_their_bounds(
     ["web", "web-fetch", "fusion", "response-healing", "context-compression", "file-parser"],
 )
 def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str) -> None:
-    assert unavailable_backends(accepted(plugins=[{"id": plugin}])) == [plugin]
-    assert unavailable_backends(accepted(plugins=[{"id": plugin, "enabled": True}])) == [plugin]
-    assert unavailable_backends(accepted(plugins=[{"id": plugin, "enabled": False}])) == []
+    assert needed(accepted(plugins=[{"id": plugin}])) == [plugin]
+    assert needed(accepted(plugins=[{"id": plugin, "enabled": True}])) == [plugin]
+    assert needed(accepted(plugins=[{"id": plugin, "enabled": False}])) == []
 
 
 @pytest.mark.parametrize(
@@ -311,19 +311,19 @@ def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str
     ["moderation", "auto-router", "auto-beta-router", "pareto-router", "jev-router"],
 )
 def test_router_plugins_and_moderation_are_no_obstacle(plugin: str) -> None:
-    assert unavailable_backends(accepted(plugins=[{"id": plugin}])) == []
+    assert needed(accepted(plugins=[{"id": plugin}])) == []
 
 
 def test_of_one_plugin_twice_the_last_entry_counts() -> None:
     twice = [{"id": "web"}, {"id": "moderation"}, {"id": "web", "enabled": False}]
     request = accepted(plugins=twice)
     assert request.plugins == [{"id": "web", "enabled": False}, {"id": "moderation"}]
-    assert unavailable_backends(request) == []
+    assert needed(request) == []
 
 
 def test_transforms_switch_context_compression() -> None:
-    assert unavailable_backends(accepted(transforms=["middle-out"])) == ["context-compression"]
+    assert needed(accepted(transforms=["middle-out"])) == ["context-compression"]
     off = accepted(transforms=[])
     assert off.plugins == [{"id": "context-compression", "enabled": False}]
     explicit = accepted(transforms=["middle-out"], plugins=[*off.plugins])
-    assert unavailable_backends(explicit) == []
+    assert needed(explicit) == []

@@ -86,6 +86,17 @@ def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> Non
     ]
 
 
+def test_an_interns_own_key_reads_and_makes_none(mine: Manager, key: str) -> None:
+    made(mine, "p", key=key)
+    ApiKey.objects.filter(name="k").update(intern_id=uuid.uuid4())
+
+    assert slugs(mine, key=key) == ["p"]
+    for path in (CHAT, "responses", "messages"):
+        status, said = mine.call("POST", f"/presets/q/{path}", BODY, key=key)
+        assert (status, said["error"]["message"]) == (403, "Forbidden")
+    assert slugs(mine, key=key) == ["p"]
+
+
 def test_lists_begin_with_what_moved_last(mine: Manager, key: str) -> None:
     for slug in ("a", "b", "c"):
         made(mine, slug, key=key)

@@ -12,7 +12,7 @@ from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.ask import NOTHING_LEARNED, Turn
 from routing.serving import own_credentials
-from routing.serving.attempts import _Held, _more, _needed
+from routing.serving.attempts import Held, _more, needed_for
 from routing.serving.own_credentials import (
     Rests,
     any_matches,
@@ -192,23 +192,21 @@ def test_a_bound_on_the_price_bounds_the_fee(list_nano: int, less: int) -> None:
 
 def test_a_call_on_an_own_credential_is_never_nothing(settings: Settings) -> None:
     settings.BYOK_FEE_RATE = 0.0
-    assert _needed(500, is_own=True) == (0, 500)
-    assert _needed(0, is_own=True) == (0, 1)
-    assert _needed(500, is_own=False) == (500, 0)
+    assert needed_for(500, is_own=True) == (0, 500)
+    assert needed_for(0, is_own=True) == (0, 1)
+    assert needed_for(500, is_own=False) == (500, 0)
     settings.BYOK_FEE_RATE = 0.05
-    assert _needed(500, is_own=True) == (25, 500)
+    assert needed_for(500, is_own=True) == (25, 500)
 
 
-SOME = st.builds(_Held, st.integers(0, 100), st.integers(0, 100))
+SOME = st.builds(Held, st.integers(0, 100), st.integers(0, 100))
 
 
 @given(SOME, SOME)
-def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(
-    held: _Held, needed: _Held
-) -> None:
+def test_a_hold_grows_to_cover_the_need_and_by_no_more_than_that(held: Held, needed: Held) -> None:
     more = _more(needed, held)
 
-    after = held if more is None else _Held(*map(sum, zip(held, more, strict=True)))
+    after = held if more is None else Held(*map(sum, zip(held, more, strict=True)))
     assert after.amount_nano >= needed.amount_nano
     assert sum(after) >= sum(needed)
     assert after.byok_nano >= 0

@@ -104,6 +104,8 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
 
 def _finished(block: dict[str, Any]) -> dict[str, Any]:
     fragments = block.pop("partial_json")
+    if block["type"] == "server_tool_use":
+        return {**block, "input": json.loads(fragments or "{}")}
     if block["type"] != "tool_use":
         return block
     return {**block, "input": json.loads(fragments or "{}"), "fragments": fragments}

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import unavailable_backends
 from tests.routing.formats.messages.bodies import EPHEMERAL, TOOL, accepted, paths
+from tests.routing.formats.needing import needed
 
 SERVER_TOOLS = [
     "router:bash",
@@ -35,7 +35,7 @@ SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 @pytest.mark.parametrize("kind", SERVER_TOOLS)
 def test_the_gateways_own_tools_are_refused_by_name(kind: str) -> None:
     request = accepted(tools=[{"type": kind, "zz": 1}])
-    assert unavailable_backends(request) == [kind]
+    assert needed(request) == [kind]
     assert paths(tools=[{"type": kind, "parameters": None}]) == ["tools.0.parameters"]
 
 

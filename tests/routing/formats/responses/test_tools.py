@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import unavailable_backends
+from tests.routing.formats.needing import needed
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths, text_of
 
 NATIVE: list[dict[str, Any]] = [
@@ -98,7 +98,7 @@ def test_tools_of_the_upstreams_own_are_named_and_left_to_it(tool: dict[str, Any
     request = accepted(tools=[tool, FUNCTION, tool])
     assert request.native_tools == (tool["type"],)
     assert [one["type"] for one in request.body["tools"]] == ["function"]
-    assert unavailable_backends(request) == []
+    assert needed(request) == []
     alone = accepted(tools=[tool])
     assert "tools" not in alone.body
     assert alone.text_bytes > accepted().text_bytes
@@ -111,7 +111,7 @@ def test_server_tools_stay_as_they_are(kind: str) -> None:
         tool = {"type": kind}
     request = accepted(tools=[tool])
     assert request.body["tools"] == [tool]
-    assert unavailable_backends(request) == [kind]
+    assert needed(request) == [kind]
     assert request.native_tools == ()
 
 
@@ -156,13 +156,13 @@ def test_a_namespace_hides_no_tool_that_the_upstream_runs() -> None:
     search, code = {"type": "web_search_preview"}, {"type": "code_interpreter"}
     request = accepted(tools=[space({"type": "function", "name": "g"}, search, code, search)])
     assert request.native_tools == ("namespace", "web_search_preview", "code_interpreter")
-    assert unavailable_backends(request) == []
+    assert needed(request) == []
 
 
 @pytest.mark.parametrize("kind", ROUTER)
 def test_a_namespace_hides_no_server_tool(kind: str) -> None:
     request = accepted(tools=[FUNCTION, space({"type": kind}, {"type": kind})])
-    assert unavailable_backends(request) == [kind]
+    assert needed(request) == [kind]
     twice = accepted(tools=[{"type": "router:datetime"}, space({"type": "router:datetime"})])
     assert twice.server_tools == ["router:datetime"]
 

@@ -1,0 +1,163 @@
+"""Who may do what with interns, and in which order it is looked at (management reference 6.1).
+
+    caller = let_in(request, writes=True)     # host 403, credential 401/403, programme 404
+    body = json_body(request)                 # size 413, media type 415, syntax 400
+    ... the body's own fields ...             # 400
+    intern = visible(caller, intern_id)       # 404
+    require_editor(caller, intern)            # 403
+    ... its state ...                         # 409
+
+Chat uses the same functions; the vault does too, and tells the same refusals without metadata.
+"""
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Q
+from django.http import HttpRequest
+
+from accounts.authentication import known_caller, string_of
+from accounts.caller import Caller
+from accounts.keystring import hash_of
+from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
+from gateway.db import Lane, run
+from gateway.http.body import read_body
+from gateway.http.errors import (
+    InvalidRequest,
+    MalformedJson,
+    PayloadTooLarge,
+    PermissionDenied,
+    Unauthenticated,
+)
+from gateway.http.large import parse
+from gateway.http.structure import Raw
+from gateway.regions import MAIN, region_of
+from interns.errors import (
+    BodyTooLarge,
+    InternForbidden,
+    InternNotFound,
+    InternUnauthenticated,
+    InvalidBody,
+    UnsupportedMediaType,
+)
+from interns.models import Intern
+
+BODY_BYTES_MAX = 1_048_576
+
+
+def let_in(request: HttpRequest, *, writes: bool = False) -> Caller:
+    """The caller, who is of the programme. `writes` is for what the write switch turns off.
+
+    Raises `InternForbidden`, `InternUnauthenticated`, `InternNotFound`; also `RateLimited` and
+    `DatabaseGone`.
+    """
+    if region_of(request) != MAIN:
+        raise InternForbidden
+    caller = _credential(request)
+    if not caller.interns_enabled or (writes and not caller.intern_writes_enabled):
+        raise InternNotFound
+    return caller
+
+
+def _credential(request: HttpRequest) -> Caller:
+    try:
+        caller = known_caller(request)
+    except Unauthenticated:
+        if _workspace_is_gone(request):
+            raise InternForbidden from None
+        raise InternUnauthenticated from None
+    except PermissionDenied:
+        raise InternForbidden from None
+    if caller.management:
+        raise InternUnauthenticated
+    return caller
+
+
+def _workspace_is_gone(request: HttpRequest) -> bool:
+    """Whether the key is good but for its workspace, which was deleted."""
+    string = string_of(request)
+    if string is None:
+        return False
+    gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk")
+    keys = ApiKey.objects.living().filter(hash=hash_of(string), disabled=False)
+    return run(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
+
+
+def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
+    """The body as an object; no body at all is an empty one.
+
+    Raises `BodyTooLarge`, `UnsupportedMediaType` and `InvalidBody`.
+    """
+    raw = raw_body(request, bytes_max=bytes_max)
+    if not raw:
+        return {}
+    if not _says_json(request):
+        raise UnsupportedMediaType
+    try:
+        value = parse(raw)
+    except MalformedJson:
+        raise InvalidBody from None
+    if not isinstance(value, dict):
+        raise InvalidBody
+    return value
+
+
+def raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
+    try:
+        return read_body(request, bytes_max=bytes_max)
+    except PayloadTooLarge:
+        raise BodyTooLarge from None
+    except InvalidRequest as error:
+        raise InvalidBody(error.text) from None
+
+
+def _says_json(request: HttpRequest) -> bool:
+    declared = str(request.META.get("CONTENT_TYPE", ""))
+    return declared.partition(";")[0].strip().lower() == "application/json"
+
+
+def visible(caller: Caller, intern_id: str) -> Intern:
+    """The intern, with its vault and workspace. An intern's own key sees itself only.
+
+    Raises `InternNotFound`, for any string that is not the id of one.
+    """
+    wanted = _uuid(intern_id)
+    if wanted is None or caller.intern_id not in (None, wanted):
+        raise InternNotFound
+    rows = Intern.objects.select_related("vault", "workspace", "creator")
+    found = run(Lane.READ, lambda: rows.filter(pk=wanted, workspace=caller.workspace_id).first())
+    if found is None:
+        raise InternNotFound
+    return found
+
+
+def require_editor(caller: Caller, intern: Intern) -> None:
+    """Its creator and the workspace's admins may change it; its own key may not.
+
+    Raises `InternForbidden`.
+    """
+    if caller.intern_id is not None or caller.creator_key is None:
+        raise InternForbidden
+    if caller.creator_key != intern.creator_id and not is_workspace_admin(caller):
+        raise InternForbidden
+
+
+def is_workspace_admin(caller: Caller) -> bool:
+    """Whether the key's creator is an admin of its workspace, or of the whole account."""
+    admins = Membership.objects.filter(account=caller.account_id, user=caller.creator_key)
+    of_workspace = WorkspaceMembership.objects.filter(
+        workspace=caller.workspace_id, role=WorkspaceMembership.Role.ADMIN
+    ).values("membership")
+    return run(
+        Lane.READ,
+        lambda: admins.filter(Q(role=Membership.Role.ADMIN) | Q(pk__in=of_workspace)).exists(),
+    )
+
+
+def _uuid(text: str) -> UUID | None:
+    """Only the form that ids are shown in."""
+    try:
+        value = UUID(text)
+    except ValueError:
+        return None
+    return value if str(value) == text.lower() else None

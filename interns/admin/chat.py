@@ -1,0 +1,78 @@
+"""Conversations with interns, to look at. What was said in them is not here: it is on the interns'
+disks."""
+
+from typing import Any
+
+from django.contrib import admin
+
+from gateway.admin import ReadOnlyAdmin, ReadOnlyInline
+from interns.models import ChatInteraction, ChatRun, ChatSession
+
+
+class InteractionInline(ReadOnlyInline):
+    """What the run asked."""
+
+    model = ChatInteraction
+    fields = (
+        *("tool_call_id", "kind", "state", "answered_with", "asked_at", "deadline_at"),
+        "answered_at",
+    )
+
+
+@admin.register(ChatRun)
+class ChatRunAdmin(ReadOnlyAdmin):
+    """Turns, newest first: who has an intern now, and how each turn ended."""
+
+    list_display = (
+        *("started_at", "intern", "session", "by", "state", "ended_because", "approval_mode"),
+        *("ended_at", "tokens", "cost"),
+    )
+    list_select_related = ("intern", "session", "by")
+    list_filter = ("state", "approval_mode", "started_at")
+    ordering = ("-started_at",)
+    search_fields = ("intern__name", "session__session_id__exact")
+    search_help_text = "Name of the intern, session, or id"
+    fields = (
+        *("id", "intern", "session", "by", "approval_mode", "state", "lease_expires_at"),
+        *("started_at", "ended_at", "ended_because", "usage"),
+    )
+    inlines = (InteractionInline,)
+
+    @admin.display(description="tokens")
+    def tokens(self, run: ChatRun) -> Any:
+        return (run.usage or {}).get("total_tokens")
+
+    @admin.display(description="cost (USD)")
+    def cost(self, run: ChatRun) -> Any:
+        usd = (run.usage or {}).get("cost")
+        return None if usd is None else f"{usd:.9f}".rstrip("0").rstrip(".")
+
+
+@admin.register(ChatSession)
+class ChatSessionAdmin(ReadOnlyAdmin):
+    """Conversations, by the ids that their callers gave them."""
+
+    list_display = ("session_id", "intern", "created_at")
+    list_select_related = ("intern",)
+    ordering = ("-id",)
+    search_fields = ("session_id__exact", "intern__name")
+    search_help_text = "Id of the session, name of the intern"
+    fields = ("session_id", "intern", "created_at")
+
+
+@admin.register(ChatInteraction)
+class ChatInteractionAdmin(ReadOnlyAdmin):
+    """Questions of interns, newest first. Of an answer only its kind is kept."""
+
+    list_display = (
+        *("asked_at", "run", "kind", "state", "answered_with", "deadline_at", "answered_at"),
+    )
+    list_select_related = ("run", "run__session")
+    list_filter = ("state", "kind")
+    ordering = ("-id",)
+    search_fields = ("run__intern__name", "tool_call_id__exact")
+    search_help_text = "Name of the intern, id of the tool call"
+    fields = (
+        *("run", "tool_call_id", "kind", "arguments", "state", "answered_with", "asked_at"),
+        *("deadline_at", "answered_at"),
+    )

@@ -1,0 +1,267 @@
+"""Interns: how they are, what happened to them, and what an operator can do about it."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import admin, messages
+from django.db import transaction
+from django.db.models import Count, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from accounts.admin.glance import usage_shown
+from accounts.services.records import by_operator, facts_of, record_change
+from gateway.admin import PageAdmin, usd_column
+from interns import operations, slack
+from interns.admin.intern_form import FIELDS, InternForm
+from interns.changing import change
+from interns.errors import InternError
+from interns.keys import change_budget
+from interns.machine import STEPS
+from interns.models import Intern, InternTransition, Status, Vault
+from interns.releasing import release_by_hand
+from interns.runtime.driver import current_driver
+from interns.vault.service import detach_vault
+
+_FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
+_HISTORY_ROWS = 50
+_LOG_LINES = 100
+_SHOWN = (
+    *("id", "account", "workspace", "creator", "name", "hostname", "status", "progress", "age"),
+    *("status_reason", "last_failure_message", "held", "vault", "attached_vault_id", "key"),
+    *("spent", "booted_at", "runtime_facts", "failed_probes", "slack_installed_at"),
+    *("created_at", "updated_at", "history", "log_tail"),
+)
+_Does = Callable[[UUID, str], object]
+
+
+@admin.register(Intern)
+class InternAdmin(PageAdmin):
+    """Made by callers. Everything that moves one goes through the same doors as theirs."""
+
+    form = InternForm
+    budget = usd_column("budget_nano", "budget")
+    list_display = (
+        *("name", "account", "workspace_slug", "creator", "status", "progress", "age", "held"),
+        *("last_failure", "hostname", "budget", "created_at"),
+    )
+    list_filter = ("status", "lease_kind", "created_at")
+    list_select_related = ("workspace__account", "creator")
+    search_fields = ("name", "hostname", "workspace__account__name", "creator__username")
+    search_help_text = "Name, hostname, account, creator or id"
+    ordering = ("-created_at", "-id")
+    actions = (
+        *("provision", "suspend", "delete_interns", "delete_without_archive"),
+        *("release_lease", "install_slack", "detach_vault"),
+    )
+    change_list_template = "admin/interns/intern/change_list.html"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """A row alone is never removed: `Delete` takes the whole intern down."""
+        return False
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return bool(self.has_change_permission(request))
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        rows = super().get_queryset(request)
+        return rows.select_related("api_key", "workspace__account", "creator")
+
+    def get_fields(self, request: HttpRequest, obj: Intern | None = None) -> Any:
+        if obj is not None and not self.has_change_permission(request, obj):
+            return ("description", "instructions", "model", "budget", "budget_reset", *_SHOWN)
+        return (*FIELDS, *_SHOWN)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Intern | None = None) -> Any:
+        return (*_SHOWN, "budget")
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        counted = Intern.objects.values_list("status").annotate(count=Count("pk"))
+        counts = dict(counted.order_by())
+        board = [
+            {"status": each.value, "label": each.label, "count": counts.get(each.value, 0)}
+            for each in Status
+        ]
+        return super().changelist_view(request, {**(extra_context or {}), "board": board})
+
+    @admin.display(description="account", ordering="workspace__account__name")
+    def account(self, intern: Intern) -> str:
+        return intern.workspace.account.name
+
+    @admin.display(description="workspace", ordering="workspace__slug")
+    def workspace_slug(self, intern: Intern) -> str:
+        return intern.workspace.slug
+
+    @admin.display(description="progress")
+    def progress(self, intern: Intern) -> str | None:
+        step = intern.progress_step
+        return f"{step} of {len(STEPS)}: {STEPS[step - 1]}" if step else None
+
+    @admin.display(description="in it for", ordering="-status_since")
+    def age(self, intern: Intern) -> str:
+        seconds = int((datetime.now(UTC) - intern.status_since).total_seconds())
+        return str(timedelta(seconds=max(0, seconds)))
+
+    @admin.display(description="held by")
+    def held(self, intern: Intern) -> str | None:
+        if intern.lease_expires_at is None:
+            return None
+        until = intern.lease_expires_at.astimezone(UTC).strftime("%H:%M:%S")
+        return f"{intern.lease_kind} until {until}, attempt {intern.lease_attempt + 1}"
+
+    @admin.display(description="last failure")
+    def last_failure(self, intern: Intern) -> str | None:
+        return (intern.last_failure_message or intern.status_reason)[:80] or None
+
+    @admin.display(description="vault")
+    def vault(self, intern: Intern) -> str | None:
+        found = Vault.objects.filter(intern=intern.pk).values_list("pk", flat=True).first()
+        return None if found is None else str(found)
+
+    @admin.display(description="API key")
+    def key(self, intern: Intern) -> SafeString | None:
+        if intern.api_key is None:
+            return None
+        path = reverse("admin:accounts_apikey_change", args=[intern.api_key.pk])
+        return format_html('<a href="{}">{}</a>', path, intern.api_key)
+
+    @admin.display(description="spend")
+    def spent(self, intern: Intern) -> SafeString | None:
+        if intern.api_key_id is None:
+            return None
+        return usage_shown(intern.workspace.account_id, "key", intern.api_key_id)
+
+    @admin.display(description="runtime")
+    def runtime_facts(self, intern: Intern) -> SafeString | None:
+        if not intern.runtime:
+            return None
+        return _table(intern.runtime.items())
+
+    @admin.display(description="history")
+    def history(self, intern: Intern) -> SafeString:
+        rows = InternTransition.objects.filter(intern_id=intern.pk).order_by("-pk")
+        shown = [
+            (
+                row.at.strftime("%Y-%m-%d %H:%M:%S"),
+                row.rule,
+                f"{row.from_status or '-'} → {row.to_status or '-'}",
+                row.by,
+                row.why,
+            )
+            for row in rows[:_HISTORY_ROWS]
+        ]
+        return _table(shown)
+
+    @admin.display(description="log")
+    def log_tail(self, intern: Intern) -> SafeString:
+        lines = current_driver().log_tail(intern.pk, lines=_LOG_LINES)
+        return format_html("<pre>{}</pre>", "\n".join(lines))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        try:
+            _save(obj.pk, form.changes(), request)
+        except InternError as error:
+            messages.error(request, f"{obj}: {error.text}")
+
+    @admin.action(description="Provision or resume", permissions=["operate"])
+    def provision(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "is being provisioned", _provision)
+
+    @admin.action(description="Suspend", permissions=["operate"])
+    def suspend(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "is being suspended", _suspend)
+
+    @admin.action(description="Delete", permissions=["operate"])
+    def delete_interns(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "is being deleted", _delete)
+
+    @admin.action(
+        description="Delete, even if the workspace cannot be archived", permissions=["operate"]
+    )
+    def delete_without_archive(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "is being deleted", _delete_acknowledged)
+
+    @admin.action(description="Release the lease", permissions=["operate"])
+    def release_lease(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "was released", _release)
+
+    @admin.action(description="Slack was installed", permissions=["operate"])
+    def install_slack(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        self._each(request, interns, "has Slack installed", _slack)
+
+    @admin.action(description="Detach the borrowed vault", permissions=["operate"])
+    def detach_vault(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
+        by = by_operator(request.user)
+        self._each(request, interns, "borrows no vault", lambda pk, _: detach_vault(pk, by=by))
+
+    def _each(
+        self, request: HttpRequest, interns: QuerySet[Intern], said: str, does: _Does
+    ) -> None:
+        by = f"operator {request.user.get_username()}"
+        for intern in interns:
+            try:
+                does(intern.pk, by)
+            except InternError as error:
+                messages.error(request, f"{intern}: {error.text}")
+            else:
+                self.log_change(request, intern, said)
+                messages.success(request, f"{intern} {said}.")
+
+
+def _provision(intern_id: UUID, by: str) -> None:
+    operations.provision(intern_id, by=by)
+
+
+def _suspend(intern_id: UUID, by: str) -> None:
+    operations.begin_suspend(intern_id, by=by)
+
+
+def _delete(intern_id: UUID, by: str) -> None:
+    operations.delete(intern_id, by=by)
+
+
+def _delete_acknowledged(intern_id: UUID, by: str) -> None:
+    operations.delete(intern_id, by=by, acknowledged=True)
+
+
+def _release(intern_id: UUID, by: str) -> None:
+    release_by_hand(intern_id, by=by)
+
+
+def _slack(intern_id: UUID, by: str) -> None:
+    slack.installed(intern_id, by=by)
+
+
+def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> None:
+    if not changes:
+        return
+    with transaction.atomic():
+        before = facts_of(Intern.objects.get(pk=intern_id), _FACTS)
+        intern = change(intern_id, changes)
+        if {"budget_nano", "budget_reset"} & changes.keys():
+            change_budget(intern)
+        record_change(
+            by=by_operator(request.user),
+            action="updated",
+            object_type="intern",
+            object_id=intern_id,
+            account_id=intern.workspace.account_id,
+            before=before,
+            after=facts_of(intern, _FACTS),
+        )
+
+
+def _table(rows: Any) -> SafeString:
+    cells = format_html_join(
+        "",
+        "<tr>{}</tr>",
+        ((format_html_join("", "<td>{}</td>", ((str(cell),) for cell in row)),) for row in rows),
+    )
+    return format_html("<table>{}</table>", cells)

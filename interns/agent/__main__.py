@@ -1,0 +1,100 @@
+"""`python -m interns.agent [FILE]`: its configuration comes as JSON from the file, which goes then,
+or on standard input."""
+
+import ctypes
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+# Set before the libraries are loaded: what they log at boot is of no use to anyone.
+os.environ.setdefault("LOGFIRE_IGNORE_NO_CONFIG", "1")
+_PR_SET_DUMPABLE = 4
+
+
+def main() -> None:
+    """Serve until asked to stop."""
+    if os.getpid() == 1:
+        _look_after_orphans()
+    from interns.agent.config import read_config
+
+    config = read_config(_given())
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    _close_to_others()
+    if config.isolation == "bubblewrap":
+        _limit_processes(config.limits.processes)
+    for folder in (config.workspace, config.sessions):
+        folder.mkdir(parents=True, exist_ok=True)
+
+    import uvicorn
+
+    from interns.agent.gateway import Door, chat_model, client
+    from interns.agent.loop import Loop
+    from interns.agent.runs import Desk
+    from interns.agent.server import Server
+    from interns.agent.sessions import Sessions
+
+    http = client(config)
+    loop = Loop(config, chat_model(config, http))
+    desk = Desk(config, loop, Sessions(config.sessions), Door(http, config.intern_id))
+    app = Server(config, desk, loop.tool_names).app()
+    logging.info("%s is ready, isolation: %s", config.name, config.isolation)
+    uvicorn.run(
+        app,
+        fd=config.listen_fd,
+        uds=config.listen_path,
+        loop="asyncio",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+    )
+
+
+def _given() -> Any:
+    if len(sys.argv) < 2:
+        return json.load(sys.stdin.buffer)
+    file = Path(sys.argv[1])
+    given = json.loads(file.read_bytes())
+    # What runs here later has no business with the token.
+    file.unlink()
+    return given
+
+
+def _look_after_orphans() -> None:
+    """As a container's first process: go on as its child, and stay behind to bury whoever is left
+    by its parent."""
+    agent = os.fork()
+    if not agent:
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: os.kill(agent, number))
+    while True:
+        ended, status = os.wait()
+        if ended == agent:
+            os._exit(abs(os.waitstatus_to_exitcode(status)))
+
+
+def _limit_processes(most: int) -> None:
+    """In a sandbox with a user of its own they are counted there; elsewhere they are the host's."""
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+
+
+def _close_to_others() -> None:
+    """Commands run as the same user: they shall not read the runtime's token from our memory."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
+
+
+if __name__ == "__main__":
+    main()

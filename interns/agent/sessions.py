@@ -1,0 +1,85 @@
+"""Conversations on the intern's disk, one file each, so that they outlive a suspension."""
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic_ai.messages import (
+    BaseToolReturnPart,
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    ToolCallPart,
+)
+
+
+@dataclass
+class Session:
+    """`always` maps a tool to whether its person allowed or refused it for good."""
+
+    id: str
+    messages: list[ModelMessage] = field(default_factory=list)
+    always: dict[str, bool] = field(default_factory=dict)
+
+
+class Sessions:
+    """The sessions of one intern, kept in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, session_id: str) -> Session:
+        """The session, a new one where there is none or its file cannot be read."""
+        try:
+            kept = json.loads(self._file(session_id).read_bytes())
+            messages = ModelMessagesTypeAdapter.validate_python(kept["messages"])
+            return Session(session_id, messages, dict(kept["always"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Session(session_id)
+
+    def save(self, session: Session) -> None:
+        """Write it whole. Raises `OSError` where the disk does not take it."""
+        file = self._file(session.id)
+        messages = json.loads(ModelMessagesTypeAdapter.dump_json(session.messages))
+        kept = {"session_id": session.id, "always": session.always, "messages": messages}
+        temporary = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
+            json.dump(kept, opened)
+        temporary.replace(file)
+
+    def _file(self, session_id: str) -> Path:
+        # A caller chooses the id, so it is no file name.
+        digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+        return self._folder / f"{digest[:40]}.json"
+
+
+def settled(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """The messages up to the first tool call that nobody answered: the rest was cut off by a
+    cancellation, and no model takes a call without its result."""
+    for n, message in enumerate(messages):
+        if isinstance(message, ModelResponse) and _calls(message) - _returns(
+            messages[n + 1 : n + 2]
+        ):
+            return list(messages[:n])
+    return list(messages)
+
+
+def _calls(response: ModelResponse) -> set[str]:
+    return {part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)}
+
+
+def _returns(following: Sequence[ModelMessage]) -> set[str]:
+    return {
+        part.tool_call_id
+        for message in following
+        if isinstance(message, ModelRequest)
+        for part in message.parts
+        if isinstance(part, BaseToolReturnPart) or part.part_kind == "retry-prompt"
+        if part.tool_call_id
+    }

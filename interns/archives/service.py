@@ -1,0 +1,179 @@
+"""Archives of interns' disks: made at teardown and read back before anything is removed (management
+reference 6.8), added by operators, forgotten when their time is over."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import BinaryIO, Final
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.services.records import Actor, by_command, facts_of, record_change
+from gateway.home import private_folder
+from interns.archives import store
+from interns.models import Intern, Status, WorkspaceArchive
+from interns.runtime.driver import ArchiveFailed, Driver
+
+log = logging.getLogger("gateway.interns")
+_FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
+_BATCH: Final = 100
+
+
+class NotWaiting(ValueError):
+    """The intern's teardown does not wait for an archive."""
+
+
+def has_archive(intern: Intern) -> bool:
+    """Whether its disk is kept. Teardown makes the archive, and nothing boots after that, so none
+    is older than the disk."""
+    return archive_of(intern.pk) is not None
+
+
+def archive_workspace(
+    intern: Intern, driver: Driver, *, alive: Callable[[], None] = lambda: None
+) -> WorkspaceArchive:
+    """Keep the intern's disk and read it back, to be sure; what is kept already is not made again.
+
+    The runtime is stopped. Takes as long as the disk is large, outside of any transaction; `alive`
+    is called now and then. Raises `ArchiveFailed`, and then nothing was removed.
+    """
+    known = archive_of(intern.pk)
+    if known is not None:
+        return known
+    try:
+        with _spool() as (file, path):
+            files = driver.archive(intern.pk, file)
+            sha256, size = _measured(file, alive)
+            uri = store.save(f"{intern.pk}.tar", file, path)
+        with store.opened(uri) as kept:
+            found = store.digest(kept, alive)
+    except store.errors() as error:
+        raise ArchiveFailed(f"the archive could not be kept: {_said(error)}") from error
+    if found != (sha256, size):
+        raise ArchiveFailed("the archive read back is not what was written")
+    return _noted(intern, uri, sha256, size, files)
+
+
+def add_by_hand(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:
+    """Note an archive that an operator made; teardown goes on as if it had made it.
+
+    Raises `NotWaiting` for an intern whose disk may still change.
+    """
+    if intern.status != Status.DESTROY_FAILED:
+        raise NotWaiting("only an intern whose teardown failed takes an archive by hand")
+    with transaction.atomic():
+        row = _noted(intern, uri, sha256, size, 0, source=WorkspaceArchive.Source.OPERATOR)
+        _record(row, by, "created")
+    return row
+
+
+def forget_expired_archives(now: datetime) -> int:
+    """Remove archives whose time is over, those of interns that are still there excepted; how many.
+    What the store does not let go of is tried again the next time."""
+    living = Intern.objects.values("pk")
+    over = WorkspaceArchive.objects.filter(expires_at__lte=now).exclude(intern_id__in=living)
+    done = 0
+    for row in over.order_by("expires_at")[:_BATCH]:
+        done += forget_archive(row, by=by_command("forget_archives"))
+    return done
+
+
+def forget_archive(row: WorkspaceArchive, *, by: Actor) -> bool:
+    """Remove one from the store, where it is in the store, and its row."""
+    try:
+        store.store().delete(store.name_of(row.uri))
+    except store.UnknownPlace:
+        pass  # An operator's own file is the operator's to remove.
+    except store.errors() as error:
+        log.warning("The archive %s cannot be removed: %s", row.pk, _said(error))
+        return False
+    with transaction.atomic():
+        _record(row, by, "deleted")
+        WorkspaceArchive.objects.filter(pk=row.pk).delete()
+    return True
+
+
+def check_archive(row: WorkspaceArchive, alive: Callable[[], None] = lambda: None) -> str:
+    """What is wrong with what is kept; "" where nothing is."""
+    try:
+        with store.opened(row.uri) as kept:
+            found = store.digest(kept, alive)
+    except store.unreadable() as error:
+        return f"it cannot be read: {_said(error)}"
+    return "" if found == (row.sha256, row.bytes) else "its bytes are not those that were kept"
+
+
+@contextmanager
+def _spool() -> Iterator[tuple[BinaryIO, str]]:
+    """A file beside where local archives lie, so that moving there is no second copy."""
+    archives = private_folder(Path(settings.GATEWAY_HOME) / "archives")
+    folder = private_folder(archives / "partial")
+    handle, path = tempfile.mkstemp(dir=folder, suffix=".tar")
+    try:
+        with os.fdopen(handle, "w+b") as file:
+            yield file, path
+    finally:
+        with suppress(FileNotFoundError):
+            Path(path).unlink()
+
+
+def _measured(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:
+    file.flush()
+    file.seek(0)
+    told = store.digest(file, alive)
+    file.seek(0)
+    return told
+
+
+def _noted(
+    intern: Intern,
+    uri: str,
+    sha256: str,
+    size: int,
+    files: int,
+    *,
+    source: str = WorkspaceArchive.Source.TEARDOWN,
+) -> WorkspaceArchive:
+    now = datetime.now(UTC)
+    return WorkspaceArchive.objects.create(
+        intern_id=intern.pk,
+        intern_name=intern.name,
+        account_id=intern.workspace.account_id,
+        workspace_id=intern.workspace_id,
+        uri=uri,
+        sha256=sha256,
+        bytes=size,
+        files=files,
+        source=source,
+        created_at=now,
+        expires_at=now + timedelta(days=settings.INTERN_ARCHIVE_DAYS),
+    )
+
+
+def _record(row: WorkspaceArchive, by: Actor, action: str) -> None:
+    facts = facts_of(row, _FACTS)
+    record_change(
+        by=by,
+        action=action,
+        object_type="workspace_archive",
+        object_id=row.pk,
+        account_id=row.account_id,
+        before=facts if action == "deleted" else None,
+        after=None if action == "deleted" else facts,
+    )
+
+
+def _said(error: Exception) -> str:
+    """Its sentence, without more than a failure message may hold."""
+    return (str(error) or type(error).__name__)[:300]
+
+
+def archive_of(intern_id: UUID) -> WorkspaceArchive | None:
+    """The newest of that intern."""
+    return WorkspaceArchive.objects.filter(intern_id=intern_id).order_by("-created_at").first()

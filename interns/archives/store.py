@@ -1,0 +1,94 @@
+"""Where archives are kept: what a file is called there, and how it is read back."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+from urllib.parse import unquote, urlsplit
+
+from django.conf import settings
+from django.core.files import File
+from django.core.files.storage import Storage, storages
+
+PIECE_BYTES: Final = 1024 * 1024
+
+
+class UnknownPlace(ValueError):
+    """A URI that does not lead into the store of this gateway."""
+
+
+class _Moved(File):  # type: ignore[type-arg]  # Django itself does not let it be subscripted.
+    """A file that a local store may move into its place rather than copy."""
+
+    def __init__(self, file: BinaryIO, path: str) -> None:
+        super().__init__(cast(Any, file), name=path)
+
+    def temporary_file_path(self) -> str:
+        return str(self.name)
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """What the store may fail with."""
+    if not settings.INTERN_ARCHIVE_STORE:
+        return (OSError,)
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    return (OSError, BotoCoreError, ClientError)
+
+
+def unreadable() -> tuple[type[Exception], ...]:
+    """What reading back may fail with."""
+    return (*errors(), UnknownPlace)
+
+
+def store() -> Storage:
+    return storages["intern-archives"]
+
+
+def save(name: str, file: BinaryIO, path: str) -> str:
+    """Put the file, which lies at `path`, into the store under this name, in place of one that is
+    there; its URI."""
+    store().delete(name)
+    saved = store().save(name, _Moved(file, path))
+    return uri_of(saved)
+
+
+def uri_of(name: str) -> str:
+    place: str = settings.INTERN_ARCHIVE_STORE
+    return f"{place}/{name}" if place else (Path(_folder()) / name).as_uri()
+
+
+def name_of(uri: str) -> str:
+    """What the store calls it. Raises `UnknownPlace`."""
+    place: str = settings.INTERN_ARCHIVE_STORE
+    beginning = f"{place}/" if place else Path(_folder()).as_uri() + "/"
+    if not uri.startswith(beginning):
+        raise UnknownPlace(uri)
+    name = uri.removeprefix(beginning)
+    return name if place else unquote(name)
+
+
+def opened(uri: str) -> BinaryIO:
+    """The archive for reading. Raises `OSError`, `UnknownPlace`.
+
+    A `file:` URI of another folder is one that an operator added by hand.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme == "file" and not parts.netloc:
+        return Path(unquote(parts.path)).open("rb")
+    return cast(BinaryIO, store().open(name_of(uri)))
+
+
+def digest(file: BinaryIO, alive: Callable[[], None] = lambda: None) -> tuple[str, int]:
+    """The SHA-256 in hexadecimal and the bytes of what is left to read; `alive` is called between
+    two pieces."""
+    summed, size = hashlib.sha256(), 0
+    while piece := file.read(PIECE_BYTES):
+        summed.update(piece)
+        size += len(piece)
+        alive()
+    return summed.hexdigest(), size
+
+
+def _folder() -> str:
+    return str(settings.STORAGES["intern-archives"]["OPTIONS"]["location"])

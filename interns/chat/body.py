@@ -1,0 +1,151 @@
+"""The body of a chat request: a prompt or an answer, and what it says (management 6.9)."""
+
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
+
+from gateway.http.validation import ISSUES_MAX, Issue, issues_of, received
+from interns.chat.questions import TOOL_CALL_ID_CHARS_MAX
+from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
+from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, checker
+
+PROMPT_CHARS_MAX: Final = 32_000
+MODEL_CHARS_MAX: Final = 256
+ApprovalMode = Literal["self-drive", "manual"]
+
+
+class Invalid(Exception):
+    """The body breaks the schema, as the issues say."""
+
+    def __init__(self, issues: list[Issue]) -> None:
+        super().__init__(len(issues))
+        self.issues = issues[:ISSUES_MAX]
+
+
+class Prompt(NamedTuple):
+    """What starts a run, or goes into one. `session_id` None wants a new session."""
+
+    text: str
+    session_id: str | None
+    approval_mode: ApprovalMode
+
+
+class Reply(NamedTuple):
+    """The answer to a question that a run asked."""
+
+    session_id: str
+    tool_call_id: str
+    content: str
+
+
+def _only_true(value: bool) -> bool:
+    if not value:
+        raise PydanticCustomError(
+            "not_true", "Invalid input: expected true, interns answer as streams only"
+        )
+    return value
+
+
+class _TextPart(TypedDict, total=False):
+    type: Annotated[Literal["text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+
+
+_Text = Annotated[str | list[Annotated[_TextPart, Tagged("type")]], ONE_KIND]
+
+
+class _SaidMessage(TypedDict, total=False):
+    role: Annotated[Literal["system", "developer", "user"], REQUIRED]
+    content: Annotated[_Text, REQUIRED]
+
+
+class _AssistantMessage(TypedDict, total=False):
+    role: Annotated[Literal["assistant"], REQUIRED]
+    content: _Text | None
+
+
+class _ToolMessage(TypedDict, total=False):
+    role: Annotated[Literal["tool"], REQUIRED]
+    content: Annotated[_Text, REQUIRED]
+
+
+_Message = Annotated[_SaidMessage | _AssistantMessage | _ToolMessage, Tagged("role")]
+
+
+class _Body(TypedDict, total=False):
+    stream: Annotated[bool, AfterValidator(_only_true), REQUIRED]
+    messages: Annotated[list[_Message], Field(min_length=1), REQUIRED]
+    session_id: Annotated[str, Field(min_length=1, max_length=SESSION_ID_CHARS_MAX)] | None
+    approval_mode: ApprovalMode
+    model: Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX)]
+
+
+_check: Final = checker(_Body)
+
+
+def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Reply:
+    """The last message and what it is for; the header's session counts where the body names none.
+
+    Raises `Invalid`.
+    """
+    try:
+        _check(body)
+    except ValidationError as error:
+        raise Invalid(issues_of(error)) from error
+    session_id = body.get("session_id") or _session_of(session_header)
+    at = len(body["messages"]) - 1
+    last = body["messages"][at]
+    if last["role"] == "user":
+        return Prompt(_prompt(last, at), session_id, body.get("approval_mode", "self-drive"))
+    if last["role"] == "tool":
+        return _reply(last, at, session_id)
+    raise Invalid(
+        [Issue(f"messages.{at}.role", 'Invalid option: the last message is "user" or "tool"')]
+    )
+
+
+def _session_of(header: str) -> str | None:
+    if len(header) > SESSION_ID_CHARS_MAX:
+        text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"
+        raise Invalid([Issue("x-session-id", text)])
+    return header or None
+
+
+def _prompt(message: dict[str, Any], at: int) -> str:
+    text = _text(message)
+    _bound(text, f"messages.{at}.content", PROMPT_CHARS_MAX)
+    return text
+
+
+def _reply(message: dict[str, Any], at: int, session_id: str | None) -> Reply:
+    call_id = message.get("tool_call_id")
+    issues = []
+    if not isinstance(call_id, str):
+        issues.append(_missing(f"messages.{at}.tool_call_id", message, "tool_call_id"))
+    if session_id is None:
+        issues.append(Issue("session_id", "Invalid input: expected string, received undefined"))
+    if issues:
+        raise Invalid(issues)
+    assert isinstance(call_id, str)
+    assert session_id is not None
+    _bound(call_id, f"messages.{at}.tool_call_id", TOOL_CALL_ID_CHARS_MAX)
+    return Reply(session_id, call_id, _text(message))
+
+
+def _missing(path: str, message: dict[str, Any], name: str) -> Issue:
+    said = received(message[name]) if name in message else "undefined"
+    return Issue(path, f"Invalid input: expected string, received {said}")
+
+
+def _bound(text: str, path: str, chars_max: int) -> None:
+    if not text:
+        raise Invalid([Issue(path, "Too small: expected string to have >=1 characters")])
+    if len(text) > chars_max:
+        raise Invalid([Issue(path, f"Too big: expected string to have <={chars_max} characters")])
+
+
+def _text(message: dict[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)

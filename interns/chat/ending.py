@@ -1,0 +1,52 @@
+"""Runs that end by another's hand: the intern is suspended or deleted, or nobody has them any more.
+
+Called by workers and beat. The row first, so that nobody goes on with the run; then the runtime,
+which tells whoever is connected.
+"""
+
+from datetime import datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from gateway.http.responses import log
+from interns.chat import runs
+from interns.chat.clock import CLOCK
+
+_CANCEL_S = 1.5
+
+
+class Cancels(Protocol):
+    """All that is asked of a driver here."""
+
+    def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool: ...
+
+
+def end_runs(
+    intern_id: UUID, *, because: str = "run_ended", driver: Cancels, now: datetime | None = None
+) -> int:
+    """End what is open of an intern, before its runtime stops. Takes two seconds at most and never
+    raises: what it could not end ends with the runtime. How many there were."""
+    try:
+        closed = runs.close_all(intern_id, because, now=now or CLOCK.now())
+    except (DatabaseError, InterfaceError) as error:
+        log.warning("The open runs of intern %s could not be ended: %s", intern_id, error)
+        return 0
+    for run_id in closed:
+        driver.cancel(intern_id, run_id, wait_s=_CANCEL_S)
+    return len(closed)
+
+
+def expire_runs(now: datetime, *, driver: Cancels) -> int:
+    """End runs whose question waited too long, or whose web process is gone. How many."""
+    left_over = runs.close_left_over(now=now)
+    for intern_id, run_id in left_over:
+        driver.cancel(intern_id, run_id, wait_s=_CANCEL_S)
+    return len(left_over)
+
+
+def forget_runs(now: datetime) -> int:
+    """Delete runs that ended longer ago than they are kept. How many."""
+    return runs.forget_before(now - timedelta(days=settings.INTERN_RUN_DAYS))

@@ -1,0 +1,199 @@
+"""What an intern asks in the middle of a turn, and which answers it takes (management 6.9).
+
+Pure: a question is the JSON object that `router.provide_input` carries, an answer is the content of
+the caller's tool message.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import dumps, loads
+from routing.formats.fields import REQUIRED, Tagged
+
+TOOL: Final = "router.provide_input"
+TOOL_CALL_ID_CHARS_MAX: Final = 128
+CANCEL: Final = "cancel"
+PERMISSION_OPTIONS: Final = ("allow_once", "allow_always", "reject_once", "reject_always")
+FIELD_TYPES: Final = ("string", "number", "integer", "boolean")
+_FIELDS_MAX: Final = 64
+_OPTIONS_MAX: Final = 256
+# A question is kept in a row until it is answered.
+_BYTES_MAX: Final = 65_536
+_WITHOUT_CONTENT: Final = frozenset({"decline", CANCEL})
+
+Scalar = str | bool | int | float
+_Name = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class AskedField(TypedDict, total=False):
+    """One value that an elicitation wants; `options` are all that it may be."""
+
+    name: Annotated[_Name, REQUIRED]
+    type: Annotated[Literal["string", "number", "integer", "boolean"], REQUIRED]
+    required: Annotated[bool, REQUIRED]
+    options: Annotated[list[Scalar], Field(min_length=1, max_length=_OPTIONS_MAX)]
+
+
+class Permission(TypedDict, total=False):
+    kind: Annotated[Literal["permission"], REQUIRED]
+    operation: Annotated[str | None, REQUIRED]
+    options: Annotated[
+        list[Literal["allow_once", "allow_always", "reject_once", "reject_always"]],
+        Field(min_length=1, max_length=len(PERMISSION_OPTIONS)),
+        REQUIRED,
+    ]
+
+
+class Elicitation(TypedDict, total=False):
+    kind: Annotated[Literal["elicitation"], REQUIRED]
+    message: Annotated[str, REQUIRED]
+    fields: Annotated[list[AskedField], Field(max_length=_FIELDS_MAX), REQUIRED]
+
+
+Question = Annotated[Permission | Elicitation, Tagged("kind")]
+
+
+class Asked(NamedTuple):
+    """A question with the id of the tool call that carries it."""
+
+    tool_call_id: str
+    question: dict[str, Any]
+
+
+class NoQuestion(Exception):
+    """What a runtime sent is no question that a caller could answer."""
+
+
+class NotAcceptable(Exception):
+    """An answer that the question does not take; the text says what it would take."""
+
+
+_check: Final = TypeAdapter[Any](Question).validator.validate_python
+
+
+def read_question(tool_call_id: Any, question: Any) -> Asked:
+    """A runtime's question with nothing in it but what is described. Raises `NoQuestion`."""
+    if not isinstance(tool_call_id, str) or not 1 <= len(tool_call_id) <= TOOL_CALL_ID_CHARS_MAX:
+        raise NoQuestion("its id is not a string of 1 to 128 characters")
+    try:
+        _check(question, strict=True)
+    except ValidationError as error:
+        raise NoQuestion(f"{error.error_count()} of its fields are not as described") from error
+    asked = Asked(tool_call_id, _only_described(question))
+    if len(dumps(asked.question)) > _BYTES_MAX:
+        raise NoQuestion(f"it is over {_BYTES_MAX} bytes")
+    return asked
+
+
+def _only_described(question: dict[str, Any]) -> dict[str, Any]:
+    if question["kind"] == "permission":
+        options = list(dict.fromkeys(question["options"]))
+        return {"kind": "permission", "operation": question["operation"], "options": options}
+    fields = [
+        {name: field[name] for name in ("name", "type", "required", "options") if name in field}
+        for field in question["fields"]
+    ]
+    names = [field["name"] for field in fields]
+    if len(set(names)) != len(names):
+        raise NoQuestion("two of its fields have one name")
+    return {"kind": "elicitation", "message": question["message"], "fields": fields}
+
+
+def check_answer(question: dict[str, Any], answer: str) -> None:
+    """Raises `NotAcceptable`; the question is still to be answered then."""
+    if question["kind"] == "permission":
+        _check_choice(question["options"], answer)
+    else:
+        _check_elicited(question["fields"], answer)
+
+
+def _check_choice(options: list[str], answer: str) -> None:
+    offered = [*options, CANCEL]
+    if answer not in offered:
+        raise NotAcceptable(f"The answer must be one of {_listed(offered)}")
+
+
+def _check_elicited(fields: list[dict[str, Any]], answer: str) -> None:
+    said = _object(answer)
+    action = said.get("action")
+    # A list or an object is no member of a set.
+    if isinstance(action, str) and action in _WITHOUT_CONTENT:
+        _refuse_beside(said, "action")
+    elif action == "accept":
+        _refuse_beside(said, "action", "content")
+        _check_content(fields, said.get("content"))
+    else:
+        raise NotAcceptable('action must be one of "accept", "decline", "cancel"')
+
+
+def _object(answer: str) -> dict[str, Any]:
+    try:
+        said = loads(answer.encode("utf-8", "surrogatepass"))
+    except MalformedJson:
+        said = None
+    if not isinstance(said, dict):
+        raise NotAcceptable('The answer must be a JSON object with an "action", as a string')
+    return said
+
+
+def _refuse_beside(said: dict[str, Any], *known: str) -> None:
+    for name in said:
+        if name not in known:
+            raise NotAcceptable(f"{_shown(name)} is not expected here")
+
+
+def _check_content(fields: list[dict[str, Any]], content: Any) -> None:
+    if not isinstance(content, dict):
+        raise NotAcceptable("content must be an object")
+    known = {field["name"]: field for field in fields}
+    for name in content:
+        if name not in known:
+            raise NotAcceptable(f"content has no field {_shown(name)}")
+    for name, field in known.items():
+        if name in content:
+            _check_value(field, content[name])
+        elif field["required"]:
+            raise NotAcceptable(f"content.{name} is required")
+
+
+def _check_value(field: dict[str, Any], value: Any) -> None:
+    if not _IS[field["type"]](value):
+        raise NotAcceptable(f"content.{field['name']} must be of type {field['type']}")
+    options = field.get("options")
+    if options is not None and not any(_same(value, option) for option in options):
+        raise NotAcceptable(f"content.{field['name']} must be one of {_listed(options)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_integer(value: Any) -> bool:
+    # JSON has one kind of number: 5.0 is the integer 5.
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
+
+
+_IS: Final[dict[str, Callable[[Any], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "number": _is_number,
+    "integer": _is_integer,
+    "boolean": lambda value: isinstance(value, bool),
+}
+
+
+def _same(value: Any, option: Any) -> bool:
+    """Equal as JSON: 1 is 1.0, and neither is true."""
+    return value == option and isinstance(value, bool) == isinstance(option, bool)
+
+
+def _listed(options: list[Any]) -> str:
+    return ", ".join(_shown(option) for option in options)
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return f'"{text[:64]}"'

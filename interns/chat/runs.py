@@ -1,0 +1,353 @@
+"""The rows of turns: who talks to an intern now, and what it waits for (management 6.9).
+
+The rows are the truth. At most one run of an intern is open, which the database sees to; whoever
+streams it has its lease, named by `lease_id`, and every later step moves nothing for who lost it.
+All of this is short work inside one transaction each, with nothing waited for.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Q
+
+from interns.chat.questions import NotAcceptable, check_answer
+from interns.chat.refusals import ChatError
+from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, Status
+from interns.runtime.driver import Ended, Question
+
+State = ChatRun.State
+Asked = ChatInteraction.State
+OPEN: Final = (State.RUNNING, State.WAITING)
+# Reasons of runs that ended by themselves, or by their caller's hand, and not by the gateway's.
+_QUIET: Final = frozenset({"client_closed_request", "timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A run that this process streams, for as long as it has the lease."""
+
+    intern_id: UUID
+    run_id: UUID
+    session_id: str
+    lease_id: UUID
+
+
+class Begun(NamedTuple):
+    """A new run; `left_over` are runs whose process or caller is gone, to be cancelled first."""
+
+    held: Held
+    left_over: tuple[UUID, ...]
+
+
+class Steered(NamedTuple):
+    """The session's own turn is running: the text belongs there."""
+
+    run_id: UUID
+    session_id: str
+
+
+class Reopened(NamedTuple):
+    """A run that goes on with an answer."""
+
+    held: Held
+    interaction_id: int
+
+
+class Expired(NamedTuple):
+    """A run whose question waited too long, to be cancelled."""
+
+    run_id: UUID
+
+
+def new_session_id() -> str:
+    return f"session-{uuid.uuid4()}"
+
+
+def begin(
+    *,
+    intern_id: UUID,
+    session_id: str | None,
+    approval_mode: str,
+    by: int | None,
+    now: datetime,
+    lease_s: float,
+) -> Begun | Steered:
+    """Begin a turn, or find the one of the same session that is running.
+
+    Raises `ChatError`: `not_found`, `intern_not_ready`, `busy`.
+    """
+    with transaction.atomic():
+        _locked_ready(intern_id)
+        open_run = _open_run(intern_id)
+        left_over: tuple[UUID, ...] = ()
+        if open_run is not None:
+            if not _is_left(open_run, now):
+                return _steered(open_run, session_id)
+            left_over = (open_run.pk,)
+            _close_left(open_run, now)
+        session = _session(intern_id, session_id or new_session_id(), now)
+        run = ChatRun.objects.create(
+            intern_id=intern_id,
+            session=session,
+            by_id=by,
+            approval_mode=approval_mode,
+            lease_id=uuid.uuid4(),
+            lease_expires_at=now + timedelta(seconds=lease_s),
+            started_at=now,
+        )
+    assert run.lease_id is not None
+    return Begun(Held(intern_id, run.pk, session.session_id, run.lease_id), left_over)
+
+
+def _locked_ready(intern_id: UUID) -> Intern:
+    """The intern, whose status nobody changes until the transaction ends."""
+    intern = Intern.objects.select_for_update(no_key=True).filter(pk=intern_id).first()
+    if intern is None or intern.status != Status.RUNNING or intern.lease_id is not None:
+        raise ChatError("intern_not_ready")
+    return intern
+
+
+def _open_run(intern_id: UUID) -> ChatRun | None:
+    runs = ChatRun.objects.select_related("session").select_for_update(of=("self",))
+    return runs.filter(intern_id=intern_id, state__in=OPEN).first()
+
+
+def _is_left(run: ChatRun, now: datetime) -> bool:
+    """Whether nobody has it any more: its process died, or its question waited too long."""
+    if run.state == State.RUNNING:
+        return run.lease_expires_at is None or run.lease_expires_at <= now
+    pending = run.interactions.filter(state=Asked.PENDING, deadline_at__gt=now)
+    return not pending.exists()
+
+
+def _close_left(run: ChatRun, now: datetime) -> None:
+    if run.state == State.RUNNING:
+        _close(run.pk, State.FAILED, "stream_severed", now)
+    else:
+        _expire(run.pk, now)
+
+
+def _steered(run: ChatRun, session_id: str | None) -> Steered:
+    if run.session.session_id != session_id:
+        raise ChatError("busy")
+    return Steered(run.pk, run.session.session_id)
+
+
+def _session(intern_id: UUID, session_id: str, now: datetime) -> ChatSession:
+    session, _ = ChatSession.objects.get_or_create(
+        intern_id=intern_id, session_id=session_id, defaults={"created_at": now}
+    )
+    return session
+
+
+def reopen(
+    *,
+    intern_id: UUID,
+    session_id: str,
+    tool_call_id: str,
+    answer: str,
+    now: datetime,
+    lease_s: float,
+) -> Reopened | Expired:
+    """Take the answer to an open question, and the run with it.
+
+    Raises `ChatError`: `intern_not_ready`, `busy` (a turn is running), `interaction_unknown`,
+    `interaction_not_pending`, `run_ended`, and `bad_request` for an answer that it does not take:
+    then it stays open, and its deadline where it was.
+    """
+    with transaction.atomic():
+        _locked_ready(intern_id)
+        running = _open_run(intern_id)
+        if running is not None and running.state == State.RUNNING and not _is_left(running, now):
+            raise ChatError("busy")
+        asked = _interaction(intern_id, session_id, tool_call_id)
+        run = asked.run
+        if run.state != State.WAITING or asked.state != Asked.PENDING:
+            raise _closed(asked)
+        if asked.deadline_at > now:
+            _check(asked, answer)
+            return _taken(asked, session_id, answer, now=now, lease_s=lease_s)
+        _expire(run.pk, now)
+        return Expired(run.pk)
+
+
+def _interaction(intern_id: UUID, session_id: str, tool_call_id: str) -> ChatInteraction:
+    found = (
+        ChatInteraction.objects.select_related("run")
+        .filter(
+            run__intern_id=intern_id,
+            run__session__session_id=session_id,
+            tool_call_id=tool_call_id,
+        )
+        .order_by("-pk")
+        .first()
+    )
+    if found is None:
+        raise ChatError("interaction_unknown")
+    return found
+
+
+def _closed(asked: ChatInteraction) -> ChatError:
+    """The refusal for a question that waits no more: it was answered or expired, or its run was
+    ended over it."""
+    ended = asked.state == Asked.CANCELLED and asked.run.ended_because not in _QUIET
+    return ChatError("run_ended" if ended else "interaction_not_pending")
+
+
+def _check(asked: ChatInteraction, answer: str) -> None:
+    try:
+        check_answer(asked.arguments, answer)
+    except NotAcceptable as error:
+        raise ChatError("bad_request", str(error)) from error
+
+
+def _taken(
+    asked: ChatInteraction, session_id: str, answer: str, *, now: datetime, lease_s: float
+) -> Reopened:
+    lease_id = uuid.uuid4()
+    ChatInteraction.objects.filter(pk=asked.pk).update(
+        state=Asked.ANSWERED, answered_at=now, answered_with=_kind_of(asked, answer)
+    )
+    ChatRun.objects.filter(pk=asked.run_id).update(
+        state=State.RUNNING, lease_id=lease_id, lease_expires_at=now + timedelta(seconds=lease_s)
+    )
+    held = Held(asked.run.intern_id, asked.run_id, session_id, lease_id)
+    return Reopened(held, asked.pk)
+
+
+def _kind_of(asked: ChatInteraction, answer: str) -> str:
+    """A permission's option is no secret; of what was filled in only that it was."""
+    return answer if asked.kind == ChatInteraction.Kind.PERMISSION else "given"
+
+
+def put_back(held: Held, interaction_id: int) -> bool:
+    """The answer never reached the runtime: the question is open again, as long as it was."""
+    with transaction.atomic():
+        if not _mine(held).update(state=State.WAITING, lease_id=None, lease_expires_at=None):
+            return False
+        ChatInteraction.objects.filter(pk=interaction_id).update(
+            state=Asked.PENDING, answered_at=None, answered_with=""
+        )
+    return True
+
+
+def pause(held: Held, question: Question, *, now: datetime, question_s: float) -> bool:
+    """The run waits with this question. False where the lease was lost."""
+    with transaction.atomic():
+        if not _mine(held).update(state=State.WAITING, lease_id=None, lease_expires_at=None):
+            return False
+        ChatInteraction.objects.create(
+            run_id=held.run_id,
+            tool_call_id=question.tool_call_id,
+            kind=question.kind,
+            arguments=question.arguments,
+            asked_at=now,
+            deadline_at=now + timedelta(seconds=question_s),
+        )
+    return True
+
+
+def renew(held: Held, *, now: datetime, lease_s: float) -> bool:
+    """Go on having the run. False where it was ended, or taken by another."""
+    return bool(_mine(held).update(lease_expires_at=now + timedelta(seconds=lease_s)))
+
+
+def finish(held: Held, ended: Ended, *, now: datetime) -> bool:
+    """The run is over as the runtime says. False where somebody ended it before."""
+    state = State.CANCELLED if ended.reason in {"run_ended", *_QUIET} else State.FAILED
+    state = state if ended.reason else State.COMPLETED
+    return bool(
+        _mine(held).update(
+            state=state,
+            lease_id=None,
+            lease_expires_at=None,
+            ended_at=now,
+            ended_because=ended.reason,
+            usage=ended.usage,
+        )
+    )
+
+
+def drop(held: Held, because: str, *, now: datetime) -> bool:
+    """End a run that this process began, also one whose question its caller never got to see.
+    False where it is over, or somebody else's by now."""
+    with transaction.atomic():
+        run = ChatRun.objects.select_for_update().filter(pk=held.run_id).first()
+        if run is None or run.state not in OPEN or run.lease_id not in (None, held.lease_id):
+            return False
+        _close(run.pk, State.CANCELLED, because, now)
+    return True
+
+
+def ended_because(held: Held) -> str | None:
+    """Why somebody else ended the run; None while it is open, or gone with its intern."""
+    row = ChatRun.objects.filter(pk=held.run_id).values_list("state", "ended_because").first()
+    if row is None:
+        return "run_ended"
+    return None if row[0] in OPEN else row[1]
+
+
+def close_waiting(run_id: UUID, because: str, *, now: datetime) -> None:
+    """End a run that waits, whose runtime knows nothing of it any more."""
+    with transaction.atomic():
+        found = ChatRun.objects.select_for_update().filter(pk=run_id, state=State.WAITING)
+        if found.first() is not None:
+            _close(run_id, State.CANCELLED, because, now)
+
+
+def close_all(intern_id: UUID, because: str, *, now: datetime) -> list[UUID]:
+    """End whatever is open of an intern; the runs that were."""
+    with transaction.atomic():
+        found = ChatRun.objects.select_for_update().filter(intern_id=intern_id, state__in=OPEN)
+        runs = [run.pk for run in found]
+        for run_id in runs:
+            _close(run_id, State.CANCELLED, because, now)
+    return runs
+
+
+def close_left_over(*, now: datetime) -> list[tuple[UUID, UUID]]:
+    """End runs that nobody has any more, of all interns: pairs of intern and run."""
+    late = Q(state=State.RUNNING, lease_expires_at__lte=now) | Q(
+        state=State.WAITING,
+        interactions__state=Asked.PENDING,
+        interactions__deadline_at__lte=now,
+    )
+    closed = []
+    for run_id in ChatRun.objects.filter(late).values_list("pk", flat=True).distinct():
+        with transaction.atomic():
+            run = ChatRun.objects.select_for_update().filter(pk=run_id, state__in=OPEN).first()
+            if run is not None and _is_left(run, now):
+                _close_left(run, now)
+                closed.append((run.intern_id, run.pk))
+    return closed
+
+
+def forget_before(moment: datetime) -> int:
+    """Delete runs that ended before, and sessions without any; how many runs."""
+    _, counts = ChatRun.objects.filter(ended_at__lt=moment).delete()
+    ChatSession.objects.filter(runs__isnull=True, created_at__lt=moment).delete()
+    return counts.get("interns.ChatRun", 0)
+
+
+def _mine(held: Held) -> Any:
+    return ChatRun.objects.filter(pk=held.run_id, state=State.RUNNING, lease_id=held.lease_id)
+
+
+def _expire(run_id: UUID, now: datetime) -> None:
+    ChatInteraction.objects.filter(run_id=run_id, state=Asked.PENDING).update(state=Asked.EXPIRED)
+    _close(run_id, State.CANCELLED, "timeout", now)
+
+
+def _close(run_id: UUID, state: str, because: str, now: datetime) -> None:
+    ChatRun.objects.filter(pk=run_id).update(
+        state=state,
+        lease_id=None,
+        lease_expires_at=None,
+        ended_at=now,
+        ended_because=because,
+    )
+    ChatInteraction.objects.filter(run_id=run_id, state=Asked.PENDING).update(state=Asked.CANCELLED)

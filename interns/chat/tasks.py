@@ -1,0 +1,14 @@
+"""What beat does for chats."""
+
+from celery import shared_task
+
+from interns.chat.clock import CLOCK
+from interns.chat.ending import expire_runs, forget_runs
+from interns.runtime.driver import current_driver
+
+
+@shared_task
+def close_left_over_runs() -> None:
+    """End runs that nobody has any more, and forget old ones."""
+    expire_runs(CLOCK.now(), driver=current_driver())
+    forget_runs(CLOCK.now())

@@ -1,0 +1,224 @@
+"""One chat request, from what it says to a stream or to the word that it was passed on."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from gateway.db import DATABASE_GONE, Lane, run
+from gateway.http.responses import log
+from gateway.limits import MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from gateway.live_settings import settings
+from interns.chat import runs
+from interns.chat.body import Prompt, Reply
+from interns.chat.clock import CLOCK, Clock
+from interns.chat.refusals import RATE_RETRY_S, ChatError, TurnsLimited, told_by
+from interns.chat.runs import Begun, Expired, Held, Steered
+from interns.chat.stream import Terms, TurnStream
+from interns.runtime import driver as runtimes
+from interns.runtime.driver import ChatRefused, Driver, RunStream, Turn
+from routing.upstreams.call import AbortHandle
+
+T = TypeVar("T")
+# A turn that ends while it is being steered is one whose session is free: then the text begins the
+# next one.
+_TRIES = 3
+# The gateway judges when a question has waited too long; the runtime only if nobody else does.
+_QUESTION_GRACE_S = 10.0
+
+
+class Asking:
+    """Who asks which intern. `acting` names whom turns are counted for, `by` is their number."""
+
+    def __init__(
+        self,
+        intern_id: UUID,
+        *,
+        acting: str,
+        by: int | None,
+        client: Any,
+        driver: Driver,
+        clock: Clock = CLOCK,
+    ) -> None:
+        self.intern_id = intern_id
+        self._acting = acting
+        self._by = by
+        self._client = client
+        self._driver = driver
+        self._clock = clock
+
+    def prompt(self, said: Prompt) -> TurnStream | Steered:
+        """A new turn's stream, opened; or where the session's own is running, the text was
+        delivered there. Raises `ChatError` and `TurnsLimited`."""
+        for _ in range(_TRIES):
+            taken = self._count_turn()
+            try:
+                begun = self._begin(said)
+            except BaseException:
+                _give_back(taken)
+                raise
+            if isinstance(begun, Begun):
+                return self._new_turn(said, begun)
+            _give_back(taken)
+            if self._steer(begun, said.text):
+                return begun
+        raise ChatError("busy")
+
+    def reply(self, said: Reply) -> TurnStream:
+        """The stream of the run that goes on, opened. Raises `ChatError`."""
+        reopened = _in_rows(
+            lambda: runs.reopen(
+                intern_id=self.intern_id,
+                session_id=said.session_id,
+                tool_call_id=said.tool_call_id,
+                answer=said.content,
+                now=self._now(),
+                lease_s=settings.INTERN_LEASE_SECONDS,
+            )
+        )
+        if isinstance(reopened, Expired):
+            self._driver.cancel(self.intern_id, reopened.run_id)
+            raise ChatError("interaction_not_pending")
+        start = partial(self._answer, said, reopened)
+        return self._opened(reopened.held, start)
+
+    # --- Prompts --------------------------------------------------------------------------------
+
+    def _count_turn(self) -> Taken | None:
+        most = settings.RATE_INTERN_TURNS
+        if not most:
+            return None
+        found = limits().take(Limit(f"intern_turns:{self._acting}", most, MINUTE_S))
+        if isinstance(found, Exceeded):
+            raise _too_many(found)
+        return found
+
+    def _begin(self, said: Prompt) -> Begun | Steered:
+        return _in_rows(
+            lambda: runs.begin(
+                intern_id=self.intern_id,
+                session_id=said.session_id,
+                approval_mode=said.approval_mode,
+                by=self._by,
+                now=self._now(),
+                lease_s=settings.INTERN_LEASE_SECONDS,
+            )
+        )
+
+    def _steer(self, steered: Steered, text: str) -> bool:
+        """Whether the run took it; one that is over by now did not."""
+        try:
+            self._driver.steer(self.intern_id, steered.run_id, text)
+        except ChatRefused as refused:
+            if refused.reason == "run_ended":
+                # Its stream writes the row's end within a moment.
+                self._close_if_unattended(steered)
+                return False
+            raise told_by(refused) from refused
+        return True
+
+    def _close_if_unattended(self, steered: Steered) -> None:
+        """A run that waits for an answer has no stream that would tell of its end."""
+        _in_rows(lambda: runs.close_waiting(steered.run_id, "run_ended", now=self._now()))
+
+    def _new_turn(self, said: Prompt, begun: Begun) -> TurnStream:
+        for run_id in begun.left_over:
+            self._driver.cancel(self.intern_id, run_id)
+        return self._opened(begun.held, partial(self._turn, said, begun.held))
+
+    def _turn(self, said: Prompt, held: Held, abort: AbortHandle, deadline: float) -> RunStream:
+        turn = Turn(
+            session_id=held.session_id,
+            run_id=held.run_id,
+            text=said.text,
+            approval_mode=said.approval_mode,
+            question_s=settings.INTERN_QUESTION_SECONDS + _QUESTION_GRACE_S,
+            retained_bytes=settings.INTERN_RETAINED_BYTES,
+        )
+        try:
+            return self._driver.turn(self.intern_id, turn, deadline=deadline, abort=abort)
+        except ChatRefused as refused:
+            if refused.reason not in ("busy", "intern_unreachable"):
+                # It may have begun all the same.
+                self._driver.cancel(self.intern_id, held.run_id)
+            # In no variable: an error whose traceback can see it is a cycle.
+            self._drop(held, str(_told_of_turn(refused).reason))
+            raise _told_of_turn(refused) from refused
+
+    # --- Answers --------------------------------------------------------------------------------
+
+    def _answer(
+        self, said: Reply, reopened: runs.Reopened, abort: AbortHandle, deadline: float
+    ) -> RunStream:
+        held = reopened.held
+        reply = runtimes.Reply(held.run_id, said.tool_call_id, said.content)
+        try:
+            return self._driver.answer(self.intern_id, reply, deadline=deadline, abort=abort)
+        except ChatRefused as refused:
+            if refused.reason in ("bad_request", "intern_unreachable"):
+                # It was not told, or not convinced: the question is as open as before.
+                _quietly(lambda: runs.put_back(held, reopened.interaction_id))
+            else:
+                self._driver.cancel(self.intern_id, held.run_id)
+                self._drop(held, refused.reason)
+            raise told_by(refused) from refused
+
+    # --- Both -----------------------------------------------------------------------------------
+
+    def _opened(self, held: Held, start: Any) -> TurnStream:
+        stream = TurnStream(
+            held,
+            start,
+            driver=self._driver,
+            client=self._client,
+            terms=terms(),
+            clock=self._clock,
+        )
+        stream.open()
+        return stream
+
+    def _drop(self, held: Held, because: str) -> None:
+        _quietly(lambda: runs.drop(held, because, now=self._now()))
+
+    def _now(self) -> datetime:
+        return self._clock.now()
+
+
+def terms() -> Terms:
+    return Terms(
+        turn_s=settings.INTERN_TURN_SECONDS,
+        question_s=settings.INTERN_QUESTION_SECONDS,
+        keep_alive_s=settings.INTERN_KEEPALIVE_SECONDS,
+        lease_s=settings.INTERN_LEASE_SECONDS,
+        stalled_s=settings.ROUTER_STALLED_READER_SECONDS,
+    )
+
+
+def _told_of_turn(refused: ChatRefused) -> ChatError:
+    """There is nothing wrong with what the caller said, whatever the runtime thinks of it."""
+    is_ours = refused.reason == "bad_request"
+    return ChatError("intern_rejected") if is_ours else told_by(refused)
+
+
+def _too_many(exceeded: Exceeded) -> TurnsLimited:
+    told = refusal(exceeded, source="router_intern_turns")
+    headers = told.headers | {"Retry-After": str(RATE_RETRY_S)}
+    return TurnsLimited(metadata=told.metadata, headers=headers)
+
+
+def _give_back(taken: Taken | None) -> None:
+    if taken is not None:
+        limits().give_back(taken)
+
+
+def _in_rows(work: Callable[[], T]) -> T:
+    return run(Lane.OPERATOR, work)
+
+
+def _quietly(work: Callable[[], object]) -> None:
+    """The lease runs out where the database does not answer."""
+    try:
+        _in_rows(work)
+    except DATABASE_GONE as error:
+        log.warning("A run's row could not be written: %s", error)

@@ -1,0 +1,227 @@
+"""Making an intern once, however often it is asked for (management reference 6.4).
+
+The request, the intern and its vault are written in one transaction; only the queue comes after.
+A request that did not get so far is taken up where it was left.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import IntegrityError, transaction
+
+from accounts.caller import Caller
+from accounts.models import Membership
+from gateway.db import Lane, run
+from gateway.http.jsonio import dumps
+from interns import history, leases, operations
+from interns.errors import (
+    CreateKeyReused,
+    InternConflict,
+    InternForbidden,
+    InternLimitReached,
+    NameTaken,
+    NoActingUser,
+    SetupNotReady,
+    UpstreamUnavailable,
+    VaultNotAttachable,
+)
+from interns.leases import Lease
+from interns.machine import NOWHERE, Rule
+from interns.models import Intern, InternCreation, LeaseKind, Status
+from interns.vault.service import attachable, create_intern_vault
+
+KEPT: Final = timedelta(hours=24)
+_BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class NewIntern:
+    """What a body asked for."""
+
+    name: str
+    description: str = ""
+    instructions: str | None = None
+    provision: bool = False
+    vault_id: UUID | None = None
+
+    def body_hash(self) -> str:
+        """Of the body as it was understood, whatever its order and spaces were."""
+        vault = None if self.vault_id is None else str(self.vault_id)
+        said = [self.name, self.description, self.instructions, self.provision, vault]
+        return sha256(dumps(said)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The row of a request and its intern. `lease` is of the provisioning that is to be told of,
+    `before` what is restored where nobody can be."""
+
+    creation: InternCreation
+    intern: Intern
+    lease: Lease | None = None
+    before: Intern | None = None
+    is_new: bool = False
+
+
+def create(caller: Caller, wanted: NewIntern, *, key: str | None) -> tuple[Intern, bool]:
+    """The intern, and whether this request made it. `key` is the `Idempotency-Key`.
+
+    Raises `NoActingUser`, `SetupNotReady`, and the conflicts of 6.4.
+    """
+    if caller.creator_key is None:
+        raise NoActingUser
+    made = run(Lane.OPERATOR, lambda: _prepared(caller, wanted, key))
+    if made.creation.finished_at is not None:
+        return made.intern, made.is_new
+    if made.lease is not None:
+        assert made.before is not None
+        try:
+            operations.tell(made.lease, made.before, history.by_caller(caller))
+        except UpstreamUnavailable:
+            raise SetupNotReady from None
+    return run(Lane.OPERATOR, lambda: _finished(made)), True
+
+
+def forget_old_creations(now: datetime) -> int:
+    """Drop requests whose day is over. Returns how many."""
+    old = InternCreation.objects.filter(expires_at__lte=now).values("pk")[:_BATCH]
+    return InternCreation.objects.filter(pk__in=old).delete()[0]
+
+
+def _prepared(caller: Caller, wanted: NewIntern, key: str | None) -> _Made:
+    """All that is written before the queue is told, at once. Those of one member come one after
+    the other."""
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        _locked_member(caller)
+        request_id = _request_id(caller, wanted, key)
+        InternCreation.objects.filter(pk=request_id, expires_at__lte=now).delete()
+        rows = InternCreation.objects.select_related("intern__workspace", "intern__vault")
+        earlier = rows.filter(pk=request_id).first()
+        if earlier is None:
+            return _new(caller, wanted, request_id, now)
+        if earlier.body_hash != wanted.body_hash():
+            raise CreateKeyReused
+        return _resumed(earlier, caller, now)
+
+
+def _locked_member(caller: Caller) -> None:
+    rows = Membership.objects.select_for_update(no_key=True)
+    if not rows.filter(account=caller.account_id, user=caller.creator_key).first():
+        raise InternForbidden
+
+
+def _request_id(caller: Caller, wanted: NewIntern, key: str | None) -> UUID:
+    """Named by the caller where a key came, else by what it says."""
+    named = f"key\n{key}" if key is not None else f"body\n{wanted.body_hash()}"
+    owner = f"{caller.workspace_id}\n{caller.creator_key}\n{named}"
+    return UUID(bytes=sha256(owner.encode("utf-8", "surrogatepass")).digest()[:16])
+
+
+def _new(caller: Caller, wanted: NewIntern, request_id: UUID, now: datetime) -> _Made:
+    _check_room(caller, wanted)
+    waits = wanted.provision and settings.INTERN_REQUIRE_SLACK_INSTALL
+    starts = wanted.provision and not waits
+    intern, lease = _row(caller, wanted, now, starts=starts)
+    intern.provision_requested = waits
+    try:
+        with transaction.atomic():
+            intern.save(force_insert=True)
+    except IntegrityError:
+        raise NameTaken from None
+    vault = create_intern_vault(intern, at=now)
+    intern.vault = vault
+    rule = Rule.CREATED_AND_QUEUED if starts else Rule.CREATED
+    rule = Rule.CREATED_TO_WAIT if waits else rule
+    by = history.by_caller(caller)
+    history.moved(intern, rule, NOWHERE, intern.status, by=by, at=now)
+    creation = InternCreation.objects.create(
+        id=request_id,
+        intern=intern,
+        body_hash=wanted.body_hash(),
+        wants_provision=starts,
+        created_at=now,
+        finished_at=None if starts else now,
+        expires_at=now + KEPT,
+    )
+    before = _unprovisioned(intern) if lease else None
+    return _Made(creation, intern, lease, before, is_new=True)
+
+
+def _check_room(caller: Caller, wanted: NewIntern) -> None:
+    """Raises the conflicts of 6.4."""
+    assert caller.workspace_id is not None
+    mine = Intern.objects.filter(creator=caller.creator_key)
+    if mine.filter(workspace=caller.workspace_id, name=wanted.name).exists():
+        raise NameTaken
+    if wanted.vault_id and not attachable(caller.workspace_id, wanted.vault_id):
+        raise VaultNotAttachable
+    of_account = mine.filter(workspace__account=caller.account_id)
+    if of_account.count() >= settings.INTERNS_MAX_PER_MEMBER:
+        raise InternLimitReached
+
+
+def _row(
+    caller: Caller, wanted: NewIntern, now: datetime, *, starts: bool
+) -> tuple[Intern, Lease | None]:
+    assert caller.workspace_id is not None
+    assert caller.creator_key is not None
+    intern = Intern(
+        workspace_id=caller.workspace_id,
+        creator_id=caller.creator_key,
+        name=wanted.name,
+        description=wanted.description,
+        instructions=wanted.instructions,
+        attached_vault_id=wanted.vault_id,
+        status_since=now,
+        created_at=now,
+        updated_at=now,
+    )
+    if not starts:
+        return intern, None
+    lease = Lease(intern.pk, uuid4(), uuid4(), LeaseKind.PROVISION)
+    columns: dict[str, Any] = {**leases.begun(lease, now), "progress_step": 1}
+    for name, value in columns.items():
+        setattr(intern, name, value)
+    intern.status = Status.QUEUED
+    return intern, lease
+
+
+def _unprovisioned(intern: Intern) -> Intern:
+    """What the intern is where its provisioning could not be told of."""
+    return Intern(
+        pk=intern.pk,
+        status=Status.AWAITING_SLACK_INSTALL,
+        status_since=intern.status_since,
+        progress_step=None,
+    )
+
+
+def _resumed(creation: InternCreation, caller: Caller, now: datetime) -> _Made:
+    """What is left to do of a request that was made before."""
+    intern = creation.intern
+    if creation.finished_at is not None or not creation.wants_provision:
+        return _Made(creation, intern)
+    if intern.status == Status.QUEUED and intern.picked_at is None and intern.lease_id is not None:
+        # It was committed, and perhaps nobody was told.
+        assert intern.operation_id is not None
+        lease = Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+        return _Made(creation, intern, lease, _unprovisioned(intern))
+    if intern.status != Status.AWAITING_SLACK_INSTALL:
+        return _Made(creation, intern)
+    by = history.by_caller(caller)
+    taken = leases.take(intern, LeaseKind.PROVISION, by=by, now=now)
+    if taken is None:
+        raise InternConflict
+    return _Made(creation, intern, taken, _unprovisioned(intern))
+
+
+def _finished(made: _Made) -> Intern:
+    rows = InternCreation.objects.filter(pk=made.creation.pk, finished_at__isnull=True)
+    rows.update(finished_at=datetime.now(UTC), wants_provision=False)
+    fresh = Intern.objects.select_related("vault", "workspace").filter(pk=made.intern.pk).first()
+    return fresh or made.intern

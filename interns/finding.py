@@ -1,0 +1,36 @@
+"""Interns by what people call them."""
+
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from gateway.commands import Refused
+from interns.models import Intern
+
+
+def add_intern_argument(parser: CommandParser) -> None:
+    parser.add_argument("intern", help="id of the intern, its hostname, or ACCOUNT/NAME")
+
+
+def find_intern(text: str) -> Intern:
+    """Raises `Refused` where there is none, or more than one."""
+    rows = Intern.objects.select_related("workspace__account", "creator")
+    account, slash, name = text.partition("/")
+    if slash:
+        found = list(rows.filter(workspace__account__name=account, name=name)[:2])
+    elif (number := _uuid(text)) is not None:
+        found = list(rows.filter(pk=number))
+    else:
+        found = list(rows.filter(hostname=text.lower()))
+    if len(found) > 1:
+        raise Refused(f"There are several interns {text!r}: name one by its id")
+    if not found:
+        raise Refused(f"There is no intern {text!r}")
+    return found[0]
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -1,0 +1,77 @@
+"""History rows, written in the transaction of the move that they tell of."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+from django.db import transaction
+
+from accounts.caller import Caller
+from interns.machine import Rule, check
+from interns.models import Intern, InternTransition
+
+WHY_CHARS_MAX = 1_000
+REAPER = "reaper"
+PROBER = "prober"
+
+
+def by_caller(caller: Caller) -> str:
+    """A user and the number of the key they called with."""
+    return f"{caller.creator_id or 'system key'} with key {caller.key_id}"
+
+
+def moved(
+    intern: Intern,
+    rule: Rule,
+    source: str,
+    target: str,
+    *,
+    by: str,
+    why: str = "",
+    at: datetime | None = None,
+    operation_id: UUID | None = None,
+) -> None:
+    """Write down a move, which must be one of the table."""
+    check(rule, source, target)
+    _write(intern, rule, source, target, by, why, at, operation_id)
+
+
+def note(
+    intern: Intern,
+    why: str,
+    *,
+    by: str,
+    at: datetime | None = None,
+    operation_id: UUID | None = None,
+) -> None:
+    """Write down what moved nothing."""
+    _write(intern, "", intern.status, intern.status, by, why, at, operation_id)
+
+
+def taken_back(intern: Intern, source: str, target: str, *, by: str, why: str) -> None:
+    """Write down that an operation which could not begin was undone."""
+    _write(intern, "", source, target, by, why, None, intern.operation_id)
+
+
+def _write(
+    intern: Intern,
+    rule: str,
+    source: str,
+    target: str,
+    by: str,
+    why: str,
+    at: datetime | None,
+    operation_id: UUID | None,
+) -> None:
+    assert transaction.get_connection().in_atomic_block, "history belongs to its move"
+    InternTransition.objects.create(
+        intern_id=intern.pk,
+        intern_name=intern.name,
+        account_id=intern.workspace.account_id,
+        at=at or datetime.now(UTC),
+        rule=rule,
+        from_status=source,
+        to_status=target,
+        why=why[:WHY_CHARS_MAX],
+        by=by[:200],
+        operation_id=operation_id or intern.operation_id,
+    )

@@ -1,0 +1,61 @@
+"""A lease that is renewed for as long as the work goes on."""
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, connection
+
+from interns import leases
+from interns.leases import Lease, LeaseLost
+
+log = logging.getLogger("gateway.interns")
+
+
+class Keeper:
+    """Within the block a thread renews the lease at a quarter of its term. A worker that is killed
+    renews nothing; one whose database is gone stops by itself when its term is over."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._over = threading.Event()
+        self._lost = False
+        self._good_until = time.monotonic() + settings.INTERN_LEASE_SECONDS
+        self._thread = threading.Thread(target=self._keep, daemon=True, name="lease")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def check(self) -> None:
+        """To be called before anything that others would see. Raises `LeaseLost`."""
+        if self._lost or time.monotonic() >= self._good_until:
+            raise LeaseLost
+
+    def _keep(self) -> None:
+        while not self._over.wait(settings.INTERN_LEASE_SECONDS / 4):
+            began = time.monotonic()
+            try:
+                renewed = leases.renew(self._lease, now=datetime.now(UTC))
+            except (DatabaseError, InterfaceError) as error:
+                log.warning("The lease of intern %s: %s", self._lease.intern_id, error)
+                continue
+            finally:
+                connection.close()
+            if not renewed:
+                self._lost = True
+                return
+            self._good_until = began + settings.INTERN_LEASE_SECONDS

@@ -1,0 +1,99 @@
+"""Looking after running interns (T14): is the runtime there, is it well, has it money left."""
+
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Final
+
+from django.db import models, transaction
+
+from interns import history, operations
+from interns.chat import runs
+from interns.errors import InternError
+from interns.history import PROBER
+from interns.keys import budget_is_used_up
+from interns.leases import FREE
+from interns.machine import Rule
+from interns.models import Intern, Status
+from interns.runtime.driver import Driver, Health, RuntimeFailed
+
+log = logging.getLogger("gateway.interns")
+PROBES_MAX: Final = 3
+BUDGET_ENDED: Final = "budget_ended: the intern's budget is used up"
+_AT_ONCE: Final = 16
+_PROBE_S: Final = 2.0
+
+
+def probe_all(driver: Driver) -> int:
+    """One round over all running interns that nothing holds. Returns how many are not well."""
+    rows = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
+    interns = list(rows.select_related("workspace", "api_key"))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        healths = list(pool.map(lambda intern: _asked(driver, intern), interns))
+    return sum(_follow(*each, driver) for each in zip(interns, healths, strict=True))
+
+
+def _asked(driver: Driver, intern: Intern) -> Health:
+    return driver.health(intern.pk, boot_id=intern.boot_id, wait_s=_PROBE_S)
+
+
+def _follow(intern: Intern, health: Health, driver: Driver) -> bool:
+    if health.exited:
+        fail_running(intern, health.detail or "the runtime is gone")
+        return True
+    if not health.ok:
+        _count_failure(intern, health, driver)
+        return True
+    if intern.failed_probes:
+        _same(intern).update(failed_probes=0, probed_at=datetime.now(UTC))
+    if health.budget_ended or budget_is_used_up(intern, now=datetime.now(UTC)):
+        _suspend(intern)
+    return False
+
+
+def _count_failure(intern: Intern, health: Health, driver: Driver) -> None:
+    failures = intern.failed_probes + 1
+    if failures < PROBES_MAX:
+        _same(intern).update(failed_probes=failures, probed_at=datetime.now(UTC))
+        return
+    said = health.detail or "it does not answer"
+    if fail_running(intern, f"{PROBES_MAX} probes failed: {said}"):
+        try:
+            driver.stop(intern.pk, boot_id=intern.boot_id)
+        except RuntimeFailed as failure:
+            log.error("Intern %s does not stop: %s", intern.pk, failure)
+
+
+def _same(intern: Intern) -> models.QuerySet[Intern]:
+    """The row, while it is the one that was probed."""
+    return Intern.objects.filter(
+        pk=intern.pk, status=Status.RUNNING, lease_id__isnull=True, boot_id=intern.boot_id
+    )
+
+
+def fail_running(intern: Intern, said: str, *, by: str = PROBER) -> bool:
+    """The runtime of a running intern is gone, or as good as gone (T14). Whether it still was the
+    same one, with nothing holding it."""
+    now, failure = datetime.now(UTC), f"runtime_exited: {said}"[:1000]
+    with transaction.atomic():
+        moved = _same(intern).update(
+            **FREE,
+            status=Status.FAILED,
+            status_since=now,
+            status_reason="",
+            last_failure_message=failure,
+            failed_probes=0,
+            updated_at=now,
+        )
+        if moved:
+            told = (Rule.RUNTIME_LOST, Status.RUNNING, Status.FAILED)
+            history.moved(intern, *told, by=by, why=failure, at=now)
+            runs.close_all(intern.pk, "run_ended", now=now)
+    return bool(moved)
+
+
+def _suspend(intern: Intern) -> None:
+    try:
+        operations.begin_suspend(intern.pk, by=PROBER, why=BUDGET_ENDED)
+    except InternError as refused:
+        log.warning("Intern %s has no budget left and stays up: %s", intern.pk, refused)

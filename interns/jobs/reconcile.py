@@ -1,0 +1,76 @@
+"""Comparing runtimes with rows, both ways: leaked runtimes are stopped, lost ones are told of."""
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from interns.jobs.prober import fail_running
+from interns.models import Intern, Status
+from interns.runtime.driver import Driver, Runtime, RuntimeFailed
+
+log = logging.getLogger("gateway.interns")
+_BY: Final = "reconciling"
+_MAY_RUN: Final = (Status.PROVISIONING, Status.RUNNING, Status.DESTROYING)
+
+
+@dataclass
+class Report:
+    """What was found: interns' ids. `stuck` are runtimes that did not stop."""
+
+    runtimes: int = 0
+    leaked: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        return not (self.leaked or self.stuck or self.lost)
+
+
+def reconcile(driver: Driver, *, dry: bool = False) -> Report:
+    """One comparison. `dry` only reports. Raises `RuntimeFailed` where the driver cannot say what
+    runs.
+
+    Rows are read before and after the runtimes: what began meanwhile is in neither finding.
+    """
+    expected = Intern.objects.filter(status=Status.RUNNING, lease_id__isnull=True)
+    before = list(expected.select_related("workspace"))
+    runtimes = driver.runtimes()
+    report = Report(runtimes=len(runtimes))
+    _lost(before, runtimes, report, dry)
+    for runtime in runtimes:
+        _leaked(runtime, driver, report, dry)
+    return report
+
+
+def _lost(before: list[Intern], runtimes: list[Runtime], report: Report, dry: bool) -> None:
+    there = {(runtime.intern_id, runtime.boot_id) for runtime in runtimes}
+    for intern in before:
+        if (intern.pk, intern.boot_id) in there:
+            continue
+        if dry or fail_running(intern, "the runtime is gone", by=_BY):
+            report.lost.append(str(intern.pk))
+
+
+def _leaked(runtime: Runtime, driver: Driver, report: Report, dry: bool) -> None:
+    if _is_wanted(runtime.intern_id, runtime.boot_id):
+        return
+    report.leaked.append(str(runtime.intern_id))
+    if dry:
+        return
+    try:
+        driver.stop(runtime.intern_id, boot_id=runtime.boot_id)
+    except RuntimeFailed as failure:
+        report.stuck.append(str(runtime.intern_id))
+        log.error("The leaked runtime of intern %s does not stop: %s", runtime.intern_id, failure)
+    else:
+        log.warning("A leaked runtime of intern %s was stopped", runtime.intern_id)
+
+
+def _is_wanted(intern_id: UUID, boot_id: UUID | None) -> bool:
+    """Whether a row says that this boot may run now. Being torn down, whatever runs is its own."""
+    row = Intern.objects.filter(pk=intern_id).values_list("status", "boot_id").first()
+    if row is None or row[0] not in _MAY_RUN:
+        return False
+    return row[0] == Status.DESTROYING or row[1] == boot_id

@@ -1,0 +1,136 @@
+"""Taking an intern down (T17 to T20), in an order that loses nothing: each step may be done twice,
+so that a second attempt goes on where the first one ended."""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from django.db import DatabaseError, InterfaceError, transaction
+
+from interns import history, leases
+from interns.archives.service import archive_workspace, has_archive
+from interns.chat.ending import end_runs
+from interns.jobs.keeping import Keeper
+from interns.jobs.resting import rest
+from interns.keys import revoke_key
+from interns.leases import Lease, LeaseLost
+from interns.machine import NOWHERE, Rule
+from interns.models import Intern, Status
+from interns.runtime.driver import ArchiveFailed, Driver, RuntimeFailed
+from interns.vault.service import delete_intern_vault
+
+log = logging.getLogger("gateway.interns")
+
+
+class TeardownFailed(Exception):
+    """A step went wrong: by which rule the intern moves, and what is told."""
+
+    def __init__(self, code: str, sentence: str, rule: Rule = Rule.TEARDOWN_FAILED) -> None:
+        super().__init__(f"{code}: {sentence}")
+        self.rule = rule
+
+
+def tear_down(lease: Lease, driver: Driver, *, by: str) -> bool:
+    """Carry out what a message told of. Whether there was anything to do."""
+    picked = leases.pick_up(lease, by=by, now=datetime.now(UTC))
+    if picked is None:
+        return False
+    intern, mine = picked
+    with Keeper(mine) as keeper:
+        _Teardown(intern, mine, keeper, driver, by).run()
+    return True
+
+
+class _Teardown:
+    def __init__(
+        self, intern: Intern, lease: Lease, keeper: Keeper, driver: Driver, by: str
+    ) -> None:
+        self._intern, self._lease, self._keeper = intern, lease, keeper
+        self._driver, self._by = driver, by
+
+    def run(self) -> None:
+        try:
+            try:
+                self._steps()
+            except TeardownFailed as failure:
+                self._fail(failure)
+        except LeaseLost:
+            log.warning("Intern %s was given to somebody else meanwhile", self._intern.pk)
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("Tearing down intern %s: database: %s", self._intern.pk, error)
+
+    def _steps(self) -> None:
+        self._stop()
+        self._archive()
+        self._step("runtime_teardown_failed", lambda: revoke_key(self._intern))
+        self._step("runtime_teardown_failed", lambda: self._driver.destroy(self._intern.pk))
+        leases.write(self._lease, hostname=None, runtime=None)
+        self._step("vault_teardown_failed", lambda: delete_intern_vault(self._intern.pk))
+        self._remove()
+
+    def _stop(self) -> None:
+        end_runs(self._intern.pk, because="run_ended", driver=self._driver)
+        self._step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
+
+    def _archive(self) -> None:
+        """Skipped where there never was a disk, and where it is done already."""
+        self._keeper.check()
+        if self._intern.booted_at is None or has_archive(self._intern):
+            return
+        rest()
+        try:
+            archive_workspace(self._intern, self._driver, alive=self._keeper.check)
+        except (DatabaseError, InterfaceError, LeaseLost):
+            raise
+        except Exception as error:  # noqa: BLE001 - Whatever it is, there is no archive.
+            self._without_archive(error)
+
+    def _without_archive(self, error: Exception) -> None:
+        log.error("Intern %s: no archive: %s", self._intern.pk, error)
+        known = isinstance(error, ArchiveFailed)
+        sentence = str(error)[:500] if known else type(error).__name__
+        if not self._acknowledged():
+            raise TeardownFailed(ArchiveFailed.code, sentence, Rule.ARCHIVE_FAILED) from error
+        with transaction.atomic():
+            leases.write(self._lease)
+            told = (Rule.ARCHIVE_LOSS_ACCEPTED, Status.DESTROYING, Status.DESTROYING)
+            why = f"{ArchiveFailed.code}: {sentence}; the loss was acknowledged"
+            history.moved(self._intern, *told, by=self._by, why=why)
+
+    def _acknowledged(self) -> bool:
+        return self._lease.rows().filter(acknowledge_workspace_loss=True).exists()
+
+    def _step(self, code: str, work: Callable[[], object]) -> None:
+        """A step whose failure ends the attempt; its own message is for the log, unless it is a
+        driver's."""
+        self._keeper.check()
+        rest()
+        try:
+            work()
+        except (DatabaseError, InterfaceError, LeaseLost):
+            raise
+        except RuntimeFailed as failure:
+            raise TeardownFailed(code, str(failure)[:500] or "it did not stop") from failure
+        except Exception as error:
+            log.exception("Tearing down intern %s", self._intern.pk)
+            raise TeardownFailed(code, type(error).__name__) from error
+
+    def _remove(self) -> None:
+        """The row, with what is only its own. Its history stays."""
+        self._keeper.check()
+        with transaction.atomic():
+            row = self._lease.rows().select_for_update().first()
+            if row is None:
+                raise LeaseLost
+            row.delete()
+            told = (Rule.GONE, Status.DESTROYING, NOWHERE)
+            history.moved(self._intern, *told, by=self._by)
+
+    def _fail(self, failure: TeardownFailed) -> None:
+        leases.settle(
+            self._lease,
+            failure.rule,
+            Status.DESTROY_FAILED,
+            by=self._by,
+            failure=str(failure),
+        )

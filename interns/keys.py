@@ -1,0 +1,131 @@
+"""An intern's own API key: made at its first boot, kept in its vault, limited by its budget."""
+
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import transaction
+
+from accounts.keystring import hash_of
+from accounts.models import ApiKey
+from accounts.models.key import ApiKeyQuerySet
+from accounts.services.key_limits import usage_of
+from accounts.services.keys import change_key, create_key, delete_keys, rotate_key
+from accounts.services.records import by_command
+from interns import leases
+from interns.leases import Lease
+from interns.models import Intern
+from interns.vault.service import put_managed, read_managed
+
+SECRET: Final = "router_api_key"  # noqa: S105 - The name that the vault has for it.
+_BY: Final = by_command("provision intern")
+_REVOKED_BY: Final = by_command("tear down intern")
+
+
+class KeyDisabled(Exception):
+    """An operator or a manager switched the intern's key off."""
+
+
+def key_for_boot(intern: Intern, lease: Lease) -> str:
+    """The string of the intern's key: the one in its vault where that works, else a new one.
+
+    Key, vault and row change together. Raises `LeaseLost` and `KeyDisabled`.
+    """
+    with transaction.atomic():
+        leases.write(lease)
+        string = _kept(intern)
+        if string is None:
+            key, string = _new(intern)
+            leases.write(lease, api_key_id=key.pk)
+            put_managed(intern.pk, SECRET, string, [gateway_host()])
+        return string
+
+
+def _kept(intern: Intern) -> str | None:
+    """The key that there is, with the budget of now."""
+    string = read_managed(intern.pk, SECRET)
+    if string is None or intern.api_key_id is None:
+        return None
+    rows = ApiKey.objects.living().filter(pk=intern.api_key_id, hash=hash_of(string))
+    key = rows.first()
+    if key is None:
+        return None
+    if key.disabled:
+        raise KeyDisabled
+    if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
+        return None
+    if (key.limit_nano, key.limit_reset) != _limit(intern):
+        change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=_budget(intern), by=_BY)
+    return string
+
+
+def _new(intern: Intern) -> tuple[ApiKey, str]:
+    """A new string of the key that there is, or a new key."""
+    living = _living(intern)
+    if living.exists():
+        key, string = rotate_key(keys=living, by=_BY)
+        fresh = {**_budget(intern), "expires_at": None}
+        return change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=fresh, by=_BY), string
+    limit_nano, limit_reset = _limit(intern)
+    key, string = create_key(
+        account=intern.workspace.account,
+        name=f"Intern {intern.name}",
+        workspace=intern.workspace,
+        creator=intern.creator,
+        limit_nano=limit_nano,
+        limit_reset=limit_reset,
+        by=_BY,
+    )
+    ApiKey.objects.filter(pk=key.pk).update(intern_id=intern.pk)
+    return key, string
+
+
+def _living(intern: Intern) -> ApiKeyQuerySet:
+    """Its key, where it has one that was not deleted."""
+    if intern.api_key_id is None:
+        return ApiKey.objects.none()
+    return ApiKey.objects.living().filter(pk=intern.api_key_id)
+
+
+def _limit(intern: Intern) -> tuple[int | None, str | None]:
+    return intern.budget_nano, None if intern.budget_nano is None else intern.budget_reset
+
+
+def _budget(intern: Intern) -> dict[str, object]:
+    limit_nano, limit_reset = _limit(intern)
+    return {"limit_nano": limit_nano, "limit_reset": limit_reset}
+
+
+def revoke_key(intern: Intern) -> None:
+    """Delete the intern's keys; every process follows within a second."""
+    delete_keys(keys=ApiKey.objects.filter(intern_id=intern.pk), by=_REVOKED_BY)
+
+
+def change_budget(intern: Intern) -> None:
+    """Let what the row says hold for the key that there is, from the commit on."""
+    keys = _living(intern)
+    if keys.exists():
+        change_key(keys=keys, changes=_budget(intern), by=_BY)
+
+
+def budget_is_used_up(intern: Intern, *, now: datetime) -> bool:
+    """Whether the intern's key has spent its limit."""
+    key = intern.api_key
+    if key is None or key.limit_nano is None:
+        return False
+    return usage_of(key=key, at=now).counted_nano(key) >= key.limit_nano
+
+
+def gateway_url() -> str:
+    """Where an intern reaches this gateway, as `http://host:port/api/v1`."""
+    if settings.INTERN_GATEWAY_URL:
+        return str(settings.INTERN_GATEWAY_URL)
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.HOST, settings.HOST)  # noqa: S104 - Recognised here, not bound.
+    host = f"[{host}]" if ":" in host else host
+    return f"http://{host}:{settings.PORT}/api/v1"
+
+
+def gateway_host() -> str:
+    """The host name that the intern's key is for."""
+    return urlsplit(gateway_url()).hostname or settings.HOST

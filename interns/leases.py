@@ -1,0 +1,248 @@
+"""Who holds an intern: taking, renewing, handing on and giving back its lease (reference 6.8).
+
+Whoever writes for an operation names its fencing token, and what moves no row was written too late.
+A token names one holder: it changes when a worker picks the operation up and when the reaper hands
+it on, so that a second delivery of a message, and a worker that was given up, move nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID, uuid4
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, Q, QuerySet
+
+from interns import history
+from interns.machine import ACCEPTED, LEADS_TO, Rule, check
+from interns.models import Intern, LeaseKind, Status
+
+FREE: Final[dict[str, Any]] = {
+    "lease_id": None,
+    "lease_kind": "",
+    "lease_expires_at": None,
+    "lease_attempt": 0,
+    "operation_id": None,
+    "operation_since": None,
+    "picked_at": None,
+}
+_BEGINS: Final[dict[str, Any]] = {"last_failure_message": None, "status_reason": ""}
+
+
+class LeaseLost(Exception):
+    """Somebody else holds the intern by now, or nobody: what was to be written is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write for an operation. `operation_id` outlives hand-overs."""
+
+    intern_id: UUID
+    lease_id: UUID
+    operation_id: UUID
+    kind: str
+
+    def rows(self) -> QuerySet[Intern]:
+        """The intern, while this is its lease."""
+        return Intern.objects.filter(pk=self.intern_id, lease_id=self.lease_id)
+
+
+def term() -> timedelta:
+    return timedelta(seconds=settings.INTERN_LEASE_SECONDS)
+
+
+def free(now: datetime) -> Q:
+    """Interns that nothing holds."""
+    return Q(lease_id__isnull=True) | Q(lease_expires_at__lte=now)
+
+
+def is_held(intern: Intern, now: datetime) -> bool:
+    return intern.lease_expires_at is not None and intern.lease_expires_at > now
+
+
+def take(
+    intern: Intern,
+    kind: LeaseKind,
+    *,
+    by: str,
+    now: datetime,
+    why: str = "",
+    rule: Rule | None = None,
+    **columns: Any,
+) -> Lease | None:
+    """Begin an operation on an intern that is as it was read; None where it is so no more.
+
+    One conditional update, and the history row of what it does to the status.
+    """
+    lease = Lease(intern.pk, uuid4(), uuid4(), kind)
+    target = LEADS_TO[kind]
+    fields = {**begun(lease, now), **columns}
+    if target != intern.status:
+        fields |= {**_BEGINS, "status": target, "status_since": now}
+    if kind == LeaseKind.PROVISION:
+        fields |= {"progress_step": 1, "provision_requested": False}
+    as_read = Intern.objects.filter(free(now), pk=intern.pk, status=intern.status)
+    with transaction.atomic():
+        if not as_read.filter(updated_at=intern.updated_at).update(**fields, updated_at=now):
+            return None
+        told: dict[str, Any] = {"by": by, "at": now, "operation_id": lease.operation_id}
+        if target == intern.status:
+            history.note(intern, why or f"{kind.label} asked for", **told)
+        else:
+            rule = rule or ACCEPTED[kind, intern.status]
+            history.moved(intern, rule, intern.status, target, why=why, **told)
+    return lease
+
+
+def begun(lease: Lease, now: datetime) -> dict[str, Any]:
+    """The columns of a lease that has just been taken."""
+    return {
+        "lease_id": lease.lease_id,
+        "lease_kind": lease.kind,
+        "lease_expires_at": now + term(),
+        "lease_attempt": 0,
+        "operation_id": lease.operation_id,
+        "operation_since": now,
+        "picked_at": None,
+    }
+
+
+def give_back(lease: Lease, before: Intern, *, by: str, why: str) -> bool:
+    """Undo the beginning of an operation that nobody was told of: all is as in `before`.
+
+    False where somebody took it up all the same, and so it goes on.
+    """
+    kept = ("status", "status_since", "status_reason", "last_failure_message", "progress_step")
+    with transaction.atomic():
+        intern = lease.rows().filter(picked_at__isnull=True).select_related("workspace").first()
+        if intern is None:
+            return False
+        fields = {name: getattr(before, name) for name in (*kept, "provision_requested")}
+        untouched = lease.rows().filter(picked_at__isnull=True)
+        if not untouched.update(**fields, **FREE, acknowledge_workspace_loss=False):
+            return False
+        history.taken_back(intern, intern.status, before.status, by=by, why=why)
+    return True
+
+
+def pick_up(lease: Lease, *, by: str, now: datetime) -> tuple[Intern, Lease] | None:
+    """Take an operation over from its message. None for everyone but the first."""
+    mine = Lease(lease.intern_id, uuid4(), lease.operation_id, lease.kind)
+    with transaction.atomic():
+        intern = _locked(lease)
+        if intern is None:
+            return None
+        fields: dict[str, Any] = {"lease_id": mine.lease_id, "lease_expires_at": now + term()}
+        fields["picked_at"] = now
+        if intern.status == Status.QUEUED:
+            fields |= {"status": Status.PROVISIONING, "status_since": now}
+        if lease.kind == LeaseKind.PROVISION:
+            fields["progress_step"] = 1
+        if not lease.rows().update(**fields, updated_at=now):
+            return None
+        if intern.status == Status.QUEUED:
+            told = (Rule.PICKED_UP, Status.QUEUED, Status.PROVISIONING)
+            history.moved(intern, *told, by=by, at=now)
+    for name, value in fields.items():
+        setattr(intern, name, value)
+    return intern, mine
+
+
+def _locked(lease: Lease) -> Intern | None:
+    rows = lease.rows().select_related("workspace", "creator")
+    return rows.select_for_update(of=("self",)).first()
+
+
+def renew(lease: Lease, *, now: datetime) -> bool:
+    """Whether it is ours still, for another term."""
+    return bool(lease.rows().update(lease_expires_at=now + term()))
+
+
+def write(lease: Lease, **columns: Any) -> None:
+    """Set columns of the intern. Raises `LeaseLost`."""
+    if not lease.rows().update(**columns, updated_at=datetime.now(UTC)):
+        raise LeaseLost
+
+
+def settle(
+    lease: Lease,
+    rule: Rule,
+    target: str,
+    *,
+    by: str,
+    why: str = "",
+    failure: str | None = None,
+    **columns: Any,
+) -> None:
+    """End the operation with a move: the lease goes in the same transaction. Raises `LeaseLost`."""
+    now = datetime.now(UTC)
+    with transaction.atomic():
+        intern = _locked(lease)
+        if intern is None:
+            raise LeaseLost
+        fields: Mapping[str, Any] = {
+            **FREE,
+            "status": target,
+            "status_since": now,
+            "progress_step": None,
+            "last_failure_message": failure[:1000] if failure else None,
+            "status_reason": why[:500],
+            "updated_at": now,
+            **columns,
+        }
+        if not lease.rows().update(**fields):
+            raise LeaseLost
+        history.moved(intern, rule, intern.status, target, by=by, why=failure or why, at=now)
+
+
+def let_go(lease: Lease, *, by: str, why: str) -> bool:
+    """Free an intern whose status stays. Whether it was held by this lease."""
+    with transaction.atomic():
+        intern = _locked(lease)
+        if intern is None or not lease.rows().update(**FREE, updated_at=datetime.now(UTC)):
+            return False
+        history.note(intern, why, by=by)
+    return True
+
+
+def step(lease: Lease, number: int, *, by: str, **columns: Any) -> None:
+    """The next step of a provisioning begins (T9). Raises `LeaseLost`."""
+    check(Rule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
+    with transaction.atomic():
+        intern = _locked(lease)
+        if intern is None:
+            raise LeaseLost
+        write(lease, progress_step=number, **columns)
+        told = (Rule.STEP_DONE, Status.PROVISIONING, Status.PROVISIONING)
+        history.moved(intern, *told, by=by, why=f"step {number}")
+
+
+def hand_on(intern: Intern, *, now: datetime) -> Lease | None:
+    """An expired operation anew, for its second and last attempt. None where it moved meanwhile."""
+    assert intern.operation_id is not None
+    lease = Lease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind)
+    moved = expired(intern, now).update(
+        lease_id=lease.lease_id,
+        lease_expires_at=now + term(),
+        lease_attempt=F("lease_attempt") + 1,
+        picked_at=None,
+    )
+    return lease if moved else None
+
+
+def take_back(lease: Lease, *, now: datetime) -> None:
+    """Nobody could be told: the attempt does not count, and the next round tries again."""
+    lease.rows().filter(picked_at__isnull=True).update(
+        lease_expires_at=now, lease_attempt=F("lease_attempt") - 1
+    )
+
+
+def extend(intern: Intern, *, now: datetime) -> bool:
+    """An operation that waits its turn keeps its place."""
+    return bool(expired(intern, now).update(lease_expires_at=now + term()))
+
+
+def expired(intern: Intern, now: datetime) -> QuerySet[Intern]:
+    return Intern.objects.filter(pk=intern.pk, lease_id=intern.lease_id, lease_expires_at__lte=now)

@@ -1,0 +1,56 @@
+"""interns: which there are, and how they are."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from gateway.commands import JsonCommand
+from gateway.http.times import iso
+from interns.machine import progress
+from interns.models import Intern, Status
+
+
+class Command(JsonCommand):
+    help = "List interns with their status, and count them by status."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--status", choices=Status.values, help="only those")
+        parser.add_argument("--account", help="only this account's")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        rows = Intern.objects.select_related("workspace__account").order_by("created_at")
+        if options["account"]:
+            rows = rows.filter(workspace__account__name=options["account"])
+        if options["status"]:
+            rows = rows.filter(status=options["status"])
+        told = list(map(_told, rows))
+        counts = dict.fromkeys(Status.values, 0)
+        for each in told:
+            counts[each["status"]] += 1
+        return {"interns": told, "counts": counts}, 0
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        for each in result["interns"]:
+            age = f"{each['seconds_in_status']} s"
+            said = each["last_failure_message"] or each["status_reason"]
+            yield f"{each['id']}  {each['account']}/{each['name']}  {each['status']}  {age}  {said}"
+        yield ", ".join(f"{count} {status}" for status, count in result["counts"].items() if count)
+
+
+def _told(intern: Intern) -> dict[str, Any]:
+    return {
+        "id": str(intern.pk),
+        "account": intern.workspace.account.name,
+        "workspace": intern.workspace.slug,
+        "name": intern.name,
+        "status": str(intern.status),
+        "status_since": iso(intern.status_since),
+        "seconds_in_status": int((datetime.now(UTC) - intern.status_since).total_seconds()),
+        "status_reason": intern.status_reason,
+        "progress": progress(intern.progress_step),
+        "held_by": intern.lease_kind or None,
+        "hostname": intern.hostname,
+        "last_failure_message": intern.last_failure_message,
+    }

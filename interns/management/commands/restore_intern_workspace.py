@@ -1,0 +1,93 @@
+"""restore_intern_workspace: an archive's files, in a directory or on another intern's disk."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from uuid import UUID
+
+from django.core.management.base import CommandParser
+
+from gateway.commands import JsonCommand, Refused
+from interns.archives import store
+from interns.archives.service import archive_of, check_archive
+from interns.archives.unpacking import unpack
+from interns.models import Intern, Status, WorkspaceArchive
+from interns.runtime.driver import RuntimeFailed, current_driver
+
+_WITHOUT_RUNTIME: Final = (Status.AWAITING_SLACK_INSTALL, Status.FAILED, Status.STOPPED)
+_SKIPPED_SHOWN: Final = 20
+
+
+class Command(JsonCommand):
+    help = (
+        "Check the archive of a destroyed intern's disk and put its files into a new directory, or "
+        "onto the disk of an intern that is not running."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        which = parser.add_mutually_exclusive_group(required=True)
+        which.add_argument("--archive", type=UUID, help="id of the archive")
+        which.add_argument("--intern", type=UUID, help="id of the intern that it is of")
+        place = parser.add_mutually_exclusive_group(required=True)
+        place.add_argument("--to", type=Path, help="a directory that is empty or not there yet")
+        place.add_argument("--into", type=UUID, help="id of an intern without a runtime")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        row = _archive(options["archive"], options["intern"])
+        put = _onto_disk(options["into"]) if options["into"] else _into_folder(options["to"])
+        problem = check_archive(row)
+        if problem:
+            raise Refused(f"The archive {row.pk} is damaged: {problem}")
+        try:
+            with store.opened(row.uri) as file:
+                told = put(file)
+        except (OSError, ValueError, RuntimeFailed) as error:
+            raise Refused(f"It cannot be restored: {error}") from error
+        return {"archive_id": str(row.pk), "intern_name": row.intern_name, **told}, 0
+
+
+def _archive(archive_id: UUID | None, intern_id: UUID | None) -> WorkspaceArchive:
+    if archive_id is not None:
+        found = WorkspaceArchive.objects.filter(pk=archive_id).first()
+    else:
+        assert intern_id is not None, "one of the two is required"
+        found = archive_of(intern_id)
+    if found is None:
+        raise Refused("There is no such archive")
+    return found
+
+
+def _into_folder(folder: Path) -> Callable[[BinaryIO], dict[str, Any]]:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Refused(f"{folder} is not an empty directory")
+
+    def put(file: BinaryIO) -> dict[str, Any]:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        done = unpack(file, folder)
+        return {
+            "files": done.files,
+            "skipped": len(done.skipped),
+            "skipped_names": done.skipped[:_SKIPPED_SHOWN],
+            "to": str(folder),
+        }
+
+    return put
+
+
+def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], dict[str, Any]]:
+    row = Intern.objects.filter(pk=intern_id).first()
+    if row is None:
+        raise Refused("There is no such intern")
+    if row.status not in _WITHOUT_RUNTIME or row.lease_id is not None:
+        raise Refused(f"The intern is {row.status}: suspend it first")
+
+    def put(file: BinaryIO) -> dict[str, Any]:
+        files = current_driver().restore(intern_id, file)
+        # From now on there are files, which its teardown has to keep.
+        Intern.objects.filter(pk=intern_id, booted_at__isnull=True).update(
+            booted_at=datetime.now(UTC)
+        )
+        return {"files": files, "into": str(intern_id)}
+
+    return put

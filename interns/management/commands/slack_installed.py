@@ -1,0 +1,30 @@
+"""slack_installed: record that Slack was installed for an intern."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from gateway.commands import JsonCommand, Refused
+from interns import slack
+from interns.errors import InternError
+from interns.finding import add_intern_argument, find_intern
+
+
+class Command(JsonCommand):
+    help = "Record that Slack was installed for an intern; what waited for it begins."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        add_intern_argument(parser)
+        parser.add_argument(
+            "--tokens", action="store_true", help="read the tokens from stdin, for its vault"
+        )
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        intern = find_intern(options["intern"])
+        tokens = sys.stdin.read().strip() if options["tokens"] else ""
+        try:
+            began = slack.installed(intern.pk, by="slack_installed", tokens=tokens)
+        except InternError as error:
+            raise Refused(error.text) from error
+        return {"intern_id": str(intern.pk), "provisioning": began}, 0

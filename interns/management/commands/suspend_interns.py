@@ -1,0 +1,83 @@
+"""suspend_interns: stop runtimes, keep disks."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.core.management.base import CommandParser
+from django.db import connection
+
+from gateway.commands import JsonCommand, Refused
+from interns import leases, operations
+from interns.errors import InternError
+from interns.finding import find_intern
+from interns.jobs.suspend import suspend
+from interns.models import Intern, LeaseKind, Status
+from interns.runtime.driver import current_driver
+
+_BY: Final = "suspend_interns"
+_AT_ONCE: Final = 8
+
+
+class Command(JsonCommand):
+    help = "Stop the runtimes of interns; their disks and settings stay."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("interns", nargs="*", help="ids, hostnames, or ACCOUNT/NAME")
+        parser.add_argument("--all", action="store_true", help="all that run")
+        parser.add_argument(
+            "--here",
+            action="store_true",
+            help="do it in this process instead of a worker, as when everything stops",
+        )
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        if bool(options["interns"]) == bool(options["all"]):
+            raise Refused("Name interns, or say --all")
+        interns = list(_chosen(options["interns"]))
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            work = _suspend_here if options["here"] else _suspend
+            problems = list(pool.map(_closing(work), interns))
+        told = {str(i.pk): said for i, said in zip(interns, problems, strict=True) if said}
+        done = [str(intern.pk) for intern in interns if str(intern.pk) not in told]
+        return {"suspended": done, "failed": told}, int(bool(told))
+
+
+def _chosen(names: list[str]) -> Iterator[Intern]:
+    if names:
+        yield from map(find_intern, names)
+    else:
+        yield from Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
+
+
+def _closing(work: Any) -> Any:
+    """A thread has a connection of its own, which ends with its work."""
+
+    def closing(intern: Intern) -> str:
+        try:
+            return str(work(intern))
+        finally:
+            if not connection.in_atomic_block:
+                connection.close()
+
+    return closing
+
+
+def _suspend(intern: Intern) -> str:
+    """ "" once it is stopped, else why it is not."""
+    try:
+        operations.suspend(intern.pk, by=_BY)
+    except InternError as error:
+        return error.text
+    return ""
+
+
+def _suspend_here(intern: Intern) -> str:
+    now, why = datetime.now(UTC), "the gateway stopped"
+    lease = leases.take(intern, LeaseKind.SUSPEND, by=_BY, now=now, why=why, status_reason=why)
+    if lease is None:
+        return "another operation holds it"
+    suspend(lease, current_driver(), by=_BY)
+    stopped = Intern.objects.filter(pk=intern.pk, status=Status.STOPPED).exists()
+    return "" if stopped else "the runtime did not stop"

@@ -1,0 +1,22 @@
+"""Interns and what belongs to them: history, creations, archives, chat, vaults."""
+
+from interns.models.archive import WorkspaceArchive
+from interns.models.chat import ChatInteraction, ChatRun, ChatSession
+from interns.models.creation import InternCreation
+from interns.models.history import InternTransition
+from interns.models.intern import Intern, LeaseKind, Status
+from interns.models.vault import Vault, VaultSecret
+
+__all__ = [
+    "ChatInteraction",
+    "ChatRun",
+    "ChatSession",
+    "Intern",
+    "InternCreation",
+    "InternTransition",
+    "LeaseKind",
+    "Status",
+    "Vault",
+    "VaultSecret",
+    "WorkspaceArchive",
+]

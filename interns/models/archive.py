@@ -1,0 +1,48 @@
+"""Archives of interns' workspace disks (management reference 6.8, teardown step 2)."""
+
+import uuid
+
+from django.db import models
+from django.db.models import F
+
+from accounts.models import Account
+
+
+class WorkspaceArchive(models.Model):
+    """One verified archive. It outlives its intern, so it names it by value.
+
+    `uri` is what the archive storage calls it; `files` counts regular files. Until `expires_at` it
+    is kept.
+    """
+
+    class Source(models.TextChoices):
+        TEARDOWN = "teardown", "Teardown"
+        OPERATOR = "operator", "Added by hand"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    intern_id = models.UUIDField()
+    intern_name = models.CharField(max_length=17)
+    account = models.ForeignKey(
+        Account,
+        on_delete=models.DO_NOTHING,
+        related_name="+",
+        db_index=False,
+        db_constraint=False,
+    )
+    workspace_id = models.UUIDField()
+    uri = models.CharField(max_length=1000)
+    sha256 = models.CharField(max_length=64)
+    bytes = models.BigIntegerField()
+    files = models.BigIntegerField(default=0)
+    source = models.CharField(max_length=16, choices=Source.choices, default=Source.TEARDOWN)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(F("intern_id"), F("created_at").desc(), name="interns_archive_intern"),
+            models.Index(F("expires_at"), name="interns_archive_expiry"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.intern_name} {self.created_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,165 @@
+"""The intern: its settings, its place in the status machine, and the lease of what is done to it
+(management reference 6.2, 6.8)."""
+
+import uuid
+from typing import Final
+
+from django.db import models
+from django.db.models import F, Q
+
+from accounts.models import ApiKey, User, Workspace
+
+NAME_CHARS_MAX: Final = 17
+DESCRIPTION_CHARS_MAX: Final = 2_000
+INSTRUCTIONS_CHARS_MAX: Final = 100_000
+MODEL_CHARS_MAX: Final = 200
+
+
+class Status(models.TextChoices):
+    """Where an intern stands. A destroyed one has no row."""
+
+    AWAITING_SLACK_INSTALL = "awaiting_slack_install", "Never booted"
+    QUEUED = "queued", "Queued"
+    PROVISIONING = "provisioning", "Provisioning"
+    RUNNING = "running", "Running"
+    FAILED = "failed", "Failed"
+    STOPPED = "stopped", "Stopped"
+    DESTROYING = "destroying", "Destroying"
+    DESTROY_FAILED = "destroy_failed", "Teardown failed"
+
+
+class LeaseKind(models.TextChoices):
+    """Which operation holds an intern."""
+
+    PROVISION = "provision", "Provision"
+    SUSPEND = "suspend", "Suspend"
+    DELETE = "delete", "Delete"
+
+
+class Intern(models.Model):
+    """One intern. The row is the truth; messages and runtimes follow it.
+
+    `lease_id` is the fencing token of the operation that holds the intern: whoever writes for an
+    operation names it. It changes when a worker picks the operation up and when the reaper hands it
+    on, `operation_id` does not: that names the operation, and the runtime which it boots. A settled
+    intern has neither, but for `running` while it is being suspended.
+    `progress_step` counts from 1. `booted_at` is when a runtime was first begun: from then on there
+    may be files. `status_reason` says what led to the status, where a caller did not.
+    `attached_vault_id` is borrowed, and kept when its vault is gone. `runtime` holds what the
+    driver told of the runtime that it started last. `budget_nano` becomes the limit of the key.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # The constraint's index begins with it.
+    workspace = models.ForeignKey(
+        Workspace, on_delete=models.PROTECT, related_name="interns", db_index=False
+    )
+    creator = models.ForeignKey(User, on_delete=models.PROTECT, related_name="interns")
+    name = models.CharField(max_length=NAME_CHARS_MAX)
+    description = models.CharField(max_length=DESCRIPTION_CHARS_MAX, blank=True, default="")
+    instructions = models.TextField(
+        max_length=INSTRUCTIONS_CHARS_MAX, null=True, blank=True, default=None
+    )
+    model = models.CharField(max_length=MODEL_CHARS_MAX, null=True, blank=True, default=None)
+
+    status = models.CharField(
+        max_length=24, choices=Status.choices, default=Status.AWAITING_SLACK_INSTALL, editable=False
+    )
+    status_since = models.DateTimeField(editable=False)
+    status_reason = models.CharField(max_length=500, blank=True, default="", editable=False)
+    progress_step = models.PositiveSmallIntegerField(null=True, editable=False)
+    last_failure_message = models.CharField(max_length=1000, null=True, editable=False)
+    provision_requested = models.BooleanField(default=False, editable=False)
+    slack_installed_at = models.DateTimeField(null=True, editable=False)
+    hostname = models.CharField(max_length=253, null=True, unique=True, editable=False)
+    attached_vault_id = models.UUIDField(null=True, blank=True, editable=False)
+    api_key = models.OneToOneField(
+        ApiKey, on_delete=models.PROTECT, related_name="+", null=True, editable=False
+    )
+    budget_nano = models.BigIntegerField(null=True, blank=True, default=None)
+    budget_reset = models.CharField(
+        max_length=8, choices=ApiKey.Reset.choices, null=True, blank=True, default=None
+    )
+
+    lease_id = models.UUIDField(null=True, editable=False)
+    lease_kind = models.CharField(
+        max_length=16, choices=LeaseKind.choices, blank=True, default="", editable=False
+    )
+    lease_expires_at = models.DateTimeField(null=True, editable=False)
+    lease_attempt = models.PositiveSmallIntegerField(default=0, editable=False)
+    operation_id = models.UUIDField(null=True, editable=False)
+    operation_since = models.DateTimeField(null=True, editable=False)
+    picked_at = models.DateTimeField(null=True, editable=False)
+    acknowledge_workspace_loss = models.BooleanField(default=False, editable=False)
+
+    booted_at = models.DateTimeField(null=True, editable=False)
+    boot_id = models.UUIDField(null=True, editable=False)
+    runtime = models.JSONField(null=True, editable=False)
+    failed_probes = models.PositiveSmallIntegerField(default=0, editable=False)
+    probed_at = models.DateTimeField(null=True, editable=False)
+
+    created_at = models.DateTimeField(editable=False)
+    updated_at = models.DateTimeField(editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="interns_intern_name_once_per_creator",
+                fields=["workspace", "creator", "name"],
+            ),
+            models.CheckConstraint(
+                name="interns_intern_status_known", condition=Q(status__in=Status.values)
+            ),
+            models.CheckConstraint(
+                name="interns_intern_lease_whole",
+                condition=Q(
+                    lease_id__isnull=True,
+                    lease_kind="",
+                    lease_expires_at__isnull=True,
+                    operation_id__isnull=True,
+                )
+                | Q(
+                    lease_id__isnull=False,
+                    lease_kind__in=LeaseKind.values,
+                    lease_expires_at__isnull=False,
+                    operation_id__isnull=False,
+                ),
+            ),
+            models.CheckConstraint(
+                name="interns_intern_lease_fits_status",
+                condition=Q(status__in=["queued", "provisioning"], lease_kind="provision")
+                | Q(status="destroying", lease_kind="delete")
+                | Q(status="running", lease_kind__in=["", "suspend"])
+                | Q(
+                    status__in=["awaiting_slack_install", "failed", "stopped", "destroy_failed"],
+                    lease_kind="",
+                ),
+            ),
+            models.CheckConstraint(
+                name="interns_intern_progress_while_provisioning",
+                condition=Q(status__in=["queued", "provisioning"], progress_step__gte=1)
+                | (~Q(status__in=["queued", "provisioning"]) & Q(progress_step__isnull=True)),
+            ),
+            models.CheckConstraint(
+                name="interns_intern_failure_while_failed",
+                condition=Q(last_failure_message__isnull=True)
+                | Q(status__in=["failed", "destroy_failed"]),
+            ),
+            models.CheckConstraint(
+                name="interns_intern_budget_not_negative",
+                condition=Q(budget_nano__isnull=True) | Q(budget_nano__gte=0),
+            ),
+        ]
+        indexes = [
+            models.Index(
+                F("workspace"), F("created_at").desc(), F("id").desc(), name="interns_intern_list"
+            ),
+            models.Index(
+                F("lease_expires_at"),
+                name="interns_intern_lease_expiry",
+                condition=Q(lease_id__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

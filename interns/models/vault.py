@@ -1,0 +1,63 @@
+"""Vaults: secrets bound to host names, of a workspace or of one intern (management reference 7)."""
+
+import uuid
+
+from django.db import models
+from django.db.models import Q
+
+from accounts.models import Workspace
+from interns.models.intern import Intern
+
+
+class Vault(models.Model):
+    """A data key of its own, sealed, and the secrets under it. Without an intern it is the
+    workspace's. `master_key_id` names the master key that the data key is wrapped with."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.PROTECT, related_name="vaults")
+    # Teardown removes the vault before the row; nothing else may.
+    intern = models.OneToOneField(
+        Intern, on_delete=models.PROTECT, related_name="vault", null=True, blank=True
+    )
+    sealed_data_key = models.TextField(editable=False)
+    master_key_id = models.CharField(max_length=64, editable=False)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="interns_vault_one_per_workspace",
+                fields=["workspace"],
+                condition=Q(intern__isnull=True),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"vault of {self.intern or self.workspace}"
+
+
+class VaultSecret(models.Model):
+    """One secret. `managed` ones are the gateway's own, such as the intern's API key."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # The constraint's index begins with it.
+    vault = models.ForeignKey(
+        Vault, on_delete=models.CASCADE, related_name="secrets", db_index=False
+    )
+    name = models.CharField(max_length=255)
+    sealed = models.TextField(editable=False)
+    hosts = models.JSONField(null=True)
+    fingerprint = models.CharField(max_length=71, null=True, editable=False)
+    managed = models.BooleanField(default=False, editable=False)
+    created_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                name="interns_secret_name_once_per_vault", fields=["vault", "name"]
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,120 @@
+"""What an intern asks the door to fetch; strict."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from django.conf import settings
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from gateway.http.validation import UNDEFINED, Issue, issues_of
+from interns.errors import InvalidBody
+from routing.fetching.targets import URL_CHARS_MAX
+
+HEADERS_MAX: Final = 64
+HEADER_CHARS_MAX: Final = 8_192
+BYTES_DEFAULT: Final = 1_048_576
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+# The door's own, and what would show a secret that is echoed in parts.
+_REFUSED: Final = frozenset(
+    {
+        *("accept-encoding", "connection", "content-length", "expect", "host", "if-range"),
+        *("keep-alive", "proxy-authorization", "proxy-connection", "range", "te", "trailer"),
+        *("transfer-encoding", "upgrade"),
+    }
+)
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A request as an intern writes it, with placeholders for secrets. `raw` takes none."""
+
+    url: str
+    method: str
+    headers: tuple[tuple[str, str], ...]
+    text: str
+    raw: bytes
+    max_bytes: int
+    timeout_s: float
+    follows: bool
+
+    @property
+    def content_type(self) -> str:
+        found = (value for name, value in self.headers if name.lower() == "content-type")
+        return next(found, "")
+
+
+def _header_names(headers: dict[str, str]) -> dict[str, str]:
+    for name in headers:
+        if not _TOKEN.fullmatch(name):
+            raise PydanticCustomError("header", "Invalid input: a header name is a token")
+        if name.lower() in _REFUSED:
+            text = "Invalid input: the door sets {name} itself, or sends none"
+            raise PydanticCustomError("header", text, {"name": name.lower()})
+    return headers
+
+
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise PydanticCustomError("base64", "Invalid input: expected base64") from None
+    return text
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(strict=True, validate_default=True, extra="forbid")
+
+    url: Annotated[str, Field(min_length=1, max_length=URL_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
+    method: Method = "GET"
+    headers: Annotated[
+        dict[str, Annotated[str, Field(max_length=HEADER_CHARS_MAX)]],
+        Field(max_length=HEADERS_MAX),
+        AfterValidator(_header_names),
+    ] = {}
+    body: str | None = None
+    body_base64: Annotated[str, AfterValidator(_base64)] | None = None
+    max_bytes: Annotated[int, Field(ge=1)] | None = None
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    follow_redirects: bool = True
+
+
+def read_wanted(body: Mapping[str, Any]) -> Wanted:
+    """Raises `InvalidBody`."""
+    try:
+        said = _Body.model_validate(body)
+    except ValidationError as error:
+        raise InvalidBody(issues=issues_of(error)) from None
+    issues = list(_beyond(said))
+    if issues:
+        raise InvalidBody(issues=issues)
+    return Wanted(
+        url=said.url,
+        method=said.method,
+        headers=tuple(said.headers.items()),
+        text=said.body or "",
+        raw=base64.b64decode(said.body_base64 or ""),
+        max_bytes=said.max_bytes or min(BYTES_DEFAULT, settings.INTERN_FETCH_BYTES),
+        timeout_s=said.timeout_seconds or settings.INTERN_FETCH_SECONDS,
+        follows=said.follow_redirects,
+    )
+
+
+def _beyond(said: _Body) -> list[Issue]:
+    """What the settings, or another field, do not allow."""
+    found = []
+    for name, value, most in (
+        ("max_bytes", said.max_bytes, settings.INTERN_FETCH_BYTES),
+        ("timeout_seconds", said.timeout_seconds, settings.INTERN_FETCH_SECONDS),
+    ):
+        if value is not None and value > most:
+            found.append(Issue(name, f"Too big: expected number to be <={most:g}"))
+    if said.body is not None and said.body_base64 is not None:
+        found.append(Issue("body_base64", "Invalid input: expected one body only"))
+    return found

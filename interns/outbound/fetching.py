@@ -1,0 +1,289 @@
+"""An intern's request to the outside, through the guarded door: secrets are put in on the way out
+and taken out on the way back."""
+
+import base64
+import codecs
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.conf import settings
+
+from gateway.sealing import UnsealError
+from interns.errors import InvalidBody
+from interns.models import Intern
+from interns.outbound.body import Wanted
+from interns.outbound.errors import SiteTooSlow, SiteUnreachable, TargetNotAllowed
+from interns.outbound.placeholders import in_body, in_header, in_url, names_in
+from interns.outbound.release import Release
+from interns.outbound.scrubbing import (
+    Patterns,
+    Scrubber,
+    patterns_of,
+    scrubbed,
+    scrubbed_text,
+)
+from routing.fetching.doors import door_for
+from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
+from routing.fetching.targets import Target, TargetRefused, same_origin, split_url, target_of
+from routing.upstreams.door import Limits, Reply
+from routing.upstreams.door_errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    DoorError,
+    FirstByteTimeout,
+    IdleTimeout,
+    NotAllowed,
+)
+
+log = logging.getLogger("gateway.interns")
+HOPS_MAX: Final = 5
+_CONNECT_S: Final = 10.0
+# More than anybody waits for: what is too much is cut here, not refused.
+_ENDLESS_BYTES: Final = 2**50
+_TOO_SLOW: Final = (ConnectTimeout, DeadlineExceeded, FirstByteTimeout, IdleTimeout)
+# They go to nobody but whom they were written for.
+_OF_ONE_ORIGIN: Final = frozenset({"authorization", "cookie"})
+_OF_A_BODY: Final = frozenset({"content-type", "content-language", "content-location"})
+# Of the transport, or no longer true of the body that is handed on.
+_NOT_HANDED_ON: Final = frozenset(
+    {"connection", "content-encoding", "content-length", "keep-alive", "transfer-encoding"}
+)
+_CHARSETS: Final = frozenset({"utf-8", "iso8859-1", "cp1252", "ascii", "iso8859-15"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a site answered, without any secret's value in it."""
+
+    status: int
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    text: str | None
+    truncated: bool
+    redirects: list[str]
+    secrets: list[str]
+
+    def shown(self) -> dict[str, Any]:
+        """The answer of the API; every field is present."""
+        raw = None if self.text is not None else base64.b64encode(self.body).decode()
+        return {
+            "status": self.status,
+            "url": self.url,
+            "headers": self.headers,
+            "body": self.text,
+            "body_base64": raw,
+            "truncated": self.truncated,
+            "redirects": self.redirects,
+            "secrets": self.secrets,
+        }
+
+
+def fetch(intern: Intern, wanted: Wanted) -> Fetched:
+    """Send it and read what comes, within its own bounds. Raises `InternError`s, and `UnsealError`
+    where the vault's master key is another one."""
+    deadline = time.monotonic() + wanted.timeout_s
+    outgoing = _Outgoing(intern, wanted)
+    try:
+        followed = outgoing.send(deadline)
+        with followed.reply as reply:
+            body, truncated = _read(reply, Scrubber(outgoing.patterns), wanted.max_bytes)
+    except TargetRefused as error:
+        raise TargetNotAllowed(outgoing.harmless(str(error))) from None
+    except NotAllowed:
+        raise TargetNotAllowed("This host is not one of the public Internet") from None
+    except TooManyRedirects:
+        raise SiteUnreachable(f"More than {HOPS_MAX} redirects", retryable=False) from None
+    except _TOO_SLOW:
+        raise SiteTooSlow from None
+    except DoorError as error:
+        raise SiteUnreachable(outgoing.harmless(f"The site failed: {error}")) from None
+    except UnsealError:
+        raise
+    except ValueError as error:
+        # What the door itself finds wrong with a request; its sentences hold no values.
+        raise InvalidBody(outgoing.harmless(str(error))) from None
+    finally:
+        outgoing.note()
+    return outgoing.told(followed, body, truncated)
+
+
+class _Outgoing:
+    """One request on its way, hop by hop."""
+
+    def __init__(self, intern: Intern, wanted: Wanted) -> None:
+        self._intern = intern
+        self._wanted = wanted
+        self._first: Target | None = None
+        self._met: list[str] = []
+        self._patterns: Patterns = {}
+        self._patterns_of: dict[str, str] = {}
+        self.release = Release(intern)
+        texts = (wanted.url, wanted.text, *(value for _, value in wanted.headers))
+        self.release.expect(names_in(texts))
+
+    def send(self, deadline: float) -> Followed:
+        wanted = self._wanted
+        base, rest = _split(wanted.url)
+        target = target_of(base, "")
+        self.release.require(names_in([rest]), target)
+        self.release.meet(target)
+        target = target_of(base, self.release.fill(rest, in_url))
+        self._first = target
+        return follow(
+            target,
+            method=wanted.method,
+            prepare=self._prepare,
+            door_of=lambda host: door_for(host, private=settings.INTERN_FETCH_PRIVATE_HOSTS),
+            limits=_limits(wanted.timeout_s),
+            deadline=deadline,
+            hops_max=HOPS_MAX if wanted.follows else 0,
+        )
+
+    def _prepare(self, target: Target, *, method: str, hop: int) -> Ready | None:
+        """A redirect's own URL is taken as it is: a site must not name secrets that it would get
+        somebody to send."""
+        self.release.meet(target)
+        self._met.append(target.host)
+        keeps_body = method == self._wanted.method
+        names = names_in([self._wanted.text]) if keeps_body else set[str]()
+        if hop == 0:
+            self.release.require(names | self._header_names(), target)
+        elif not self.release.allows(names, target):
+            return None
+        return Ready(
+            target.path,
+            self._headers(target, keeps_body=keeps_body),
+            self._body() if keeps_body else b"",
+        )
+
+    def _header_names(self) -> set[str]:
+        return names_in(value for _, value in self._wanted.headers)
+
+    def _headers(self, target: Target, *, keeps_body: bool) -> list[tuple[str, str]]:
+        assert self._first is not None
+        at_home = same_origin(target, self._first)
+        made = []
+        for name, value in self._wanted.headers:
+            names = names_in([value])
+            if not keeps_body and name.lower() in _OF_A_BODY:
+                continue
+            if not names and not at_home and name.lower() in _OF_ONE_ORIGIN:
+                continue
+            if self.release.allows(names, target):
+                made.append((name, self.release.fill(value, in_header) if names else value))
+        return made
+
+    def _body(self) -> bytes:
+        wanted = self._wanted
+        return wanted.raw or self.release.fill(wanted.text, in_body(wanted.content_type)).encode()
+
+    @property
+    def patterns(self) -> Patterns:
+        """What the hosts asked so far could say, in all its spellings."""
+        if len(self._patterns_of) != len(self.release.values):
+            self._patterns_of = dict(self.release.values)
+            self._patterns = patterns_of(self._patterns_of)
+        return self._patterns
+
+    def harmless(self, text: str) -> str:
+        return scrubbed_text(text, self.patterns)
+
+    def note(self) -> None:
+        """What operators can see of it: never a path, which may hold what is private."""
+        log.info(
+            "Intern %s: %s to %s, secrets: %s",
+            self._intern.pk,
+            self._wanted.method,
+            " -> ".join(self._met) or "nobody",
+            ", ".join(sorted(self.release.released)) or "none",
+        )
+
+    def told(self, followed: Followed, body: bytes, truncated: bool) -> Fetched:
+        headers = followed.reply.headers
+        text = _decoded(body, headers.get("content-type", ""), self.patterns)
+        return Fetched(
+            status=followed.reply.status,
+            url=self.harmless(followed.url),
+            headers={
+                self.harmless(name): self._header(value)
+                for name, value in headers.items()
+                if name not in _NOT_HANDED_ON
+            },
+            body=body,
+            text=text,
+            truncated=truncated,
+            redirects=[self.harmless(url) for url in followed.passed],
+            secrets=sorted(self.release.released),
+        )
+
+    def _header(self, value: str) -> str:
+        return scrubbed(value.encode("latin-1"), self.patterns).decode("latin-1")
+
+
+def _split(url: str) -> tuple[str, str]:
+    base, rest = split_url(url)
+    if "{" in base or "}" in base:
+        raise TargetRefused("A URL's host is no place for a secret")
+    return base, rest
+
+
+def _limits(timeout_s: float) -> Limits:
+    return Limits(
+        connect_s=min(_CONNECT_S, timeout_s),
+        first_byte_s=timeout_s,
+        idle_s=timeout_s,
+        body_bytes_max=_ENDLESS_BYTES,
+    )
+
+
+def _read(reply: Reply, scrubber: Scrubber, bytes_max: int) -> tuple[bytes, bool]:
+    """What is harmless of the body, and whether that is not all of it.
+
+    A site that says more for longer than there is time, as a stream of events does, is cut too.
+    """
+    body = bytearray()
+    while len(body) <= bytes_max:
+        try:
+            piece = reply.read_some()
+        except DeadlineExceeded:
+            body += scrubber.cut()
+            if not body:
+                raise
+            return bytes(body[:bytes_max]), True
+        if not piece:
+            body += scrubber.finish()
+            break
+        body += scrubber.feed(piece)
+    return bytes(body[:bytes_max]), len(body) > bytes_max
+
+
+def _decoded(body: bytes, content_type: str, patterns: Patterns) -> str | None:
+    """The body as text; None where it is none, or in a charset in which more might be written."""
+    try:
+        charset = codecs.lookup(_charset(content_type)).name
+    except LookupError:
+        return None
+    if charset not in _CHARSETS:
+        return None
+    decoder: Callable[[bytes, bool], str] = codecs.getincrementaldecoder(charset)("strict").decode
+    try:
+        # A body that was cut may end within a character.
+        text = decoder(body, False)
+    except UnicodeDecodeError:
+        return None
+    if "\0" in text:
+        return None
+    # Its bytes were looked through as UTF-8.
+    return text if charset == "utf-8" else scrubbed_text(text, patterns)
+
+
+def _charset(content_type: str) -> str:
+    for part in content_type.split(";")[1:]:
+        name, _, value = part.strip().partition("=")
+        if name.lower() == "charset":
+            return value.strip("\"' ").lower()
+    return "utf-8"

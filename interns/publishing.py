@@ -1,0 +1,85 @@
+"""Telling the workers, in a bounded time. A message only says which row to look at.
+
+A broker that is frozen holds a publisher for half a minute and more, so it is waited for beside:
+what comes of a publish that was given up is a message that finds nothing to do.
+"""
+
+import logging
+import threading
+from typing import Any, Final
+from uuid import UUID
+
+from django.conf import settings
+
+from gateway.home import private_folder
+from interns.errors import UpstreamUnavailable
+from interns.leases import Lease
+from interns.models import LeaseKind
+
+log = logging.getLogger("gateway.interns")
+JOBS_QUEUE: Final = "interns"
+CONTROL_QUEUE: Final = "intern-control"
+# By name: the tasks are further up.
+_TASKS: Final = {
+    LeaseKind.PROVISION: ("interns.tasks.provision", JOBS_QUEUE),
+    LeaseKind.SUSPEND: ("interns.tasks.suspend", CONTROL_QUEUE),
+    LeaseKind.DELETE: ("interns.tasks.tear_down", JOBS_QUEUE),
+}
+
+
+class _Publish(threading.Thread):
+    """One publish on a connection of its own: one that is stuck harms nobody after it."""
+
+    def __init__(self, lease: Lease) -> None:
+        super().__init__(daemon=True, name="publish")
+        self._lease = lease
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._publish()
+        except Exception as error:  # noqa: BLE001 - Whatever it is, nobody was told.
+            self.error = error
+
+    def _publish(self) -> None:
+        # Importing it names the settings for every process that this one starts.
+        from gateway.celery import app
+
+        task, queue = _TASKS[LeaseKind(self._lease.kind)]
+        if not settings.REDIS_URL:
+            # Celery's filesystem broker makes folders in it, not the folder itself.
+            private_folder(settings.GATEWAY_HOME / "queue")
+        with app.connection_for_write(transport_options=_bounds()) as connection:
+            app.send_task(
+                task, words_of(self._lease), connection=connection, queue=queue, retry=False
+            )
+
+
+def publish(lease: Lease) -> None:
+    """Tell the workers of an operation. Raises `UpstreamUnavailable` within a second."""
+    sending = _Publish(lease)
+    sending.start()
+    sending.join(settings.INTERN_PUBLISH_SECONDS)
+    if sending.is_alive():
+        log.warning("The queue says nothing: %s of intern %s", lease.kind, lease.intern_id)
+        raise UpstreamUnavailable
+    if sending.error is not None:
+        log.warning("The queue cannot be reached: %s", sending.error)
+        raise UpstreamUnavailable from sending.error
+
+
+def _bounds() -> dict[str, Any]:
+    if not settings.REDIS_URL:
+        return {}
+    bound = settings.INTERN_PUBLISH_SECONDS
+    return {"socket_timeout": bound, "socket_connect_timeout": bound}
+
+
+def words_of(lease: Lease) -> tuple[str, str, str, str]:
+    """What a message says of an operation."""
+    return str(lease.intern_id), str(lease.lease_id), str(lease.operation_id), lease.kind
+
+
+def lease_of(intern_id: str, lease_id: str, operation_id: str, kind: str) -> Lease:
+    """What a message said."""
+    return Lease(UUID(intern_id), UUID(lease_id), UUID(operation_id), kind)

@@ -1,0 +1,246 @@
+"""The gateway's side of the agent's protocol (docs/interns-agent.md), for every driver whose
+runtimes listen somewhere. Waits are cooperative, and every call has a deadline of its own.
+"""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeVar
+from uuid import UUID
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import dumps, loads
+from interns.runtime.driver import ChatRefused, Place, Reply, RunEvent, Turn
+from interns.runtime.events import BadEvent, is_last, read_event
+from routing.serving.call import forget_origin
+from routing.upstreams.call import AbortHandle, Limits
+from routing.upstreams.door import Door, Origin
+from routing.upstreams.door_errors import (
+    BodyTooLarge,
+    ConnectFailed,
+    ConnectTimeout,
+    DeadlineExceeded,
+    DnsFailed,
+    DoorError,
+    FirstByteTimeout,
+)
+from routing.upstreams.reply import Reply as HttpReply
+from routing.upstreams.sse import EventTooLarge, SseParser
+
+T = TypeVar("T")
+_CONNECT_S: Final = 5.0
+# A runtime sends the head of a stream before it asks its model.
+_HEAD_S: Final = 30.0
+_NEVER_S: Final = 86_400.0
+_EVENT_BYTES_MAX: Final = 1_048_576
+_STREAM_BYTES_MAX: Final = 64 * 1_048_576
+_REFUSAL_BYTES_MAX: Final = 65_536
+_MESSAGE_CHARS_MAX: Final = 500
+_NOT_REACHED: Final = (ConnectFailed, ConnectTimeout, DnsFailed)
+_TOO_LATE: Final = (DeadlineExceeded, FirstByteTimeout)
+# What a runtime may say of a turn; everything else that it refuses is `intern_rejected`.
+_REASONS: Final = {
+    "bad_request": 400,
+    "interaction_unknown": 404,
+    "busy": 409,
+    "interaction_not_pending": 409,
+    "run_ended": 410,
+}
+
+
+@cache
+def _door() -> Door:
+    """Keeps no connections: a runtime's address is a stranger's as soon as it stopped."""
+    return Door(pool_size_per_origin=0)
+
+
+def origin_of(place: Place) -> Origin:
+    address = place.address
+    if address.socket_path is not None:
+        return Origin.of_socket(str(address.socket_path))
+    return Origin.parse(f"http://{address.host}:{address.port}")
+
+
+class TalksToAgent(ABC):
+    """What a driver needs not do itself, once it says where its runtimes are."""
+
+    @abstractmethod
+    def place(self, intern_id: UUID) -> Place | None:
+        """Where the runtime is talked to, None where none is known."""
+
+    def turn(
+        self, intern_id: UUID, turn: Turn, *, deadline: float, abort: AbortHandle
+    ) -> "AgentStream":
+        said = {
+            "run_id": str(turn.run_id),
+            "session_id": turn.session_id,
+            "text": turn.text,
+            "approval_mode": turn.approval_mode,
+            "question_s": turn.question_s,
+            "retained_bytes": turn.retained_bytes,
+        }
+        return self._stream(intern_id, "/turns", said, deadline=deadline, abort=abort)
+
+    def answer(
+        self, intern_id: UUID, reply: Reply, *, deadline: float, abort: AbortHandle
+    ) -> "AgentStream":
+        said = {"id": reply.tool_call_id, "answer": reply.content}
+        path = f"/turns/{reply.run_id}/answer"
+        return self._stream(intern_id, path, said, deadline=deadline, abort=abort)
+
+    def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
+        deadline = time.monotonic() + wait_s
+        reply = self._send(intern_id, f"/turns/{run_id}/steer", {"text": text}, deadline=deadline)
+        with reply:
+            if reply.status != 202:
+                raise _refusal(reply)
+
+    def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
+        deadline = time.monotonic() + wait_s
+        try:
+            reply = self._send(intern_id, f"/turns/{run_id}/cancel", {}, deadline=deadline)
+        except ChatRefused:
+            return False
+        with reply:
+            return reply.status == 200
+
+    def _stream(
+        self, intern_id: UUID, path: str, said: Any, *, deadline: float, abort: AbortHandle
+    ) -> "AgentStream":
+        reply = self._send(intern_id, path, said, deadline=deadline, abort=abort)
+        if reply.status != 200 or "text/event-stream" not in reply.headers.get("content-type", ""):
+            with reply:
+                raise _refusal(reply)
+        return AgentStream(reply)
+
+    def _send(
+        self,
+        intern_id: UUID,
+        path: str,
+        said: Any,
+        *,
+        deadline: float,
+        abort: AbortHandle | None = None,
+    ) -> HttpReply:
+        place = self.place(intern_id)
+        if place is None:
+            raise ChatRefused("intern_unreachable", "No runtime is known", retryable=True)
+        headers = [("Authorization", f"Bearer {place.token}"), ("Content-Type", "application/json")]
+        return send(
+            place,
+            method="POST",
+            path=path,
+            headers=headers,
+            body=dumps(said),
+            deadline=deadline,
+            abort=abort,
+        )
+
+
+def send(
+    place: Place,
+    *,
+    method: str,
+    path: str,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    deadline: float,
+    abort: AbortHandle | None = None,
+    body_bytes_max: int = _STREAM_BYTES_MAX,
+) -> HttpReply:
+    """One request to a runtime, up to the head of its answer. Raises `ChatRefused`."""
+    limits = Limits(
+        connect_s=_CONNECT_S, first_byte_s=_HEAD_S, idle_s=_NEVER_S, body_bytes_max=body_bytes_max
+    )
+    return _told(
+        lambda: _door().send(
+            origin_of(place),
+            method=method,
+            path=path,
+            headers=headers,
+            body=body,
+            limits=limits,
+            deadline=deadline,
+            abort_handle=abort,
+        )
+    )
+
+
+class AgentStream:
+    """The events of one run, as they come. `close` it, whatever happened."""
+
+    def __init__(self, reply: HttpReply) -> None:
+        self._reply = reply
+        self._parser = SseParser(_EVENT_BYTES_MAX)
+        self._ended = False
+
+    def read(self, wait_s: float) -> list[RunEvent]:
+        """The events that came; none where nothing did within `wait_s`. Raises `ChatRefused`."""
+        piece = _told(lambda: self._reply.read_some(wait_s))
+        if piece is None:
+            return []
+        try:
+            payloads = self._parser.feed(piece) if piece else self._parser.finish()
+            events = [event for payload in payloads if (event := read_event(payload)) is not None]
+        except (EventTooLarge, BadEvent) as error:
+            raise ChatRefused("turn_failed", "The intern sent what is no event") from error
+        self._ended = self._ended or any(map(is_last, events))
+        if not piece and not self._ended:
+            raise _severed()
+        return events
+
+    def close(self) -> None:
+        self._reply.close()
+
+
+def _told(work: Callable[[], T]) -> T:
+    """What `work` returns; what the door says against it, in the API's words."""
+    try:
+        return work()
+    except DoorError as error:
+        # A reply keeps what ended it, and that must not keep the reply in turn.
+        forget_origin(error)
+        raise _said_by(error) from None
+
+
+def _said_by(error: DoorError) -> ChatRefused:
+    if isinstance(error, _NOT_REACHED):
+        return ChatRefused("intern_unreachable", "The intern could not be reached", retryable=True)
+    if isinstance(error, _TOO_LATE):
+        return ChatRefused("timeout", "The intern took too long", retryable=True)
+    if isinstance(error, BodyTooLarge):
+        return ChatRefused("turn_failed", "The intern said too much")
+    return _severed()
+
+
+def _severed() -> ChatRefused:
+    return ChatRefused("stream_severed", "The connection to the intern was lost", retryable=True)
+
+
+def _refusal(reply: HttpReply) -> ChatRefused:
+    """What a runtime said instead of a stream."""
+    said = _error_of(reply)
+    status, reason = reply.status, said.get("reason")
+    message = str(said.get("message") or "")[:_MESSAGE_CHARS_MAX]
+    retryable = said.get("retryable") is True
+    if reason == "attachment_failed" and status in (409, 410):
+        return ChatRefused(reason, message, status=status)
+    if _REASONS.get(str(reason)) == status:
+        return ChatRefused(str(reason), message, retryable=reason == "busy")
+    if status == 503:
+        return ChatRefused("busy", message, retryable=True, status=status)
+    if status >= 500:
+        return ChatRefused("turn_failed", message, retryable=retryable)
+    return ChatRefused("intern_rejected", message)
+
+
+def _error_of(reply: HttpReply) -> dict[str, Any]:
+    body = b""
+    try:
+        while len(body) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
+            body += piece
+        said = loads(body)["error"]
+    except (DoorError, MalformedJson, LookupError, TypeError):
+        return {}
+    return said if isinstance(said, dict) else {}

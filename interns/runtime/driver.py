@@ -1,0 +1,273 @@
+"""The interface behind which interns run (management reference 6.10). No driver knows a row.
+
+A runtime is known by its intern's id, and by the id of the boot that began it. At most one of an
+intern runs. All calls may be repeated: what was done already is fine.
+"""
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from routing.upstreams.call import AbortHandle
+
+ApprovalMode = Literal["self-drive", "manual"]
+QuestionKind = Literal["permission", "elicitation"]
+PermissionOption = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
+
+class RuntimeFailed(Exception):
+    """A driver could not do what it was asked to. `code` is one of the failure codes of 6.2."""
+
+    code = "runtime_start_failed"
+
+
+class ImageUnavailable(RuntimeFailed):
+    code = "image_unavailable"
+
+
+class StartFailed(RuntimeFailed):
+    code = "runtime_start_failed"
+
+
+class StopFailed(RuntimeFailed):
+    """It may still run."""
+
+    code = "runtime_teardown_failed"
+
+
+class ArchiveFailed(RuntimeFailed):
+    """The disk could not be read whole. A missing disk is one."""
+
+    code = "workspace_archive_failed"
+
+
+class ChatRefused(Exception):
+    """A runtime did not take what it was told, or ended a stream without its last event.
+
+    `reason` is the API's: `busy`, `intern_unreachable`, `intern_rejected`, `stream_severed`,
+    `timeout`, `turn_failed`, `interaction_unknown`, `interaction_not_pending`, `run_ended`,
+    `attachment_failed`, `bad_request` (an answer that does not fit). `status` is the HTTP status
+    where a reason has two: 410 where a run produced more than is retained, 503 where a runtime is
+    busy with something else than turns.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str = "",
+        *,
+        retryable: bool = False,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message or reason)
+        self.reason = reason
+        self.retryable = retryable
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a runtime listens for HTTP: a Unix socket's path, or a host and a port."""
+
+    socket_path: Path | None = None
+    host: str = ""
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a runtime is talked to, and the token that it wants to be told."""
+
+    address: Address
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class BootPlan:
+    """What a runtime boots with. `model` None is the workspace's default. `api_key` is the intern's
+    own, `gateway_url` ends in `/api/v1`."""
+
+    intern_id: UUID
+    boot_id: UUID
+    name: str
+    hostname: str
+    instructions: str | None
+    model: str | None
+    api_key: str = field(repr=False)
+    gateway_url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """One that a driver runs. `facts` is JSON for operators, such as a pid; no secrets."""
+
+    intern_id: UUID
+    boot_id: UUID | None
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a probe found. `exited` is certain: there is no such runtime any more. `budget_ended`
+    says that its last model call was refused because its key's limit is used up."""
+
+    ok: bool
+    exited: bool = False
+    detail: str = ""
+    budget_ended: bool = False
+
+
+# --- Chat -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A prompt. `run_id` is the caller's name for the run that it begins. A question of it waits
+    for `question_s`; of what it says while nobody reads, `retained_bytes` are kept."""
+
+    session_id: str
+    run_id: UUID
+    text: str
+    approval_mode: ApprovalMode = "self-drive"
+    question_s: float = 300.0
+    retained_bytes: int = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer to a question: a permission's option or `cancel`, or an elicitation's object
+    `{"action": ..., "content": ...}`, as text."""
+
+    run_id: UUID
+    tool_call_id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelNamed:
+    """The runtime's own name for its model; before the first piece, where it is known."""
+
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A piece of the answer or of the reasoning."""
+
+    text: str
+    reasoning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The run waits for an answer. `arguments` is the JSON object of 6.9."""
+
+    tool_call_id: str
+    kind: QuestionKind
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run is over. `reason` is "" for a good end, else the API's: `turn_failed`, `run_ended`,
+    `client_closed_request`, `timeout`. `usage` has the fields of 6.9."""
+
+    reason: str = ""
+    message: str = ""
+    retryable: bool = False
+    usage: dict[str, Any] | None = None
+
+
+RunEvent = ModelNamed | Said | Question | Ended
+
+
+class RunStream(Protocol):
+    """A run's events. The last one is a `Question` or an `Ended`; a stream that ends before raises
+    `ChatRefused`: `stream_severed`, or `timeout` past its deadline. Closing it before the last
+    event cancels the run, after a `Question` it leaves the run alone."""
+
+    def read(self, wait_s: float) -> list[RunEvent]:
+        """The events that came; none where nothing did within `wait_s`. Raises `ChatRefused`."""
+
+    def close(self) -> None: ...
+
+
+class Driver(Protocol):
+    """Lifecycle methods run in Celery workers only; `place` and what `TalksToAgent` makes of it in
+    web processes too, where their waits are cooperative. A wait is bounded by the argument that
+    names it, in seconds; a `deadline` is a moment of `time.monotonic`."""
+
+    name: str
+
+    def start(self, plan: BootPlan) -> Runtime:
+        """Boot on the intern's disk, which is made where there is none. A runtime of the same
+        `boot_id` is adopted, one of another boot stopped first. It need not be healthy yet.
+        Raises `RuntimeFailed`."""
+
+    def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
+        """Stop the runtime (of that boot only, where one is named), by force after `wait_s`; the
+        disk stays. Whether there was one. Raises `StopFailed`."""
+
+    def destroy(self, intern_id: UUID) -> None:
+        """Stop it, and remove its disk and whatever else is its own. Raises `StopFailed`."""
+
+    def archive(self, intern_id: UUID, into: BinaryIO) -> int:
+        """Write the disk as a deterministic tar, and return how many files are in it. The runtime
+        is stopped. Raises `ArchiveFailed`."""
+
+    def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
+        """Put an archive's files on the disk of an intern without a runtime. Returns how many.
+        Raises `ArchiveFailed`."""
+
+    def health(
+        self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
+    ) -> Health:
+        """Ask the runtime how it is. Never raises."""
+
+    def runtimes(self) -> list[Runtime]:
+        """All that run here, also those whose intern is gone. Raises `RuntimeFailed`."""
+
+    def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
+        """The last lines the runtime wrote, the newest last. Never raises."""
+
+    def place(self, intern_id: UUID) -> Place | None:
+        """Where the runtime is talked to, None where none is known."""
+
+    def turn(
+        self, intern_id: UUID, turn: Turn, *, deadline: float, abort: AbortHandle
+    ) -> RunStream:
+        """Begin a run. Raises `ChatRefused`."""
+
+    def answer(
+        self, intern_id: UUID, reply: Reply, *, deadline: float, abort: AbortHandle
+    ) -> RunStream:
+        """Answer a run's question and go on reading it. Raises `ChatRefused`."""
+
+    def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
+        """Say more to the run that is under way. Raises `ChatRefused`: `run_ended`, ..."""
+
+    def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
+        """End the run, and its tools. Whether the runtime says that it is over. Never raises."""
+
+
+BUILT_IN = {
+    "process": "interns.runtime.process.ProcessDriver",
+    "container": "interns.runtime.container.ContainerDriver",
+}
+
+
+@cache
+def _made(path: str) -> Driver:
+    driver: Driver = import_string(path)()
+    return driver
+
+
+def current_driver() -> Driver:
+    """The driver that `INTERN_RUNTIME` names: `process`, `container`, or an import path."""
+    chosen: str = settings.INTERN_RUNTIME
+    return _made(BUILT_IN.get(chosen, chosen))

@@ -1,0 +1,292 @@
+"""The keeper of one runtime: `python -m interns.runtime.keeper`, its orders as JSON on stdin.
+
+It makes the sockets, starts the agent, relays the agent's calls to the gateway and ends with the
+agent or the agent with it. It leaves the process that started it, so that the runtime outlives a
+worker, and holds a lock on the intern's folder, so that there is never a second one. Once the agent
+is begun it says so in one line of JSON on stdout and in `runtime.json`.
+
+Standard library only: there is one keeper beside every agent.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from interns.runtime.identity import Identity, identify
+from interns.runtime.passage import Passage
+from interns.runtime.relay import Gate, RelayServer
+
+LOG_BYTES_MAX = 1_048_576
+STOP_S = 3.0
+WATCH_S = 1.0
+# Only in case a signal came between the look and the wait.
+WAKE_S = 5.0
+# sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
+SOCKET_PATH_MAX = 100
+SOCKETS_PREFIX = "gateway-intern-"
+# What a container is given: the way to the gateway, and where its agent listens.
+DOOR, INSIDE = "door", "inside"
+# How the orders write the places that only the keeper knows.
+SOCKETS = "{sockets}"
+_PR_SET_PDEATHSIG = 1
+
+
+class Keeper:
+    """One runtime, from its sockets to its end, in the intern's folder."""
+
+    def __init__(self, orders: dict[str, Any]) -> None:
+        self._orders = orders
+        self._folder = Path(orders["folder"])
+        self._run = self._folder / "run"
+        self._lock: IO[str] | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
+        self._woken = threading.Event()
+        self._was_asked = False
+
+    def keep(self, tell: Callable[[dict[str, Any]], None]) -> None:
+        """Until the agent has ended."""
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        signal.signal(signal.SIGCHLD, lambda number, frame: self._woken.set())
+        self._take_lock()
+        sockets = self._make_places()
+        try:
+            self._serve(sockets, tell)
+        finally:
+            self._clear(sockets)
+
+    def _take_lock(self) -> None:
+        self._lock = (self._folder / "lock").open("a+", encoding="utf-8")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever meets the lock can tell whose it is before there is anything else to read.
+        self._lock.truncate(0)
+        json.dump(_identity(), self._lock)
+        self._lock.flush()
+
+    def _make_places(self) -> Path:
+        sweep(self._folder)
+        self._run.mkdir(mode=0o700)
+        if len(os.fsencode(self._run / "gateway.sock")) <= SOCKET_PATH_MAX:
+            return self._run
+        return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
+
+    def _serve(self, sockets: Path, tell: Callable[[dict[str, Any]], None]) -> None:
+        orders = self._orders
+        gate = Gate(
+            orders["gateway_url"], orders["api_key"], [(m, p) for m, p in orders["allowed"]]
+        )
+        outside = sockets / "agent.sock"
+        if orders.get("command"):
+            relay = RelayServer(_listen(sockets / "gateway.sock"), gate)
+            # The threads come after the agent, which is forked.
+            with _listen(outside) as door:
+                self._agent = self._start_agent(sockets, door)
+        else:
+            # A container has its own two folders, the first of which it cannot change.
+            for name, mode in ((DOOR, 0o755), (INSIDE, 0o777)):
+                (sockets / name).mkdir()
+                (sockets / name).chmod(mode)
+            relay = RelayServer(_listen(sockets / DOOR / "gateway.sock"), gate)
+            passage = Passage(_listen(outside), sockets / INSIDE, "agent.sock")
+            threading.Thread(target=passage.serve_forever, daemon=True).start()
+        threading.Thread(target=relay.serve_forever, daemon=True).start()
+        threading.Thread(target=self._watch_supervisor, daemon=True).start()
+        facts = self._facts(sockets)
+        _write(self._run / "runtime.json", facts)
+        tell(facts)
+        self._wait_for_end()
+
+    def _start_agent(self, sockets: Path, door: socket.socket) -> "subprocess.Popen[bytes]":
+        orders = self._orders
+        command = [word.replace(SOCKETS, str(sockets)) for word in orders["command"]]
+        told = orders["agent"] | {"listen_fd": door.fileno()}
+        told["gateway_socket"] = told["gateway_socket"].replace(SOCKETS, str(sockets))
+        agent = subprocess.Popen(  # noqa: S603 - The driver's own words.
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=orders["environment"],
+            cwd=orders["cwd"],
+            pass_fds=(door.fileno(),),
+            preexec_fn=_bounded(orders["limits"]),
+        )
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        with suppress(BrokenPipeError):
+            agent.stdin.write(json.dumps(told).encode())
+            agent.stdin.close()
+        log = _Log(self._folder / "agent.log")
+        threading.Thread(target=log.keep, args=(agent.stdout,), daemon=True).start()
+        return agent
+
+    def _facts(self, sockets: Path) -> dict[str, Any]:
+        return _identity() | {
+            "intern_id": self._orders["intern_id"],
+            "boot_id": self._orders["boot_id"],
+            "sockets": str(sockets),
+            "token": self._orders["agent"]["token"],
+            "isolation": self._orders["agent"]["isolation"],
+            "warning": self._orders.get("warning", ""),
+            "begun_at": time.time(),
+        }
+
+    def _wait_for_end(self) -> None:
+        while not (self._was_asked or self._has_ended()):
+            self._woken.wait(WAKE_S)
+            self._woken.clear()
+        if self._agent is None:
+            return
+        if self._agent.poll() is None:
+            self._agent.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._agent.wait(STOP_S)
+        self._agent.kill()
+        self._agent.wait()
+
+    def _has_ended(self) -> bool:
+        return self._agent is not None and self._agent.poll() is not None
+
+    def _clear(self, sockets: Path) -> None:
+        status = self._agent.returncode if self._agent else None
+        (self._run / "runtime.json").unlink(missing_ok=True)
+        sweep(self._folder, sockets)
+        _write(self._folder / "end.json", {"status": status, "was_asked": self._was_asked})
+
+    def _stop(self, number: int = 0, frame: object = None) -> None:
+        self._was_asked = True
+        self._woken.set()
+
+    def _watch_supervisor(self) -> None:
+        """Where a supervisor is named, the runtime does not outlive it."""
+        given = self._orders.get("supervisor")
+        if not given:
+            return
+        supervisor = Identity(given["pid"], given["began"])
+        while supervisor.lives():
+            time.sleep(WATCH_S)
+        self._stop()
+
+
+class _Log:
+    """The agent's output in a file of bounded size; the file before it is kept."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def keep(self, source: IO[bytes]) -> None:
+        file = self._path.open("ab", buffering=0)
+        while line := source.readline(4096):
+            if file.tell() + len(line) > LOG_BYTES_MAX:
+                file.close()
+                self._path.replace(self._path.with_suffix(".log.1"))
+                file = self._path.open("ab", buffering=0)
+            with suppress(OSError):
+                file.write(line)
+
+
+def sweep(folder: Path, sockets: Path | None = None) -> None:
+    """Remove what a keeper had made for one boot, also one that was killed."""
+    run = folder / "run"
+    if sockets is None:
+        with suppress(OSError, ValueError, KeyError):
+            sockets = Path(json.loads((run / "runtime.json").read_bytes())["sockets"])
+    shutil.rmtree(run, ignore_errors=True)
+    temporary = Path(tempfile.gettempdir())
+    if sockets and sockets.parent == temporary and sockets.name.startswith(SOCKETS_PREFIX):
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _identity() -> dict[str, Any]:
+    me = identify(os.getpid())
+    assert me is not None
+    return {"pid": me.pid, "began": me.began}
+
+
+def _listen(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    # A sandbox may have another user; the folder lets nobody else in.
+    path.chmod(0o666)
+    listener.listen(64)
+    return listener
+
+
+def _bounded(limits: dict[str, int]) -> Callable[[], None]:
+    """For `preexec_fn`: the agent's limits, and its end when the keeper ends."""
+    keeper = os.getpid()
+    prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, limits["open_files"]),
+        (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+    ]
+    if sys.platform == "linux":
+        wanted.append((resource.RLIMIT_AS, limits["memory_bytes"]))
+
+    def bind() -> None:
+        for kind, most in wanted:
+            hard = resource.getrlimit(kind)[1]
+            bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (bound, bound))
+        if prctl is not None:
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != keeper:
+            os._exit(1)
+
+    return bind
+
+
+def _write(path: Path, facts: dict[str, Any]) -> None:
+    """Whole or not at all, for the owner only."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(facts, file)
+    temporary.replace(path)
+
+
+def _leave() -> None:
+    """Go on as a child of nobody who waits, in a session of its own."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+
+
+def main() -> None:
+    orders = json.load(sys.stdin.buffer)
+    _leave()
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+
+    def tell(facts: dict[str, Any]) -> None:
+        # A worker that died meanwhile does not hear it; `runtime.json` says the same.
+        with suppress(OSError):
+            answer.write(json.dumps({"pid": facts["pid"]}) + "\n")
+            answer.close()
+
+    try:
+        Keeper(orders).keep(tell)
+    except BlockingIOError:
+        with suppress(OSError):
+            answer.write(json.dumps({"error": "another runtime of this intern runs"}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""Keepers as drivers see them: started, found by what they tell of themselves, and ended.
+
+Nothing is kept in memory: all is in the interns' folders, for whichever process looks next.
+"""
+
+import fcntl
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from django.conf import settings
+
+from interns.runtime import disk
+from interns.runtime.driver import Address, BootPlan, Place, Runtime, StartFailed, StopFailed
+from interns.runtime.identity import POLL_S, Identity, identify
+from interns.runtime.keeper import sweep
+
+PROJECT: Final = Path(__file__).resolve().parents[2]
+START_S: Final = 20.0
+KILL_S: Final = 2.0
+LOCK_S: Final = 1.0
+SUPERVISOR: Final = "GATEWAY_SUPERVISOR_PID"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A keeper as `runtime.json` tells of it."""
+
+    intern_id: UUID
+    boot_id: UUID
+    keeper: Identity
+    sockets: Path
+    token: str = field(repr=False)
+    isolation: str
+    warning: str
+    begun_at: float
+
+    def runtime(self) -> Runtime:
+        """For the row: no secrets."""
+        facts = {
+            "pid": self.keeper.pid,
+            "began": self.keeper.began,
+            "address": f"unix:{self.sockets / 'agent.sock'}",
+            "isolation": self.isolation,
+            "begun_at": self.begun_at,
+        }
+        warning = {"warning": self.warning} if self.warning else {}
+        return Runtime(self.intern_id, self.boot_id, warning | facts)
+
+    def place(self) -> Place:
+        return Place(Address(socket_path=self.sockets / "agent.sock"), self.token)
+
+
+def kept(intern_id: UUID) -> Kept | None:
+    """The keeper that runs for an intern; never a stranger that got its number."""
+    try:
+        told = json.loads((disk.folder_of(intern_id) / "run" / "runtime.json").read_bytes())
+        found = Kept(
+            intern_id,
+            UUID(told["boot_id"]),
+            Identity(told["pid"], told["began"]),
+            Path(told["sockets"]),
+            told["token"],
+            told["isolation"],
+            told["warning"],
+            told["begun_at"],
+        )
+    except (OSError, ValueError, KeyError):
+        return None
+    return found if found.keeper.lives() else None
+
+
+def all_kept() -> list[Kept]:
+    """All keepers of this home."""
+    found = []
+    with suppress(FileNotFoundError):
+        for folder in sorted(disk.interns_folder().iterdir()):
+            with suppress(ValueError):
+                found.append(kept(UUID(folder.name)))
+    return [each for each in found if each is not None]
+
+
+def settled(intern_id: UUID) -> Kept | None:
+    """As `kept`, but a keeper that has only just begun is waited for."""
+    holder = _lock_holder(intern_id)
+    deadline = time.monotonic() + START_S
+    while (found := kept(intern_id)) is None and holder is not None and holder.lives():
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(POLL_S)
+    return found
+
+
+def _lock_holder(intern_id: UUID) -> Identity | None:
+    """The keeper that has taken the intern's lock, if one has, also before it tells of itself."""
+    try:
+        with (disk.folder_of(intern_id) / "lock").open("r+", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return _named_in_lock(intern_id)
+    return None
+
+
+def _named_in_lock(intern_id: UUID) -> Identity | None:
+    deadline = time.monotonic() + LOCK_S
+    while time.monotonic() < deadline:
+        with suppress(OSError, ValueError, KeyError):
+            told = json.loads((disk.folder_of(intern_id) / "lock").read_bytes())
+            return Identity(told["pid"], told["began"])
+        time.sleep(POLL_S)
+    return None
+
+
+def begin(plan: BootPlan, orders: dict[str, Any]) -> Kept:
+    """Start a keeper and hear from it that it is there. Raises `StartFailed`."""
+    keeper = subprocess.Popen(  # noqa: S603 - Our own program.
+        [sys.executable, "-s", "-P", "-m", "interns.runtime.keeper", str(plan.intern_id)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={
+            "PATH": os.environ.get("PATH", os.defpath),
+            "PYTHONPATH": str(PROJECT),
+            "GATEWAY_HOME": str(settings.GATEWAY_HOME),
+        },
+        cwd="/",
+        start_new_session=True,
+    )
+    try:
+        # There are secrets in the orders, so they are on no command line and in no file.
+        said, _ = keeper.communicate(json.dumps(orders).encode(), timeout=START_S)
+    except subprocess.TimeoutExpired as error:
+        keeper.kill()
+        keeper.communicate()
+        raise StartFailed("the runtime's keeper did not begin in time") from error
+    found = kept(plan.intern_id)
+    if found is None or found.boot_id != plan.boot_id:
+        raise StartFailed(_told_why(said) or end_told(plan.intern_id))
+    return found
+
+
+def orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
+    """What every keeper is told. `agent` has what only this driver knows of the agent's config."""
+    url = urlsplit(plan.gateway_url)
+    return {
+        "folder": str(disk.folder_of(plan.intern_id)),
+        "intern_id": str(plan.intern_id),
+        "boot_id": str(plan.boot_id),
+        "agent": {
+            "intern_id": str(plan.intern_id),
+            "runtime_id": str(plan.boot_id),
+            "name": plan.name,
+            "token": secrets.token_urlsafe(32),
+            "instructions": plan.instructions,
+            "model": plan.model or "",
+            "api_path": url.path.rstrip("/"),
+            "limits": {"processes": settings.INTERN_PROCESSES},
+            **agent,
+        },
+        "gateway_url": f"{url.scheme}://{url.netloc}",
+        "api_key": plan.api_key,
+        "allowed": _allowed_calls(plan.intern_id, url.path.rstrip("/")),
+        "supervisor": _supervisor(),
+    }
+
+
+def _allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]:
+    """What an agent may ask of the gateway: methods, each with a pattern for the path."""
+    return [
+        ("POST", rf"{api_path}/chat/completions"),
+        ("POST", rf"{api_path}/interns/{intern_id}/fetch"),
+        ("GET", rf"{api_path}/vault/interns/{intern_id}/effective-secrets(\?[a-z0-9=&]*)?"),
+    ]
+
+
+def _supervisor() -> dict[str, Any] | None:
+    """The process that no runtime of this gateway may outlive, under `make run`."""
+    pid = os.environ.get(SUPERVISOR, "")
+    found = identify(int(pid)) if pid.isdigit() else None
+    return {"pid": found.pid, "began": found.began} if found else None
+
+
+def _told_why(said: bytes) -> str:
+    with suppress(ValueError):
+        told = json.loads(said)
+        return str(told.get("error", ""))
+    return ""
+
+
+def end(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> bool:
+    """End the keeper and all that is its own. Whether there was one. Raises `StopFailed`."""
+    found = kept(intern_id)
+    if boot_id is not None and found is not None and found.boot_id != boot_id:
+        return False
+    keeper = found.keeper if found else _lock_holder(intern_id)
+    if keeper is not None:
+        _end_process(keeper, wait_s)
+    sweep(disk.folder_of(intern_id))
+    return keeper is not None
+
+
+def _end_process(keeper: Identity, wait_s: float) -> None:
+    keeper.signal(signal.SIGTERM)
+    if keeper.wait(max(0.0, wait_s)):
+        return
+    keeper.kill_group()
+    if not keeper.wait(KILL_S):
+        raise StopFailed(f"process {keeper.pid} does not end")
+
+
+def end_told(intern_id: UUID) -> str:
+    """How the last runtime ended, as far as it could still say."""
+    try:
+        told = json.loads((disk.folder_of(intern_id) / "end.json").read_bytes())
+        status, was_asked = told["status"], told["was_asked"]
+    except (OSError, ValueError, KeyError):
+        return "the runtime was killed"
+    if was_asked:
+        return "the runtime was asked to stop"
+    if isinstance(status, int) and status < 0:
+        return f"the runtime was ended by {signal.Signals(-status).name}"
+    return f"the runtime ended with status {status}"

@@ -1,0 +1,148 @@
+"""The `process` driver: each intern a supervised process of this machine, in a sandbox where there
+is one. `keeper.py` runs beside each agent."""
+
+import os
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+from uuid import UUID
+
+from django.conf import settings
+
+from interns.archives.packing import pack
+from interns.archives.unpacking import unpack
+from interns.runtime import disk, keepers
+from interns.runtime.client import TalksToAgent
+from interns.runtime.driver import (
+    ArchiveFailed,
+    BootPlan,
+    Health,
+    Place,
+    Runtime,
+    StartFailed,
+    StopFailed,
+)
+from interns.runtime.keeper import SOCKETS
+from interns.runtime.probing import ask_health
+from interns.runtime.sandbox import (
+    INSIDE_HOME,
+    INSIDE_SOCKET,
+    PLAINLY,
+    SANDBOXES,
+    Isolation,
+    SandboxMissing,
+    wrapped_agent,
+)
+
+OPEN_FILES: Final = 1024
+LOG_BYTES_READ: Final = 262_144
+
+
+class ProcessDriver(TalksToAgent):
+    """Runtimes as processes of this machine."""
+
+    name = "process"
+
+    def start(self, plan: BootPlan) -> Runtime:
+        kept = keepers.settled(plan.intern_id)
+        if kept is not None and kept.boot_id != plan.boot_id:
+            self.stop(plan.intern_id)
+            kept = None
+        return (kept or _begin(plan)).runtime()
+
+    def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
+        return keepers.end(intern_id, boot_id=boot_id, wait_s=wait_s)
+
+    def destroy(self, intern_id: UUID) -> None:
+        self.stop(intern_id)
+        try:
+            disk.remove_folder(intern_id)
+        except OSError as error:
+            raise StopFailed(f"the disk could not be removed: {error.strerror}") from error
+
+    def archive(self, intern_id: UUID, into: BinaryIO) -> int:
+        try:
+            return pack(disk.disk_of(intern_id), into)
+        except OSError as error:
+            raise ArchiveFailed(f"the disk could not be read: {error}") from error
+
+    def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
+        if keepers.kept(intern_id) is not None:
+            raise ArchiveFailed("the intern has a runtime")
+        try:
+            return unpack(archive, disk.make_disk(intern_id)).files
+        except (OSError, ValueError) as error:
+            raise ArchiveFailed(f"the archive could not be put back: {error}") from error
+
+    def health(
+        self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
+    ) -> Health:
+        kept = keepers.kept(intern_id)
+        if kept is None or (boot_id is not None and kept.boot_id != boot_id):
+            return Health(ok=False, exited=True, detail=keepers.end_told(intern_id))
+        return ask_health(kept.place(), str(kept.boot_id), wait_s=wait_s)
+
+    def runtimes(self) -> list[Runtime]:
+        return [kept.runtime() for kept in keepers.all_kept()]
+
+    def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
+        try:
+            with (disk.folder_of(intern_id) / "agent.log").open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LOG_BYTES_READ))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return []
+        return list(deque(text.splitlines(), maxlen=lines))
+
+    def isolation(self) -> Isolation:
+        """What keeps runtimes started now from the host."""
+        return SANDBOXES.look()
+
+    def place(self, intern_id: UUID) -> Place | None:
+        kept = keepers.kept(intern_id)
+        return None if kept is None else kept.place()
+
+
+def _begin(plan: BootPlan) -> keepers.Kept:
+    """Start a keeper with its agent. Raises `StartFailed`."""
+    try:
+        isolation = SANDBOXES.isolation()
+        place = disk.make_disk(plan.intern_id)
+    except SandboxMissing as error:
+        raise StartFailed(f"INTERN_SANDBOX is required: {error}") from error
+    except OSError as error:
+        raise StartFailed(f"the disk could not be made: {error.strerror}") from error
+    return keepers.begin(plan, _orders(plan, place, isolation))
+
+
+def _orders(plan: BootPlan, place: Path, isolation: Isolation) -> dict[str, Any]:
+    limits = {
+        "open_files": OPEN_FILES,
+        "file_bytes": settings.INTERN_FILE_BYTES,
+        "memory_bytes": settings.INTERN_MEMORY_BYTES,
+    }
+    if isolation.is_none:
+        where = {"home": str(place), "gateway_socket": f"{SOCKETS}/gateway.sock"}
+        started = {
+            "command": [sys.executable, "-s", "-P", "-m", "interns.agent"],
+            "environment": _plain(place),
+            "cwd": str(place / "workspace"),
+        }
+    else:
+        where = {"home": INSIDE_HOME, "gateway_socket": INSIDE_SOCKET}
+        command = wrapped_agent(place, egress=settings.INTERN_EGRESS)
+        started = {"command": command, "environment": {}, "cwd": "/"}
+    agent = {"isolation": isolation.name, **where}
+    warning = f"{PLAINLY}: {isolation.reason}" if isolation.is_none else ""
+    return {**keepers.orders(plan, agent), **started, "limits": limits, "warning": warning}
+
+
+def _plain(place: Path) -> dict[str, str]:
+    """The environment of an agent without a sandbox."""
+    return {
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "HOME": str(place / "workspace"),
+        "PYTHONPATH": str(keepers.PROJECT),
+    }

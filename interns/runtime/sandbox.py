@@ -1,0 +1,198 @@
+"""Bubblewrap: whether it works here, and the command that puts an agent into it.
+
+Inside there are the system's programs and Python's, read-only, the intern's own disk, and a Unix
+socket of the gateway. No other file of the host, no other process, no network, no privileges.
+"""
+
+import compileall
+import logging
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+import interns
+from interns.runtime.keeper import SOCKETS
+
+log = logging.getLogger(__name__)
+
+TRIAL_S = 10.0
+RETRY_S = 60.0
+INSIDE_HOME = "/intern"
+INSIDE_SOCKET = "/run/gateway.sock"
+INSIDE_CODE = "/gateway"
+INSIDE_USER = 1000
+TMP_BYTES = 268_435_456
+BUBBLEWRAP, NONE = "bubblewrap", "none"
+PLAINLY = (
+    "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
+)
+# What programs need of /etc: where shared libraries and alternatives are.
+_ETC = ("/etc/ld.so.cache", "/etc/alternatives")
+_ETC_FOR_NETWORK = (
+    "/etc/resolv.conf",
+    "/etc/hosts",
+    "/etc/ssl",
+    "/etc/ca-certificates",
+    "/etc/pki",
+)
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_TRIAL = "import encodings, socket, ssl"
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """What keeps agents from the host, and why it is no more than that."""
+
+    name: str
+    reason: str = ""
+
+    @property
+    def is_none(self) -> bool:
+        return self.name == NONE
+
+
+class SandboxMissing(Exception):
+    """The operator wants a sandbox, and there is none that works."""
+
+
+class Sandboxes:
+    """Which isolation this machine gives: tried once, and again a while after it failed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: Isolation | None = None
+        self._found_at = 0.0
+
+    def isolation(self) -> Isolation:
+        """What agents started now get. Raises `SandboxMissing` where the operator wants more."""
+        found = self.look()
+        if found.is_none and settings.INTERN_SANDBOX == "required":
+            raise SandboxMissing(found.reason)
+        return found
+
+    def look(self) -> Isolation:
+        """As `isolation`, for those who only want to know."""
+        if settings.INTERN_SANDBOX == "off":
+            return Isolation(NONE, "INTERN_SANDBOX is off")
+        with self._lock:
+            is_old = time.monotonic() - self._found_at > RETRY_S
+            if self._found is None or (self._found.is_none and is_old):
+                self._found = _tried()
+                self._found_at = time.monotonic()
+                _tell(self._found)
+            return self._found
+
+
+SANDBOXES = Sandboxes()
+
+
+def _tell(found: Isolation) -> None:
+    if found.is_none:
+        log.warning("%s: %s", PLAINLY, found.reason)
+    else:
+        log.info("Interns run inside %s", found.name)
+
+
+def _tried() -> Isolation:
+    program = shutil.which("bwrap")
+    if program is None:
+        return Isolation(NONE, "bubblewrap (bwrap) is not installed")
+    # From inside, nothing compiled could be kept.
+    compileall.compile_dir(Path(interns.__file__).parent / "agent", quiet=2)
+    command = [*_walls(program), *_python(), "-c", _TRIAL]
+    try:
+        trial = subprocess.run(  # noqa: S603 - Our own words.
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Isolation(NONE, f"bubblewrap does not work here: {error}")
+    if trial.returncode:
+        said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+        return Isolation(
+            NONE, f"bubblewrap does not work here: {said[-1] if said else 'it failed'}"
+        )
+    return Isolation(BUBBLEWRAP)
+
+
+def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
+    """The command of an agent in its sandbox. `disk` has the folders `workspace` and `sessions`."""
+    program = shutil.which("bwrap")
+    assert program is not None
+    folders = [
+        word
+        for name in ("workspace", "sessions")
+        for word in ("--bind", str(disk / name), f"{INSIDE_HOME}/{name}")
+    ]
+    socket = ["--bind", f"{SOCKETS}/gateway.sock", INSIDE_SOCKET]
+    return [
+        *_walls(program, egress=egress),
+        *folders,
+        *socket,
+        *("--chdir", f"{INSIDE_HOME}/workspace"),
+        *("--setenv", "HOME", f"{INSIDE_HOME}/workspace"),
+        *_python(),
+        *("-m", "interns.agent"),
+    ]
+
+
+def _walls(program: str, *, egress: bool = False) -> list[str]:
+    """Everything that is the same for all interns."""
+    user = str(INSIDE_USER)
+    return [
+        program,
+        "--unshare-all",
+        *(["--share-net"] if egress else []),
+        *("--unshare-user", "--disable-userns", "--uid", user, "--gid", user),
+        *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--hostname", "intern"),
+        *_system(),
+        *_code(),
+        *_read_only_if_there(_ETC + (_ETC_FOR_NETWORK if egress else ())),
+        *("--proc", "/proc", "--dev", "/dev"),
+        *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
+        *("--dir", "/run", "--dir", INSIDE_HOME),
+        "--clearenv",
+        *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"),
+        *("--setenv", "LANG", "C.UTF-8"),
+        *("--setenv", "PYTHONPATH", INSIDE_CODE),
+        *("--setenv", "PYTHONDONTWRITEBYTECODE", "1"),
+    ]
+
+
+def _system() -> list[str]:
+    """The system's programs; links such as /bin stay links where /usr has it all."""
+    words: list[str] = []
+    for name in _SYSTEM:
+        place = Path(name)
+        if place.is_symlink():
+            words += ["--symlink", str(place.readlink()), name]
+        elif place.is_dir():
+            words += ["--ro-bind", name, name]
+    return words
+
+
+def _code() -> list[str]:
+    """Python with its libraries where they are, and of the gateway the agent's package alone."""
+    package = Path(interns.__file__).parent
+    libraries = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}
+    outside = [place for place in sorted(libraries) if not place.is_relative_to("/usr")]
+    return [
+        *(word for place in outside for word in ("--ro-bind", str(place), str(place))),
+        *("--ro-bind", str(package / "__init__.py"), f"{INSIDE_CODE}/interns/__init__.py"),
+        *("--ro-bind", str(package / "agent"), f"{INSIDE_CODE}/interns/agent"),
+    ]
+
+
+def _read_only_if_there(names: Sequence[str]) -> list[str]:
+    return [word for name in names for word in ("--ro-bind-try", name, name)]
+
+
+def _python() -> list[str]:
+    """This very interpreter, by the place it has inside; `-P`: no folder of ours comes first."""
+    return [str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name), "-s", "-P"]

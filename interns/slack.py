@@ -1,0 +1,68 @@
+"""The Slack install of an intern (T5), which an operator records; no API does."""
+
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+
+from gateway.db import Lane, run
+from interns import history, leases
+from interns.errors import InternBusy, InvalidState
+from interns.leases import Lease
+from interns.machine import Rule
+from interns.models import Intern, LeaseKind, Status
+from interns.operations import read, tell
+from interns.vault.service import put_managed
+
+TOKENS: Final = "slack_tokens"
+HOST: Final = "slack.com"
+_TRIES: Final = 5
+
+
+def installed(intern_id: UUID, *, by: str, tokens: str = "") -> bool:
+    """Record it, with the tokens in the intern's vault. Whether a provisioning that waited for it
+    begins. Raises `InternNotFound`, `InvalidState`, `InternBusy` and `UpstreamUnavailable`."""
+    lease, before = run(Lane.OPERATOR, lambda: _recorded(intern_id, by, tokens))
+    if lease is not None:
+        tell(lease, before, by)
+    return lease is not None
+
+
+def _recorded(intern_id: UUID, by: str, tokens: str) -> tuple[Lease | None, Intern]:
+    for _ in range(_TRIES):
+        intern, now = read(intern_id), datetime.now(UTC)
+        if intern.status != Status.AWAITING_SLACK_INSTALL:
+            raise InvalidState
+        with transaction.atomic():
+            lease = _written(intern, by, now)
+            if intern.slack_installed_at == now and tokens:
+                put_managed(intern.pk, TOKENS, tokens, [HOST])
+        if intern.slack_installed_at == now:
+            return lease, intern
+    raise InternBusy
+
+
+def _written(intern: Intern, by: str, now: datetime) -> Lease | None:
+    """`slack_installed_at` of the row that was read is `now` where it could be written."""
+    lease = None
+    if intern.provision_requested:
+        lease = leases.take(
+            intern,
+            LeaseKind.PROVISION,
+            by=by,
+            now=now,
+            why="Slack was installed",
+            rule=Rule.SLACK_INSTALLED,
+            slack_installed_at=now,
+        )
+        written = lease is not None
+    else:
+        same = Intern.objects.filter(pk=intern.pk, updated_at=intern.updated_at)
+        written = bool(same.update(slack_installed_at=now, updated_at=now))
+        if written:
+            told = (Rule.SLACK_INSTALLED, intern.status, intern.status)
+            history.moved(intern, *told, by=by, at=now)
+    if written:
+        intern.slack_installed_at = now
+    return lease

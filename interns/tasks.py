@@ -1,0 +1,93 @@
+"""What Celery does with interns. A message says which row to look at, the row says what to do."""
+
+import logging
+import os
+import socket
+from datetime import UTC, datetime
+from math import ceil
+
+from celery import shared_task
+from django.conf import settings
+
+from interns.archives.tasks import forget_archives
+from interns.chat.tasks import close_left_over_runs
+from interns.creation import forget_old_creations
+from interns.jobs import prober, reaper, teardown
+from interns.jobs import provision as provisioning
+from interns.jobs import suspend as suspending
+from interns.jobs.reconcile import reconcile
+from interns.publishing import lease_of
+from interns.runtime.driver import current_driver
+
+log = logging.getLogger("gateway.interns")
+_PATIENCE_S = 60
+
+
+def _worker() -> str:
+    return f"worker {os.getpid()} on {socket.gethostname()}"
+
+
+# A job that keeps to its time is over before either.
+_SOFT_LIMIT_S = ceil(settings.INTERN_PROVISION_SECONDS) + 5
+
+
+@shared_task(soft_time_limit=_SOFT_LIMIT_S, time_limit=_SOFT_LIMIT_S + _PATIENCE_S)
+def provision(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+    lease = lease_of(intern_id, lease_id, operation_id, kind)
+    return provisioning.provision(lease, current_driver(), by=_worker())
+
+
+@shared_task
+def tear_down(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+    lease = lease_of(intern_id, lease_id, operation_id, kind)
+    return teardown.tear_down(lease, current_driver(), by=_worker())
+
+
+@shared_task
+def suspend(intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
+    lease = lease_of(intern_id, lease_id, operation_id, kind)
+    return suspending.suspend(lease, current_driver(), by=_worker())
+
+
+@shared_task
+def reap() -> tuple[int, ...]:
+    """Every `INTERN_REAPER_SECONDS`: operations that nobody carries out any more."""
+    return tuple(reaper.reap(current_driver()))
+
+
+@shared_task
+def probe() -> int:
+    """Every `INTERN_PROBE_SECONDS`: are those that run well, and have they budget left."""
+    return prober.probe_all(current_driver())
+
+
+@shared_task
+def reconcile_interns() -> bool:
+    """Every `INTERN_RECONCILE_SECONDS`: runtimes against rows."""
+    report = reconcile(current_driver())
+    if not report.clean:
+        log.error(
+            "Interns and runtimes differed: leaked %s, lost %s, stuck %s",
+            *(report.leaked, report.lost, report.stuck),
+        )
+    return report.clean
+
+
+@shared_task
+def forget_creations() -> int:
+    """Every hour: requests that made an intern more than a day ago."""
+    return forget_old_creations(datetime.now(UTC))
+
+
+# Celery looks for tasks in this module only.
+__all__ = [
+    "close_left_over_runs",
+    "forget_archives",
+    "forget_creations",
+    "probe",
+    "provision",
+    "reap",
+    "reconcile_interns",
+    "suspend",
+    "tear_down",
+]

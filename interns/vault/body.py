@@ -1,0 +1,101 @@
+"""Bodies, paths and queries of the vault; bodies are strict (management reference 7)."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from gateway.http.errors import SchemaInvalid
+from gateway.http.paging import Page, page_of
+from gateway.http.validation import UNDEFINED, Issue, issues_of
+from interns.vault.names import NAME_CHARS_MAX, NAME_PATTERN, canonical_host, is_name
+from interns.vault.secrets import Stored
+
+BODY_BYTES_MAX: Final = 425_000
+VALUE_CHARS_MAX: Final = 65_536
+LISTED_MAX: Final = 100
+OFFSET_MAX: Final = 10_000
+_B = TypeVar("_B", bound=BaseModel)
+
+
+def _host(text: str) -> str:
+    host = canonical_host(text)
+    if host is None:
+        raise PydanticCustomError("host", "Invalid input: expected an exact DNS host name")
+    return host
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise PydanticCustomError(
+            "string_pattern_mismatch",
+            "Invalid string: must match pattern /{pattern}/",
+            {"pattern": NAME_PATTERN},
+        )
+    return text
+
+
+def _each_once(hosts: list[str]) -> list[str]:
+    return list(dict.fromkeys(hosts))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise PydanticCustomError("distinct", "Invalid input: expected distinct names")
+    return names
+
+
+class _Put(BaseModel):
+    model_config = ConfigDict(strict=True, validate_default=True, extra="forbid")
+
+    value: Annotated[str, Field(min_length=1, max_length=VALUE_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
+    hosts: Annotated[
+        list[Annotated[str, AfterValidator(_host)]],
+        Field(min_length=1, max_length=LISTED_MAX),
+        AfterValidator(_each_once),
+    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+
+
+class _Copy(BaseModel):
+    model_config = ConfigDict(strict=True, validate_default=True, extra="forbid")
+
+    names: Annotated[
+        list[Annotated[str, AfterValidator(_name)]],
+        Field(min_length=1, max_length=LISTED_MAX),
+        AfterValidator(_distinct),
+    ] = UNDEFINED  # type: ignore[assignment]  # Likewise.
+
+
+def read_name(text: str) -> str:
+    """The name in a path. Raises `SchemaInvalid`."""
+    if not text or len(text) > NAME_CHARS_MAX:
+        told = f"Too big: expected string to have <={NAME_CHARS_MAX} characters"
+        raise SchemaInvalid([Issue("name", told)])
+    if not is_name(text):
+        told = f"Invalid string: must match pattern /{NAME_PATTERN}/"
+        raise SchemaInvalid([Issue("name", told)])
+    return text
+
+
+def read_secret(name: str, body: Mapping[str, Any]) -> Stored:
+    """What is to be stored, its hosts as they are compared. Raises `SchemaInvalid`."""
+    said = _checked(_Put, body)
+    return Stored(read_name(name), said.value, said.hosts)
+
+
+def read_names(body: Mapping[str, Any]) -> list[str]:
+    """The names to copy. Raises `SchemaInvalid`."""
+    return _checked(_Copy, body).names
+
+
+def read_page(query: Mapping[str, str]) -> Page:
+    """Raises `SchemaInvalid`."""
+    return page_of(query, limit_default=LISTED_MAX, offset_max=OFFSET_MAX)
+
+
+def _checked(shape: type[_B], body: Mapping[str, Any]) -> _B:
+    try:
+        return shape.model_validate(body)
+    except ValidationError as error:
+        raise SchemaInvalid(issues_of(error)) from None

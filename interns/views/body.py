@@ -1,0 +1,133 @@
+"""Bodies and queries of /interns (management reference 6.3 to 6.6); all of them are strict."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+from uuid import UUID
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from gateway.http.validation import Issue, issues_of
+from interns.creation import NewIntern
+from interns.errors import InvalidBody
+from interns.models.intern import (
+    DESCRIPTION_CHARS_MAX,
+    INSTRUCTIONS_CHARS_MAX,
+    MODEL_CHARS_MAX,
+    NAME_CHARS_MAX,
+)
+
+NAME_CHARS_MIN: Final = 2
+NAME_PATTERN: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
+MODEL_PATTERN: Final = r"^[A-Za-z0-9~._:@+-]+/[A-Za-z0-9~._:@+-]+$"
+KEY_CHARS_MAX: Final = 255
+_B = TypeVar("_B", bound=BaseModel)
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def _matching(pattern: str) -> AfterValidator:
+    """The whole text: Python's `$` would let a line break pass."""
+    compiled = re.compile(pattern[1:-1])
+
+    def match(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise PydanticCustomError(
+                "string_pattern_mismatch",
+                "Invalid string: must match pattern /{pattern}/",
+                {"pattern": pattern},
+            )
+        return text
+
+    return AfterValidator(match)
+
+
+def _uuid(text: str) -> str:
+    if not _UUID.fullmatch(text):
+        raise PydanticCustomError("uuid_parsing", "Invalid UUID")
+    return text.lower()
+
+
+_Name = Annotated[
+    str, Field(min_length=NAME_CHARS_MIN, max_length=NAME_CHARS_MAX), _matching(NAME_PATTERN)
+]
+_Description = Annotated[str, Field(max_length=DESCRIPTION_CHARS_MAX)]
+_Instructions = Annotated[str, Field(max_length=INSTRUCTIONS_CHARS_MAX)]
+_Model = Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX), _matching(MODEL_PATTERN)]
+_Uuid = Annotated[str, AfterValidator(_uuid)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class _Creation(_Strict):
+    name: _Name
+    workspace_id: _Uuid | None = None
+    description: _Description | None = None
+    instructions: _Instructions | None = None
+    provision: bool = False
+    vault_id: _Uuid | None = None
+
+
+class _Changes(_Strict):
+    name: _Name = ""
+    description: _Description | None = None
+    instructions: _Instructions | None = None
+    model: _Model | None = None
+
+
+class _Nothing(_Strict):
+    """A body that says nothing."""
+
+
+class _Deletion(_Strict):
+    acknowledge_workspace_loss: bool = False
+
+
+def read_new_intern(body: Mapping[str, Any], workspace_id: UUID) -> NewIntern:
+    """Raises `InvalidBody`."""
+    said = _read(_Creation, body)
+    if said.workspace_id is not None and UUID(said.workspace_id) != workspace_id:
+        raise InvalidBody("workspace_id must match the API key workspace")
+    return NewIntern(
+        name=said.name,
+        description=said.description or "",
+        instructions=said.instructions,
+        provision=said.provision,
+        vault_id=None if said.vault_id is None else UUID(said.vault_id),
+    )
+
+
+def read_changes(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns to set: what the body names. Raises `InvalidBody`."""
+    said = _read(_Changes, body)
+    changes = {name: getattr(said, name) for name in said.model_fields_set}
+    if changes.get("description", "") is None:
+        changes["description"] = ""
+    return changes
+
+
+def read_nothing(body: Mapping[str, Any]) -> None:
+    """Raises `InvalidBody` for any field."""
+    _read(_Nothing, body)
+
+
+def read_deletion(body: Mapping[str, Any]) -> bool:
+    """Whether the loss of the workspace is acknowledged. Raises `InvalidBody`."""
+    return _read(_Deletion, body).acknowledge_workspace_loss
+
+
+def read_key(value: str | None) -> str | None:
+    """The `Idempotency-Key`. Raises `InvalidBody` for one that is empty or too long."""
+    if value is not None and not 1 <= len(value) <= KEY_CHARS_MAX:
+        said = f"expected 1 to {KEY_CHARS_MAX} characters"
+        raise InvalidBody(issues=[Issue("Idempotency-Key", said)])
+    return value
+
+
+def _read(kind: type[_B], body: Mapping[str, Any]) -> _B:
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise InvalidBody(issues=issues_of(error)) from None

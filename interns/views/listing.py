@@ -1,0 +1,106 @@
+"""Pages of interns by cursor (management reference 6.5)."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from django.db.models import Q
+
+from interns.errors import InvalidListQuery
+from interns.models import Intern, Status
+
+LIMIT_DEFAULT: Final = 100
+LIMIT_MAX: Final = 500
+STATUSES_MAX: Final = 8
+_FIELDS: Final = {"limit", "status", "workspace_id", "starting_after"}
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+
+class Cursor(NamedTuple):
+    """The last intern of the page before."""
+
+    created_at: datetime
+    id: UUID
+
+    def written(self) -> str:
+        text = f"{self.created_at.isoformat()}|{self.id}"
+        return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+class Wanted(NamedTuple):
+    limit: int = LIMIT_DEFAULT
+    statuses: tuple[str, ...] = ()
+    after: Cursor | None = None
+
+
+class Page(NamedTuple):
+    interns: list[Intern]
+    next_cursor: str | None
+
+
+def read_query(query: Mapping[str, str], workspace_id: UUID) -> Wanted:
+    """Raises `InvalidListQuery`."""
+    if set(query) - _FIELDS:
+        raise InvalidListQuery
+    if "workspace_id" in query and _uuid(query["workspace_id"]) != workspace_id:
+        raise InvalidListQuery
+    return Wanted(
+        _limit(query["limit"]) if "limit" in query else LIMIT_DEFAULT,
+        _statuses(query["status"]) if "status" in query else (),
+        _cursor(query["starting_after"]) if "starting_after" in query else None,
+    )
+
+
+def page_of_interns(workspace_id: UUID, wanted: Wanted, only: UUID | None = None) -> Page:
+    """One page, newest first. `only` is for a key that sees one intern."""
+    rows = Intern.objects.filter(workspace=workspace_id).select_related("vault")
+    if only is not None:
+        rows = rows.filter(pk=only)
+    if wanted.statuses:
+        rows = rows.filter(status__in=wanted.statuses)
+    if wanted.after is not None:
+        at, pk = wanted.after
+        rows = rows.filter(Q(created_at__lt=at) | Q(created_at=at, pk__lt=pk))
+    found = list(rows.order_by("-created_at", "-pk")[: wanted.limit + 1])
+    shown = found[: wanted.limit]
+    if len(found) <= wanted.limit:
+        return Page(shown, None)
+    return Page(shown, Cursor(shown[-1].created_at, shown[-1].pk).written())
+
+
+def _limit(text: str) -> int:
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= LIMIT_MAX:
+        raise InvalidListQuery
+    return int(text)
+
+
+def _statuses(text: str) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(text.split(",")))
+    if len(found) > STATUSES_MAX or not set(found) <= set(Status.values):
+        raise InvalidListQuery
+    return found
+
+
+def _cursor(text: str) -> Cursor:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        decoded = base64.b64decode(padded, altchars=b"-_", validate=True).decode()
+        moment, _, number = decoded.partition("|")
+        cursor = Cursor(datetime.fromisoformat(moment), UUID(number))
+    except (binascii.Error, ValueError):
+        raise InvalidListQuery from None
+    # Only what was given out: the same moment can be written in many ways, without a zone too.
+    if cursor.created_at.tzinfo is None or cursor.written() != text:
+        raise InvalidListQuery
+    return cursor
+
+
+def _uuid(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise InvalidListQuery from None

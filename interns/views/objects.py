@@ -1,0 +1,38 @@
+"""Interns as the API shows them (management reference 6.2)."""
+
+from typing import Any
+
+from gateway.http.times import iso
+from interns.machine import progress
+from interns.models import Intern, Vault
+
+
+def intern_object(intern: Intern) -> dict[str, Any]:
+    """Every field is present."""
+    return {
+        "id": str(intern.pk),
+        "name": intern.name,
+        "description": intern.description,
+        "instructions": intern.instructions,
+        "model": intern.model,
+        "hostname": intern.hostname,
+        "status": str(intern.status),
+        "progress": progress(intern.progress_step),
+        "last_failure_message": intern.last_failure_message,
+        "vault_id": _vault_id(intern),
+        "attached_vault_id": _text(intern.attached_vault_id),
+        "workspace_id": str(intern.workspace_id),
+        "created_at": iso(intern.created_at),
+        "updated_at": iso(intern.updated_at),
+    }
+
+
+def _vault_id(intern: Intern) -> str | None:
+    try:
+        return str(intern.vault.pk)
+    except Vault.DoesNotExist:
+        return None
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else str(value)

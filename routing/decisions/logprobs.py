@@ -1,0 +1,99 @@
+"""Asking for one token, and reading the distribution off its log-probabilities.
+
+What is not among the alternatives of that token counts as unlikely as the least likely of them.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from routing.decisions.question import Judged, NoAnswer, Question
+from routing.decisions.wording import LETTERS, asking_for_a_mark, marks_of
+
+# One letter each.
+LABELS_MAX: Final = len(LETTERS)
+_TOP: Final = 20
+# Some engines write a number such as -9999 for "never"; what is below cannot be told from it.
+_LOGPROB_MIN: Final = -10_000.0
+# A space before a word, as it is, and as tokenizers' vocabularies write it.
+_SPACES: Final = " \u2581\u0120"
+
+
+class _Alternative(NamedTuple):
+    token: str
+    logprob: float
+
+
+def body_of(state: str, question: Question) -> dict[str, Any]:
+    """A chat request for the mark of one label, but for `model`."""
+    return {
+        "messages": asking_for_a_mark(state, question),
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": _TOP,
+        "reasoning": {"effort": "none"},
+    }
+
+
+def judged(question: Question, logprobs: Any) -> Judged:
+    """The distribution in a chat answer's `logprobs`, of which nothing is taken for granted.
+
+    Raises `NoAnswer` where no label is among the alternatives of the first token.
+    """
+    alternatives = list(_alternatives(logprobs))
+    marks = {mark.casefold(): mark for mark in marks_of(question)}
+    found: dict[str, list[float]] = defaultdict(list)
+    for token, logprob in alternatives:
+        mark = marks.get(token.lstrip(_SPACES).casefold())
+        if mark is not None:
+            found[mark].append(logprob)
+    if not found:
+        raise NoAnswer("no label is among the alternatives of the answer's first token")
+    least = min(logprob for _, logprob in alternatives)
+    summed = {mark: _log_sum(each) for mark, each in found.items()}
+    mass = min(1.0, sum(math.exp(each) for each in summed.values()))
+    shares = softmax([summed.get(mark, least) for mark in marks_of(question)])
+    return Judged(shares, label_mass=mass)
+
+
+def softmax(logprobs: Sequence[float]) -> tuple[float, ...]:
+    """Probabilities that sum to 1, of finite numbers."""
+    most = max(logprobs)
+    weights = [math.exp(each - most) for each in logprobs]
+    total = math.fsum(weights)
+    return tuple(weight / total for weight in weights)
+
+
+def _log_sum(logprobs: Sequence[float]) -> float:
+    """The logarithm of the sum of the probabilities."""
+    most = max(logprobs)
+    return most + math.log(math.fsum(math.exp(each - most) for each in logprobs))
+
+
+def _alternatives(logprobs: Any) -> Iterator[_Alternative]:
+    """Those of the first token, and the token itself where an engine does not list it with them."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    first = content[0] if isinstance(content, list) and content else None
+    if not isinstance(first, dict):
+        raise NoAnswer("there are no log-probabilities")
+    top = first.get("top_logprobs")
+    listed = [each for one in (top if isinstance(top, list) else ()) if (each := _read(one))]
+    yield from listed
+    said = _read(first)
+    if said is not None and said.token not in {each.token for each in listed}:
+        yield said
+
+
+def _read(given: Any) -> _Alternative | None:
+    """None for what has no token or no number."""
+    if not isinstance(given, dict):
+        return None
+    token, logprob = given.get("token"), given.get("logprob")
+    if not isinstance(token, str) or not isinstance(logprob, int | float):
+        return None
+    if isinstance(logprob, bool):
+        return None
+    # In this order what is not a number becomes the smallest one.
+    return _Alternative(token, float(min(0.0, max(_LOGPROB_MIN, logprob))))

@@ -1,0 +1,89 @@
+"""Questions and answers of upstreams that speak the decisions format themselves."""
+
+from collections.abc import Mapping, Sequence
+from math import floor, fsum, isfinite
+from typing import Any, Final
+
+from routing.decisions.question import Judged, NoAnswer, Question
+
+# Sums as they come of rounded probabilities.
+_SUM_OFF_MAX: Final = 0.02
+_ROUNDING: Final = 1e-6
+
+
+def asked(question: Question) -> dict[str, Any]:
+    """The question's JSON."""
+    said: dict[str, Any] = {"type": question.kind, "instructions": question.instructions}
+    if question.kind == "choice":
+        said["criteria"] = dict(zip(question.labels, question.criteria, strict=True))
+    elif question.kind == "score":
+        said["criteria"] = list(question.criteria)
+    elif question.criteria != (None, None):
+        said["criteria"] = dict(zip(("true", "false"), question.criteria, strict=True))
+    return said
+
+
+def judged(question: Question, answer: Any) -> Judged:
+    """What an answer says of the question. Raises `NoAnswer` where that is nothing that can be."""
+    if not isinstance(answer, dict):
+        raise NoAnswer("a question was not answered")
+    if answer.get("type") != question.kind:
+        raise NoAnswer(f"an answer of another type than {question.kind}")
+    if question.kind == "noul":
+        yes = _share(answer.get("noul"))
+        return Judged((yes, 1.0 - yes))
+    said = answer.get("probabilities")
+    shares = _of_one(question, answer) if said is None else _told(question, said)
+    return Judged(shares, confidence=_confidence(answer))
+
+
+def _share(value: Any) -> float:
+    """A probability, by which a rounding error may be missed."""
+    if not _is_number(value) or not -_ROUNDING <= value <= 1 + _ROUNDING:
+        raise NoAnswer("a probability that is none")
+    return min(1.0, max(0.0, float(value)))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _told(question: Question, said: Any) -> tuple[float, ...]:
+    if not isinstance(said, Mapping) or not said.keys() <= set(question.labels):
+        raise NoAnswer("probabilities of something else than the labels")
+    shares = [_share(said.get(label, 0)) for label in question.labels]
+    total = fsum(shares)
+    if abs(total - 1) > _SUM_OFF_MAX:
+        raise NoAnswer("probabilities that do not add up")
+    return tuple(share / total for share in shares)
+
+
+def _confidence(answer: Mapping[str, Any]) -> float | None:
+    value: Any = answer.get("confidence")
+    return float(value) if _is_number(value) and 0 <= value <= 1 else None
+
+
+def _of_one(question: Question, answer: Mapping[str, Any]) -> tuple[float, ...]:
+    """The distribution behind an answer that tells none."""
+    if question.kind == "score":
+        return _around(len(question.labels), answer.get("score"))
+    if answer.get("choice") not in question.labels:
+        raise NoAnswer("a choice of something else than the labels")
+    return _at(question.labels, str(answer["choice"]), _confidence(answer))
+
+
+def _at(labels: Sequence[str], choice: str, confidence: float | None) -> tuple[float, ...]:
+    """The chosen label as likely as the confidence says, the others alike."""
+    even = 1 / len(labels)
+    likely = even + (1 if confidence is None else confidence) * (1 - even)
+    rest = (1 - likely) / max(1, len(labels) - 1)
+    return tuple(likely if label == choice else rest for label in labels)
+
+
+def _around(levels: int, score: Any) -> tuple[float, ...]:
+    """The two levels beside a score, so that it is their mean."""
+    if not _is_number(score) or not 0 <= score <= levels - 1:
+        raise NoAnswer("a score beyond the levels")
+    below = min(floor(score), levels - 2)
+    share = score - below
+    return tuple({below: 1 - share, below + 1: share}.get(level, 0.0) for level in range(levels))

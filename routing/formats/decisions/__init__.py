@@ -1,0 +1,1 @@
+"""Decisions: typed questions about a piece of state."""

@@ -1,0 +1,93 @@
+"""Decisions as a caller format, under both of its paths."""
+
+from typing import Any, Final
+
+from gateway.http.errors import GatewayError, InvalidRequest
+from gateway.http.responses import error_body
+from gateway.live_settings import settings
+from routing.formats.caller import CallerFormat, StreamWriter, Whole
+from routing.formats.chat.answer import Served
+from routing.formats.chat.request import ChatRequest
+from routing.formats.decisions.request import parse_decisions
+from routing.ids import DECISIONS_PREFIX
+
+_LATEST: Final = "-latest"
+
+
+class DecisionsFormat:
+    """See `CallerFormat`. The message of an answer holds `answers`, and its usage has the chat
+    format's words."""
+
+    name = "decisions"
+    wire = "decisions"
+    id_prefix = DECISIONS_PREFIX
+    api_type = "decisions"
+    finishing_errors: frozenset[str] = frozenset()
+
+    def parse(
+        self,
+        body: dict[str, Any],
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: dict[str, Any] | None = None,
+    ) -> ChatRequest:
+        return parse_decisions(body, session_header=session_header, beside=beside)
+
+    def whole(self, whole: Whole) -> dict[str, Any]:
+        served, ending = whole.served, whole.ending
+        body: dict[str, Any] = {
+            "id": served.generation_id,
+            "model": served.model,
+            "provider": served.provider,
+            "answers": whole.message["answers"],
+            "usage": {
+                "input_tokens": ending.usage["prompt_tokens"],
+                "output_tokens": ending.usage["completion_tokens"],
+                "cost": ending.usage["cost"],
+            },
+        }
+        if ending.router_metadata is not None:
+            body["router_metadata"] = ending.router_metadata
+        return body
+
+    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+        raise InvalidRequest("Decisions are not streamed")
+
+    def error_body(
+        self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
+    ) -> dict[str, Any]:
+        return error_body(error, **beside)
+
+
+class SystemOneFormat(DecisionsFormat):
+    """The compatible path, where a model may be named without its author."""
+
+    def parse(
+        self,
+        body: dict[str, Any],
+        *,
+        session_header: str | None,
+        models_max: int,
+        beside: dict[str, Any] | None = None,
+    ) -> ChatRequest:
+        chat = super().parse(
+            body, session_header=session_header, models_max=models_max, beside=beside
+        )
+        named = chat.model or ""
+        meant = full_name(named, settings.ROUTER_SYSTEMONE_NAMESPACE)
+        if meant != named:
+            chat.model, chat.named_as = meant, named
+            chat.candidates = [meant, *chat.models]
+        return chat
+
+
+def full_name(model: str, namespace: str) -> str:
+    """The model that a bare name means (inference reference 6.4); other names are left alone."""
+    if "/" in model or model.startswith("~") or not model:
+        return model
+    return f"~{namespace}/{model}" if model.endswith(_LATEST) else f"{namespace}/{model}"
+
+
+DECISIONS: Final[CallerFormat] = DecisionsFormat()
+SYSTEMONE: Final[CallerFormat] = SystemOneFormat()

@@ -1,0 +1,208 @@
+"""calibrate_decisions: how far is a model to be trusted, and by which temperature would it be?"""
+
+import random
+from argparse import ArgumentTypeError
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from django.core.management.base import CommandParser
+from django.http import HttpRequest
+
+from accounts.caller import Caller, read_caller
+from gateway.commands import JsonCommand, Refused
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import loads
+from routing.catalogue.entries import ModelEntry
+from routing.catalogue.models import Model
+from routing.catalogue.snapshot import catalogue
+from routing.decisions.calibration import (
+    Example,
+    Report,
+    calibrated,
+    fitted_temperature,
+    report_on,
+)
+from routing.decisions.diagram import reliability_svg
+from routing.history.keeper import keeper
+from routing.management.labelled import Labelled, labelled_lines
+from routing.metering.writer import ledger
+from routing.views.decisions import DecisionsViewSet
+
+# Of fewer questions in a half nothing can be told.
+_HALF_MIN: Final = 5
+_PROGRESS_LINES: Final = 50
+_STOP_S: Final = 5.0
+
+
+class _Asked(NamedTuple):
+    """What came of the lines: examples of each that was answered, and those that were not."""
+
+    examples: list[list[Example]]
+    failed: dict[int, str]
+
+
+class Command(JsonCommand):
+    help = (
+        "Ask a model labelled questions through the gateway, as a caller would, and compare how "
+        "sure it is with how often it is right. The file has a JSON object a line: state, "
+        "questions, and answers by the questions' names (true or false, a label, a level's "
+        "number). A temperature is fitted on one half of the lines and reported on the other; "
+        "--apply stores it with the model. The questions are charged to the given key."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="labelled questions, JSON lines")
+        parser.add_argument("--model", required=True, help="a model's id")
+        parser.add_argument("--key-hash", required=True, help="the API key that asks and pays")
+        parser.add_argument("--apply", action="store_true", help="store the temperature")
+        parser.add_argument(
+            "--diagram", type=_svg, help="the reliability diagram, an SVG (default: beside FILE)"
+        )
+        parser.add_argument("--seed", type=int, default=0, help="fixes which line is in which half")
+
+    def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        model = _model(options["model"])
+        caller = _caller(options["key_hash"])
+        lines = labelled_lines(options["file"], model=model.id)
+        random.Random(options["seed"]).shuffle(lines)  # noqa: S311 - Halves a file.
+        asked = self._asked(lines, model, caller)
+        fitted_on, told_on = _halves(asked.examples)
+        temperature = fitted_temperature(fitted_on)
+        before, after = report_on(told_on), report_on(told_on, temperature)
+        diagram = options["diagram"] or options["file"].with_suffix(".svg")
+        diagram.write_text(reliability_svg(model.id, before, after), encoding="utf-8")
+        if options["apply"]:
+            _store(model.id, temperature)
+        result = {
+            "model": model.id,
+            "fitted_on": len(fitted_on),
+            "told_on": len(told_on),
+            "failed": {str(number): why for number, why in sorted(asked.failed.items())},
+            "temperature": temperature,
+            "stored_temperature": temperature if options["apply"] else model.decisions_temperature,
+            "before": _told(before),
+            "after": _told(after),
+            "diagram": str(diagram),
+            "applied": options["apply"],
+        }
+        return result, 0
+
+    def lines(self, result: dict[str, Any]) -> Iterable[str]:
+        told_on = result["told_on"]
+        yield f"temperature {result['temperature']:g}, fitted on {result['fitted_on']} questions"
+        for name in ("before", "after"):
+            each = result[name]
+            yield (
+                f"{name}: {each['accuracy']:.1%} of {told_on} others right, "
+                f"calibration error {each['calibration_error']:.4f}, loss {each['loss']:.4f}"
+            )
+        for number, why in result["failed"].items():
+            yield f"line {number} was not answered: {why}"
+        yield f"diagram: {result['diagram']}"
+        if result["applied"]:
+            yield f"stored with {result['model']}; running gateways take it up within two seconds"
+        else:
+            yield "not stored; --apply stores it"
+
+    def _asked(self, lines: Sequence[Labelled], model: ModelEntry, caller: Caller) -> _Asked:
+        asked = _Asked([], {})
+        # The catalogue is not followed meanwhile: the temperature to be undone stays the same.
+        ledger.start()
+        try:
+            for count, line in enumerate(lines, 1):
+                try:
+                    asked.examples.append(list(_examples(line, model, caller)))
+                except GatewayError as error:
+                    if error.status < 500:
+                        raise Refused(f"line {line.number}: {error.text}") from error
+                    asked.failed[line.number] = error.text
+                if count % _PROGRESS_LINES == 0:
+                    self.stderr.write(f"{count} of {len(lines)} lines")
+        finally:
+            ledger.stop(_STOP_S)
+            keeper.stop(_STOP_S)
+        return asked
+
+
+def _svg(text: str) -> Path:
+    if not text.endswith(".svg"):
+        raise ArgumentTypeError("the diagram is an SVG: name it so")
+    return Path(text)
+
+
+def _model(name: str) -> ModelEntry:
+    """The model, where it gives probabilities that the gateway reads. Raises `Refused`."""
+    catalogue.refresh_if_changed()
+    model = catalogue.current().models.get(name)
+    if model is None:
+        raise Refused(f"There is no model {name}")
+    if not any(each.decides in ("logprobs", "schema") for each in model.endpoints):
+        raise Refused(f"{name} answers decisions natively, or not at all: nothing is applied there")
+    return model
+
+
+def _caller(key_hash: str) -> Caller:
+    """Raises `Refused` for a key that may not ask."""
+    caller = read_caller(key_hash)
+    if caller is None:
+        raise Refused("There is no key with that hash")
+    if caller.management or caller.creator_left or not caller.usable(datetime.now(UTC)):
+        raise Refused("That key cannot be used for inference")
+    return caller
+
+
+def _examples(line: Labelled, model: ModelEntry, caller: Caller) -> Iterator[Example]:
+    """What was answered, without the temperature that is stored. Raises `GatewayError`."""
+    answers = _answers(line.body | {"provider": _not_native(model)}, caller)
+    undone = 1 / (model.decisions_temperature or 1.0)
+    for name, right in line.right.items():
+        yield Example(calibrated(_shares(answers[name]), undone), right)
+
+
+def _answers(body: dict[str, Any], caller: Caller) -> Any:
+    """As a request by HTTP goes, from admission to the ledger."""
+    request = HttpRequest()
+    request.method = "POST"
+    request.path_info = request.path = "/api/alpha/decisions"
+    response: Any = DecisionsViewSet().carried_out(request, caller, body)
+    return loads(response.content)["answers"]
+
+
+def _not_native(model: ModelEntry) -> dict[str, Any]:
+    """Routing without the endpoints whose answers no temperature is applied to."""
+    native = [each.provider.slug for each in model.endpoints if each.decides == "native"]
+    return {"ignore": list(dict.fromkeys(native))} if native else {}
+
+
+def _shares(answer: dict[str, Any]) -> tuple[float, ...]:
+    if answer["type"] == "noul":
+        return (answer["noul"], 1 - answer["noul"])
+    return tuple(answer["probabilities"].values())
+
+
+def _halves(examples: Sequence[Sequence[Example]]) -> tuple[list[Example], list[Example]]:
+    """By lines, so that no state is in both. Raises `Refused` where one is too small."""
+    halves = [[one for line in examples[half::2] for one in line] for half in (0, 1)]
+    if min(map(len, halves)) < _HALF_MIN:
+        raise Refused(
+            f"Too few questions were answered: {len(halves[0])} and {len(halves[1])} in the two "
+            f"halves, {_HALF_MIN} are needed in each"
+        )
+    return halves[0], halves[1]
+
+
+def _store(model_id: str, temperature: float) -> None:
+    row = Model.objects.get(slug=model_id)
+    row.decisions_temperature = temperature
+    row.save(update_fields=["decisions_temperature"])
+
+
+def _told(report: Report) -> dict[str, Any]:
+    return {
+        "accuracy": round(report.accuracy, 6),
+        "calibration_error": round(report.error, 6),
+        "loss": round(report.loss, 6),
+        "bins": [each._asdict() for each in report.bins],
+    }

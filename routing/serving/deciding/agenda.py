@@ -1,0 +1,159 @@
+"""What there is to ask: questions that are still open, as calls to one endpoint."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from gateway.http.jsonio import dumps
+from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.decisions import logprobs, native, schema
+from routing.decisions.question import Judged, Question, text_of
+from routing.decisions.splitting import Limits, Split, split
+from routing.formats.chat.facts import utf8_bytes
+from routing.formats.decisions.request import questions_of
+from routing.metering.estimate import Demand
+
+# What a native answer takes at the most: itself, and each label with its number.
+_TOKENS_PER_ANSWER: Final = 64
+_TOKENS_PER_LABEL: Final = 32
+# The fewest that a wire kind lets one ask for; only the first token is looked at.
+_OUTPUT_TOKENS_MIN: Final = {"responses": 16}
+
+
+class Place(NamedTuple):
+    """Which part of which question."""
+
+    question: int
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """One call: the parts it asks for, under their names, and how large it is."""
+
+    places: tuple[Place, ...]
+    parts: Mapping[str, Question]
+    demand: Demand
+
+
+class Agenda:
+    """The questions of one request in their order. Knows nothing of the call it belongs to."""
+
+    def __init__(self, body: Mapping[str, Any], models: Sequence[ModelEntry]) -> None:
+        questions = questions_of(body)
+        self.names = tuple(questions)
+        self.state: Any = body["state"]
+        self.state_text = text_of(self.state)
+        self._state_bytes = utf8_bytes(self.state_text)
+        self._questions = tuple(questions.values())
+        self._reasoners = frozenset([each.id for each in models if _must_reason(each)])
+        self._made: dict[tuple[Any, ...], list[Errand]] = {}
+        self._splits: dict[tuple[int, Limits], Split] = {}
+        self.judged: dict[int, Judged] = {}
+        # By which way each was, as `router_metadata` calls it.
+        self.ways: dict[int, str] = {}
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.judged) == len(self._questions)
+
+    def errands(self, endpoint: EndpointEntry) -> list[Errand]:
+        """The calls that are left to make, were this endpoint to answer all of them."""
+        key = (
+            *(endpoint.decides, self.must_reason(endpoint), endpoint.decisions_max_questions),
+            *(limits_of(endpoint), len(self.judged)),
+        )
+        if key not in self._made:
+            self._made[key] = list(self._errands(endpoint))
+        return self._made[key]
+
+    def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
+        return [errand.demand for errand in self.errands(endpoint)]
+
+    def must_reason(self, endpoint: EndpointEntry) -> bool:
+        """Whether the endpoint's model cannot answer without reasoning."""
+        return endpoint.model_id in self._reasoners
+
+    def settle(self, endpoint: EndpointEntry, parts: Mapping[Place, Judged]) -> dict[int, Judged]:
+        """The questions of which every part was judged."""
+        limits = limits_of(endpoint)
+        found = {}
+        for number in dict.fromkeys(place.question for place in parts):
+            whole = self._split(number, limits)
+            places = [Place(number, part) for part in range(len(whole.parts))]
+            if all(place in parts for place in places):
+                found[number] = whole.merged([parts[place] for place in places])
+        return found
+
+    def _split(self, number: int, limits: Limits) -> Split:
+        key = (number, limits)
+        if key not in self._splits:
+            self._splits[key] = split(self._questions[number], limits)
+        return self._splits[key]
+
+    def _errands(self, endpoint: EndpointEntry) -> Iterator[Errand]:
+        limits = limits_of(endpoint)
+        open_ = [number for number in range(len(self._questions)) if number not in self.judged]
+        splits = {number: self._split(number, limits) for number in open_}
+        parts = {
+            Place(number, place): part
+            for number in open_
+            for place, part in enumerate(splits[number].parts)
+        }
+        if endpoint.decides == "native":
+            yield from self._batches(parts, endpoint.decisions_max_questions or len(parts))
+            return
+        for place, part in parts.items():
+            yield self._single(place, part, endpoint)
+
+    def _single(self, place: Place, part: Question, endpoint: EndpointEntry) -> Errand:
+        body = self.chat_body(part, endpoint, state="")
+        texts = [utf8_bytes(message["content"]) for message in body["messages"]]
+        if form := body.get("response_format"):
+            texts.append(len(dumps(form)))
+        size = self._state_bytes + sum(texts)
+        demand = Demand(size, len(body["messages"]), 0, 0, body["max_tokens"])
+        return Errand((place,), {"": part}, demand)
+
+    def chat_body(
+        self, part: Question, endpoint: EndpointEntry, *, state: str | None = None
+    ) -> dict[str, Any]:
+        """What a chat endpoint is asked, in the shape of chat and without its model."""
+        state = self.state_text if state is None else state
+        if endpoint.decides == "logprobs":
+            body = logprobs.body_of(state, part)
+        else:
+            body = schema.body_of(state, part, reasons=self.must_reason(endpoint))
+        least = _OUTPUT_TOKENS_MIN.get(endpoint.provider.kind, 1)
+        return body | {"max_tokens": max(least, body["max_tokens"])}
+
+    def _batches(self, parts: Mapping[Place, Question], most: int) -> Iterator[Errand]:
+        """Questions in calls of as many as the upstream takes at once. They keep their names where
+        nothing was split."""
+        places = list(parts)
+        whole = all(place.part == 0 for place in places)
+        for start in range(0, len(places), most):
+            batch = tuple(places[start : start + most])
+            names = [
+                self.names[place.question] if whole else str(n) for n, place in enumerate(batch)
+            ]
+            asked = {name: parts[place] for name, place in zip(names, batch, strict=True)}
+            yield Errand(batch, asked, self._native_demand(asked))
+
+    def _native_demand(self, asked: Mapping[str, Question]) -> Demand:
+        size = len(dumps({name: native.asked(part) for name, part in asked.items()}))
+        labels = [label for part in asked.values() for label in part.labels]
+        tokens = sum(map(utf8_bytes, labels)) + _TOKENS_PER_LABEL * len(labels)
+        output = tokens + _TOKENS_PER_ANSWER * len(asked)
+        return Demand(self._state_bytes + size, 1, 0, 0, output)
+
+
+def limits_of(endpoint: EndpointEntry) -> Limits:
+    """How many labels the endpoint is asked about at once."""
+    if endpoint.decides == "native":
+        return Limits(endpoint.decisions_max_options, endpoint.decisions_max_levels)
+    return Limits(logprobs.LABELS_MAX if endpoint.decides == "logprobs" else schema.LABELS_MAX)
+
+
+def _must_reason(model: ModelEntry) -> bool:
+    return bool(model.reasoning and model.reasoning.get("mandatory"))

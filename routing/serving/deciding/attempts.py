@@ -1,0 +1,38 @@
+"""Trying endpoints for decisions: what was found at one is paid for and not asked of the next."""
+
+from gateway.http.errors import GatewayError
+from routing.catalogue.entries import EndpointEntry
+from routing.exchange import Terms, WireRequest
+from routing.metering.byok import fee_bound_nano
+from routing.serving.attempts import Attempts, Held
+from routing.serving.call import Call
+from routing.serving.deciding.books import Books
+from routing.serving.errors import DeadlinePassed, DecisionsTimedOut
+from routing.serving.upstream_call import terms_of
+
+
+class DecisionAttempts(Attempts):
+    """See `Attempts`. What is sent is written call by call: an attempt comes with `terms`."""
+
+    terms: Terms
+
+    def __init__(self, call: Call, books: Books) -> None:
+        super().__init__(call)
+        self._books = books
+
+    def error(self) -> GatewayError:
+        error = super().error()
+        return DecisionsTimedOut() if isinstance(error, DeadlinePassed) else error
+
+    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
+        self.terms = terms_of(self._call, endpoint, self._key)
+        return None
+
+    def _needed(self, estimated_nano: int, *, is_own: bool) -> Held:
+        """What is left to ask, on top of what was used already."""
+        shared_nano, own_nano = self._books.charged()
+        if is_own:
+            own_nano = max(1, own_nano + estimated_nano)
+        else:
+            shared_nano += estimated_nano
+        return Held(shared_nano + fee_bound_nano(own_nano), own_nano)

@@ -1,0 +1,84 @@
+"""One answer in one piece, from whichever endpoint of a call's plan gives it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from routing.exchange import Answer
+from routing.formats.chat.message import has_content
+from routing.formats.finish import normal_finish
+from routing.serving import process
+from routing.serving.attempts import Attempts
+from routing.serving.call import Attempt, Call
+from routing.serving.upstream_call import send
+from routing.upstreams.door_errors import DoorError
+from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, refused
+from routing.upstreams.wires import wire_of
+
+
+@dataclass(slots=True)
+class Served:
+    """An answer and who gave it; with a `failure`, as much as came before the upstream broke it off
+    by its own word."""
+
+    attempt: Attempt
+    answer: Answer
+    failure: UpstreamFailure | None = None
+
+
+def answer_of(call: Call, attempts: Attempts) -> Served:
+    """The first good answer, else what there is of a broken one, or a refusal where no other model
+    did better. Raises `GatewayError` where there is nothing."""
+    kept: Served | None = None
+    for attempt in attempts:
+        try:
+            answer = _ask(call, attempt)
+            failure = _breakage(answer)
+            if failure is not None:
+                kept = Served(attempt, answer, failure)
+            elif _is_refusal(answer) and attempts.another_model_left(attempt):
+                failure, kept = refused(), Served(attempt, answer)
+            else:
+                return Served(attempt, answer)
+        except UpstreamFailure as error:
+            failure = error
+            kept = kept if kept and kept.failure is None else None
+        attempts.failed(attempt, failure)
+    if kept is not None and has_content(kept.answer.message):
+        return kept
+    raise attempts.error()
+
+
+def finish_of(answer: Answer, message: dict[str, Any]) -> str:
+    """The finish reason of an answer with this message."""
+    return normal_finish(
+        answer.native_finish,
+        has_tool_calls=bool(message.get("tool_calls")),
+        refused=bool(message.get("refusal")),
+    )
+
+
+def _ask(call: Call, attempt: Attempt) -> Answer:
+    reply = send(call, attempt)
+    try:
+        with reply:
+            raw = reply.read_all()
+    except DoorError as error:
+        raise from_door(error) from error
+    answer = wire_of(attempt.endpoint.provider.kind).answer(
+        raw, reply.headers.get("content-type", "")
+    )
+    attempt.ended = attempt.first_token = process.now()
+    attempt.upstream_id = answer.upstream_id
+    return answer
+
+
+def _breakage(answer: Answer) -> UpstreamFailure | None:
+    if answer.error is not None:
+        return from_error_object(answer.error)
+    if normal_finish(answer.native_finish, has_tool_calls=False, refused=False) != "error":
+        return None
+    return from_error_object({"message": "the upstream broke off its answer"})
+
+
+def _is_refusal(answer: Answer) -> bool:
+    return finish_of(answer, answer.message) == "content_filter"

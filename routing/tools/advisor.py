@@ -1,0 +1,51 @@
+"""`router:advisor`: another model's advice."""
+
+from typing import Any, Final
+
+from routing.tools.asking import agent_name, body_of, instructed, text_in, transcript, user
+from routing.tools.interface import Context, Definition, Result
+from routing.tools.texts import json_text
+
+_TOLD: Final = (
+    "You advise another assistant that is working on a task. Answer its question briefly and "
+    "concretely; say where it is about to go wrong."
+)
+_ABOUT: Final = (
+    "Asks an experienced advisor for a second opinion: before a hard decision, when stuck, or to "
+    "have work reviewed."
+)
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "description": "What to ask, with all context."}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+
+
+class Advisor:
+    """Asks one model, with the conversation where the caller wants it forwarded."""
+
+    # As long as the request may take.
+    time_s: float | None = float("inf")
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._settings = parameters
+        about = parameters.get("instructions") or ""
+        told = f"{_ABOUT} {about[:200]}".strip()
+        self.definition = Definition(agent_name("advisor", parameters), told, _PARAMETERS)
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        question = text_in(arguments, "question")
+        said = [user(question)]
+        if self._settings.get("forward_transcript"):
+            told = transcript(context.messages)
+            said = [user(f"The conversation so far:\n\n{told}\n\nThe question:\n\n{question}")]
+        messages = instructed(self._settings.get("instructions") or _TOLD, *said)
+        settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
+        answer = context.ask(body_of(settings, messages))
+        return Result(
+            json_text({"advice": answer.text}),
+            item={"model": answer.model, "question": question, "advice": answer.text},
+            block_type="advisor_tool_result",
+            block={"type": "advisor_result", "text": answer.text},
+        )

@@ -1,0 +1,46 @@
+"""`router:datetime`: what time it is."""
+
+from datetime import UTC
+from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.texts import json_text
+
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "timezone": {
+            "type": "string",
+            "description": "IANA name of a time zone, such as Europe/Paris.",
+        }
+    },
+    "additionalProperties": False,
+}
+
+
+class Datetime:
+    """Date and time in the caller's zone, or in the one that the model names."""
+
+    time_s: float | None = None
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._zone: str = parameters.get("timezone", "UTC")
+        told = f"The current date and time. Without a time zone: {self._zone}."
+        self.definition = Definition("datetime", told, _PARAMETERS)
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        name = arguments.get("timezone") or self._zone
+        now = context.now().astimezone(_zone(name)).isoformat(timespec="seconds")
+        said = {"datetime": now, "timezone": name}
+        return Result(json_text(said), item=said)
+
+
+def _zone(name: Any) -> Any:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+        # ValueError: not a relative path. OSError: a directory of zones, or a name too long.
+        raise ToolFailed("timezone is no IANA name of a time zone") from None

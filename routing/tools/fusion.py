@@ -1,0 +1,87 @@
+"""`router:fusion`: several models answer side by side, and one compares what they said."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from routing.tools.asking import body_of, instructed, text_in, user
+from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.side_by_side import side_by_side
+from routing.tools.texts import json_text
+
+OUTPUT_TOKENS_DEFAULT: Final = 16_000
+STEPS_DEFAULT: Final = 4
+_ABOUT: Final = (
+    "Has several models answer a question independently and compares their answers: where they "
+    "agree, where they contradict each other, what only one of them saw. For hard questions."
+)
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "description": "What to ask, with all context."}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+_JUDGE: Final = (
+    "Several models were asked the same question. Compare their answers: state what they agree on, "
+    "where they contradict each other and who is right, what only one of them saw, and what all of "
+    "them missed. Do not answer at length yourself."
+)
+
+
+class Fusion:
+    """`analysis_models` are the panel and `model` compares: the model that asked, where the caller
+    names none."""
+
+    # As long as the request may take.
+    time_s: float | None = float("inf")
+    definition = Definition("fusion", _ABOUT, _PARAMETERS)
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._settings = {
+            "max_completion_tokens": OUTPUT_TOKENS_DEFAULT,
+            "max_tool_calls": STEPS_DEFAULT,
+            **parameters,
+        }
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        question = text_in(arguments, "question")
+        panel: list[str] = self._settings.get("analysis_models") or [context.model]
+        work: list[Callable[[], dict[str, Any]]] = [
+            partial(self._answer, context, model, question) for model in panel
+        ]
+        answers = side_by_side(work)
+        good = [each for each in answers if "answer" in each]
+        if not good:
+            raise ToolFailed("None of the models answered")
+        analysis = self._analysis(context, question, good)
+        said = {"answers": answers, "analysis": analysis}
+        return Result(json_text(said), item={"question": question, **said})
+
+    def _answer(self, context: Context, model: str, question: str) -> dict[str, Any]:
+        fields: dict[str, Any] = {"model": model}
+        if tools := self._settings.get("tools"):
+            fields["tools"] = tools
+        body = body_of(self._settings, [user(question)], **fields)
+        if mark := self._settings.get("cache_control"):
+            body["cache_control"] = mark
+        try:
+            return {"model": model, "answer": context.ask(body).text}
+        except ToolFailed as error:
+            return {"model": model, "error": str(error)}
+
+    def _analysis(
+        self, context: Context, question: str, answers: list[dict[str, Any]]
+    ) -> str | None:
+        """None for an answer that there is nothing to compare with."""
+        if len(answers) == 1:
+            return None
+        told = "\n\n".join(
+            f"Answer {place} ({each['model']}):\n{each['answer']}"
+            for place, each in enumerate(answers, start=1)
+        )
+        messages = instructed(_JUDGE, user(f"Question:\n{question}\n\n{told}"))
+        settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
+        try:
+            return context.ask(body_of(settings, messages)).text
+        except ToolFailed:
+            return None

@@ -1,0 +1,83 @@
+"""`router:image_generation`: a picture by a model that makes pictures."""
+
+from typing import Any, Final
+
+from routing.catalogue.entries import ModelEntry
+from routing.catalogue.snapshot import catalogue
+from routing.tools.asking import text_in, user
+from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.texts import json_text
+
+_ABOUT: Final = (
+    "Makes a picture from a description and shows it to the user. The picture is not returned."
+)
+_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {"prompt": {"type": "string", "description": "What the picture shows."}},
+    "required": ["prompt"],
+    "additionalProperties": False,
+}
+
+
+class ImageGeneration:
+    """The caller's settings but `model` are the picture's own (`image_config`)."""
+
+    # As long as the request may take.
+    time_s: float | None = float("inf")
+    definition = Definition("image_generation", _ABOUT, _PARAMETERS)
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._model = parameters.get("model")
+        self._config = {name: each for name, each in parameters.items() if name != "model"}
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        prompt = text_in(arguments, "prompt")
+        answer = context.ask(self._body(prompt))
+        images = answer.message.get("images") or []
+        if not images:
+            raise ToolFailed("The model made no picture")
+        said = {"images": len(images), "model": answer.model}
+        return Result(
+            json_text({"status": "shown to the user", **said}),
+            item={"prompt": prompt, "model": answer.model, "result": _url(images[0])},
+            images=images,
+        )
+
+    def _body(self, prompt: str) -> dict[str, Any]:
+        model = self._model or _image_model()
+        if model is None:
+            raise ToolFailed("No model makes pictures")
+        body = {"model": model, "messages": [user(prompt)], "modalities": ["image", "text"]}
+        return body | ({"image_config": self._config} if self._config else {})
+
+
+def any_image_model(parameters: dict[str, Any]) -> bool:
+    """Whether there is one to ask: the caller's, or any of the catalogue's."""
+    named = parameters.get("model")
+    if isinstance(named, str):
+        model = catalogue.current().model(named)
+        return model is None or _makes_images(model)
+    return _image_model() is not None
+
+
+def _image_model() -> str | None:
+    """The cheapest listed model that makes pictures."""
+    listed = catalogue.current().listing
+    able = [model for model in listed if _makes_images(model) and model.by_price]
+    return min(able, key=_price).id if able else None
+
+
+def _makes_images(model: ModelEntry) -> bool:
+    return "image" in model.output_modalities
+
+
+def _price(model: ModelEntry) -> Any:
+    prices = model.by_price[0].prices
+    assert prices is not None
+    return prices.completion
+
+
+def _url(image: Any) -> str | None:
+    place = image.get("image_url") if isinstance(image, dict) else None
+    url = place.get("url") if isinstance(place, dict) else None
+    return url if isinstance(url, str) else None

@@ -1,0 +1,93 @@
+"""What a server tool is: shown to a model as a function, run by the gateway."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
+
+from accounts.caller import Caller
+
+NO_COST = Fraction(0)
+
+
+class ToolFailed(Exception):
+    """The call cannot be carried out; its text is for the model, which goes on with it."""
+
+
+class Definition(NamedTuple):
+    """What the model is shown. `name` is a wish: where a function of the caller's has it, the tool
+    gets another one. `parameters` is the JSON schema of the arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Result:
+    """What a call came to.
+
+    `text` is what the model reads. For the caller: `item` are the own fields of the responses
+    format's output item, `block` and `block_type` the result block of messages where that format
+    has one, `annotations` and `images` (chat-shaped) what the answer shows of it. `web_searches`
+    are priced by the endpoint that asked, `cost_nano` is the tool's own fee; both are charged
+    whatever becomes of the answer. What models cost that the tool asked is not in it.
+    """
+
+    text: str
+    item: dict[str, Any] = field(default_factory=dict)
+    block_type: str | None = None
+    block: Any = None
+    annotations: list[dict[str, Any]] = field(default_factory=list)
+    images: list[dict[str, Any]] = field(default_factory=list)
+    web_searches: int = 0
+    cost_nano: Fraction = NO_COST
+    failed: bool = False
+
+
+class Told(NamedTuple):
+    """What another model answered: a chat message, and its id."""
+
+    message: dict[str, Any]
+    model: str
+
+    @property
+    def text(self) -> str:
+        content = self.message.get("content")
+        return content if isinstance(content, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a tool may know of the request, and whom it may ask.
+
+    `deadline` is in monotonic seconds; `messages` is the conversation up to the call, chat-shaped,
+    not to be changed; `model` the id of the model that called. `ask` sends a chat body to another
+    model, or to the same one where it names none; it raises `ToolFailed` where there is no answer.
+    """
+
+    caller: Caller
+    messages: list[dict[str, Any]]
+    model: str
+    deadline: float
+    now: Callable[[], datetime]
+    ask: Callable[[dict[str, Any]], Told]
+
+
+class Tool(Protocol):
+    """One tool of one request; it may count how often it was used.
+
+    `time_s` is how long a call may take, None for the setting; the request's deadline ends it in
+    any case.
+    """
+
+    definition: Definition
+    time_s: float | None
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        """Carry out one call. Calls of one turn run side by side. Raises `ToolFailed`."""
+
+
+# From the caller's checked `parameters`.
+Maker = Callable[[dict[str, Any]], Tool]

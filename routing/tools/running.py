@@ -1,0 +1,163 @@
+"""Running the calls of one turn: side by side, each within its time, each with a result.
+
+Whatever a tool does (raises, hangs, says too much), the model is told and goes on.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from gateway.db import under_gevent
+from gateway.live_settings import settings
+from routing.tools.interface import Context, Result, ToolFailed
+from routing.tools.texts import arguments_of, bounded, failure_text, json_text
+from routing.tools.toolbox import Fitted
+
+log = logging.getLogger("gateway.tools")
+# What a tool shows the caller beside its text.
+_SHOWN_BYTES_MAX: Final = 4 * 1_048_576
+# For a call that is stopped to put its things in order.
+_NOTICE_S: Final = 0.2
+
+
+class ToolCall(NamedTuple):
+    """A model's call of a server tool; `refused` is why it is not to be run."""
+
+    fitted: Fitted
+    id: str
+    arguments: str
+    refused: str | None = None
+
+
+class Running:
+    """Calls under way. `wait` until all have ended, then `results`, in their order; or `stop`."""
+
+    def __init__(self, calls: Sequence[ToolCall], context: Context) -> None:
+        self._jobs = [_Job(call, context) for call in calls]
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether all have ended within that time; None waits for as long as they may take."""
+        until = None if timeout_s is None else time.monotonic() + timeout_s
+        return all(job.wait(until) for job in self._jobs)
+
+    def results(self) -> list[Result]:
+        return [job.result() for job in self._jobs]
+
+    def cut(self) -> None:
+        """Nobody wants to know any more. Does not wait for the calls to notice."""
+        for job in self._jobs:
+            job.stop()
+
+    def stop(self) -> list[Result]:
+        """The same, once they have noticed; the results of those that had ended before."""
+        self.cut()
+        until = time.monotonic() + _NOTICE_S
+        for job in self._jobs:
+            job.leave(until)
+        return [job.result() for job in self._jobs if job.has_ended]
+
+
+class _Job:
+    def __init__(self, call: ToolCall, context: Context) -> None:
+        self._result: Result | None = None
+        own_s = call.fitted.tool.time_s
+        limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
+        self._until = min(time.monotonic() + limit_s, context.deadline)
+        self._task = None if call.refused else _started(partial(self._carry_out, call, context))
+        if call.refused:
+            self._result = failed(call.refused)
+
+    def wait(self, until: float | None) -> bool:
+        if self._result is None and self._task is not None:
+            limit = self._until if until is None else min(until, self._until)
+            self._task.join(max(0.0, limit - time.monotonic()))
+            if self._result is None and time.monotonic() >= self._until:
+                self.stop()
+                self.leave(time.monotonic() + _NOTICE_S)
+                self._result = self._result or failed("The tool took too long and was stopped")
+        return self._result is not None
+
+    def leave(self, until: float) -> None:
+        """Let a call that was stopped put its things in order."""
+        if self._task is not None and self._result is None:
+            self._task.join(max(0.0, until - time.monotonic()))
+
+    @property
+    def has_ended(self) -> bool:
+        return self._result is not None
+
+    def result(self) -> Result:
+        assert self._result is not None
+        return self._result
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.stop()
+
+    def _carry_out(self, call: ToolCall, context: Context) -> None:
+        result = _result_of(call, context)
+        if self._result is None:
+            self._result = result
+
+
+class _Greenlet:
+    def __init__(self, work: Callable[[], None]) -> None:
+        from gevent import spawn
+
+        self._task = spawn(work)
+
+    def join(self, timeout_s: float) -> None:
+        self._task.join(timeout_s)
+
+    def stop(self) -> None:
+        self._task.kill(block=False)
+
+
+class _Thread:
+    """Where there is no gevent. A thread that hangs is left behind."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._task = threading.Thread(target=work, daemon=True)
+        self._task.start()
+
+    def join(self, timeout_s: float) -> None:
+        self._task.join(timeout_s)
+
+    def stop(self) -> None:
+        """It cannot be."""
+
+
+def _started(work: Callable[[], None]) -> _Greenlet | _Thread:
+    return _Greenlet(work) if under_gevent() else _Thread(work)
+
+
+def failed(told: str) -> Result:
+    return Result(failure_text(told), failed=True)
+
+
+def _result_of(call: ToolCall, context: Context) -> Result:
+    arguments = arguments_of(call.arguments)
+    if arguments is None:
+        return failed("The arguments are no JSON object")
+    try:
+        return _checked(call.fitted.tool.run(arguments, context))
+    except ToolFailed as error:
+        return failed(str(error))
+    except Exception as error:
+        log.exception("Server tool %s failed", call.fitted.type, exc_info=error)
+        return failed("The tool failed")
+
+
+def _checked(result: Any) -> Result:
+    """A result within its bounds. Raises `ToolFailed` for what is none."""
+    if not isinstance(result, Result) or not isinstance(result.text, str):
+        raise ToolFailed("The tool gave no result")
+    result.text = bounded(result.text, settings.ROUTER_TOOL_RESULT_CHARS)
+    if result.item or result.block is not None:
+        shown = json_text([result.item, result.block])
+        if len(shown) > _SHOWN_BYTES_MAX:
+            raise ToolFailed("The tool's result is too large")
+    return result

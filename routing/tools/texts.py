@@ -1,0 +1,37 @@
+"""Results as the texts that models read."""
+
+from typing import Any, Final
+
+import pydantic_core
+
+from gateway.http.jsonio import dumps
+
+_SHOWN_CHARS: Final = 500
+
+
+def json_text(value: Any) -> str:
+    return dumps(value).decode()
+
+
+def failure_text(told: str) -> str:
+    """What a model reads of a call that came to nothing."""
+    return json_text({"error": told[:_SHOWN_CHARS]})
+
+
+def bounded(text: str, chars_max: int) -> str:
+    """The text, or its beginning and how much of it that is."""
+    if len(text) <= chars_max:
+        return text
+    return f"{text[:chars_max]}\n[cut: the first {chars_max} of {len(text)} characters]"
+
+
+def arguments_of(text: str) -> dict[str, Any] | None:
+    """The arguments of a call; None where they are no JSON object. Many models give an empty text
+    to a function without parameters."""
+    if not text.strip():
+        return {}
+    try:
+        value = pydantic_core.from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

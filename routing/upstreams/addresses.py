@@ -1,0 +1,57 @@
+"""Which addresses a request that somebody else chose may be sent to."""
+
+import ipaddress
+import socket
+from contextlib import closing
+from typing import Final
+
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+# All that is routed on the public Internet.
+_GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+# These carry an IPv4 address in their last 32 bits.
+_EMBEDDING: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
+# Anycast of relays that are gone, and the server of a large cloud that gives out credentials.
+_NOT_FOR_US: Final = tuple(map(ipaddress.IPv4Network, ("192.88.99.0/24", "168.63.129.16/32")))
+# No machine has it: see RFC 5737.
+_NOBODYS: Final = "192.0.2.1"
+
+
+def is_public(host: str) -> bool:
+    """Whether a numeric address is one of the public Internet, and not of this machine, also once
+    what it embeds is unpacked."""
+    try:
+        address: _Address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    inner = _inner(address)
+    if inner is not None:
+        return is_public(str(inner))
+    if isinstance(address, ipaddress.IPv6Address):
+        routed = address in _GLOBAL_UNICAST
+    else:
+        routed = not any(address in network for network in _NOT_FOR_US)
+    return routed and address.is_global and not address.is_multicast and not _is_ours(str(address))
+
+
+def _inner(address: _Address) -> ipaddress.IPv4Address | None:
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if any(address in network for network in _EMBEDDING):
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
+
+
+def _is_ours(host: str) -> bool:
+    """Whether this machine has the address: what listens here for its own may stand behind a
+    firewall that only looks at what comes from outside."""
+    return _may_be_bound(host) and not _may_be_bound(_NOBODYS)
+
+
+def _may_be_bound(host: str) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with closing(socket.socket(family, socket.SOCK_DGRAM)) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return False
+    return True

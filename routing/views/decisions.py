@@ -1,0 +1,59 @@
+"""POST /api/alpha/decisions and POST /systemone."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.caller import Caller
+from gateway.http.responses import written_response
+from routing.formats.decisions.format import DECISIONS, SYSTEMONE
+from routing.formats.decisions.request import questions_of
+from routing.pipeline import refusal_of, refuse_too_many
+from routing.serving.call import Call
+from routing.serving.deciding.agenda import Agenda
+from routing.serving.deciding.whole import decided_answer
+from routing.views.decisions_description import describe_decisions, describe_systemone
+from routing.views.inference import InferenceViewSet
+
+
+class DecisionsViewSet(InferenceViewSet):
+    """Answers to typed questions, always in one piece."""
+
+    caller_format = DECISIONS
+    # As it was sent: what is asked upstream may have been redacted.
+    body: dict[str, Any]
+
+    @describe_decisions
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+    def carried_out(
+        self,
+        request: HttpRequest,
+        caller: Caller,
+        body: dict[str, Any],
+        *,
+        generation_id: str | None = None,
+    ) -> HttpResponseBase:
+        self.body = body
+        return super().carried_out(request, caller, body, generation_id=generation_id)
+
+    def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
+        if call.refusal is not None:
+            raise refusal_of(call)
+        assert call.chat.original is not None
+        agenda = Agenda(call.chat.original, call.choice.models)
+        call.planned = agenda.demands
+        refuse_too_many(call)
+        answer = decided_answer(call, agenda, questions_of(self.body))
+        return written_response(answer, headers={"X-Generation-Id": call.generation_id})
+
+
+class SystemOneViewSet(DecisionsViewSet):
+    """The same under the compatible path, where a model may be named without its author."""
+
+    caller_format = SYSTEMONE
+
+    @describe_systemone
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)

@@ -1,0 +1,243 @@
+"""Questions that an endpoint does not answer go on to the next one, and no other ones with them."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.conformance.deciding import CHOICE, NOUL, SCORE, STATE, DecisionsDesk
+from tests.conformance.desk import nano
+from tests.support.server import as_json
+
+pytestmark = pytest.mark.both
+ASKED = {"X-Router-Metadata": "enabled"}
+NUMBERED = {f"q{n}": {**NOUL, "instructions": f"Is it number {n}?"} for n in range(20)}
+
+
+def asked_of(desk: DecisionsDesk, persona: str) -> list[int]:
+    """Which of the numbered questions a chat provider was asked, in order of arrival."""
+    texts = [entry["body"]["messages"][-1]["content"] for entry in desk.upstream.requests(persona)]
+    return [int(text.partition("number ")[2].partition("?")[0]) for text in texts]
+
+
+def test_only_what_failed_is_asked_again(deciding: DecisionsDesk) -> None:
+    deciding.upstream.verdicts(
+        "judge-a", *({"when": f"number {n}?", "fault": "500"} for n in (3, 17))
+    )
+    order = {"order": ["judge-a", "judge-b"]}
+
+    response = deciding.post(model="acme/judge", questions=NUMBERED, provider=order, headers=ASKED)
+
+    deciding.paid(response)
+    body = as_json(response)
+    assert list(body["answers"]) == list(NUMBERED)
+    assert sorted(asked_of(deciding, "judge-a")) == list(range(20))
+    assert sorted(asked_of(deciding, "judge-b")) == [3, 17]
+    told = body["router_metadata"]
+    assert body["provider"] == "Judge B"
+    assert (told["attempt"], len(told["attempts"])) == (2, 2)
+    assert [each["status"] for each in told["attempts"]] == [500, 200]
+    chosen = [each["provider"] for each in told["endpoints"]["available"] if each["selected"]]
+    assert chosen == ["Judge B"]
+
+
+@pytest.mark.parametrize("fault", ["429", "401"])
+def test_who_refuses_everybody_is_not_asked_any_more(deciding: DecisionsDesk, fault: str) -> None:
+    deciding.upstream.script("judge-a", {"fault": fault}, repeat=True)
+    order = {"order": ["judge-a", "judge-b"]}
+
+    deciding.paid(deciding.post(model="acme/judge", questions=NUMBERED, provider=order))
+
+    assert len(asked_of(deciding, "judge-a")) <= 8
+    assert sorted(asked_of(deciding, "judge-b")) == list(range(20))
+
+
+def test_an_answer_without_labels_is_no_answer(deciding: DecisionsDesk) -> None:
+    odd = {"when": "number 5?", "tokens": [["maybe", -0.1], ["perhaps", -3.0]]}
+    deciding.upstream.verdicts("judge-a", odd)
+
+    deciding.post(
+        model="acme/judge", questions=NUMBERED, provider={"order": ["judge-a", "judge-b"]}
+    )
+
+    assert sorted(asked_of(deciding, "judge-a")) == list(range(20))
+    assert asked_of(deciding, "judge-b") == [5]
+
+
+def test_every_way_may_come_after_every_other(deciding: DecisionsDesk) -> None:
+    wrong = {"when": "Does", "answer": {"type": "noul", "noul": 7}}
+    unlabelled = {"when": "friendly", "tokens": [["?", -0.1]]}
+    deciding.upstream.verdicts("native-a", wrong, {"when": "friendly", "answer": {"type": "box"}})
+    deciding.upstream.verdicts(
+        "judge-a", {"when": "Does", "weights": {"yes": 3, "no": 1}}, unlabelled
+    )
+    order = ["native-a", "judge-a", "numbers-a"]
+
+    response = deciding.post(
+        model="acme/mixed",
+        questions={"noul": NOUL, "choice": CHOICE, "score": SCORE},
+        provider={"order": order},
+        headers=ASKED,
+    )
+
+    deciding.paid(response)
+    body = as_json(response)
+    assert list(body["answers"]) == ["noul", "choice", "score"]
+    assert body["answers"]["noul"]["noul"] == pytest.approx(0.75)
+    told = body["router_metadata"]
+    assert [each["status"] for each in told["attempts"]] == [502, 502, 200]
+    by_label, by_number = told["pipeline"]
+    assert by_label["type"] == by_number["type"] == "decisions"
+    assert by_label["data"]["method"] == "logprobs"
+    assert by_label["data"]["label_mass"].keys() == {"noul"}
+    assert 0 < by_label["data"]["label_mass"]["noul"] <= 1
+    assert by_number["data"] == {"method": "schema"}
+    called = [entry["persona"] for entry in deciding.upstream.requests()]
+    assert called == ["native-a", "judge-a", "judge-a", "numbers-a"]
+
+
+def test_a_native_answer_says_nothing_of_a_way(deciding: DecisionsDesk) -> None:
+    body = as_json(deciding.post(headers=ASKED))
+
+    assert "pipeline" not in body["router_metadata"]
+
+
+def test_a_missing_answer_is_a_502_when_nobody_has_it(deciding: DecisionsDesk) -> None:
+    for persona in ("native-a", "native-b"):
+        deciding.upstream.verdicts(persona, {"when": "Does", "answer": {"type": "score"}})
+
+    response = deciding.post(questions={"a": NOUL, "b": CHOICE}, headers=ASKED)
+
+    error = deciding.told(response, 502, "provider_unavailable")
+    assert len(error["metadata"]["previous_errors"]) == 1
+    assert as_json(response)["router_metadata"]["attempt"] == 2
+    record = deciding.generation(response.headers["X-Generation-Id"])
+    assert nano(record["total_cost"]) == 0
+    assert deciding.total_usage_nano() == 0
+
+
+def test_without_fallbacks_the_first_failure_is_told(deciding: DecisionsDesk) -> None:
+    deciding.upstream.script("native-a", {"fault": "503"})
+
+    response = deciding.post(provider={"order": ["native-a"], "allow_fallbacks": False})
+
+    deciding.told(response, 503, "provider_overloaded")
+    assert [entry["persona"] for entry in deciding.upstream.requests()] == ["native-a"]
+
+
+def test_at_most_eight_questions_are_asked_at_once(deciding: DecisionsDesk) -> None:
+    deciding.upstream.verdicts("judge-a", {"when": "number", "gate": "held"})
+    body: dict[str, Any] = {"model": "acme/judge", "provider": {"only": ["judge-a"]}}
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(lambda: deciding.post(questions=NUMBERED, **body))
+        deciding.upstream.wait(8, "received")
+        assert len(deciding.upstream.requests("judge-a")) == 8
+        deciding.upstream.open_gate("held")
+        response = asking.result()
+
+    assert response.status_code == 200, response.text
+    assert len(deciding.upstream.requests("judge-a")) == 20
+
+
+def test_a_provider_gets_what_is_asked_and_nothing_of_the_caller(deciding: DecisionsDesk) -> None:
+    said: dict[str, Any] = {
+        "user": "somebody",
+        "session_id": "a session",
+        "trace": {"trace_id": "t", "mine": 1},
+        "provider": {"only": ["native-a"]},
+        "stream": True,
+        "odd": 1,
+    }
+    questions = {"q": NOUL, "team": CHOICE, "mood": SCORE}
+
+    response = deciding.post(questions=questions, headers={"x-session-id": "another"}, **said)
+
+    assert response.status_code == 200, response.text
+    assert deciding.the_one_sent("native-a") == {
+        "model": "jev-1.13",
+        "state": STATE,
+        "questions": questions,
+    }
+    record = deciding.generation(as_json(response)["id"])
+    assert record["session_id"] == "a session"
+    assert record["external_user"]
+    assert record["api_type"] == "decisions"
+    assert record["finish_reason"] == "stop"
+
+
+def test_a_chat_provider_gets_the_state_first_and_no_names(deciding: DecisionsDesk) -> None:
+    deciding.answers({"my own name": NOUL, "another": SCORE}, model="acme/judge")
+
+    bodies = [entry["body"] for entry in deciding.upstream.requests()]
+    texts = [body["messages"][-1]["content"] for body in bodies]
+    assert len({text.partition(STATE)[0] for text in texts}) == 1
+    assert not any("my own name" in text for text in texts)
+    for body in bodies:
+        assert body["max_tokens"] == 1
+        assert (body["temperature"], body["logprobs"], body["top_logprobs"]) == (0, True, 20)
+
+
+def test_one_token_is_asked_for_as_sixteen_where_no_fewer_may_be(
+    deciding: DecisionsDesk,
+) -> None:
+    response = deciding.post(model="acme/spoken")
+
+    body = deciding.the_one_sent("replies-a")
+    assert (body["max_output_tokens"], body["top_logprobs"]) == (16, 20)
+    assert body["include"] == ["message.output_text.logprobs"]
+    # That simulated provider tells no log-probabilities after all.
+    deciding.told(response, 502, "provider_unavailable")
+
+
+def test_a_model_that_must_reason_is_asked_for_numbers(deciding: DecisionsDesk) -> None:
+    deciding.answers({"q": SCORE}, model="acme/thinker")
+
+    body = deciding.the_one_sent("judge-a")
+    assert body["response_format"]["json_schema"]["strict"] is True
+    assert body["max_tokens"] > 1000
+    assert "logprobs" not in body
+
+
+def test_limits_of_a_provider_are_met_by_asking_in_parts(deciding: DecisionsDesk) -> None:
+    labels = {f"label {n}": f"number {n}" for n in range(23)}
+    weights = {f"label {n}": float(n) for n in range(23)}
+    levels = [f"level {n}" for n in range(10)]
+    deciding.upstream.verdicts("small-native", {"when": "Which", "weights": weights})
+    questions = {
+        "team": {**CHOICE, "criteria": labels},
+        "mood": {**SCORE, "criteria": levels},
+        **{f"n{n}": NOUL for n in range(4)},
+    }
+
+    answers = deciding.answers(questions, model="acme/small-native")
+
+    assert answers["team"]["choice"] == "label 22"
+    shares = answers["team"]["probabilities"]
+    assert shares == pytest.approx({name: n / sum(range(23)) for n, name in enumerate(labels)})
+    for entry in deciding.upstream.requests("small-native"):
+        asked = entry["body"]["questions"]
+        assert len(asked) <= 3
+        for question in asked.values():
+            limit = {"choice": 4, "score": 3, "noul": 2}[question["type"]]
+            assert len(question.get("criteria", ())) <= limit
+
+
+def test_questions_of_more_than_one_call_keep_their_names(deciding: DecisionsDesk) -> None:
+    deciding.answers({f"my {n}": NOUL for n in range(7)}, model="acme/small-native")
+
+    assert sorted(deciding.labels()) == [
+        ["my 0", "my 1", "my 2"],
+        ["my 3", "my 4", "my 5"],
+        ["my 6"],
+    ]
+
+
+def test_the_temperature_of_a_model_evens_its_answers_out(deciding: DecisionsDesk) -> None:
+    for persona in ("judge-a", "judge-b"):
+        deciding.upstream.verdicts(persona, {"when": "Does", "weights": {"yes": 0.9, "no": 0.1}})
+
+    answers = deciding.answers({"q": NOUL}, model="acme/warm")
+
+    # The square roots of 0.9 and 0.1, made to sum to 1.
+    assert answers["q"]["noul"] == pytest.approx(0.75, abs=1e-5)

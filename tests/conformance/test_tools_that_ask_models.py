@@ -1,0 +1,308 @@
+"""Advisors, subagents, fusions and pictures: other models' answers inside of one, on its bill."""
+
+import json
+from typing import Any
+
+import pytest
+
+from routing.simulator.testing import Wire
+from tests.conformance.asking import PIXEL
+from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
+from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
+from tests.support.own_credentials import bring
+
+pytestmark = pytest.mark.both
+MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
+STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+@pytest.fixture(params=["openai"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def desk(wire_desk: Desk) -> Desk:
+    return wire_desk
+
+
+def used(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion}
+
+
+def calls(name: str, usage: dict[str, int], **arguments: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "arguments": arguments}], "usage": usage}
+
+
+def tool(kind: str, **parameters: Any) -> dict[str, Any]:
+    return {"type": f"router:{kind}", "parameters": parameters}
+
+
+def ask(desk: Desk, *tools: dict[str, Any], stream: bool = False, **options: Any) -> int:
+    """What a loop cost by its own word, which the books repeat."""
+    if stream:
+        streamed = desk.stream(tools=list(tools), **options)
+        cost = nano(streamed.usage["cost"])
+        assert desk.charged_nano(streamed.response.headers["X-Generation-Id"]) == cost
+        assert streamed.text == "So it is."
+        return cost
+    answer = desk.ok(tools=list(tools), **options)
+    assert answer["choices"][0]["message"]["content"] == "So it is."
+    return desk.paid_nano(answer)
+
+
+def price(*usages: dict[str, int]) -> int:
+    prompt = sum(usage["prompt_tokens"] for usage in usages)
+    completion = sum(usage["completion_tokens"] for usage in usages)
+    return prompt * PROMPT_NANO + completion * COMPLETION_NANO
+
+
+def result_told(desk: Desk) -> Any:
+    """What the asking model was told of its call."""
+    messages = desk.sent("chat-a")[-1]["messages"]
+    (content,) = [message["content"] for message in messages if message["role"] == "tool"]
+    return json.loads(content)
+
+
+@STREAMED
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_an_advisor(desk: Desk, stream: bool, forwarded: bool) -> None:
+    turns = used(100, 10), used(30, 3), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("advisor_wise", turns[0], question="Why?"),
+        {"text": "So it is.", "usage": turns[2]},
+    )
+    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+    advisor = tool("advisor", name="wise", model=OTHER, forward_transcript=forwarded)
+
+    cost = ask(desk, advisor, stream=stream)
+
+    assert cost == price(*turns)
+    assert result_told(desk) == {"advice": "Because."}
+    (asked,) = desk.sent("messages-a")
+    said = json.dumps(asked)
+    assert "Why?" in said
+    assert ("Hello there" in said) == forwarded
+    assert "tools" not in asked
+
+
+def test_an_advisor_beside_a_model_on_the_team_s_own_credential(desk: Desk) -> None:
+    bring(desk, "chat-a", "sk-mine-0123456789abcdef")
+    turns = used(100, 10), used(30, 3), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("advisor", turns[0], question="Why?"),
+        {"text": "So it is.", "usage": turns[2]},
+    )
+    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+
+    answer = desk.ok(tools=[tool("advisor", model=OTHER)])
+
+    # What the gateway's credential was used for is no fee, of which there is none here.
+    assert desk.paid_nano(answer) == price(turns[1]) == desk.total_usage_nano()
+    entries = desk.server.manage("ledger", "--generation", answer["id"])["entries"]
+    assert [(each["kind"], each["amount_nano"]) for each in entries] == [("usage", price(turns[1]))]
+
+
+@STREAMED
+def test_a_subagent_works_with_tools_of_its_own(desk: Desk, stream: bool) -> None:
+    turns = used(100, 10), used(30, 3), used(40, 4), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("subagent", turns[0], task="Tell the time"),
+        {"text": "So it is.", "usage": turns[3]},
+    )
+    desk.upstream.script(
+        "responses-a", calls("datetime", turns[1]), {"text": "It is late.", "usage": turns[2]}
+    )
+    agent = tool("subagent", model=THIRD, tools=[tool("datetime")], instructions="Be brief.")
+
+    cost = ask(desk, agent, stream=stream)
+
+    assert cost == price(*turns)
+    assert result_told(desk) == {"output": "It is late."}
+    first, _ = desk.sent("responses-a")
+    assert [each["name"] for each in first["tools"]] == ["datetime"]
+    assert first["instructions"] == "Be brief."
+
+
+@STREAMED
+def test_a_fusion_asks_its_panel_and_compares(desk: Desk, stream: bool) -> None:
+    turns = used(100, 10), used(30, 3), used(40, 4), used(50, 5), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("fusion", turns[0], question="Why?"),
+        {"text": "They agree.", "usage": turns[3]},
+        {"text": "So it is.", "usage": turns[4]},
+    )
+    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+    desk.upstream.script("responses-a", {"text": "It is so.", "usage": turns[2]})
+
+    cost = ask(desk, tool("fusion", analysis_models=[OTHER, THIRD]), stream=stream)
+
+    assert cost == price(*turns)
+    assert result_told(desk) == {
+        "answers": [
+            {"model": OTHER, "answer": "Because."},
+            {"model": THIRD, "answer": "It is so."},
+        ],
+        "analysis": "They agree.",
+    }
+
+
+def test_a_panel_that_fails_in_part_is_told_so_and_only_what_came_is_paid(desk: Desk) -> None:
+    turns = used(100, 10), used(40, 4), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("fusion", turns[0], question="Why?"),
+        {"text": "So it is.", "usage": turns[2]},
+    )
+    desk.upstream.script("messages-a", {"fault": "500"})
+    desk.upstream.script("responses-a", {"text": "It is so.", "usage": turns[1]})
+
+    cost = ask(desk, tool("fusion", analysis_models=[OTHER, THIRD]))
+
+    assert cost == price(*turns)
+    told = result_told(desk)
+    assert "error" in told["answers"][0]
+    assert told["answers"][1] == {"model": THIRD, "answer": "It is so."}
+    assert told["analysis"] is None
+
+
+@pytest.mark.parametrize("model", ["acme/nobody", "~acme/none-latest"])
+def test_a_model_that_there_is_not_is_told_to_the_model_that_asked(desk: Desk, model: str) -> None:
+    turns = used(100, 10), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("advisor", turns[0], question="Why?"),
+        {"text": "So it is.", "usage": turns[1]},
+    )
+
+    cost = ask(desk, tool("advisor", model=model))
+
+    assert cost == price(*turns)
+    assert "error" in result_told(desk)
+
+
+@STREAMED
+def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
+    url = f"data:image/png;base64,{PIXEL}"
+    picture = {"type": "image_url", "image_url": {"url": url}}
+    turns = used(100, 10), used(7, 70), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("image_generation", turns[0], prompt="A cat"),
+        {"text": "So it is.", "usage": turns[2]},
+    )
+    message = {"role": "assistant", "content": None, "images": [picture]}
+    body = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "painter",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {**turns[1], "total_tokens": 77},
+    }
+    desk.upstream.script("chat-b", {"status": 200, "json": body})
+
+    response = desk.post(
+        tools=[tool("image_generation", model="acme/painter", size="big")], stream=stream
+    )
+
+    assert response.status_code == 200, response.text
+    assert response.text.count(PIXEL) == 1
+    assert PIXEL not in json.dumps(desk.sent("chat-a"))
+    (asked,) = desk.sent("chat-b")
+    assert asked["model"] == "painter"
+    generation_id = response.headers["X-Generation-Id"]
+    assert desk.charged_nano(generation_id) == price(*turns)
+    if not stream:
+        assert exact(response)["choices"][0]["message"]["images"] == [picture]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"tools": [tool("subagent", tools=[tool("datetime")])]},
+        {"tools": [tool("fusion", tools=[tool("datetime")])]},
+        {"tools": [tool("datetime")]},
+    ],
+)
+def test_a_disabled_tool_is_refused_wherever_it_is_named(desk: Desk, named: dict[str, Any]) -> None:
+    response = desk.server.request(
+        "PATCH",
+        "/api/v1/workspaces/main",
+        key=desk.account.management_key,
+        json={"disabled_server_tools": ["router:datetime"]},
+    )
+    assert response.status_code == 200, response.text
+
+    desk.server.wait_until(lambda: desk.post(**named).status_code == 403, within_s=5)
+
+
+@pytest.mark.parametrize("kind_of_tool", ["bash", "files"])
+def test_tools_without_a_backend_are_refused(desk: Desk, kind_of_tool: str) -> None:
+    error = desk.refused(400, "invalid_request", tools=[{"type": f"router:{kind_of_tool}"}])
+
+    assert error["message"] == f"server tool not available: router:{kind_of_tool}"
+
+
+def test_who_leaves_while_an_agent_works_pays_the_turns_that_were_made(desk: Desk) -> None:
+    turns = used(100, 10), used(30, 3)
+    desk.upstream.script("chat-a", calls("subagent", turns[0], task="Tell the time"))
+    desk.upstream.script("responses-a", calls("datetime", turns[1]), {"gate": "never"})
+    agent = tool("subagent", model=THIRD, tools=[tool("datetime")])
+    body = {"model": MODEL, "messages": HELLO, "stream": True, "tools": [agent]}
+    data = json.dumps(body).encode()
+    head = (
+        f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}\r\n"
+    )
+    wire = Wire(int(desk.server.env["PORT"]))
+    wire.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    _, headers = wire.head()
+    desk.upstream.wait_gate("never")
+
+    wire.close()
+
+    record = desk.wait_record(headers["x-generation-id"])
+    assert record["cancelled"] is True
+    assert desk.charged_nano(headers["x-generation-id"]) == price(*turns)
+    desk.upstream.open_gate("never")
+
+
+def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:
+    """Eight answers side by side, each of which raises the hold."""
+    turns = [used(100, 10), *[used(30, 3)] * 8, used(200, 20)]
+    call = {"name": "subagent", "arguments": {"task": "Go"}}
+    desk.upstream.script(
+        "chat-a",
+        {"tool_calls": [call] * 8, "usage": turns[0]},
+        {"text": "So it is.", "usage": turns[-1]},
+    )
+    desk.upstream.script("responses-a", {"text": "Done.", "usage": used(30, 3)}, repeat=True)
+
+    cost = ask(desk, tool("subagent", model=THIRD))
+
+    assert cost == price(*turns)
+
+
+def test_the_metadata_tell_what_tools_did_and_what_they_cost(desk: Desk) -> None:
+    turns = used(100, 10), used(30, 3), used(200, 20)
+    desk.upstream.script(
+        "chat-a",
+        calls("advisor", turns[0], question="Why?"),
+        {"text": "So it is.", "usage": turns[2]},
+    )
+    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+
+    answer = desk.ok(tools=[tool("advisor", model=OTHER)], headers={"X-Router-Metadata": "enabled"})
+
+    (stage,) = answer["router_metadata"]["pipeline"]
+    assert (stage["type"], stage["summary"]) == ("server_tools", "1 of 1 calls in 2 turns")
+    assert stage["data"]["tools"] == {"router:advisor": 1}
+    assert nano(stage["cost_usd"]) == price(turns[1])
+    details = answer["usage"]["cost_details"]
+    parts = ("upstream_inference_prompt_cost", "upstream_inference_completions_cost")
+    assert sum(nano(details[part]) for part in parts) == price(turns[0], turns[2])

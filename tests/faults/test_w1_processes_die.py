@@ -1,0 +1,67 @@
+"""W1 with real processes: workers and supervisors of runtimes are killed, and no process, port or
+folder is left behind."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.test_w1_workers_die import SHORT, strike
+from tests.support.bed import Bed
+from tests.support.callers import seeded
+from tests.support.gateways import StartGateway
+from tests.support.ranch import Ranch, ranch_of
+from tests.support.valkey import ValkeyServer
+
+pytestmark = pytest.mark.timeout(900)
+SETTLES_S = 90.0
+
+
+@pytest.fixture
+def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+    settings = {**SHORT, "INTERN_RUNTIME": "process", "INTERN_HEALTH_SECONDS": "30"}
+    with StartGateway(stores, tmp_path) as starter:
+        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
+        ranch.start()
+        yield ranch
+        ranch.server.run_command("suspend_interns", "--all", "--here")
+        ranch.stop()
+
+
+def processes_of(intern_id: str) -> list[int]:
+    """Processes whose command line or environment names the intern."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            if intern_id.encode() in (folder / "cmdline").read_bytes():
+                found.append(int(folder.name))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize(
+    "rounds", [3, pytest.param(50, marks=pytest.mark.nightly)], ids=["three", "fifty"]
+)
+def test_no_process_is_left_whoever_is_killed(ranch: Ranch, rounds: int) -> None:
+    chance = seeded()
+    gone: list[str] = []
+    for number in range(rounds):
+        intern_id = ranch.new(f"p-{number}", provision=True)
+        strike(ranch, chance)
+        assert ranch.settled(intern_id, within_s=SETTLES_S) in {"running", "failed"}
+        ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
+        strike(ranch, chance)
+        if ranch.settled(intern_id, within_s=SETTLES_S):
+            ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
+            ranch.eventually(intern_id, "", within_s=SETTLES_S)
+        gone.append(intern_id)
+
+    report = ranch.server.manage("reconcile_interns")
+    assert (report["runtimes"], report["leaked"]) == (0, [])
+    assert [pid for intern_id in gone for pid in processes_of(intern_id)] == []
+    folder = Path(ranch.server.env["GATEWAY_HOME"]) / "interns"
+    assert not [each for each in folder.iterdir() if each.name in gone]

@@ -1,0 +1,94 @@
+"""W4: what is committed and never told of is found; what nobody can be told of is as before."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interns import leases
+from interns.models import Intern, LeaseKind
+from tests.faults.test_w1_workers_die import LEASE_S, SETTLES_S, SHORT
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway
+from tests.support.ranch import Ranch, ranch_of
+from tests.support.valkey import ValkeyServer
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+    with StartGateway(stores, tmp_path) as starter:
+        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **SHORT)
+        ranch.start()
+        yield ranch
+        ranch.stop()
+
+
+def test_a_commit_that_nobody_was_told_of_is_found(
+    ranch: Ranch, orm_of: Any, settings: Any
+) -> None:
+    settings.INTERN_LEASE_SECONDS = LEASE_S
+    intern_id = ranch.new("untold")
+    with orm_of(ranch.server):
+        row = Intern.objects.select_related("workspace").get(pk=intern_id)
+        # The process died right here, before it published.
+        taken = leases.take(row, LeaseKind.PROVISION, by="test", now=datetime.now(UTC))
+        assert taken is not None
+
+    assert ranch.eventually(intern_id, "running", within_s=SETTLES_S) == "running"
+
+
+@pytest.mark.parametrize("how", ["gone", "frozen"])
+def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(
+    ranch: Ranch, valkey: ValkeyServer, how: str
+) -> None:
+    fresh, running = ranch.new("fresh"), ranch.running("running")
+    before = {each: ranch.ok("GET", f"/interns/{each}") for each in (fresh, running)}
+    (valkey.stop if how == "gone" else valkey.pause)()
+
+    asked = [("POST", f"/interns/{fresh}/provision"), ("POST", f"/interns/{running}/suspend")]
+    for method, path in [*asked, ("DELETE", f"/interns/{running}")]:
+        began = time.monotonic()
+        response = ranch.call(method, path)
+        assert time.monotonic() - began <= 3.0
+        assert response.status_code == 502, response.text
+        said = response.json()["error"]["metadata"]
+        assert said == {"reason": "upstream_unavailable", "retryable": True}
+    after = {each: ranch.ok("GET", f"/interns/{each}") for each in (fresh, running)}
+    for each, shown in after.items():
+        assert {**shown, "updated_at": ""} == {**before[each], "updated_at": ""}
+
+    (valkey.start if how == "gone" else valkey.resume)()
+    assert ranch.retried("POST", f"/interns/{fresh}/provision") == 202
+    assert ranch.eventually(fresh, "running", within_s=SETTLES_S) == "running"
+    assert ranch.status(running) == "running"
+
+
+def test_a_database_that_goes_in_the_middle_of_a_job(
+    stores: Bed, tmp_path: Path, valkey: ValkeyServer
+) -> None:
+    """It converges once the database is back."""
+    from tests.support.tcp_proxy import TcpProxy
+
+    with (
+        StartGateway(stores, tmp_path) as starter,
+        TcpProxy("127.0.0.1", stores.postgres.port) as proxy,
+    ):
+        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **SHORT)
+        ranch.start_behind(proxy.port)
+        intern_id = ranch.new("patient")
+        ranch.script.fail("start", {"delay_s": 0.5})
+        ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
+        time.sleep(0.2)
+        proxy.refuse()
+        proxy.cut()
+        time.sleep(3)
+        proxy.thaw()
+
+        assert ranch.eventually(intern_id, "running", "failed", within_s=SETTLES_S) == "running"
+        assert list(ranch.script.runtimes()) == [intern_id]
+        ranch.stop()

@@ -1,0 +1,131 @@
+"""W6: suspend, delete and provision against each other, twenty at once: never two operations, and
+every refusal is the table's."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from interns.models import Intern
+from tests.faults.test_w1_workers_die import SHORT
+from tests.support.bed import Bed
+from tests.support.callers import at_a_time
+from tests.support.gateways import StartGateway
+from tests.support.ranch import Ranch, ranch_of
+from tests.support.valkey import ValkeyServer
+
+pytestmark = pytest.mark.timeout(300)
+REASONS = {"intern_busy": True, "invalid_state": False}
+
+
+@pytest.fixture
+def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+    settings = {**SHORT, "INTERN_LEASE_SECONDS": "30", "INTERN_OPERATION_SECONDS": "4"}
+    with StartGateway(stores, tmp_path) as starter:
+        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
+        ranch.start()
+        yield ranch
+        ranch.stop()
+
+
+def race(ranch: Ranch, intern_id: str, *, delete: bool) -> Counter[Any]:
+    """Twenty requests at once: how often each status and reason was answered."""
+    path = f"/interns/{intern_id}"
+    asked = [("POST", f"{path}/suspend"), ("POST", f"{path}/provision")]
+    if delete:
+        asked.append(("DELETE", path))
+    seen: Counter[Any] = Counter()
+
+    def one(number: int) -> None:
+        began = time.monotonic()
+        response = ranch.call(*asked[number % len(asked)])
+        assert time.monotonic() - began <= 5.0
+        reason = ""
+        if response.status_code == 409:
+            said = response.json()["error"]["metadata"]
+            assert REASONS[said["reason"]] is said["retryable"]
+            reason = said["reason"]
+        seen[response.status_code, reason] += 1
+
+    at_a_time(20, 20, one)
+    return seen
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_never_two_operations_at_once(ranch: Ranch, number: int) -> None:
+    intern_id = ranch.running(f"raced-{number}")
+    ranch.script.fail("stop", {"delay_s": 0.3}, always=True)
+
+    seen = race(ranch, intern_id, delete=False)
+    assert set(seen) <= {
+        *((200, ""), (202, ""), (409, "intern_busy"), (409, "invalid_state")),
+    }
+    assert seen[200, ""] >= 1
+    ranch.eventually(intern_id, "stopped", "running")
+    assert len(ranch.script.runtimes()) <= 1
+
+
+def test_one_deletion_wins(ranch: Ranch) -> None:
+    intern_id = ranch.running("deleted")
+    ranch.script.fail("stop", {"delay_s": 0.3}, always=True)
+
+    seen = race(ranch, intern_id, delete=True)
+    assert set(seen) <= {
+        *((200, ""), (202, ""), (404, ""), (409, "intern_busy"), (409, "invalid_state")),
+    }
+    ranch.script.heal()
+    if ranch.settled(intern_id):
+        ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
+    ranch.eventually(intern_id, "")
+    assert ranch.script.runtimes() == {}
+
+
+def test_a_runtime_that_will_not_stop_undoes_nothing(ranch: Ranch, tmp_path: Path) -> None:
+    intern_id = ranch.running("stubborn")
+    hang = tmp_path / "hang"
+    hang.touch()
+    ranch.script.fail("stop", {"hang": str(hang)})
+
+    began = time.monotonic()
+    response = ranch.call("POST", f"/interns/{intern_id}/suspend")
+    assert response.status_code == 408
+    assert time.monotonic() - began <= 4.5
+    for method, end in (("POST", "/suspend"), ("POST", "/provision"), ("DELETE", "")):
+        refused = ranch.call(method, f"/interns/{intern_id}{end}")
+        assert (refused.status_code, refused.json()["error"]["metadata"]["reason"]) == (
+            409,
+            "intern_busy",
+        )
+    hang.unlink()
+    assert ranch.eventually(intern_id, "stopped") == "stopped"
+
+
+def test_a_request_that_waits_for_a_row_is_over_in_time(ranch: Ranch, orm_of: Any) -> None:
+    intern_id = ranch.new("locked")
+    with orm_of(ranch.server), transaction.atomic():
+        Intern.objects.select_for_update().get(pk=intern_id)
+        began = time.monotonic()
+        response = ranch.call("POST", f"/interns/{intern_id}/provision")
+        assert response.status_code == 408, response.text
+        assert time.monotonic() - began <= 4.5
+        assert ranch.status(intern_id) == "awaiting_slack_install"
+
+    ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
+    assert ranch.eventually(intern_id, "running") == "running"
+
+
+def test_a_long_provisioning_keeps_no_suspension_waiting(ranch: Ranch, tmp_path: Path) -> None:
+    running = ranch.running("running")
+    hang = tmp_path / "hang"
+    hang.touch()
+    ranch.script.fail("start", {"hang": str(hang)}, always=True)
+    slow = [ranch.new(f"slow-{number}", provision=True) for number in range(5)]
+
+    assert ranch.call("POST", f"/interns/{running}/suspend").status_code == 200
+    hang.unlink()
+    for intern_id in slow:
+        assert ranch.eventually(intern_id, "running", "failed") == "running"

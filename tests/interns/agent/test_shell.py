@@ -1,0 +1,46 @@
+"""Commands end, whatever they leave behind."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from interns.agent.shell import Ran, run_command
+from tests.interns.runtime.bench import lives, until
+
+
+def run(command: str, folder: Path, *, time_s: float = 10.0, output_bytes: int = 1000) -> Ran:
+    return asyncio.run(run_command(command, folder, time_s=time_s, output_bytes=output_bytes))
+
+
+def test_a_command(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    ran = run("ls; echo oops >&2; exit 3", tmp_path)
+    assert ran == Ran(3, "a\noops\n", was_cut=False)
+    assert ran.told().endswith("[exit status 3]")
+
+
+def test_too_much_output_is_cut(tmp_path: Path) -> None:
+    ran = run("head -c 200000 /dev/zero | tr '\\0' x", tmp_path)
+    assert (len(ran.output), ran.was_cut, ran.status) == (1000, True, 0)
+    assert "[output cut]" in ran.told()
+
+
+def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
+    began = time.monotonic()
+    ran = run("echo begun; sleep 60 | sleep 60", tmp_path, time_s=0.3)
+    assert time.monotonic() - began < 5
+    assert ran.status is None
+    assert "begun" in ran.told()
+
+
+def test_nobody_waits_for_what_runs_on_behind_it(tmp_path: Path) -> None:
+    began = time.monotonic()
+    ran = run("sleep 60 & echo $!", tmp_path)
+    assert time.monotonic() - began < 5
+    assert ran.status == 0
+    assert until(lambda: not lives(int(ran.output)))
+
+
+def test_nothing_of_ours_is_in_its_environment(tmp_path: Path) -> None:
+    names = {line.partition("=")[0] for line in run("env", tmp_path).output.splitlines()}
+    assert names <= {"PATH", "LANG", "HOME", "TMPDIR", "PWD", "SHLVL", "_", "OLDPWD"}

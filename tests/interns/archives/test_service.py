@@ -1,0 +1,292 @@
+"""Archives are kept before anything is removed, read back, forgotten in time, and restored."""
+
+import hashlib
+import io
+import json
+import uuid
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from django.core.files.storage import storages
+from django.core.management import call_command
+
+from accounts.models import AuditRecord
+from accounts.services.records import SYSTEM
+from gateway.archive_storage import archive_storage
+from gateway.commands import Refused
+from interns.archives import service, store
+from interns.archives.packing import pack
+from interns.archives.service import (
+    NotWaiting,
+    add_by_hand,
+    archive_workspace,
+    check_archive,
+    forget_expired_archives,
+    has_archive,
+)
+from interns.archives.unpacking import unpack
+from interns.models import Intern, Status, WorkspaceArchive
+from interns.runtime.driver import ArchiveFailed
+from tests.interns.archives.s3 import FakeS3
+from tests.interns.vault.team import Team, open_team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+class Disk:
+    """The part of a driver that reads and writes disks; `fail` is raised when it is read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fail: Exception | None = None
+        self.reads = 0
+
+    def archive(self, intern_id: uuid.UUID, into: BinaryIO) -> int:
+        self.reads += 1
+        if self.fail:
+            raise self.fail
+        return pack(self.folder, into)
+
+
+@pytest.fixture
+def team(db: None) -> Team:
+    return open_team()
+
+
+@pytest.fixture
+def home(tmp_path: Path, settings: Any) -> Path:
+    folder = tmp_path / "home"
+    _use(settings, folder, "", "")
+    return folder
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Any:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    (folder / "notes").write_text("remember")
+    (folder / "away").symlink_to("/etc")
+    return Disk(folder)
+
+
+@pytest.fixture
+def intern(team: Team) -> Intern:
+    return team.intern(booted_at=datetime.now(UTC), status=Status.STOPPED)
+
+
+def _use(settings: Any, home: Path, place: str, endpoint: str) -> None:
+    settings.GATEWAY_HOME = home
+    settings.INTERN_ARCHIVE_STORE = place
+    kept = {"intern-archives": archive_storage(place, endpoint, home)}
+    settings.STORAGES = {**settings.STORAGES, **kept}
+
+
+def test_a_disk_is_kept_and_known_by_its_sum(home: Path, disk: Any, intern: Intern) -> None:
+    assert not has_archive(intern)
+    before = datetime.now(UTC)
+    row = archive_workspace(intern, disk)
+    assert has_archive(intern)
+    path = home / "archives" / f"{intern.pk}.tar"
+    assert row.uri == path.as_uri()
+    assert row.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (row.bytes, row.files) == (path.stat().st_size, 1)
+    assert (row.intern_id, row.intern_name, row.source) == (intern.pk, "helper", "teardown")
+    assert row.expires_at is not None
+    assert timedelta(days=30) <= row.expires_at - before < timedelta(days=30, minutes=1)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert list((home / "archives" / "partial").iterdir()) == []
+
+
+def test_what_is_kept_is_not_made_again(home: Path, disk: Any, intern: Intern) -> None:
+    first = archive_workspace(intern, disk)
+    assert archive_workspace(intern, disk) == first
+    assert disk.reads == 1
+
+
+def test_a_disk_that_cannot_be_read_leaves_nothing(home: Path, disk: Any, intern: Intern) -> None:
+    disk.fail = ArchiveFailed("the disk is gone")
+    with pytest.raises(ArchiveFailed, match="the disk is gone"):
+        archive_workspace(intern, disk)
+    disk.fail = OSError(28, "No space left on device")
+    with pytest.raises(ArchiveFailed, match="No space left"):
+        archive_workspace(intern, disk)
+    assert not has_archive(intern)
+    assert [path for path in (home / "archives").rglob("*") if path.is_file()] == []
+
+
+def test_what_reads_back_otherwise_is_no_archive(
+    home: Path, disk: Any, intern: Intern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "opened", lambda uri: io.BytesIO(b"rotten"))
+    with pytest.raises(ArchiveFailed, match="read back"):
+        archive_workspace(intern, disk)
+    assert not has_archive(intern)
+    monkeypatch.undo()
+    # The next try takes the place of what is there.
+    assert check_archive(archive_workspace(intern, disk)) == ""
+
+
+def test_in_a_store_that_speaks_s3(
+    tmp_path: Path, settings: Any, disk: Any, intern: Intern, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    with FakeS3() as s3:
+        _use(settings, tmp_path / "home", "s3://bucket/some/prefix", s3.url)
+        s3.refuse = True
+        with pytest.raises(ArchiveFailed):
+            archive_workspace(intern, disk)
+        s3.refuse = False
+        row = archive_workspace(intern, disk)
+        assert row.uri == f"s3://bucket/some/prefix/{intern.pk}.tar"
+        [(name, data)] = s3.objects.items()
+        assert name == f"bucket/some/prefix/{intern.pk}.tar"
+        assert hashlib.sha256(data).hexdigest() == row.sha256
+        assert check_archive(row) == ""
+        target = tmp_path / "back"
+        target.mkdir()
+        with store.opened(row.uri) as file:
+            assert unpack(file, target).files == 1
+        s3.objects[name] = data[:-1] + b"x"
+        assert "not those" in check_archive(row)
+        assert service.forget_archive(row, by=SYSTEM)
+        assert s3.objects == {}
+
+
+# --- Retention -----------------------------------------------------------------------------------
+
+
+def test_archives_are_kept_for_their_days(home: Path, disk: Any, intern: Intern) -> None:
+    row = archive_workspace(intern, disk)
+    path = home / "archives" / f"{intern.pk}.tar"
+    assert row.expires_at is not None
+    later = row.expires_at + timedelta(seconds=1)
+    # Its intern is still there: a teardown that failed may need it.
+    assert forget_expired_archives(later) == 0
+    _gone(intern)
+    assert forget_expired_archives(row.expires_at - timedelta(seconds=1)) == 0
+    assert path.exists()
+    assert forget_expired_archives(later) == 1
+    assert not path.exists()
+    assert not WorkspaceArchive.objects.exists()
+    assert AuditRecord.objects.get(object_type="workspace_archive").action == "deleted"
+    assert forget_expired_archives(later) == 0
+
+
+def test_a_file_that_is_gone_already_is_no_trouble(home: Path, disk: Any, intern: Intern) -> None:
+    row = archive_workspace(intern, disk)
+    (home / "archives" / f"{intern.pk}.tar").unlink()
+    assert "cannot be read" in check_archive(row)
+    assert service.forget_archive(row, by=SYSTEM)
+
+
+def test_an_archive_by_hand_counts_and_stays_the_operator_s(
+    home: Path, tmp_path: Path, intern: Intern
+) -> None:
+    file = tmp_path / "mine.tar"
+    file.write_bytes(b"x")
+    facts: dict[str, Any] = {"uri": file.as_uri(), "sha256": "0" * 64, "size": 1, "by": SYSTEM}
+    with pytest.raises(NotWaiting):
+        add_by_hand(intern=intern, **facts)
+    Intern.objects.filter(pk=intern.pk).update(
+        status=Status.DESTROY_FAILED, last_failure_message="workspace_archive_failed: x"
+    )
+    intern.refresh_from_db()
+    row = add_by_hand(intern=intern, **facts)
+    assert has_archive(intern)
+    assert row.source == "operator"
+    assert service.forget_archive(row, by=SYSTEM)
+    assert file.exists()
+
+
+# --- Restoring -----------------------------------------------------------------------------------
+
+
+def _gone(intern: Intern) -> None:
+    from interns.vault.service import delete_intern_vault
+
+    delete_intern_vault(intern.pk)
+    Intern.objects.filter(pk=intern.pk).delete()
+
+
+def restored(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    call_command("restore_intern_workspace", *arguments, "--json")
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_disk_comes_back_into_a_directory(
+    home: Path, disk: Any, intern: Intern, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = archive_workspace(intern, disk)
+    _gone(intern)
+    target = tmp_path / "back"
+    said = restored(capsys, "--intern", str(intern.pk), "--to", str(target))
+    assert said == {
+        "archive_id": str(row.pk),
+        "intern_name": "helper",
+        "files": 1,
+        "skipped": 1,
+        "skipped_names": ["away"],
+        "to": str(target),
+    }
+    assert (target / "notes").read_text() == "remember"
+    again = tmp_path / "again"
+    again.mkdir()
+    assert restored(capsys, "--archive", str(row.pk), "--to", str(again))["files"] == 1
+
+
+def test_a_damaged_archive_is_not_restored(
+    home: Path, disk: Any, intern: Intern, tmp_path: Path
+) -> None:
+    row = archive_workspace(intern, disk)
+    path = home / "archives" / f"{intern.pk}.tar"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Refused, match="damaged"):
+        call_command("restore_intern_workspace", "--archive", str(row.pk), "--to", "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_refusals_of_the_command(home: Path, disk: Any, intern: Intern, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no such archive"):
+        call_command("restore_intern_workspace", "--intern", str(intern.pk), "--to", "x")
+    row = archive_workspace(intern, disk)
+    with pytest.raises(Refused, match="not an empty directory"):
+        call_command("restore_intern_workspace", "--archive", str(row.pk), "--to", str(tmp_path))
+    for into, said in ((uuid.uuid4(), "no such intern"), (_running(intern), "suspend it first")):
+        with pytest.raises(Refused, match=said):
+            call_command("restore_intern_workspace", "--archive", str(row.pk), "--into", str(into))
+
+
+def _running(intern: Intern) -> uuid.UUID:
+    Intern.objects.filter(pk=intern.pk).update(status=Status.RUNNING)
+    return intern.pk
+
+
+def test_onto_the_disk_of_another_intern(
+    home: Path,
+    disk: Any,
+    intern: Intern,
+    team: Team,
+    tmp_path: Path,
+    settings: Any,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings.INTERN_RUNTIME = "process"
+    row = archive_workspace(intern, disk)
+    heir = team.intern("heir")
+    said = restored(capsys, "--archive", str(row.pk), "--into", str(heir.pk))
+    assert said["files"] == 1
+    heir.refresh_from_db()
+    assert heir.booted_at is not None
+    found = list((home / "interns" / str(heir.pk)).rglob("notes"))
+    assert [path.read_text() for path in found] == ["remember"]
+
+
+def test_storages_are_looked_up_by_their_setting() -> None:
+    assert type(storages["intern-archives"]).__name__ == "LocalArchives"

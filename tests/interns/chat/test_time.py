@@ -1,0 +1,268 @@
+"""What takes how long, by a clock that the test turns: nothing here waits."""
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway.http.jsonio import loads
+from interns.chat import runs
+from interns.chat.body import Prompt, Reply
+from interns.chat.clock import Clock
+from interns.chat.refusals import ChatError
+from interns.chat.runs import Begun
+from interns.chat.stream import TurnStream
+from interns.chat.turns import Asking
+from interns.models import ChatInteraction, ChatRun, Intern
+from interns.runtime.driver import Ended, Question, RunEvent, Said
+from tests.interns.farm import Farm
+from tests.support.scripted_agent import PERMISSION
+
+pytestmark = [pytest.mark.both, pytest.mark.django_db]
+START = datetime(2026, 1, 1, tzinfo=UTC)
+ASKED = Question("call-1", "permission", PERMISSION)
+
+
+@dataclass
+class Hands:
+    """A clock's."""
+
+    passed_s: float = 0.0
+
+    def clock(self) -> Clock:
+        return Clock(
+            now=lambda: START + timedelta(seconds=self.passed_s), moment=lambda: self.passed_s
+        )
+
+
+Step = RunEvent | float
+
+
+@dataclass
+class Script:
+    """A run's stream: events, and seconds that pass in silence."""
+
+    hands: Hands
+    steps: list[Step]
+    closed: bool = False
+
+    def read(self, wait_s: float) -> list[RunEvent]:
+        if not self.steps:
+            self.hands.passed_s += wait_s
+            return []
+        step = self.steps.pop(0)
+        if not isinstance(step, float):
+            return [step]
+        self.hands.passed_s += min(step, wait_s)
+        if step > wait_s:
+            self.steps.insert(0, step - wait_s)
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Driver:
+    """Only what a chat asks of one."""
+
+    hands: Hands
+    steps: list[Step] = field(default_factory=list)
+    cancelled: list[uuid.UUID] = field(default_factory=list)
+    streams: list[Script] = field(default_factory=list)
+    deadlines: list[float] = field(default_factory=list)
+    turns: list[Any] = field(default_factory=list)
+
+    def turn(self, intern_id: uuid.UUID, turn: Any, *, deadline: float, abort: Any) -> Script:
+        self.turns.append(turn)
+        self.deadlines.append(deadline)
+        self.streams.append(Script(self.hands, list(self.steps)))
+        return self.streams[-1]
+
+    answer = turn
+
+    def cancel(self, intern_id: uuid.UUID, run_id: uuid.UUID, *, wait_s: float = 2.0) -> bool:
+        self.cancelled.append(run_id)
+        return True
+
+
+@dataclass
+class Bench:
+    intern_id: uuid.UUID
+    hands: Hands
+    driver: Driver
+    asking: Asking
+
+    def prompt(self, *steps: Step, session_id: str = "s") -> TurnStream:
+        self.driver.steps = list(steps)
+        stream = self.asking.prompt(Prompt("Hi", session_id, "self-drive"))
+        assert isinstance(stream, TurnStream)
+        return stream
+
+    def reply(self, answer: str = "allow_once", *steps: Step) -> TurnStream:
+        self.driver.steps = list(steps)
+        return self.asking.reply(Reply("s", "call-1", answer))
+
+    @property
+    def run(self) -> ChatRun:
+        return ChatRun.objects.latest("started_at")
+
+
+@pytest.fixture
+def bench(farm: Farm) -> Bench:
+    intern = Intern.objects.get(pk=farm.running()["id"])
+    hands = Hands()
+    driver = Driver(hands)
+    asking: Any = Asking(
+        intern.pk,
+        acting="1",
+        by=None,
+        client=None,
+        driver=driver,  # type: ignore[arg-type]  # It has what chats ask of one.
+        clock=hands.clock(),
+    )
+    return Bench(intern.pk, hands, driver, asking)
+
+
+def told(stream: TurnStream) -> list[Any]:
+    """All of it, as `(second, chunk)`; the clock is read as each chunk leaves."""
+    text = b"".join(stream).decode()
+    lines = [line for line in text.split("\n\n") if line]
+    return [
+        line if line.startswith(":") or "[DONE]" in line else loads(line[6:].encode())
+        for line in lines
+    ]
+
+
+def test_silence_is_filled_every_thirty_seconds(bench: Bench) -> None:
+    stream = bench.prompt(29.9, Said("a"), 65.0, Ended())
+    at = {}
+    for out in stream:
+        at[round(bench.hands.passed_s, 1)] = out
+
+    assert [second for second, out in at.items() if out == b": keepalive\n\n"] == [59.9, 89.9]
+    assert b'"stop"' in at[94.9]
+
+
+def test_a_request_has_five_minutes(bench: Bench) -> None:
+    *_, error, last, done = told(bench.prompt(299.0, Said("a")))
+
+    assert bench.hands.passed_s == 300.0
+    assert bench.driver.deadlines == [300.0]
+    assert error["error"]["code"] == 504
+    assert error["error"]["metadata"] == {"reason": "timeout", "retryable": True}
+    assert (last["session_id"], done) == ("s", "data: [DONE]")
+    assert bench.driver.cancelled == [bench.run.pk]
+    assert bench.run.ended_because == "timeout"
+    assert bench.driver.streams[0].closed
+
+
+def test_each_request_of_a_run_has_its_own_five_minutes(bench: Bench) -> None:
+    told(bench.prompt(290.0, ASKED))
+    told(bench.reply("allow_once", 290.0, Ended()))
+
+    assert bench.driver.deadlines == [300.0, 590.0]
+    assert bench.run.state == "completed"
+
+
+def test_a_question_is_open_for_five_minutes_and_no_longer(bench: Bench) -> None:
+    told(bench.prompt(ASKED))
+    bench.hands.passed_s = 200.0
+    with pytest.raises(ChatError, match="must be one of"):
+        bench.reply("perhaps")
+    # A refused answer moved nothing.
+    bench.hands.passed_s = 300.0
+    with pytest.raises(ChatError) as late:
+        bench.reply()
+
+    assert late.value.reason == "interaction_not_pending"
+    assert bench.driver.cancelled == [bench.run.pk]
+    assert ChatInteraction.objects.get().state == "expired"
+    assert bench.driver.turns[0].question_s > 300
+
+
+def test_an_answer_at_the_last_moment(bench: Bench) -> None:
+    told(bench.prompt(ASKED))
+    bench.hands.passed_s = 299.999
+
+    *_, finish, last, done = told(bench.reply("cancel", Ended()))
+
+    assert finish["choices"][0]["finish_reason"] == "stop"
+    assert (last["usage"], done) == (None, "data: [DONE]")
+
+
+def test_a_run_that_is_streamed_keeps_its_lease(bench: Bench) -> None:
+    stream = iter(bench.prompt(Said("a"), 200.0, Said("b"), Ended()))
+    while b'"b"' not in next(stream):
+        pass
+
+    expires = bench.run.lease_expires_at
+    assert expires is not None
+    assert expires > START + timedelta(seconds=bench.hands.passed_s + 40)
+
+
+def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
+    next(iter(bench.prompt(Said("a"))))
+    left = bench.run
+    bench.hands.passed_s = 59.0
+    with pytest.raises(ChatError) as busy:
+        bench.prompt(session_id="other")
+    bench.hands.passed_s = 60.0
+
+    told(bench.prompt(Ended(), session_id="other"))
+
+    assert busy.value.reason == "busy"
+    assert bench.driver.cancelled == [left.pk]
+    left.refresh_from_db()
+    assert (left.state, left.ended_because) == ("failed", "stream_severed")
+
+
+def test_who_lost_the_lease_changes_nothing(bench: Bench) -> None:
+    def begin(second: float) -> Begun:
+        begun = runs.begin(
+            intern_id=bench.intern_id,
+            session_id=f"s{second}",
+            approval_mode="self-drive",
+            by=None,
+            now=START + timedelta(seconds=second),
+            lease_s=60,
+        )
+        assert isinstance(begun, Begun)
+        return begun
+
+    lost = begin(0).held
+    kept = begin(61)
+
+    now = START + timedelta(seconds=62)
+    assert kept.left_over == (lost.run_id,)
+    assert not runs.renew(lost, now=now, lease_s=60)
+    assert not runs.finish(lost, Ended(), now=now)
+    assert not runs.pause(lost, ASKED, now=now, question_s=300)
+    assert not runs.put_back(lost, 1)
+    assert not runs.drop(lost, "x", now=now)
+    assert runs.ended_because(lost) == "stream_severed"
+    assert runs.ended_because(kept.held) is None
+    assert runs.renew(kept.held, now=now, lease_s=60)
+
+
+def test_a_caller_who_is_gone_before_the_question_is_not_asked(bench: Bench) -> None:
+    stream = bench.prompt(Said("a"), ASKED)
+    for out in stream:
+        if b"tool_calls" in out:
+            break
+    stream.close()
+
+    assert bench.driver.cancelled == [bench.run.pk]
+    assert bench.run.ended_because == "client_closed_request"
+    assert ChatInteraction.objects.get().state == "cancelled"
+
+
+def test_the_same_question_twice_fails_the_turn(bench: Bench) -> None:
+    told(bench.prompt(ASKED))
+
+    chunks = told(bench.reply("allow_once", ASKED))
+
+    assert chunks[-3]["error"]["metadata"]["reason"] == "turn_failed"
+    assert bench.run.state == "cancelled"

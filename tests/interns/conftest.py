@@ -1,0 +1,50 @@
+"""Interns in process: a scripted driver, a queue to look into, and somebody who calls."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.interns.farm import Farm, Queue
+    from tests.support.scripted_driver import Script
+
+
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator["Script"]:
+    from interns.runtime import driver
+    from tests.support.scripted_driver import FOLDER, Script
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "runtimes"))
+    settings.INTERN_RUNTIME = "tests.support.scripted_driver.ScriptedDriver"
+    driver._made.cache_clear()
+    yield Script(tmp_path / "runtimes")
+    driver._made.cache_clear()
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
+    from interns import operations, publishing
+    from interns.jobs import reaper
+    from tests.interns.farm import Queue
+
+    queue = Queue(publishing.publish)
+    monkeypatch.setattr(publishing._Publish, "_publish", lambda sending: queue.take(sending))
+    monkeypatch.setattr(operations, "publish", queue.publish)
+    monkeypatch.setattr(reaper, "publish", queue.publish)
+    return queue
+
+
+@pytest.fixture
+def farm(db: None, script: "Script", queue: "Queue", tmp_path: Path, settings: Any) -> "Farm":
+    from tests.interns.farm import open_farm
+
+    settings.STORAGES = {
+        **settings.STORAGES,
+        "intern-archives": {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": str(tmp_path / "archives")},
+        },
+    }
+    return open_farm(script, queue)

@@ -1,0 +1,204 @@
+"""A site that says back what it was told, in the ways in which sites do."""
+
+import base64
+import gzip
+import html
+import json
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+
+@dataclass
+class Met:
+    """One request as it came."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Site:
+    """`url` has the address, `named` another name of the same site."""
+
+    port: int
+    met: list[Met] = field(default_factory=list)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def named(self) -> str:
+        return f"http://localhost:{self.port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    site: Site
+
+    def handle_one(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        met = Met(self.command, self.path, headers, body)
+        self.site.met.append(met)
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        ROUTES.get(parts.path, _echo)(self, met, query)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = handle_one
+
+    def answer(self, body: bytes, *, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _echo(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    told = {"path": met.path, "headers": met.headers, "body": met.body.decode("latin-1")}
+    handler.answer(json.dumps(told).encode(), Content_Type="application/json")
+
+
+def _spelled(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    """What the request's header `X-Say` holds, in every spelling, in body and head."""
+    said = met.headers["x-say"]
+    lines = [
+        *(said, json.dumps(said), quote(said, safe=""), quote(said, safe="").lower(), quote(said)),
+        *(html.escape(said), said.encode().hex(), base64.b64encode(said.encode()).decode()),
+        base64.b64encode(f"user:{said}".encode()).decode(),
+        base64.urlsafe_b64encode(f"x{said}".encode()).decode(),
+    ]
+    body = "\n".join(lines).encode() + said.encode("utf-16-le")
+    handler.answer(body, Content_Type="text/plain; charset=latin-1", X_Said=said, Set_Cookie=said)
+
+
+def _redirect(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(b"", status=int(query.get("status", "302")), Location=query["to"])
+
+
+def _drip(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    """The body back, a byte at a time."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    for byte in met.body:
+        handler.wfile.write(b"1\r\n" + bytes([byte]) + b"\r\n")
+        handler.wfile.flush()
+    handler.wfile.write(b"0\r\n\r\n")
+
+
+def _zipped(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(gzip.compress(met.body), Content_Encoding="gzip", Content_Type="text/plain")
+
+
+def _bomb(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(gzip.compress(bytes(50_000_000)), Content_Encoding="gzip")
+
+
+def _large(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(b"x" * int(query["bytes"]) + met.body, Content_Type="text/plain")
+
+
+def _bytes(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(b"\x00\xff" + met.body, Content_Type="application/octet-stream")
+
+
+def _silent(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.site.let_go.wait(20)
+    handler.close_connection = True
+
+
+def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/plain")
+    handler.end_headers()
+    handler.close_connection = True
+    try:
+        while not handler.site.let_go.is_set():
+            handler.wfile.write(b"z" * 400_000)
+            handler.site.let_go.wait(0.05)
+    except OSError:
+        pass
+
+
+def _slowly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    """Some words, then what stands in the query, then nothing more."""
+    handler.send_response(200)
+    handler.end_headers()
+    handler.close_connection = True
+    handler.wfile.write(b"word " * 100 + met.path.partition("?")[2].encode())
+    handler.wfile.flush()
+    handler.site.let_go.wait(3)
+
+
+def _cut(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", "100")
+    handler.end_headers()
+    handler.wfile.write(b"short")
+    handler.close_connection = True
+
+
+def _unquoted(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+    handler.answer(unquote(met.path).encode(), Content_Type="text/plain")
+
+
+ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
+    "/spelled": _spelled,
+    "/redirect": _redirect,
+    "/drip": _drip,
+    "/zipped": _zipped,
+    "/bomb": _bomb,
+    "/large": _large,
+    "/bytes": _bytes,
+    "/silent": _silent,
+    "/endless": _endless,
+    "/cut": _cut,
+    "/slowly": _slowly,
+    "/unquoted": _unquoted,
+}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that leaves is none."""
+
+
+class RunningSite:
+    """A site while the block lasts, over TLS where there is a context for it."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+
+    def __enter__(self) -> Site:
+        handler = type("Handler", (_Handler,), {})
+        self._server = _Server(("127.0.0.1", 0), handler)
+        if self._tls is not None:
+            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
+        site = Site(int(self._server.server_address[1]))
+        handler.site = site  # type: ignore[attr-defined]  # The class is made here.
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._site = site
+        return site
+
+    def __exit__(self, *_: object) -> None:
+        self._site.let_go.set()
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,257 @@
+"""What only the process driver can get wrong: whose process it is, what is left, who waits."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from interns.runtime.driver import StartFailed
+from interns.runtime.identity import Identity, identify
+from tests.interns.runtime.bench import Bench, calls, family, lives, pssk, until
+
+pytestmark = pytest.mark.timeout(120)
+IDLE_KIB_MAX = 120 * 1024
+
+
+def keeper_of(bench: Bench, intern_id: Any) -> int:
+    found = [r.facts["pid"] for r in bench.driver.runtimes() if r.intern_id == intern_id]
+    assert len(found) == 1
+    return int(found[0])
+
+
+@pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
+@pytest.mark.parametrize("victim", ["keeper", "agent"])
+def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home: Path) -> None:
+    plan, _ = bench.boot()
+    keeper = keeper_of(bench, plan.intern_id)
+    everyone = family(keeper)
+    os.kill(keeper if victim == "keeper" else everyone[-1], signal.SIGKILL)
+    assert until(lambda: bench.driver.health(plan.intern_id).exited)
+    assert until(lambda: not any(map(lives, everyone)))
+    assert bench.driver.runtimes() == []
+    assert "killed" in bench.driver.health(plan.intern_id).detail or victim == "agent"
+    # And the next one begins as if nothing had been.
+    bench.boot(plan.intern_id)
+    bench.driver.destroy(plan.intern_id)
+    assert not (runtime_home / "interns" / str(plan.intern_id)).exists()
+
+
+def test_a_runtime_outlives_the_worker_that_started_it(bench: Bench) -> None:
+    """A worker of its own starts it and is killed; another adopts it."""
+    plan = bench.plan()
+    home = str(Path(bench_home(bench)))
+    words = [sys.executable, "-c", STARTER, home, str(plan.intern_id), str(plan.boot_id)]
+    worker = subprocess.Popen(
+        [*words, plan.gateway_url], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert worker.stdout is not None
+    pid = int(worker.stdout.readline())
+    os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
+    worker.stdout.close()
+    assert lives(pid)
+    adopted = bench.driver.start(plan)
+    assert adopted.facts["pid"] == pid
+    assert bench.await_health(plan).ok
+
+
+STARTER = """
+import os, sys, time
+from uuid import UUID
+os.environ["GATEWAY_HOME"] = sys.argv[1]
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateway.settings"
+os.environ["INTERN_SANDBOX"] = "off"
+import django
+django.setup()
+from interns.runtime.driver import BootPlan
+from interns.runtime.process import ProcessDriver
+plan = BootPlan(UUID(sys.argv[2]), UUID(sys.argv[3]), "tester", "h", None, None, "sk", sys.argv[4])
+print(ProcessDriver().start(plan).facts["pid"], flush=True)
+time.sleep(60)
+"""
+
+
+def bench_home(bench: Bench) -> str:
+    from django.conf import settings
+
+    return str(settings.GATEWAY_HOME)
+
+
+def test_a_stranger_with_the_same_number_is_left_alone(bench: Bench, runtime_home: Path) -> None:
+    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    try:
+        intern_id = uuid4()
+        run = runtime_home / "interns" / str(intern_id) / "run"
+        run.mkdir(parents=True)
+        told = {
+            "intern_id": str(intern_id),
+            "boot_id": str(uuid4()),
+            "pid": stranger.pid,
+            "began": "another boot of the machine:1",
+            "sockets": str(run),
+            "token": "t",
+            "isolation": "none",
+            "warning": "",
+            "begun_at": 0.0,
+        }
+        (run / "runtime.json").write_text(json.dumps(told))
+        assert bench.driver.runtimes() == []
+        assert bench.driver.health(intern_id).exited
+        bench.driver.destroy(intern_id)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+
+
+def test_one_that_does_not_listen_to_reason_is_killed(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    everyone = family(keeper_of(bench, plan.intern_id))
+    for pid in everyone:
+        os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    assert bench.driver.stop(plan.intern_id, wait_s=0.5)
+    assert time.monotonic() - began < 4
+    assert until(lambda: not any(map(lives, everyone)))
+    assert bench.driver.runtimes() == []
+
+
+def test_two_starts_at_once_make_one_runtime(bench: Bench) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    plan = bench.plan()
+    with ThreadPoolExecutor(4) as pool:
+        started = list(pool.map(lambda _: _start(bench, plan), range(4)))
+    pids = {one for one in started if one is not None}
+    assert len(pids) == 1
+    assert len(bench.driver.runtimes()) == 1
+
+
+def _start(bench: Bench, plan: Any) -> int | None:
+    try:
+        return int(bench.driver.start(plan).facts["pid"])
+    except StartFailed:
+        return None
+
+
+@pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
+def test_an_idle_intern_is_small(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    shares = [pssk(pid) for pid in family(keeper_of(bench, plan.intern_id))]
+    assert sum(shares) <= IDLE_KIB_MAX, shares
+
+
+def test_a_long_home_has_its_sockets_elsewhere(bench: Bench, settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path / ("long" * 20)
+    plan, runtime = bench.boot()
+    sockets = Path(runtime.facts["address"].removeprefix("unix:")).parent
+    assert not sockets.is_relative_to(tmp_path)
+    assert sockets.stat().st_mode & 0o077 == 0
+    bench.says({"text": "Hello."})
+    assert bench.turn(plan, "Hi")[1].text == "Hello."
+    # A keeper that is killed cannot clean up; whoever stops it next does.
+    os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
+    assert until(lambda: bench.driver.health(plan.intern_id).exited)
+    bench.driver.destroy(plan.intern_id)
+    assert not sockets.exists()
+
+
+def test_without_a_sandbox_there_is_no_shell(bench: Bench) -> None:
+    plan, runtime = bench.boot()
+    assert runtime.facts["isolation"] == "none"
+    assert runtime.facts["warning"].startswith("No isolation: ")
+    bench.says({"text": "Hello."})
+    bench.turn(plan, "Hi")
+    offered = bench.simulator.requests(bench.persona)[-1]["body"]["tools"]
+    names = {tool["function"]["name"] for tool in offered}
+    assert names == {
+        "list_files",
+        "read_file",
+        "write_file",
+        "fetch_url",
+        "list_secrets",
+        "ask_person",
+    }
+
+
+def test_a_wanted_sandbox_that_is_missing_is_a_failed_start(
+    bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from interns.runtime import sandbox
+
+    settings.INTERN_SANDBOX = "required"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sandbox.SANDBOXES, "_found", None)
+    with pytest.raises(StartFailed, match="INTERN_SANDBOX is required: bubblewrap"):
+        bench.driver.start(bench.plan())
+    monkeypatch.setattr(sandbox.SANDBOXES, "_found", None)
+
+
+def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    monkeypatch.setenv("GATEWAY_SUPERVISOR_PID", str(supervisor.pid))
+    plan, _ = bench.boot()
+    everyone = family(keeper_of(bench, plan.intern_id))
+    supervisor.kill()
+    supervisor.wait()
+    assert until(lambda: not any(map(lives, everyone)))
+    assert bench.driver.health(plan.intern_id).exited
+
+
+def test_a_caller_who_leaves_ends_the_run(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    bench.says({"gate": f"g{uuid4().hex}", "text": "Nobody hears this."})
+    _, stream = bench.begin(plan, "Wait")
+    stream.close()
+    bench.says({"text": "Free again."})
+    assert until(lambda: _takes_a_turn(bench, plan))
+
+
+def _takes_a_turn(bench: Bench, plan: Any) -> bool:
+    from interns.runtime.driver import ChatRefused
+
+    try:
+        return bench.turn(plan, "Are you free?", session_id="other")[1].text == "Free again."
+    except ChatRefused:
+        return False
+
+
+def test_an_identity_is_more_than_a_number() -> None:
+    me = identify(os.getpid())
+    assert me is not None
+    assert me.lives()
+    assert not Identity(me.pid, "earlier").lives()
+    child = subprocess.Popen([sys.executable, "-c", "pass"])
+    it = identify(child.pid)
+    assert it is None or it.wait(10)
+    # It has ended, though nobody has asked for its status yet.
+    assert identify(child.pid) is None
+    child.wait()
+
+
+def test_what_the_model_is_refused_for_is_told(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    error = {"error": {"code": 402, "message": "Key limit exceeded"}}
+    bench.simulator.script(bench.persona, {"status": 402, "json": error}, repeat=True)
+    _, leg = bench.turn(plan, "Hi")
+    assert leg.end.reason == "turn_failed"
+    assert not leg.end.retryable
+    assert "Key limit exceeded" in leg.end.message
+    assert bench.driver.health(plan.intern_id).budget_ended
+    bench.says({"text": "Topped up."})
+    bench.turn(plan, "Again")
+    assert not bench.driver.health(plan.intern_id).budget_ended
+
+
+def test_tools_stay_in_the_workspace(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    bench.says(calls("read_file", path="../../../secret"), {"text": "No."})
+    bench.turn(plan, "Look outside")
+    assert "stays inside the workspace" in next(bench.results())

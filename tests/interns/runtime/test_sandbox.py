@@ -1,0 +1,113 @@
+"""What an intern's commands find in their sandbox: not the host."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.interns.runtime.bench import Bench, calls
+from tests.support.manage import PROJECT
+
+pytestmark = [
+    pytest.mark.timeout(120),
+    pytest.mark.parametrize("bench", ["sandboxed"], indirect=True),
+]
+
+LOOK = """
+echo "user $(id -u)"
+echo "processes $(ls /proc | grep -c '^[0-9]')"
+ls /etc/passwd /var {project}/manage.py {project}/interns {home} 2>/dev/null && echo SEEN
+cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep -E 'GATEWAY|sk-simulated' && echo SEEN
+touch /usr/x 2>/dev/null && echo WROTE
+touch /gateway/interns/agent/x 2>/dev/null && echo WROTE
+ln -s / outside && ls outside{project}/manage.py 2>/dev/null && echo SEEN
+unshare -U true 2>/dev/null && echo NESTED
+ls /run
+"""
+NETWORK = """
+import socket
+for address in (("127.0.0.1", {port}), ("192.0.2.1", 80)):
+    try:
+        socket.create_connection(address, 1)
+        print("REACHED", address)
+    except OSError as error:
+        print("refused")
+"""
+SOCKET = """
+import http.client, socket
+class Door(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect("/run/gateway.sock")
+def ask(method, path, **headers):
+    door = Door("gateway")
+    door.request(method, path, body=b"{{}}" if method == "POST" else None, headers=headers)
+    return door.getresponse().status
+print(ask("GET", "/{persona}/v1/models"), ask("POST", "/{persona}/v1/interns/other/fetch"),
+      ask("POST", "/{persona}/v1/chat/completions/../keys"), ask("GET", "/_log"),
+      ask("POST", "/{persona}/v1/chat/completions", **{{"Transfer-Encoding": "chunked"}}))
+"""
+
+
+def shell(bench: Bench, command: str) -> str:
+    """What a command run by the intern's own tool printed."""
+    plan, _ = bench.boot()
+    bench.says(calls("run_shell", command=command), {"text": "Done."})
+    bench.turn(plan, "Run it")
+    return next(bench.results())
+
+
+def python(source: str) -> str:
+    return f"python3 - <<'END'\n{source}\nEND"
+
+
+def test_no_host_files_no_other_processes_no_privileges(bench: Bench, runtime_home: Path) -> None:
+    found = shell(bench, LOOK.format(home=runtime_home, project=PROJECT))
+    assert "user 1000" in found
+    processes = int(next(w for w in found.splitlines() if w.startswith("processes")).split()[1])
+    assert processes < 10
+    for mark in ("SEEN", "WROTE", "NESTED"):
+        assert mark not in found, found
+    assert "gateway.sock" in found
+    assert "agent.sock" not in found
+
+
+def test_no_network(bench: Bench) -> None:
+    found = shell(bench, python(NETWORK.format(port=bench.simulator.port)))
+    assert found.count("refused") == 2, found
+
+
+def test_the_gateways_socket_leads_only_where_it_should(bench: Bench) -> None:
+    found = shell(bench, python(SOCKET.format(persona=bench.persona)))
+    assert found.startswith("404 404 404 404 404"), found
+
+
+def test_the_key_is_added_outside(bench: Bench) -> None:
+    shell(bench, "true")
+    asked = bench.simulator.requests(bench.persona)[-1]
+    assert asked["authorization_present"]
+    assert "intern" not in asked["headers"].get("authorization", "")
+
+
+def test_what_a_command_leaves_behind_is_killed(bench: Bench) -> None:
+    plan, _ = bench.boot()
+    command = "sleep 300 & echo started; (setsid sleep 301 &) ; exit 3"
+    bench.says(calls("run_shell", command=command), {"text": "Done."})
+    bench.turn(plan, "Run it")
+    assert "exit status 3" in next(bench.results())
+    bench.driver.stop(plan.intern_id)
+    alive = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _sleeps(p)]
+    assert alive == []
+
+
+def _sleeps(place: Path) -> bool:
+    try:
+        return (place / "cmdline").read_bytes() in (b"sleep\x00300\x00", b"sleep\x00301\x00")
+    except OSError:
+        return False
+
+
+def test_a_command_cannot_fork_without_end(bench: Bench) -> None:
+    found = shell(bench, "for i in $(seq 400); do sleep 5 & done 2>&1 | tail -1; echo over")
+    assert "over" in found or "fork" in found.lower(), found
+    assert os.getpid()

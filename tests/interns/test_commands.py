@@ -1,0 +1,130 @@
+"""Commands that mirror what operators do on the pages."""
+
+import json
+from contextlib import nullcontext
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from interns import leases
+from interns.models import Intern, LeaseKind
+from tests.interns.farm import Farm
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+def told(*arguments: str, status: int = 0) -> Any:
+    """The JSON of a command."""
+    out = StringIO()
+    with pytest.raises((SystemExit, CommandError)) if status else nullcontext() as ended:
+        call_command(*arguments, "--json", stdout=out)
+    if ended is not None:
+        end: Any = ended.value
+        assert status == (end.code if isinstance(end, SystemExit) else end.returncode)
+    return json.loads(out.getvalue())
+
+
+def test_a_whole_life_by_commands(farm: Farm) -> None:
+    made = farm.new("research")
+    name = f"{farm.account.name}/research"
+    farm.queue.at_once = True
+
+    assert told("provision_intern", name) == {"intern_id": made["id"], "provisioning": True}
+    listed = told("interns", "--account", farm.account.name)
+    assert (listed["interns"][0]["status"], listed["counts"]["running"]) == ("running", 1)
+    assert told("interns", "--status", "stopped")["interns"] == []
+    host = "research.interns.localhost"
+    assert told_in_place("suspend_interns", host) == {"suspended": [made["id"]], "failed": {}}
+    refused = told_in_place("suspend_interns", host, status=1)
+    assert list(refused["failed"]) == [made["id"]]
+    assert told("delete_intern", made["id"]) == {"intern_id": made["id"], "deleting": True}
+    assert "There is no intern" in told("provision_intern", name, status=1)["error"]
+
+
+def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
+    """When everything stops."""
+    running = [farm.running()["id"] for _ in range(2)]
+    farm.new()
+    farm.queue.down = True
+
+    done = told_in_place("suspend_interns", "--all", "--here")
+    assert sorted(done["suspended"]) == sorted(running)
+    assert {farm.get(each)["status"] for each in running} == {"stopped"}
+    assert {farm.row(each).status_reason for each in running} == {"the gateway stopped"}
+    assert farm.script.runtimes() == {}
+
+
+def told_in_place(*arguments: str, status: int = 0) -> Any:
+    """Threads have connections of their own, which do not see a test's transaction."""
+    from interns.management.commands import suspend_interns
+
+    class Serial:
+        def __init__(self, workers: int) -> None:
+            self.workers = workers
+
+        def __enter__(self) -> "Serial":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            return None
+
+        def map(self, work: Any, items: Any) -> Any:
+            return map(work, items)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suspend_interns, "ThreadPoolExecutor", Serial)
+        return told(*arguments, status=status)
+
+
+def test_suspending_says_whom(farm: Farm) -> None:
+    assert "Name interns" in told("suspend_interns", status=1)["error"]
+
+
+def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
+    farm.new("research")
+    farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
+
+    name = f"{farm.account.name}/research"
+    assert "several interns" in told("provision_intern", name, status=1)["error"]
+
+
+def test_a_stuck_operation_is_released(farm: Farm) -> None:
+    made = farm.running()
+    leases.take(
+        farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=farm.row(made["id"]).created_at
+    )
+
+    assert told("release_intern", made["id"]) == {
+        "intern_id": made["id"],
+        "released": "suspend",
+        "status": "running",
+    }
+    assert "Nothing holds" in told("release_intern", made["id"], status=1)["error"]
+
+
+def test_slack_tokens_come_on_stdin(
+    farm: Farm, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interns.vault.service import read_managed
+
+    settings.INTERN_REQUIRE_SLACK_INSTALL = True
+    made = farm.new(provision=True)
+    monkeypatch.setattr("sys.stdin", StringIO("xoxb-1\n"))
+
+    assert told("slack_installed", made["id"], "--tokens")["provisioning"] is True
+    assert read_managed(Intern.objects.get().pk, "slack_tokens") == "xoxb-1"
+    assert "not in a state" in told("slack_installed", made["id"], status=1)["error"]
+
+
+def test_differences_are_an_exit_status(farm: Farm) -> None:
+    made = farm.running()
+    assert told("reconcile_interns")["lost"] == []
+    farm.script.lose(made["id"])
+
+    assert told("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]
+    assert told("reconcile_interns", status=1)["lost"] == [made["id"]]
+    assert told("reconcile_interns")["runtimes"] == 0
+    farm.script.fail("runtimes", {"error": "no daemon"})
+    assert "no daemon" in told("reconcile_interns", status=1)["error"]

@@ -1,0 +1,297 @@
+"""The lifecycle through the API: the way through the statuses, and what each answer says."""
+
+import threading
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from accounts.models import ApiKey
+from interns import operations, publishing
+from interns.errors import UpstreamUnavailable
+from interns.jobs import suspend as suspending
+from interns.models import Intern, InternCreation, InternTransition, Vault, WorkspaceArchive
+from tests.interns.farm import Farm, carry_out
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+FIELDS = {
+    *("id", "name", "description", "instructions", "model", "hostname", "status", "progress"),
+    *("last_failure_message", "vault_id", "attached_vault_id", "workspace_id"),
+    *("created_at", "updated_at"),
+}
+
+
+def test_a_new_intern_is_shown_whole(farm: Farm) -> None:
+    made = farm.new("research", description=None)
+
+    assert set(made) == FIELDS
+    assert made["status"] == "awaiting_slack_install"
+    assert made["description"] == ""
+    assert made["vault_id"] == str(Vault.objects.get(intern=made["id"]).pk)
+    assert made["workspace_id"] == str(farm.workspace.pk)
+    unset = ("instructions", "model", "hostname", "progress", "last_failure_message")
+    assert [made[name] for name in unset] == [None] * 5
+    assert farm.rules(made["id"]) == ["T1"]
+
+
+def test_a_whole_life(farm: Farm) -> None:
+    made = farm.new("research")
+    path = f"/interns/{made['id']}"
+
+    assert farm.ok("POST", f"{path}/provision", status=202) == {"provisioning": True}
+    queued = farm.get(made["id"])
+    assert queued["status"] == "queued"
+    assert queued["progress"] == {
+        "step_label": "Preparing credentials",
+        "step_number": 1,
+        "total_steps": 4,
+    }
+    farm.queue.work()
+    running = farm.get(made["id"])
+    assert (running["status"], running["progress"]) == ("running", None)
+    assert running["hostname"] == "research.interns.localhost"
+
+    farm.queue.at_once = True
+    assert farm.ok("POST", f"{path}/suspend", {}) == {"suspended": True}
+    stopped = farm.get(made["id"])
+    assert (stopped["status"], stopped["hostname"]) == ("stopped", running["hostname"])
+    assert farm.script.runtimes() == {}
+
+    farm.ok("POST", f"{path}/provision", {}, status=202)
+    assert farm.get(made["id"])["status"] == "running"
+
+    farm.queue.at_once = False
+    assert farm.ok("DELETE", path, status=202) == {"deleting": True}
+    assert farm.get(made["id"])["status"] == "destroying"
+    farm.queue.work()
+    farm.refused(404, "not_found", "GET", path)
+    assert farm.rules(made["id"]) == [
+        *("T1", "T4", "T8", "T9", "T9", "T9", "T10", "T13"),
+        *("T7", "T8", "T9", "T9", "T9", "T10", "T15", "T17"),
+    ]
+
+
+def test_nothing_is_left_of_a_deleted_intern_but_history_and_archive(farm: Farm) -> None:
+    made = farm.running()
+    key = ApiKey.objects.get(intern_id=made["id"])
+    assert key.creator == farm.member
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.queue.work()
+
+    assert not Intern.objects.exists()
+    assert not Vault.objects.filter(intern=made["id"]).exists()
+    assert not InternCreation.objects.exists()
+    key.refresh_from_db()
+    assert key.deleted_at is not None
+    state = farm.script.read()
+    assert (state["runtimes"], state["disks"]) == ({}, {})
+    archive = WorkspaceArchive.objects.get(intern_id=made["id"])
+    assert archive.bytes > 0
+    assert InternTransition.objects.filter(intern_id=made["id"], to_status="").count() == 1
+
+
+def test_an_intern_that_never_booted_is_deleted_without_an_archive(farm: Farm) -> None:
+    made = farm.new()
+
+    farm.ok("DELETE", f"/interns/{made['id']}", {"acknowledge_workspace_loss": False}, status=202)
+    farm.queue.work()
+
+    assert not WorkspaceArchive.objects.exists()
+    assert farm.script.calls("archive") == []
+    farm.get(made["id"], status=404)
+
+
+def test_creation_can_provision(farm: Farm) -> None:
+    made = farm.new(provision=True)
+
+    assert made["status"] == "queued"
+    assert farm.queue.work() == 1
+    assert farm.get(made["id"])["status"] == "running"
+    assert farm.rules(made["id"])[:2] == ["T2", "T8"]
+
+
+@pytest.mark.parametrize("operation", ["provision", "suspend"])
+def test_a_body_that_says_anything_is_refused(farm: Farm, operation: str) -> None:
+    path = f"/interns/{farm.new()['id']}/{operation}"
+
+    refused = farm.refused(400, "invalid_body", "POST", path, {"force": True})
+    assert refused["message"] == "Invalid request body"
+    assert refused["metadata"]["retryable"] is False
+    assert refused["metadata"]["issues"] == [{"path": "", "message": 'Unrecognized key: "force"'}]
+    for body in ("[]", "{bad", "1", '"x"', "null"):
+        farm.refused(400, "invalid_body", "POST", path, body)
+
+
+@pytest.mark.parametrize(
+    "body", [{"acknowledge_workspace_loss": 1}, {"acknowledge_workspace_loss": None}, {"x": 1}]
+)
+def test_a_deletion_says_one_thing_at_most(farm: Farm, body: Any) -> None:
+    farm.refused(400, "invalid_body", "DELETE", f"/interns/{farm.new()['id']}", body)
+
+
+def test_the_statuses_refuse_what_the_table_says(farm: Farm) -> None:
+    made = farm.suspended()
+    path = f"/interns/{made['id']}"
+
+    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
+    assert refused["metadata"]["retryable"] is False
+    farm.ok("POST", f"{path}/provision", status=202)
+    for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
+        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
+        assert refused["metadata"]["retryable"] is True
+
+
+def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
+    new, running, stopped = farm.new(), farm.running(), farm.suspended()
+    farm.queue.down = True
+
+    for intern, method, end in (
+        (new, "POST", "/provision"),
+        (stopped, "POST", "/provision"),
+        (running, "POST", "/suspend"),
+        (running, "DELETE", ""),
+        (stopped, "DELETE", ""),
+    ):
+        before = farm.row(intern["id"])
+        refused = farm.refused(502, "upstream_unavailable", method, f"/interns/{intern['id']}{end}")
+        assert refused["metadata"]["retryable"] is True
+        assert refused["message"] == ("The intern service could not be reached, retry the request")
+        after = farm.row(intern["id"])
+        same = ("status", "status_since", "progress_step", "last_failure_message", "hostname")
+        assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
+        assert (after.lease_id, after.operation_id, after.lease_kind) == (None, None, "")
+
+    farm.queue.down = False
+    farm.ok("POST", f"/interns/{new['id']}/provision", status=202)
+    farm.queue.work()
+    assert farm.get(new["id"])["status"] == "running"
+
+
+def test_a_failure_message_comes_back_with_a_provisioning_that_could_not_be_told_of(
+    farm: Farm,
+) -> None:
+    farm.script.fail("start", {"error": "no room"})
+    made = farm.running()
+    assert made["status"] == "failed"
+    farm.queue.down = True
+
+    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
+    assert farm.get(made["id"])["last_failure_message"] == "runtime_start_failed: no room"
+
+
+def test_what_a_worker_took_up_was_told_after_all(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue took the message and then said nothing."""
+    made = farm.new()
+
+    def publish(lease: Any) -> None:
+        carry_out(lease)
+        raise UpstreamUnavailable
+
+    monkeypatch.setattr(operations, "publish", publish)
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    assert farm.get(made["id"])["status"] == "running"
+
+
+def test_a_queue_that_says_nothing_is_given_up(
+    farm: Farm, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.INTERN_PUBLISH_SECONDS = 0.05
+    frozen = threading.Event()
+    monkeypatch.setattr(publishing._Publish, "_publish", lambda self: frozen.wait(10))
+    made = farm.new()
+
+    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
+    assert farm.get(made["id"])["status"] == "awaiting_slack_install"
+    frozen.set()
+
+
+def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> None:
+    settings.INTERN_OPERATION_SECONDS = 0.7
+    made = farm.running()
+    path = f"/interns/{made['id']}"
+
+    refused = farm.refused(408, "timeout", "POST", f"{path}/suspend")
+    assert refused["metadata"]["retryable"] is True
+    farm.refused(409, "intern_busy", "POST", f"{path}/suspend")
+    farm.refused(409, "intern_busy", "POST", f"{path}/provision")
+    farm.refused(409, "intern_busy", "DELETE", path)
+    assert farm.get(made["id"])["status"] == "running"
+    farm.queue.work()
+    assert farm.get(made["id"])["status"] == "stopped"
+
+
+def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspending, "_PAUSE_S", 0)
+    made = farm.running()
+    farm.script.fail("stop", {"error": "stuck", "code": "runtime_teardown_failed"}, always=True)
+    farm.queue.at_once = True
+
+    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/suspend")
+    assert farm.get(made["id"])["status"] == "running"
+    assert farm.row(made["id"]).lease_id is None
+    note = InternTransition.objects.filter(intern_id=made["id"]).latest("pk")
+    assert (note.rule, note.why) == ("", "the runtime did not stop: stuck")
+
+
+@pytest.mark.parametrize("name", ["R", "a", "abcdefghijklmnopqr", "a--b", "1a", "a-", "ab\n", ""])
+def test_names_that_are_none(farm: Farm, name: str) -> None:
+    farm.refused(400, "invalid_body", "POST", "/interns", {"name": name})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"name": None},
+        {"name": "ok", "model": "a/b"},
+        {"name": "ok", "description": "x" * 2001},
+        {"name": "ok", "instructions": "x" * 100_001},
+        {"name": "ok", "provision": "yes"},
+        {"name": "ok", "vault_id": "none"},
+        {"name": "ok", "workspace_id": "none"},
+    ],
+)
+def test_bodies_that_make_no_intern(farm: Farm, said: Any) -> None:
+    refused = farm.refused(400, "invalid_body", "POST", "/interns", said)
+    assert refused["metadata"]["issues"]
+
+
+def test_a_workspace_can_only_be_the_key_s_own(farm: Farm) -> None:
+    refused = farm.refused(
+        400, "invalid_body", "POST", "/interns", {"name": "ok", "workspace_id": str(uuid4())}
+    )
+    assert refused["message"] == "workspace_id must match the API key workspace"
+    farm.new("ok", workspace_id=str(farm.workspace.pk))
+
+
+def test_changes_show_at_once(farm: Farm) -> None:
+    made = farm.new("research")
+    path = f"/interns/{made['id']}"
+
+    assert farm.ok("PATCH", path, {}) == made
+    said = {"name": "other", "description": "d", "instructions": "i", "model": "acme/small:free"}
+    changed = farm.ok("PATCH", path, said)
+    assert {name: changed[name] for name in said} == said
+    assert changed["updated_at"] >= made["updated_at"]
+    cleared = farm.ok("PATCH", path, {"description": None, "instructions": None, "model": None})
+    assert [cleared[name] for name in ("description", "instructions", "model")] == ["", None, None]
+    for wrong in ({"name": None}, {"status": "running"}, {"model": "nope"}, {"model": ""}):
+        farm.refused(400, "invalid_body", "PATCH", path, wrong)
+
+
+def test_changes_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
+    made, other = farm.running("first"), farm.new("second")
+    path = f"/interns/{made['id']}"
+    refused = farm.refused(409, "name_taken", "PATCH", path, {"name": "second"})
+    assert refused["metadata"]["retryable"] is False
+
+    farm.ok("POST", f"/interns/{other['id']}/provision", status=202)
+    farm.ok("PATCH", f"/interns/{other['id']}", {"description": "in time"})
+    farm.queue.work()
+    assert farm.get(other["id"])["status"] == "running"
+    farm.ok("DELETE", path, status=202)
+    refused = farm.refused(409, "intern_busy", "PATCH", path, {"description": "too late"})
+    assert refused["metadata"]["retryable"] is True

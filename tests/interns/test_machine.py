@@ -1,0 +1,124 @@
+"""The status machine as a table: what moves, what is refused, and with which words."""
+
+import itertools
+
+import pytest
+
+from interns.errors import ArchiveMissing, InternBusy, InvalidState, SlackInstallRequired
+from interns.machine import ACCEPTED, MOVES, NOWHERE, Rule, Standing, allowed, check, refusal
+from interns.models import LeaseKind, Status
+
+NEW, QUEUED, PROVISIONING, RUNNING, FAILED, STOPPED, DESTROYING, DESTROY_FAILED = (
+    "awaiting_slack_install",
+    "queued",
+    "provisioning",
+    "running",
+    "failed",
+    "stopped",
+    "destroying",
+    "destroy_failed",
+)
+# Written from the specification, independently of the code's own table.
+LISTED = {
+    (NOWHERE, NEW): {"T1", "T3"},
+    (NOWHERE, QUEUED): {"T2"},
+    (NEW, QUEUED): {"T4", "T5"},
+    (NEW, NEW): {"T5"},
+    (FAILED, QUEUED): {"T6"},
+    (STOPPED, QUEUED): {"T7"},
+    (QUEUED, PROVISIONING): {"T8"},
+    (PROVISIONING, PROVISIONING): {"T9"},
+    (PROVISIONING, RUNNING): {"T10"},
+    (PROVISIONING, FAILED): {"T11", "T12"},
+    (QUEUED, FAILED): {"T12"},
+    (RUNNING, STOPPED): {"T13"},
+    (RUNNING, FAILED): {"T14"},
+    (NEW, DESTROYING): {"T15"},
+    (RUNNING, DESTROYING): {"T15"},
+    (FAILED, DESTROYING): {"T15"},
+    (STOPPED, DESTROYING): {"T15"},
+    (DESTROY_FAILED, DESTROYING): {"T16"},
+    (DESTROYING, NOWHERE): {"T17"},
+    (DESTROYING, DESTROY_FAILED): {"T18", "T20"},
+    (DESTROYING, DESTROYING): {"T19"},
+}
+BUSY, WRONG = InternBusy, InvalidState
+REFUSED = {
+    NEW: (None, WRONG, None),
+    QUEUED: (BUSY, BUSY, BUSY),
+    PROVISIONING: (BUSY, BUSY, BUSY),
+    RUNNING: (WRONG, None, None),
+    FAILED: (None, WRONG, None),
+    STOPPED: (None, WRONG, None),
+    DESTROYING: (BUSY, BUSY, BUSY),
+    DESTROY_FAILED: (WRONG, WRONG, None),
+}
+KINDS = (LeaseKind.PROVISION, LeaseKind.SUSPEND, LeaseKind.DELETE)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), list(itertools.product([NOWHERE, *Status.values], repeat=2))
+)
+def test_every_pair_of_statuses_has_the_listed_rules_and_no_others(
+    source: str, target: str
+) -> None:
+    listed = LISTED.get((source, target), set())
+    assert set(map(str, allowed(source, target))) == listed
+
+    for rule in Rule:
+        if str(rule) in listed:
+            check(rule, source, target)
+        else:
+            with pytest.raises(AssertionError, match=f"{rule}: "):
+                check(rule, source, target)
+
+
+def test_all_twenty_rules_are_there() -> None:
+    assert [str(rule) for rule in Rule] == [f"T{number}" for number in range(1, 21)]
+    assert set(MOVES) == set(Rule)
+
+
+@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status.values, KINDS)))
+def test_every_operation_in_every_status(status: str, kind: LeaseKind) -> None:
+    wanted = REFUSED[status][KINDS.index(kind)]
+    refused = refusal(kind, Standing(status))
+
+    assert (None if refused is None else type(refused)) is wanted
+    if wanted is None and kind != LeaseKind.SUSPEND:
+        assert (kind, status) in ACCEPTED
+
+
+@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status.values, KINDS)))
+def test_whatever_is_held_is_busy(status: str, kind: LeaseKind) -> None:
+    refused = refusal(kind, Standing(status, held=True), acknowledged=True)
+
+    assert isinstance(refused, InternBusy)
+    assert (refused.status, refused.reason, refused.retryable) == (409, "intern_busy", True)
+    assert refused.text == "Another operation holds this intern, retry later"
+
+
+def test_a_wrong_state_says_so_for_good() -> None:
+    refused = refusal(LeaseKind.SUSPEND, Standing(STOPPED))
+
+    assert refused is not None
+    assert (refused.reason, refused.retryable) == ("invalid_state", False)
+    assert refused.text == "The intern is not in a state that allows this operation"
+
+
+def test_slack_is_asked_for_at_the_first_provision_only() -> None:
+    missing = {"slack_missing": True}
+
+    refused = refusal(LeaseKind.PROVISION, Standing(NEW, **missing))
+    assert isinstance(refused, SlackInstallRequired)
+    assert (refused.reason, refused.retryable) == ("slack_install_required", False)
+    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, **missing)) is None
+    assert refusal(LeaseKind.DELETE, Standing(NEW, **missing)) is None
+
+
+def test_a_missing_archive_is_to_be_acknowledged() -> None:
+    at = Standing(DESTROY_FAILED, archive_missing=True)
+
+    refused = refusal(LeaseKind.DELETE, at)
+    assert isinstance(refused, ArchiveMissing)
+    assert (refused.reason, refused.retryable) == ("workspace_archive_failed", False)
+    assert refusal(LeaseKind.DELETE, at, acknowledged=True) is None

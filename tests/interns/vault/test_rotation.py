@@ -1,0 +1,124 @@
+"""Changing VAULT_MASTER_KEY: nothing is lost, and in the end the former key opens nothing."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from accounts.byok import sealed_key
+from accounts.models import ByokCredential
+from gateway.sealing import UnsealError, master_key_id, seal_bytes, unseal_bytes
+from interns.models import Vault
+from interns.vault.effective import released_values
+from interns.vault.sealing import data_key
+from routing.catalogue.models import Provider
+from routing.history.contents import PURPOSE
+from routing.history.models import GenerationContent
+from tests.interns.vault.team import SHARED, Team
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+def rotated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    status = 0
+    try:
+        call_command("rotate_master_key", *arguments, "--json")
+    except SystemExit as end:
+        status = int(str(end.code))
+    return json.loads(capsys.readouterr().out), status
+
+
+def plant(team: Team) -> None:
+    team.put(f"{SHARED}/token", "canary", ["a.b"])
+    provider = Provider(slug="acme", name="Acme", base_url="http://127.0.0.1:9/v1")
+    provider.set_credential("sk-provider")
+    provider.save()
+    brought = ByokCredential(
+        account=team.account, workspace=team.workspace, provider="acme", label="x"
+    )
+    brought.sealed = sealed_key(brought.pk, "sk-brought")
+    brought.save()
+    GenerationContent.objects.create(
+        generation_id="gen-1",
+        account_id=team.account.pk,
+        created_at=datetime.now(UTC),
+        sealed=seal_bytes(b"said", purpose=PURPOSE, row="gen-1"),
+    )
+
+
+def all_open(team: Team, intern: Any) -> bool:
+    try:
+        content = GenerationContent.objects.get()
+        provider = Provider.objects.get()
+        return (
+            released_values(intern, "a.b") == {"token": "canary"}
+            and provider.credential() == "sk-provider"
+            and unseal_bytes(bytes(content.sealed), purpose=PURPOSE, row="gen-1") == b"said"
+        )
+    except UnsealError:
+        return False
+
+
+def test_everything_moves_to_the_new_key(
+    team: Team, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    intern = team.intern()
+    plant(team)
+    keys = {vault.pk: data_key(vault) for vault in Vault.objects.all()}
+    before, old = master_key_id(), settings.VAULT_MASTER_KEY
+
+    settings.VAULT_MASTER_KEY = "another master key"
+    assert not all_open(team, intern)
+    said, status = rotated(capsys)
+    assert (said["unreadable"], status) == (5, 1)
+
+    settings.VAULT_FORMER_MASTER_KEYS = (old,)
+    assert all_open(team, intern)
+    assert rotated(capsys, "--check")[0]["vaults"] == 2
+    assert {vault.master_key_id for vault in Vault.objects.all()} == {before}
+    said, status = rotated(capsys)
+    assert (said, status) == (
+        {
+            "master_key_id": master_key_id(),
+            "former_keys": 1,
+            "vaults": 2,
+            "provider_credentials": 1,
+            "byok_credentials": 1,
+            "kept_answers": 0,
+            "generation_contents": 1,
+            "unreadable": 0,
+        },
+        0,
+    )
+    assert {vault.master_key_id for vault in Vault.objects.all()} == {master_key_id()} != {before}
+
+    settings.VAULT_FORMER_MASTER_KEYS = ()
+    assert all_open(team, intern)
+    # The data keys themselves are the same, so that no value was touched.
+    assert {vault.pk: data_key(vault) for vault in Vault.objects.all()} == keys
+    assert rotated(capsys)[0]["vaults"] == 0
+
+    settings.VAULT_MASTER_KEY = old
+    assert not all_open(team, intern)
+
+
+def test_a_value_opens_in_its_own_vault_under_its_own_name_alone(team: Team) -> None:
+    from gateway.sealing import seal_under, unseal_under
+
+    key, other = b"k" * 32, b"o" * 32
+    sealed = seal_under(key, "canary", name="token")
+    assert unseal_under(key, sealed, name="token") == "canary"
+    assert "canary" not in sealed
+    changed = sealed[:-2] + ("A" if sealed[-2] != "A" else "B") + sealed[-1]
+    for wrong_key, text, name in (
+        (other, sealed, "token"),
+        (key, sealed, "tokens"),
+        (key, changed, "token"),
+        (key, sealed[:20], "token"),
+        (key, "v1:*", "token"),
+        (key, "v0:" + sealed[3:], "token"),
+    ):
+        with pytest.raises(UnsealError):
+            unseal_under(wrong_key, text, name=name)

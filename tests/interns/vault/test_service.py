@@ -1,0 +1,116 @@
+"""Vaults of interns, and what the gateway keeps in them for itself."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from accounts.services.records import by_command
+from accounts.services.workspaces import delete_workspace
+from gateway.http.errors import PermissionDenied
+from interns.models import Vault, VaultSecret
+from interns.vault.service import (
+    attachable,
+    connections_of,
+    create_intern_vault,
+    delete_intern_vault,
+    effective_secret,
+    put_managed,
+    read_managed,
+    remove_managed,
+    workspace_vault,
+)
+from tests.accounts.dump import database_text
+from tests.interns.vault.team import SHARED, Team, of, open_team, vault_of
+
+pytestmark = pytest.mark.both
+
+
+@pytest.mark.django_db
+def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
+    intern = team.intern()
+    put_managed(intern.pk, "router_api_key", "canary-one", [])
+    put_managed(intern.pk, "router_api_key", "canary-two", [])
+    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    assert team.names(of(intern)) == []
+    assert team.ok("GET", of(intern, "/effective-secrets"))["data"] == []
+    # A caller may use the same name for something of its own.
+    team.put(f"{of(intern)}/router_api_key", "mine")
+    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    assert team.ask("DELETE", f"{of(intern)}/router_api_key")[0] == 204
+    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    assert "canary" not in database_text()
+    remove_managed(intern.pk, "router_api_key")
+    assert read_managed(intern.pk, "router_api_key") is None
+
+
+@pytest.mark.django_db
+def test_connections_are_told_by_their_keys(team: Team) -> None:
+    intern = team.intern()
+    path = of(intern, "/connections")
+    assert team.ok("GET", path) == {"data": []}
+    put_managed(intern.pk, "slack_tokens", "canary", ["slack.com"])
+    put_managed(intern.pk, "router_api_key", "canary", [])
+    assert team.ok("GET", path) == {"data": [{"key": "slack"}]}
+    assert connections_of(intern.pk) == ["slack"]
+
+
+@pytest.mark.django_db
+def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
+    intern = team.intern()
+    assert create_intern_vault(intern) == vault_of(intern)
+    team.put(f"{of(intern)}/a")
+    put_managed(intern.pk, "k", "v", [])
+    delete_intern_vault(intern.pk)
+    delete_intern_vault(intern.pk)
+    assert not Vault.objects.exists()
+    assert not VaultSecret.objects.exists()
+
+
+@pytest.mark.django_db
+def test_only_another_intern_s_vault_of_the_workspace_can_be_attached(team: Team) -> None:
+    lender, stranger = team.intern("lender"), open_team("theirs").intern()
+    assert attachable(team.workspace.pk, vault_of(lender).pk)
+    assert not attachable(team.workspace.pk, vault_of(stranger).pk)
+    assert not attachable(team.workspace.pk, workspace_vault(team.workspace.pk).pk)
+
+
+@pytest.mark.django_db
+def test_a_value_is_released_to_its_exact_host(team: Team) -> None:
+    intern = team.intern()
+    team.put(f"{SHARED}/token", "value", ["api.example.com"])
+    assert effective_secret(intern, "token", "api.example.com") == "value"
+    for host in ("example.com", "a.api.example.com", "api.example.com.", "API.example.com"):
+        assert effective_secret(intern, "token", host) is None
+    assert effective_secret(intern, "other", "api.example.com") is None
+
+
+@pytest.mark.django_db
+def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
+    made = team.another_workspace()
+    team.put(f"{SHARED}/token", key="elsewhere")
+    team.put(f"{SHARED}/token")
+    from accounts.models import ApiKey
+
+    ApiKey.objects.filter(workspace=made).update(disabled=True)
+    delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=by_command("test"))
+    assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
+    with pytest.raises(PermissionDenied):
+        workspace_vault(made.pk)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_workspace_has_one_vault_however_many_begin_it() -> None:
+    team = open_team("crowd")
+    barrier = Barrier(4)
+
+    def begin(_: int) -> object:
+        barrier.wait()
+        try:
+            return workspace_vault(team.workspace.pk).pk
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(begin, range(4)))) == 1

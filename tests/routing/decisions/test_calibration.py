@@ -1,0 +1,119 @@
+"""Temperatures, calibration errors and what draws them."""
+
+import random
+from math import log
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.decisions.calibration import (
+    BINS,
+    TEMPERATURE_MAX,
+    TEMPERATURE_MIN,
+    Example,
+    calibrated,
+    fitted_temperature,
+    mean_loss,
+    report_on,
+)
+from routing.decisions.diagram import reliability_svg
+
+weights = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
+
+
+def of(weights: list[float]) -> tuple[float, ...]:
+    return tuple(each / sum(weights) for each in weights)
+
+
+def drawn(sharpened: float, count: int = 2500) -> list[Example]:
+    """Answers of a model whose probabilities are the truth, to the power of `sharpened`."""
+    dice = random.Random(7)
+    examples = []
+    for _ in range(count):
+        truth = of([dice.random() + 0.01 for _ in range(4)])
+        [right] = dice.choices(range(4), truth)
+        examples.append(Example(of([each**sharpened for each in truth]), right))
+    return examples
+
+
+def test_a_temperature_by_hand():
+    # The square roots of 0.9 and 0.1 are as 3 to 1, their squares as 81 to 1.
+    assert calibrated((0.9, 0.1), 2) == pytest.approx((0.75, 0.25))
+    assert calibrated((0.9, 0.1), 0.5) == pytest.approx((81 / 82, 1 / 82))
+    assert calibrated((1.0, 0.0), 5) == (1.0, 0.0)
+
+
+@given(weights, st.floats(TEMPERATURE_MIN, TEMPERATURE_MAX))
+def test_a_temperature_keeps_sum_and_order(weights, temperature):
+    before = of(weights)
+    after = calibrated(before, temperature)
+
+    assert sum(after) == pytest.approx(1, abs=1e-9)
+    pairs = list(zip(before, after, strict=True))
+    assert all(b[1] >= a[1] for a in pairs for b in pairs if b[0] > a[0])
+
+
+@given(weights, st.floats(0.3, 3))
+def test_a_temperature_can_be_taken_back(weights, temperature):
+    before = of(weights)
+    there_and_back = calibrated(calibrated(before, temperature), 1 / temperature)
+
+    assert there_and_back == pytest.approx(before, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("sharpened", [0.5, 1.0, 2.0, 3.0])
+def test_the_fit_finds_how_much_too_sure_a_model_is(sharpened):
+    found = fitted_temperature(drawn(sharpened))
+
+    assert found == pytest.approx(sharpened, rel=0.1)
+
+
+def test_the_fit_lowers_loss_and_error_on_examples_it_has_not_seen():
+    examples = drawn(3.0)
+    temperature = fitted_temperature(examples[::2])
+    before, after = report_on(examples[1::2]), report_on(examples[1::2], temperature)
+
+    assert after.loss < before.loss
+    assert after.error < before.error / 3
+    assert after.accuracy == before.accuracy
+
+
+@pytest.mark.parametrize(
+    ("right", "limit"), [(0, TEMPERATURE_MIN), (1, TEMPERATURE_MAX)], ids=["always", "never"]
+)
+def test_who_is_always_or_never_right_meets_a_limit(right, limit):
+    assert fitted_temperature([Example((0.75, 0.25), right)]) == limit
+
+
+def test_an_impossible_label_that_was_right_is_a_finite_loss():
+    assert mean_loss([Example((1.0, 0.0), 1)], 1.0) == pytest.approx(-log(1e-12))
+
+
+def test_accuracy_and_error_by_hand():
+    # Bin 0.7: sure 0.7 twice, right once. Bin 0.5: a tie, which the first label wins, right.
+    examples = [Example((0.7, 0.3), 0), Example((0.3, 0.7), 0), Example((0.5, 0.5), 0)]
+    report = report_on(examples)
+
+    assert report.accuracy == pytest.approx(2 / 3)
+    assert report.error == pytest.approx((2 * 0.2 + 1 * 0.5) / 3)
+    assert [each.answers for each in report.bins if each.answers] == [1, 2]
+    assert len(report.bins) == BINS
+
+
+def test_certainty_is_in_the_last_bin():
+    assert report_on([Example((1.0, 0.0), 0)]).bins[-1] == (1, 1.0, 1.0)
+
+
+def test_the_diagram_is_an_image_that_says_its_numbers():
+    before, after = report_on(drawn(3.0)), report_on(drawn(3.0), 3.0)
+    root = ElementTree.fromstring(reliability_svg("acme/<small>", before, after))  # noqa: S314 - Our own.
+
+    texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "acme/<small>"
+    assert f"Before: {before.accuracy:.1%} right, calibration error {before.error:.3f}" in texts
+    assert f"After: {after.accuracy:.1%} right, calibration error {after.error:.3f}" in texts
+    bars = root.findall("{http://www.w3.org/2000/svg}rect[@class='bar']")
+    filled = [each for report in (before, after) for each in report.bins if each.answers]
+    assert len(bars) == len(filled)

@@ -1,0 +1,175 @@
+"""Distributions against values worked out by hand."""
+
+import math
+from typing import Any
+
+import pytest
+
+from routing.decisions.logprobs import LABELS_MAX, body_of, judged
+from routing.decisions.question import NoAnswer, Question
+from tests.routing.decisions.asked import choice, logprobs, noul, score
+
+
+def shares(question: Question, tokens: Any) -> list[float]:
+    return list(judged(question, logprobs(tokens)).probabilities)
+
+
+def test_the_labels_share_what_fell_on_them():
+    # 0.6 and 0.2 of 0.8; the rest fell on other tokens.
+    answer = judged(choice("a", "b"), logprobs({"A": 0.6, "B": 0.2, "The": 0.1}))
+
+    assert answer.probabilities == pytest.approx((0.75, 0.25), abs=1e-12)
+    assert answer.label_mass == pytest.approx(0.8)
+    assert answer.confidence is None
+
+
+@pytest.mark.parametrize("variants", [("A", " A", "a", " a"), ("A", "  A", "\u2581A", "\u0120a")])
+def test_variants_by_space_and_case_are_summed(variants):
+    tokens = [("B", 0.4), *((each, 0.1) for each in variants)]
+
+    assert shares(choice("a", "b"), tokens) == pytest.approx([0.5, 0.5], abs=1e-12)
+
+
+def test_the_same_token_listed_twice_counts_twice():
+    assert shares(noul(), [("yes", 0.3), ("yes", 0.3), ("no", 0.2)]) == pytest.approx([0.75, 0.25])
+
+
+@pytest.mark.parametrize("token", ["A)", "(A", "AB", "A\n", "Yes", "\u0130"])
+def test_what_is_more_than_a_label_is_none(token):
+    assert shares(choice("a", "b"), {"B": 0.5, "A": 0.25, token: 0.25}) == pytest.approx(
+        [1 / 3, 2 / 3]
+    )
+
+
+def test_a_missing_label_is_as_likely_as_the_least_likely_alternative():
+    # C is given the 0.1 of "The": 0.6, 0.3, 0.1 of 1.0. That is no mass of labels.
+    answer = judged(choice("a", "b", "c"), logprobs({"A": 0.6, "B": 0.3, "The": 0.1}))
+
+    assert answer.probabilities == pytest.approx((0.6, 0.3, 0.1), abs=1e-12)
+    assert answer.label_mass == pytest.approx(0.9)
+
+
+def test_the_least_likely_alternative_may_be_a_label_or_a_part_of_one():
+    # " a" alone is 0.1, so B and C are; A is 0.5 in all.
+    assert shares(choice("a", "b", "c"), {"A": 0.4, " a": 0.1}) == pytest.approx(
+        [5 / 7, 1 / 7, 1 / 7]
+    )
+
+
+def test_one_label_found_of_one_is_certain():
+    assert shares(choice("only"), {"A": 0.01, "The": 0.9}) == [1.0]
+
+
+def test_ties_stay_ties():
+    assert shares(score("x", "y", "z"), {"0": 0.2, "1": 0.2, "2": 0.2}) == [1 / 3] * 3
+
+
+def test_a_noul_is_the_share_of_yes():
+    assert shares(noul(), {" Yes": 0.3, "No": 0.1, "yes": 0.3}) == pytest.approx([6 / 7, 1 / 7])
+
+
+def test_levels_go_by_their_numbers():
+    found = shares(score("calm", "cross"), {"1": 0.75, " 0": 0.25})
+
+    assert found == pytest.approx([0.25, 0.75])
+
+
+def test_only_the_first_token_counts():
+    given = logprobs({"A": 0.5, "B": 0.25})
+    given["content"].append(logprobs({"B": 1.0})["content"][0])
+
+    assert judged(choice("a", "b"), given).probabilities == pytest.approx((2 / 3, 1 / 3))
+
+
+def test_the_token_itself_counts_where_it_is_not_among_its_alternatives():
+    given = logprobs({"B": 0.25})
+    given["content"][0] |= {"token": "A", "logprob": math.log(0.75)}
+
+    assert judged(choice("a", "b"), given).probabilities == pytest.approx((0.75, 0.25))
+
+
+@pytest.mark.parametrize("never", [-9999.0, -1e308, -(10**400), float("-inf"), -1e9])
+def test_never_is_a_number_too(never):
+    given = {"content": [{"token": "A", "logprob": 0, "top_logprobs": [
+        {"token": "A", "logprob": 0}, {"token": "B", "logprob": never}]}]}  # fmt: skip
+
+    assert judged(choice("a", "b"), given).probabilities == (1.0, 0.0)
+
+
+def test_labels_that_are_all_but_impossible_are_compared_none_the_less():
+    given = logprobs({"The": 1.0})
+    given["content"][0]["top_logprobs"] += [
+        {"token": "A", "logprob": -900.0},
+        {"token": "B", "logprob": -900.0 - math.log(3)},
+    ]
+    answer = judged(choice("a", "b"), given)
+
+    assert answer.probabilities == pytest.approx((0.75, 0.25))
+    assert answer.label_mass == 0
+
+
+def test_probabilities_of_an_engine_that_rounds_do_not_exceed_one():
+    given = {"content": [{"token": "A", "logprob": 1e-7, "top_logprobs": None}]}
+
+    assert judged(choice("a"), given).label_mass == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        "logprobs",
+        {},
+        {"content": None},
+        {"content": {}},
+        {"content": []},
+        {"content": ["A"]},
+        {"content": [{}]},
+        {"content": [{"token": "A", "logprob": None}]},
+        {"content": [{"token": "A", "logprob": "-1"}]},
+        {"content": [{"token": None, "logprob": -1}]},
+        {"content": [{"token": "A", "logprob": True}]},
+        {"content": [{"token": "The", "logprob": -1, "top_logprobs": "A"}]},
+        {"content": [{"token": "The", "logprob": -1, "top_logprobs": [["A", -1], None, {}]}]},
+        {"tokens": ["A"], "token_logprobs": [-1]},
+    ],
+)
+def test_what_tells_of_no_label_is_no_answer(given):
+    with pytest.raises(NoAnswer):
+        judged(choice("a", "b"), given)
+
+
+def test_the_request_asks_for_one_token_with_its_alternatives():
+    body = body_of("A letter.", choice("billing", other="anything else"))
+    [message] = body.pop("messages")
+
+    assert body == {
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": 20,
+        "reasoning": {"effort": "none"},
+    }
+    lines = message["content"].splitlines()
+    assert lines.index("A letter.") < lines.index("Question: Which queue?")
+    assert lines[-4:-2] == ["A) billing", "B) other: anything else"]
+
+
+def test_questions_about_one_state_begin_alike():
+    state = "word " * 100
+    asked = [noul(), noul("now", "later"), choice("a", "b"), score("low", {"high": 1})]
+    texts = [body_of(state, each)["messages"][0]["content"] for each in asked]
+
+    shared = texts[0].partition("Question:")[0]
+    assert state in shared
+    assert all(text.startswith(shared) for text in texts)
+    assert texts[1].count("yes) now") == texts[1].count("no) later") == 1
+    assert texts[3].count('1) {"high":1}') == 1
+
+
+def test_there_is_a_letter_for_every_label():
+    labels = [f"label {n}" for n in range(LABELS_MAX)]
+    [message] = body_of("", choice(*labels))["messages"]
+
+    assert "\nZ) label 25\n" in message["content"]

@@ -1,0 +1,101 @@
+"""URLs of others: what they lead to, and which lead nowhere."""
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.fetching.targets import TargetRefused, redirected, split_url, target_of
+from routing.upstreams.addresses import is_public
+
+
+def url_of(url: str) -> str:
+    return target_of(*split_url(url)).url
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("HTTPS://Example.COM", "https://example.com/"),
+        ("http://example.com.:80/a#b", "http://example.com/a"),
+        ("http://example.com:8080?q=ä b", "http://example.com:8080/?q=%C3%A4%20b"),
+        ("http://example.com/a/../b/./c?d/../e", "http://example.com/b/c?d/../e"),
+        ("http://example.com/../../a", "http://example.com/a"),
+        ("http://exämple.com/", "http://xn--exmple-cua.com/"),
+        ("http://example.com/a\r\nX: y", "http://example.com/a%0D%0AX:%20y"),
+        ("http://example.com/a\\..\\b", "http://example.com/a%5C..%5Cb"),
+        ("http://[::1]:8000/", "http://[::1]:8000/"),
+    ],
+)
+def test_a_url_is_sent_as_it_is_meant(url: str, meant: str) -> None:
+    assert url_of(url) == meant
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "example.com", "//example.com", "ftp://example.com", "file:///etc/passwd", "http://",
+     "http:///a", "http://user@example.com", "http://a:b@example.com", "http://exa mple.com",
+     "http://example.com\\@evil.com", "http://example.com:0/", "http://example.com:25/",
+     "http://example.com:99999/", "http://example.com:x/", "http://[::1", "gopher://a",
+     "http://" + "a" * 8200, "http://\r\nexample.com"],
+)  # fmt: skip
+def test_other_urls_lead_nowhere(url: str) -> None:
+    with pytest.raises(TargetRefused):
+        url_of(url)
+
+
+@pytest.mark.parametrize(
+    ("location", "led"),
+    [
+        ("/b", "https://one.example/b"),
+        ("b?c", "https://one.example/a/b?c"),
+        ("//two.example", "https://two.example/"),
+        ("http://two.example:8080/x", "http://two.example:8080/x"),
+        ("?q", "https://one.example/a/x?q"),
+    ],
+)
+def test_redirects_are_read_from_where_they_come(location: str, led: str) -> None:
+    start = target_of(*split_url("https://one.example/a/x"))
+    assert redirected(start, location).url == led
+
+
+@pytest.mark.parametrize("location", ["javascript:1", "file:///etc/passwd", "http://[", "data:,a"])
+def test_redirects_to_elsewhere_are_refused(location: str) -> None:
+    with pytest.raises(TargetRefused):
+        redirected(target_of(*split_url("https://one.example/")), location)
+
+
+@given(st.text(max_size=80))
+def test_whatever_is_said_is_a_plain_path_or_refused(rest: str) -> None:
+    try:
+        target = target_of(*split_url(f"http://example.com/{rest}"))
+    except TargetRefused:
+        return
+    assert target.host == "example.com"
+    assert target.path.isascii()
+    assert not set(" \r\n\t\0#\\") & set(target.path)
+    assert not target.path.split("?")[0].startswith("/../")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["fec0::1", "5f00::1", "64:ff9b:1::a00:1", "::10.0.0.1", "168.63.129.16", "192.88.99.1",
+     "100.100.100.200", "not-an-address", "", "::ffff:0:127.0.0.1", "2001:0:7f00:1::"],
+)  # fmt: skip
+def test_more_addresses_that_are_not_public(host: str) -> None:
+    assert not is_public(host)
+
+
+@pytest.mark.parametrize("host", ["93.184.216.34", "2606:4700::1111", "::ffff:93.184.216.34"])
+def test_public_addresses(host: str) -> None:
+    assert is_public(host)
+
+
+@given(st.ip_addresses())
+def test_nothing_private_is_public(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> None:
+    if address.is_private or address.is_link_local or address.is_multicast or address.is_loopback:
+        embeds = isinstance(address, ipaddress.IPv6Address) and (
+            address.ipv4_mapped or address.sixtofour or int(address) < 2**32
+        )
+        assert embeds or not is_public(str(address))

@@ -1,0 +1,257 @@
+"""The loop by itself: steps, conditions, what is sent back and what is told."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routing.formats.caller import Activity
+from routing.formats.chat.merging import merged
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.metering.cost import NO_COST
+from routing.metering.usage import Usage
+from routing.serving.loop import CALLS_PER_TURN_MAX, STEPS_MAX, Loop, with_tools
+from routing.serving.recorder import Recorder
+from routing.tools.interface import Result
+from routing.tools.toolbox import Toolbox
+
+FUNCTION = {"type": "function", "function": {"name": "own", "parameters": {"type": "object"}}}
+TOOLS = [{"type": "router:datetime"}, FUNCTION]
+
+
+def request(**fields: Any) -> ChatRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "tools": TOOLS, **fields}
+    return parse_chat(body, session_header=None)
+
+
+def says(number: int, names: list[str], text: str | None = None) -> dict[str, Any]:
+    calls = [
+        {
+            "id": f"call_{number}_{place}",
+            "type": "function",
+            "function": {"name": name, "arguments": "{}"},
+        }
+        for place, name in enumerate(names)
+    ]
+    return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
+
+
+@dataclass
+class Played:
+    """A loop that was played to its end: what was sent each time, what was run."""
+
+    loop: Loop
+    sent: list[ChatRequest] = field(default_factory=list)
+    ran: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    finish: str = ""
+
+
+def play(chat: ChatRequest, turns: list[dict[str, Any]], tokens: int = 10) -> Played:
+    """What comes of a model that says these turns, and the last of them for ever."""
+    toolbox = Toolbox(chat.body["tools"])
+    played = Played(Loop(chat, toolbox))
+    loop, asked = played.loop, with_tools(chat, toolbox)
+    for number in range(200):
+        played.sent.append(asked)
+        turn = turns[min(number, len(turns) - 1)]
+        calls = [{**c, "id": f"{c['id']}_{number}"} for c in turn.get("tool_calls", ())]
+        message = {**turn, **({"tool_calls": calls} if calls else {})}
+        finish = "tool_calls" if calls else "stop"
+        loop.tally.add_turn(Usage(tokens, 1), NO_COST, is_own=False, is_free=False)
+        pending = loop.take(message, finish=finish)
+        if pending:
+            played.ran += [call.id for call in pending if call.refused is None]
+            played.refused += [call.id for call in pending if call.refused is not None]
+            loop.told([Result(f"result of {call.id}") for call in pending])
+        if not pending or not loop.goes_on:
+            played.finish = loop.finish(finish)
+            return played
+        asked = loop.next_request(asked)
+    raise AssertionError("it does not end")
+
+
+def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
+    played = play(request(), [says(0, ["datetime"])])
+
+    assert len(played.ran) == STEPS_MAX == 30
+    assert len(played.sent) == 31
+    assert [chat.tools_off for chat in played.sent] == [False] * 30 + [True]
+    assert played.sent[-1].body["tool_choice"] == "none"
+    assert played.finish == "stop"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 7])
+def test_max_tool_calls_lowers_it(steps: int) -> None:
+    played = play(request(max_tool_calls=steps), [says(0, ["datetime"])])
+
+    assert len(played.ran) == steps
+    assert len(played.sent) == steps + 1
+
+
+def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
+    played = play(request(max_tool_calls=2), [says(0, ["datetime"] * 5)])
+
+    assert (len(played.ran), len(played.refused)) == (2, 3)
+    assert (played.loop.requested, played.loop.executed) == (5, 2)
+    told = [m for m in played.sent[1].body["messages"] if m["role"] == "tool"]
+    assert len(told) == 5
+
+
+@pytest.mark.parametrize(
+    ("condition", "turns_made"),
+    [
+        ({"type": "step_count_is", "step_count": 1}, 2),
+        ({"type": "step_count_is", "step_count": 3}, 4),
+        ({"type": "has_tool_call", "tool_name": "router:datetime"}, 2),
+        ({"type": "has_tool_call", "tool_name": "datetime"}, 2),
+        ({"type": "max_tokens_used", "max_tokens": 22}, 3),
+        ({"type": "max_tokens_used", "max_tokens": 23}, 4),
+        ({"type": "max_cost", "max_cost_in_dollars": 0}, 2),
+        ({"type": "finish_reason_is", "reason": "tool_calls"}, 2),
+    ],
+)
+def test_a_condition_lets_what_is_pending_run_and_then_one_turn(condition, turns_made) -> None:
+    other = {"type": "has_tool_call", "tool_name": "nobody"}
+    asked = request(stop_server_tools_when=[other, condition])
+
+    played = play(asked, [says(0, ["datetime"])])
+
+    assert len(played.sent) == turns_made
+    assert len(played.ran) == turns_made - 1
+    assert played.sent[-1].tools_off
+
+
+def test_conditions_take_the_place_of_the_thirty_steps() -> None:
+    never = {"type": "step_count_is", "step_count": 45}
+    played = play(
+        request(stop_server_tools_when=[never], max_tool_calls=3), [says(0, ["datetime"])]
+    )
+
+    assert len(played.ran) == 45
+
+
+def test_with_conditions_a_turn_has_a_bound_of_its_own() -> None:
+    never = {"type": "step_count_is", "step_count": 1}
+    played = play(request(stop_server_tools_when=[never]), [says(0, ["datetime"] * 99)])
+
+    assert len(played.ran) == CALLS_PER_TURN_MAX
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "router:datetime"}])
+def test_a_forced_choice_holds_once(choice) -> None:
+    played = play(request(tool_choice=choice), [says(0, ["datetime"]), says(1, [], "Late.")])
+
+    first, second = (chat.body["tool_choice"] for chat in played.sent)
+    named = {"type": "function", "function": {"name": "datetime"}}
+    assert first == ("required" if choice == "required" else named)
+    assert second == "auto"
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter", "error"])
+def test_calls_of_an_answer_that_broke_off_are_not_run(finish) -> None:
+    chat = request()
+    loop = Loop(chat, Toolbox(chat.body["tools"]))
+
+    assert loop.take(says(0, ["datetime"], "Hm"), finish=finish) == []
+    assert (loop.requested, loop.executed, loop.finish(finish)) == (1, 0, finish)
+
+
+def test_two_calls_with_one_id_are_told_apart() -> None:
+    chat = request()
+    loop = Loop(chat, Toolbox(chat.body["tools"]))
+    said = says(0, ["datetime", "datetime"])
+    said["tool_calls"][1]["id"] = said["tool_calls"][0]["id"]
+
+    one, other = loop.take(said, finish="tool_calls")
+
+    assert one.id != other.id
+
+
+TURNS = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from(["datetime", "datetime", "own"]), max_size=4),
+        st.none() | st.text(max_size=5),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=200)
+@given(TURNS, st.none() | st.integers(1, 30))
+def test_any_loop(turns: list[tuple[list[str], str | None]], steps: int | None) -> None:
+    """Never more steps than the cap; every call is answered once, right behind the turn that made
+    it; what is told keeps its order; the size of what is asked is what it is."""
+    asked = request(**({} if steps is None else {"max_tool_calls": steps}))
+    said = [says(number, names, text) for number, (names, text) in enumerate(turns)]
+
+    played = play(asked, said)
+
+    loop = played.loop
+    assert loop.executed == len(played.ran) <= (steps or STEPS_MAX)
+    assert loop.requested == len(played.ran) + len(played.refused)
+    assert loop.turns == len(played.sent)
+    last = played.sent[-1]
+    _answers_follow_their_calls(last.body["messages"])
+    fresh = parse_chat({**last.body}, session_header=None)
+    assert (last.text_bytes, last.prompt_text_chars, last.message_count) == (
+        fresh.text_bytes,
+        fresh.prompt_text_chars,
+        fresh.message_count,
+    )
+    whole = merged(loop.pieces, hides_reasoning=False)
+    heard = [said[min(n, len(said) - 1)]["content"] or "" for n in range(loop.turns)]
+    assert (whole["content"] or "") == "".join(heard)
+    told = [d["tool_call_id"] for d in whole.get("reasoning_details", ())]
+    assert told == [piece.call_id for piece in loop.pieces if isinstance(piece, Activity)]
+    assert sorted(told) == sorted(played.ran + played.refused)
+    names = [call["function"]["name"] for call in whole.get("tool_calls", ())]
+    assert set(names) <= {"own"}
+    assert (played.finish == "tool_calls") == bool(names)
+
+
+def _answers_follow_their_calls(messages: list[dict[str, Any]]) -> None:
+    open_calls: list[str] = []
+    for message in messages:
+        if message["role"] == "tool":
+            assert message["tool_call_id"] == open_calls.pop(0)
+            assert message["content"] == f"result of {message['tool_call_id']}"
+        else:
+            assert open_calls == []
+            open_calls = [call["id"] for call in message.get("tool_calls", ())]
+    assert open_calls == []
+
+
+PIECES = st.lists(
+    st.one_of(
+        st.builds(lambda text: {"content": text}, st.text(min_size=1, max_size=4)),
+        st.builds(lambda text: {"reasoning": text}, st.text(min_size=1, max_size=4)),
+    ),
+    max_size=6,
+)
+
+
+@given(PIECES, st.lists(st.lists(st.text(max_size=3), max_size=3), max_size=3), st.booleans())
+def test_a_recorded_stream_is_the_message_it_tells(pieces, calls, numbered) -> None:
+    recorder = Recorder()
+    for piece in pieces:
+        recorder.add(piece)
+    for place, fragments in enumerate(calls):
+        head = {"id": f"c{place}", "type": "function", "function": {"name": "f", "arguments": ""}}
+        recorder.add({"tool_calls": [{**({"index": place} if numbered else {}), **head}]})
+        for text in fragments:
+            piece = {**({"index": place} if numbered else {}), "function": {"arguments": text}}
+            recorder.add({"tool_calls": [piece]})
+
+    message = recorder.message
+
+    text = "".join(piece.get("content", "") for piece in pieces)
+    assert (message.get("content") or "") == text
+    made = [
+        json.dumps([c["id"], c["function"]["arguments"]]) for c in message.get("tool_calls", ())
+    ]
+    assert made == [json.dumps([f"c{n}", "".join(texts)]) for n, texts in enumerate(calls)]

@@ -1,0 +1,63 @@
+"""The model that plays an intern."""
+
+import json
+from typing import Any
+
+from routing.simulator.intern import FILE, acts_as_intern, next_step
+
+
+def tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
+
+
+TOOLS = [tool(name) for name in ("write_file", "ask_person", "list_files", "read_file")]
+
+
+def asked(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"model": "intern", "tools": TOOLS, "messages": list(messages), **more}
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def returned(text: str) -> dict[str, Any]:
+    return {"role": "tool", "content": text}
+
+
+def called(step: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    (call,) = step["tool_calls"]
+    return call["name"], json.loads(call["arguments"])
+
+
+def test_only_an_interns_model_with_an_interns_tools_plays() -> None:
+    assert acts_as_intern(asked(user("Hi")))
+    assert not acts_as_intern(asked(user("Hi"), model="small"))
+    assert not acts_as_intern(asked(user("Hi"), tools=TOOLS[:1]))
+    assert not acts_as_intern(asked(user("Hi"), tools=None))
+
+
+def test_it_writes_a_file_then_asks_then_says_so() -> None:
+    talk = [user("Buy milk")]
+    name, arguments = called(next_step(asked(*talk)))
+    assert (name, arguments["path"]) == ("write_file", FILE)
+    assert "Buy milk" in arguments["content"]
+    talk.append(returned("9 bytes written"))
+    name, arguments = called(next_step(asked(*talk)))
+    assert name == "ask_person"
+    assert arguments["fields"] == [{"name": "title", "type": "string", "required": True}]
+    talk.append(returned('{"title": "Shopping"}'))
+    said = next_step(asked(*talk))["text"]
+    assert said.startswith("Simulated")
+    assert "Shopping" in said
+    # The next text begins anew.
+    assert called(next_step(asked(*talk, user("And bread"))))[0] == "write_file"
+
+
+def test_it_looks_when_asked_to() -> None:
+    assert called(next_step(asked(user("Which files are there?")))) == ("list_files", {})
+    assert called(next_step(asked(user("Please read notes.md.")))) == (
+        "read_file",
+        {"path": "notes.md"},
+    )
+    assert "it says so" in next_step(asked(user("read a.md"), returned("it says so")))["text"]
