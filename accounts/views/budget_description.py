@@ -1,15 +1,13 @@
 """How workspaces' budgets are described in the OpenAPI document."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.services.workspace_budgets import INTERVALS
+from accounts.views.managed_description import managed
 from gateway.openapi.components import FLAG, Component, array, described, nullable, obj, words
-from gateway.openapi.errors import error_responses
 
-F = TypeVar("F", bound=Callable[..., object])
 _ID: Final = {"type": "string", "format": "uuid"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _LIMIT: Final = {
@@ -67,29 +65,7 @@ _INTERVAL: Final = OpenApiParameter(
 )
 
 
-def _described(
-    operation_id: str,
-    summary: str,
-    description: str,
-    answer: Component,
-    *statuses: int,
-    body: Component | None = None,
-    one: bool = True,
-) -> Callable[[F], F]:
-    request: Any = None if body is None else {"application/json": body}
-    decorate: Callable[[F], F] = extend_schema(
-        operation_id=operation_id,
-        summary=summary,
-        description=f"{description} Takes a management key.",
-        tags=["Workspaces"],
-        parameters=[_WHICH, _INTERVAL] if one else [_WHICH],
-        request=request,
-        responses={
-            200: OpenApiResponse(answer, description=description),
-            **error_responses(401, 403, 404, 500, *statuses, *([413] if body else [])),
-        },
-    )
-    return decorate
+_described = managed("Workspaces", 404, which=[_WHICH, _INTERVAL])
 
 
 listing = _described(
@@ -97,7 +73,7 @@ listing = _described(
     "List budgets of a workspace",
     "What its keys may spend together, the widest interval first.",
     _MANY,
-    one=False,
+    parameters=[_WHICH],
 )
 retrieval = _described(
     "getWorkspaceBudget",

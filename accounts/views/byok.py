@@ -2,25 +2,21 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
 from accounts.caller import Caller
 from accounts.models import ByokCredential
 from accounts.services import byok
 from accounts.services.records import by_key
 from accounts.views import byok_description as described
 from accounts.views.byok_body import read_changes, read_id, read_new_credential, read_query
+from accounts.views.managed import ManagedViewSet, managed_body
 from gateway.db import Lane, run
-from gateway.http.body import read_object
-from gateway.http.errors import GatewayError
 from gateway.http.responses import json_response
 from gateway.http.times import iso
-from gateway.http.viewset import LeanViewSet
 
 
-class ByokViewSet(LeanViewSet):
+class ByokViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500.
 
     The provider is asked about a key between two pieces of work for the database, in neither.
@@ -28,7 +24,7 @@ class ByokViewSet(LeanViewSet):
 
     @described.listing
     def list(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self._manager(request)
+        caller = self.manager(request)
         asked = read_query(request.GET.dict())
         rows, total = run(
             Lane.READ,
@@ -38,8 +34,8 @@ class ByokViewSet(LeanViewSet):
 
     @described.creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self._manager(request)
-        said = read_new_credential(_body(request))
+        caller = self.manager(request)
+        said = read_new_credential(managed_body(request))
         trial = byok.tried(said["provider"], said["key"])
         made = run(
             Lane.OPERATOR,
@@ -51,7 +47,7 @@ class ByokViewSet(LeanViewSet):
 
     @described.retrieval
     def retrieve(self, request: HttpRequest, credential: str) -> HttpResponseBase:
-        caller = self._manager(request)
+        caller = self.manager(request)
         wanted = read_id(credential)
         found = run(Lane.READ, lambda: byok.shown(byok.find_credential(caller.account_id, wanted)))
         return json_response({"data": _object(found)})
@@ -59,7 +55,7 @@ class ByokViewSet(LeanViewSet):
     @described.change
     def partial_update(self, request: HttpRequest, credential: str) -> HttpResponseBase:
         caller, row = self._found(request, credential)
-        changes = read_changes(_body(request))
+        changes = read_changes(managed_body(request))
         key = changes.pop("key", None)
         trial = None if key is None else byok.tried(row.provider, key)
         changed = run(
@@ -76,22 +72,10 @@ class ByokViewSet(LeanViewSet):
         run(Lane.OPERATOR, lambda: byok.delete_credential(row=row, by=by_key(caller)))
         return json_response({"deleted": True})
 
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
-
-    def _manager(self, request: HttpRequest) -> Caller:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
-        return caller
-
     def _found(self, request: HttpRequest, credential: str) -> tuple[Caller, ByokCredential]:
-        caller = self._manager(request)
+        caller = self.manager(request)
         wanted = read_id(credential)
         return caller, run(Lane.READ, lambda: byok.find_credential(caller.account_id, wanted))
-
-
-def _body(request: HttpRequest) -> dict[str, Any]:
-    return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
 
 
 def _object(shown: byok.Shown) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """How /byok is described in the OpenAPI document."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.byok import KEY_CHARS_MAX
 from accounts.views.byok_body import HASH_PATTERN, LISTED_MAX, NAME_CHARS_MAX
+from accounts.views.managed_description import managed
 from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
 from gateway.openapi.components import (
     FLAG,
@@ -19,9 +19,7 @@ from gateway.openapi.components import (
     nullable,
     obj,
 )
-from gateway.openapi.errors import error_responses
 
-F = TypeVar("F", bound=Callable[..., object])
 _ID: Final = {"type": "string", "format": "uuid"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _PROVIDER: Final = described(TEXT, "A slug of GET /providers.")
@@ -116,29 +114,7 @@ _QUERY: Final = [
 ]
 
 
-def _described(
-    operation_id: str,
-    summary: str,
-    description: str,
-    answer: Component,
-    *statuses: int,
-    success: int = 200,
-    body: Component | None = None,
-    parameters: list[OpenApiParameter] | None = None,
-) -> Callable[[F], F]:
-    decorate: Callable[[F], F] = extend_schema(
-        operation_id=operation_id,
-        summary=summary,
-        description=f"{description} Takes a management key.",
-        tags=["BYOK"],
-        parameters=[_WHICH] if parameters is None else parameters,
-        request=None if body is None else {"application/json": body},
-        responses={
-            success: OpenApiResponse(answer, description=description),
-            **error_responses(400, 401, 403, 500, *statuses, *([413] if body else [])),
-        },
-    )
-    return decorate
+_described = managed("BYOK", 400, which=[_WHICH])
 
 
 listing = _described(

@@ -4,23 +4,21 @@ import uuid
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
 from accounts.models import Account
 from accounts.views.credits_description import describe_coinbase, describe_credits
+from accounts.views.managed import ManagedViewSet
 from gateway.db import Lane, run
-from gateway.http.errors import GatewayError, Gone
+from gateway.http.errors import Gone
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
-from gateway.http.viewset import LeanViewSet
 
 
-class CreditsViewSet(LeanViewSet):
+class CreditsViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     @describe_credits
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
+        caller = self.manager(request)
         bought_nano, used_nano = run(Lane.READ, lambda: _totals(caller.account_id))
         data = {"total_credits": usd(bought_nano), "total_usage": usd(used_nano)}
         return json_response({"data": data})
@@ -28,9 +26,6 @@ class CreditsViewSet(LeanViewSet):
     @describe_coinbase
     def coinbase(self, request: HttpRequest) -> HttpResponseBase:
         raise Gone("The crypto charge API is gone. Use the web purchase flow.")
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
 
 
 def _totals(account_id: uuid.UUID) -> tuple[int, int]:

@@ -1,14 +1,13 @@
 """How /guardrails is described in the OpenAPI document."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.models.guardrail import DATA_REGIONS
 from accounts.patterns import PATTERN_CHARS_MAX
 from accounts.views.guardrail_body import BUILTIN_LABELS
-from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
+from accounts.views.managed_description import PAGE, managed
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -20,9 +19,7 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import error_responses
 
-F = TypeVar("F", bound=Callable[..., object])
 _ID: Final = {"type": "string", "format": "uuid"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _SLUG: Final = {"type": "string", "minLength": 1, "maxLength": 200}
@@ -171,38 +168,9 @@ _WHICH: Final = OpenApiParameter("guardrail", _ID, OpenApiParameter.PATH)
 _WORKSPACE: Final = OpenApiParameter(
     "workspace_id", _ID, description="The default workspace unless said."
 )
-_PAGE: Final = [
-    OpenApiParameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
-    OpenApiParameter(
-        "limit",
-        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
-    ),
-]
 
 
-def _described(
-    operation_id: str,
-    summary: str,
-    description: str,
-    answer: Component,
-    *statuses: int,
-    success: int = 200,
-    body: Component | None = None,
-    parameters: list[OpenApiParameter] | None = None,
-) -> Callable[[F], F]:
-    decorate: Callable[[F], F] = extend_schema(
-        operation_id=operation_id,
-        summary=summary,
-        description=f"{description} Takes a management key.",
-        tags=["Guardrails"],
-        parameters=[_WHICH] if parameters is None else parameters,
-        request=None if body is None else {"application/json": body},
-        responses={
-            success: OpenApiResponse(answer, description=description),
-            **error_responses(400, 401, 403, 500, *statuses, *([413] if body else [])),
-        },
-    )
-    return decorate
+_described = managed("Guardrails", 400, which=[_WHICH])
 
 
 listing = _described(
@@ -210,7 +178,7 @@ listing = _described(
     "List guardrails",
     "The guardrails of a workspace, newest first; its default one once it has been configured.",
     _MANY,
-    parameters=[*_PAGE, _WORKSPACE],
+    parameters=[*PAGE, _WORKSPACE],
 )
 creation = _described(
     "createGuardrail",
@@ -245,14 +213,14 @@ keys = _described(
     "Its keys, newest first.",
     _KEYS,
     404,
-    parameters=[_WHICH, *_PAGE],
+    parameters=[_WHICH, *PAGE],
 )
 all_keys = _described(
     "listAllGuardrailKeys",
     "List all keys under guardrails",
     "The account's keys that have a guardrail, newest first.",
     _KEYS,
-    parameters=_PAGE,
+    parameters=PAGE,
 )
 key_assignment = _described(
     "assignGuardrailToKeys",
@@ -276,14 +244,14 @@ members = _described(
     "Its members, newest first. It governs all keys that they created.",
     _MEMBERS,
     404,
-    parameters=[_WHICH, *_PAGE],
+    parameters=[_WHICH, *PAGE],
 )
 all_members = _described(
     "listAllGuardrailMembers",
     "List all members under guardrails",
     "The account's members that have a guardrail, newest first.",
     _MEMBERS,
-    parameters=_PAGE,
+    parameters=PAGE,
 )
 member_assignment = _described(
     "assignGuardrailToMembers",

@@ -1,12 +1,12 @@
 """/guardrails: what requests are held to, and who is held to it."""
 
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
 from accounts.caller import Caller
 from accounts.services import guardrail_assignments as assignments
 from accounts.services import guardrails
@@ -24,28 +24,15 @@ from accounts.views.guardrail_objects import (
     member_assignment_object,
 )
 from accounts.views.key_query import read_workspace_id
+from accounts.views.managed import ManagedViewSet, managed_body
 from gateway.db import Lane, run
-from gateway.http.body import read_object
-from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.errors import SchemaInvalid
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
-from gateway.http.viewset import LeanViewSet
 
 
-class _Managed(LeanViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
-
-    def manager(self, request: HttpRequest) -> Caller:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
-        return caller
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
-
-
-class GuardrailsViewSet(_Managed):
+class GuardrailsViewSet(ManagedViewSet):
     """Guardrails of the key's own account."""
 
     @described.listing
@@ -63,7 +50,7 @@ class GuardrailsViewSet(_Managed):
     @described.creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        workspace_id, said = read_new_guardrail(_body(request))
+        workspace_id, said = read_new_guardrail(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: guardrails.create_guardrail(
@@ -85,7 +72,7 @@ class GuardrailsViewSet(_Managed):
     @described.change
     def partial_update(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted, changes = _id(guardrail), read_changes(_body(request))
+        wanted, changes = _id(guardrail), read_changes(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: guardrails.change_guardrail(
@@ -110,118 +97,115 @@ class GuardrailsViewSet(_Managed):
         return json_response({"deleted": True})
 
 
-class GuardrailKeysViewSet(_Managed):
-    """The keys under guardrails: one guardrail's, or all of the account's."""
+class _Holders(NamedTuple):
+    """Who may be under a guardrail: how bodies name them (`word` is what the services call that),
+    how they are put under it and taken away, listed and shown."""
+
+    word: str
+    named: Callable[[Mapping[str, Any]], Sequence[str]]
+    assign: Callable[..., int]
+    unassign: Callable[..., int]
+    page: Callable[..., tuple[Sequence[Any], int]]
+    shown: Callable[[Any], dict[str, Any]]
+
+
+class _HoldersViewSet(ManagedViewSet):
+    """Those under guardrails: one guardrail's, or all of the account's."""
+
+    holders: ClassVar[_Holders]
+
+    def page(self, request: HttpRequest, guardrail: str | None = None) -> HttpResponseBase:
+        caller = self.manager(request)
+        wanted = None if guardrail is None else _id(guardrail)
+        page = page_of(request.GET)
+        rows, total = run(
+            Lane.READ,
+            lambda: self.holders.page(account_id=caller.account_id, guardrail_id=wanted, page=page),
+        )
+        shown = list(map(self.holders.shown, rows))
+        return json_response({"data": shown, "total_count": total})
+
+    def assigned(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        count = self._done(
+            request, caller, guardrail, partial(self.holders.assign, assigner=caller.creator_key)
+        )
+        return json_response({"assigned_count": count})
+
+    def unassigned(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
+        caller = self.manager(request)
+        count = self._done(request, caller, guardrail, self.holders.unassign)
+        return json_response({"unassigned_count": count})
+
+    def _done(
+        self, request: HttpRequest, caller: Caller, guardrail: str, work: Callable[..., int]
+    ) -> int:
+        wanted, names = _id(guardrail), self.holders.named(managed_body(request))
+        told = {self.holders.word: names}
+        return run(
+            Lane.OPERATOR,
+            lambda: work(
+                account_id=caller.account_id, guardrail_id=wanted, by=by_key(caller), **told
+            ),
+        )
+
+
+class GuardrailKeysViewSet(_HoldersViewSet):
+    """Keys."""
+
+    holders = _Holders(
+        "key_hashes",
+        read_key_hashes,
+        assignments.assign_keys,
+        assignments.unassign_keys,
+        assignments.page_of_keys,
+        key_assignment_object,
+    )
 
     @described.keys
     def list(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        return self._page(request, caller, _id(guardrail))
+        return self.page(request, guardrail)
 
     @described.all_keys
     def list_all(self, request: HttpRequest) -> HttpResponseBase:
-        return self._page(request, self.manager(request), None)
+        return self.page(request)
 
     @described.key_assignment
     def assign(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        wanted, hashes = _id(guardrail), read_key_hashes(_body(request))
-        count = run(
-            Lane.OPERATOR,
-            lambda: assignments.assign_keys(
-                account_id=caller.account_id,
-                guardrail_id=wanted,
-                by=by_key(caller),
-                assigner=caller.creator_key,
-                key_hashes=hashes,
-            ),
-        )
-        return json_response({"assigned_count": count})
+        return self.assigned(request, guardrail)
 
     @described.key_removal
     def remove(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        wanted, hashes = _id(guardrail), read_key_hashes(_body(request))
-        count = run(
-            Lane.OPERATOR,
-            lambda: assignments.unassign_keys(
-                account_id=caller.account_id,
-                guardrail_id=wanted,
-                by=by_key(caller),
-                key_hashes=hashes,
-            ),
-        )
-        return json_response({"unassigned_count": count})
-
-    def _page(
-        self, request: HttpRequest, caller: Caller, guardrail_id: UUID | None
-    ) -> HttpResponseBase:
-        page = page_of(request.GET)
-        rows, total = run(
-            Lane.READ,
-            lambda: assignments.page_of_keys(
-                account_id=caller.account_id, guardrail_id=guardrail_id, page=page
-            ),
-        )
-        shown = list(map(key_assignment_object, rows))
-        return json_response({"data": shown, "total_count": total})
+        return self.unassigned(request, guardrail)
 
 
-class GuardrailMembersViewSet(_Managed):
-    """The members under guardrails, likewise."""
+class GuardrailMembersViewSet(_HoldersViewSet):
+    """Members."""
+
+    holders = _Holders(
+        "user_ids",
+        read_member_ids,
+        assignments.assign_members,
+        assignments.unassign_members,
+        assignments.page_of_members,
+        member_assignment_object,
+    )
 
     @described.members
     def list(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        return self._page(request, caller, _id(guardrail))
+        return self.page(request, guardrail)
 
     @described.all_members
     def list_all(self, request: HttpRequest) -> HttpResponseBase:
-        return self._page(request, self.manager(request), None)
+        return self.page(request)
 
     @described.member_assignment
     def assign(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        wanted, user_ids = _id(guardrail), read_member_ids(_body(request))
-        count = run(
-            Lane.OPERATOR,
-            lambda: assignments.assign_members(
-                account_id=caller.account_id,
-                guardrail_id=wanted,
-                by=by_key(caller),
-                assigner=caller.creator_key,
-                user_ids=user_ids,
-            ),
-        )
-        return json_response({"assigned_count": count})
+        return self.assigned(request, guardrail)
 
     @described.member_removal
     def remove(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        caller = self.manager(request)
-        wanted, user_ids = _id(guardrail), read_member_ids(_body(request))
-        count = run(
-            Lane.OPERATOR,
-            lambda: assignments.unassign_members(
-                account_id=caller.account_id,
-                guardrail_id=wanted,
-                by=by_key(caller),
-                user_ids=user_ids,
-            ),
-        )
-        return json_response({"unassigned_count": count})
-
-    def _page(
-        self, request: HttpRequest, caller: Caller, guardrail_id: UUID | None
-    ) -> HttpResponseBase:
-        page = page_of(request.GET)
-        rows, total = run(
-            Lane.READ,
-            lambda: assignments.page_of_members(
-                account_id=caller.account_id, guardrail_id=guardrail_id, page=page
-            ),
-        )
-        shown = list(map(member_assignment_object, rows))
-        return json_response({"data": shown, "total_count": total})
+        return self.unassigned(request, guardrail)
 
 
 def _id(text: str) -> UUID:
@@ -229,7 +213,3 @@ def _id(text: str) -> UUID:
         return UUID(text)
     except ValueError:
         raise SchemaInvalid([Issue("id", "Invalid UUID")]) from None
-
-
-def _body(request: HttpRequest) -> dict[str, Any]:
-    return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)

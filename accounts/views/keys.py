@@ -8,7 +8,6 @@ from typing import Any, Final, TypeVar
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
 from accounts.caller import Caller
 from accounts.models import ApiKey
 from accounts.models.key import ApiKeyQuerySet
@@ -27,30 +26,30 @@ from accounts.views.keys_description import (
     describe_key_rotation,
     describe_one_key,
 )
+from accounts.views.managed import ManagedViewSet
 from gateway.db import Lane, run
 from gateway.http.body import read_object, read_optional_object
-from gateway.http.errors import GatewayError, NotFound
+from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
-from gateway.http.viewset import LeanViewSet
 
 T = TypeVar("T")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class KeysViewSet(LeanViewSet):
+class KeysViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     secret_answers = frozenset({"create", "rotate"})
 
     @describe_key_list
     def list(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         query = read_key_query(request.GET.dict())
         return json_response({"data": _run(lambda: _listed(caller, query))})
 
     @describe_key_creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         wanted = read_key_body(read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
         key, string = _run(lambda: make_key(caller, wanted))
         # Nothing was spent with it yet.
@@ -59,13 +58,13 @@ class KeysViewSet(LeanViewSet):
 
     @describe_one_key
     def retrieve(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
-        keys = _keys_of(self._caller(request), key_hash)
+        keys = _keys_of(self.manager(request), key_hash)
         data = _run(lambda: _shown(keys.select_related("creator").get()))
         return json_response({"data": data})
 
     @describe_key_change
     def partial_update(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         keys = _keys_of(caller, key_hash)
         changes = read_key_changes(
             read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
@@ -75,7 +74,7 @@ class KeysViewSet(LeanViewSet):
 
     @describe_key_deletion
     def destroy(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         keys = _keys_of(caller, key_hash)
         if not _run(lambda: delete_keys(keys=keys, by=by_key(caller))):
             raise NotFound
@@ -83,19 +82,11 @@ class KeysViewSet(LeanViewSet):
 
     @describe_key_rotation
     def rotate(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         keys = _keys_of(caller, key_hash)
         body = read_optional_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         grace_s = read_key_rotation(body).grace_seconds
         return json_response(_run(lambda: _rotated(keys, grace_s, by_key(caller))))
-
-    def _caller(self, request: HttpRequest) -> Caller:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
-        return caller
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
 
 
 def _run(work: Callable[[], T]) -> T:

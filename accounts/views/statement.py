@@ -5,30 +5,25 @@ from datetime import UTC, date, datetime, time
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
 from accounts.services.statement import Period
 from accounts.services.statement_file import FORMS, Form, make_statement
+from accounts.views.managed import ManagedViewSet
 from accounts.views.statement_description import describe_statement
 from accounts.views.statement_download import download
 from gateway.db import Lane, run
-from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, options_text
-from gateway.http.viewset import LeanViewSet
 
 
-class StatementViewSet(LeanViewSet):
+class StatementViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     @describe_statement
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
+        caller = self.manager(request)
         period, form = read_query(request.GET.dict(), now=datetime.now(UTC))
         made = run(Lane.OPERATOR, lambda: make_statement(caller.account_id, period, form))
         return download(made)
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
 
 
 def read_query(query: Mapping[str, str], *, now: datetime) -> tuple[Period, Form]:

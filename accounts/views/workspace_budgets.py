@@ -2,38 +2,33 @@
 
 from typing import Any
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
-from accounts.caller import Caller
 from accounts.models import WorkspaceBudget
 from accounts.services import workspace_budgets
 from accounts.services.records import by_key
 from accounts.services.workspace_budgets import Budgets
 from accounts.views import budget_description as described
 from accounts.views.budget_body import read_budget, read_interval
+from accounts.views.managed import ManagedViewSet, managed_body
 from gateway.db import Lane, run
-from gateway.http.body import read_object
-from gateway.http.errors import GatewayError
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
 from gateway.http.times import iso
-from gateway.http.viewset import LeanViewSet
 
 
-class WorkspaceBudgetsViewSet(LeanViewSet):
+class WorkspaceBudgetsViewSet(ManagedViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     @described.listing
     def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         found = run(Lane.READ, lambda: workspace_budgets.find_budgets(caller.account_id, workspace))
         return json_response(_answer(found, [budget_object(row) for row in found.rows]))
 
     @described.retrieval
     def retrieve(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         word = read_interval(interval)
         found, row = run(
             Lane.READ, lambda: workspace_budgets.find_budget(caller.account_id, workspace, word)
@@ -42,9 +37,9 @@ class WorkspaceBudgetsViewSet(LeanViewSet):
 
     @described.setting
     def update(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         word = read_interval(interval)
-        body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+        body = managed_body(request)
         limit_nano, include_byok = read_budget(body)
         found, row = run(
             Lane.OPERATOR,
@@ -61,7 +56,7 @@ class WorkspaceBudgetsViewSet(LeanViewSet):
 
     @described.deletion
     def destroy(self, request: HttpRequest, workspace: str, interval: str) -> HttpResponseBase:
-        caller = self._caller(request)
+        caller = self.manager(request)
         word = read_interval(interval)
         run(
             Lane.OPERATOR,
@@ -70,14 +65,6 @@ class WorkspaceBudgetsViewSet(LeanViewSet):
             ),
         )
         return json_response({"deleted": True})
-
-    def _caller(self, request: HttpRequest) -> Caller:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
-        return caller
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
 
 
 def budget_object(row: WorkspaceBudget) -> dict[str, Any]:

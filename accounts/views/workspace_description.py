@@ -1,14 +1,13 @@
 """How /workspaces is described in the OpenAPI document."""
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
+from accounts.views.managed_description import PAGE, managed
 from accounts.views.workspace_body import LOGGED_KEYS_MAX
-from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -20,9 +19,7 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import error_responses
 
-F = TypeVar("F", bound=Callable[..., object])
 _ID: Final = {"type": "string", "format": "uuid"}
 _MOMENT: Final = {"type": "string", "format": "date-time"}
 _RATE: Final = {"type": "number", "minimum": SAMPLING_RATE_MIN, "maximum": 1}
@@ -114,38 +111,9 @@ _REMOVED: Final = Component("WorkspaceMembersRemoved", obj({"removed_count": WHO
 _WHICH: Final = OpenApiParameter(
     "workspace", str, OpenApiParameter.PATH, description="The workspace's id or slug."
 )
-_PAGE: Final = [
-    OpenApiParameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
-    OpenApiParameter(
-        "limit",
-        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
-    ),
-]
 
 
-def _described(
-    operation_id: str,
-    summary: str,
-    description: str,
-    answer: Component,
-    *statuses: int,
-    success: int = 200,
-    body: Component | None = None,
-    parameters: list[OpenApiParameter] | None = None,
-) -> Callable[[F], F]:
-    decorate: Callable[[F], F] = extend_schema(
-        operation_id=operation_id,
-        summary=summary,
-        description=f"{description} Takes a management key.",
-        tags=["Workspaces"],
-        parameters=parameters or [_WHICH],
-        request=None if body is None else {"application/json": body},
-        responses={
-            success: OpenApiResponse(answer, description=description),
-            **error_responses(401, 403, 500, *statuses, *([413] if body else [])),
-        },
-    )
-    return decorate
+_described = managed("Workspaces", which=[_WHICH])
 
 
 listing = _described(
@@ -154,7 +122,7 @@ listing = _described(
     "The account's workspaces, newest first.",
     _MANY,
     400,
-    parameters=_PAGE,
+    parameters=PAGE,
 )
 creation = _described(
     "createWorkspace",
@@ -193,7 +161,7 @@ members = _described(
     _MEMBERS,
     400,
     404,
-    parameters=[_WHICH, *_PAGE],
+    parameters=[_WHICH, *PAGE],
 )
 adding = _described(
     "addWorkspaceMembers",

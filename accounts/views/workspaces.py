@@ -1,38 +1,19 @@
 """/workspaces: the teams of an account, their settings and their members."""
 
-from typing import Any
-
-from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import management_caller
-from accounts.caller import Caller
 from accounts.services import workspace_members, workspaces
 from accounts.services.records import by_key
 from accounts.views import workspace_description as described
+from accounts.views.managed import ManagedViewSet, managed_body
 from accounts.views.workspace_body import read_changes, read_members, read_new_workspace
 from accounts.views.workspace_objects import member_object, workspace_object
 from gateway.db import Lane, run
-from gateway.http.body import read_object
-from gateway.http.errors import GatewayError
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response
-from gateway.http.viewset import LeanViewSet
 
 
-class _Managed(LeanViewSet):
-    """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
-
-    def manager(self, request: HttpRequest) -> Caller:
-        caller = management_caller(request)
-        self.beside = {"user_id": caller.creator_id}
-        return caller
-
-    def database_gone(self) -> GatewayError:
-        return GatewayError()
-
-
-class WorkspacesViewSet(_Managed):
+class WorkspacesViewSet(ManagedViewSet):
     """Workspaces of the key's own account, by id or slug."""
 
     @described.listing
@@ -45,7 +26,7 @@ class WorkspacesViewSet(_Managed):
     @described.creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = read_new_workspace(_body(request))
+        wanted = read_new_workspace(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: workspaces.create_workspace(
@@ -66,7 +47,7 @@ class WorkspacesViewSet(_Managed):
     @described.change
     def partial_update(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        changes = read_changes(_body(request))
+        changes = read_changes(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: workspaces.change_workspace(
@@ -90,7 +71,7 @@ class WorkspacesViewSet(_Managed):
         return json_response({"deleted": True})
 
 
-class WorkspaceMembersViewSet(_Managed):
+class WorkspaceMembersViewSet(ManagedViewSet):
     """Who belongs to a workspace."""
 
     @described.members
@@ -108,7 +89,7 @@ class WorkspaceMembersViewSet(_Managed):
     @described.adding
     def add(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        user_ids = read_members(_body(request))
+        user_ids = read_members(managed_body(request))
         members, added = run(
             Lane.OPERATOR,
             lambda: workspace_members.add_members(
@@ -123,7 +104,7 @@ class WorkspaceMembersViewSet(_Managed):
     @described.removal
     def remove(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        user_ids = read_members(_body(request))
+        user_ids = read_members(managed_body(request))
         removed = run(
             Lane.OPERATOR,
             lambda: workspace_members.remove_members(
@@ -134,7 +115,3 @@ class WorkspaceMembersViewSet(_Managed):
             ),
         )
         return json_response({"removed_count": removed})
-
-
-def _body(request: HttpRequest) -> dict[str, Any]:
-    return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)

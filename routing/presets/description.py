@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
-from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
+from accounts.views.managed_description import PAGE
 from gateway.openapi.components import (
     TEXT,
     WHOLE,
@@ -83,13 +83,6 @@ _WORKSPACE: Final = OpenApiParameter(
     _ID,
     description="For management keys: a workspace of the account. Others have their own.",
 )
-_PAGE: Final = [
-    OpenApiParameter("offset", {"type": "integer", "minimum": 0, "default": 0}),
-    OpenApiParameter(
-        "limit",
-        {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT},
-    ),
-]
 _CACHE: Final = {
     "cache_enabled": "Whether answers may come from the response cache.",
     "cache_ttl_seconds": "How long answers are kept there.",
@@ -151,7 +144,7 @@ listing = _described(
     "workspaces of the account.",
     _MANY,
     *(404, 503),
-    parameters=_PAGE,
+    parameters=PAGE,
 )
 retrieval = _described(
     "getPreset",
@@ -167,7 +160,7 @@ versions = _described(
     "Its versions, the first one first.",
     _VERSIONS,
     404,
-    parameters=[_SLUG, *_PAGE],
+    parameters=[_SLUG, *PAGE],
 )
 version = _described(
     "getPresetVersion",

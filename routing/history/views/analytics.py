@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
+from accounts.views.managed import ManagedViewSet
 from gateway.db import Lane, run
 from gateway.http.body import read_object
 from gateway.http.responses import json_response
@@ -12,10 +13,9 @@ from routing.history.activity import activity, read_activity_query
 from routing.history.analytics import META, answer
 from routing.history.body import read_analytics_body
 from routing.history.views import analytics_description as described
-from routing.history.views.managed import Managed
 
 
-class AnalyticsViewSet(Managed):
+class AnalyticsViewSet(ManagedViewSet):
     """What can be asked, and the answers."""
 
     @described.meta
@@ -38,7 +38,7 @@ class AnalyticsViewSet(Managed):
         return json_response({"data": {"data": found.rows, "metadata": metadata}})
 
 
-class ActivityViewSet(Managed):
+class ActivityViewSet(ManagedViewSet):
     """The last 30 full days, endpoint by endpoint."""
 
     @described.listing

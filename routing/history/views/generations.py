@@ -6,6 +6,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
+from accounts.views.managed import ManagedViewSet
 from gateway.db import Lane, run
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
@@ -15,7 +16,6 @@ from gateway.http.viewset import LeanViewSet
 from routing.history.contents import read_content
 from routing.history.feedback import give_feedback, read_feedback
 from routing.history.views import generations_description as described
-from routing.history.views.managed import Managed
 
 
 class ContentViewSet(LeanViewSet):
@@ -36,7 +36,7 @@ class ContentViewSet(LeanViewSet):
         return GatewayError()
 
 
-class FeedbackViewSet(Managed):
+class FeedbackViewSet(ManagedViewSet):
     """What somebody says of a generation."""
 
     @described.feedback
