@@ -168,9 +168,9 @@ def _former(key_hash: str) -> Any:
     return key
 
 
-# In the order of their rows, as `first` has it.
+# In the order of their rows, as `first` has it. Time tells nobody whether a string is a key.
 _of_string: Prepared[Any] = Prepared(
-    lambda key_hash: _keys().of_string(key_hash).order_by("pk")[:1], key_hash=str
+    lambda key_hash: _keys().of_string(key_hash).order_by("pk")[:1], evenly=True, key_hash=str
 )
 _rotated: Prepared[Any] = Prepared(
     lambda key_hash: _keys().formerly(key_hash).order_by("pk")[:1], key_hash=str

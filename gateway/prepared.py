@@ -37,11 +37,16 @@ class Prepared(Generic[M]):
 
     `kinds` says what each value is: `str`, `int` or `UUID`; None is equal to nothing, as in SQL.
     `make` must put the values into conditions and nowhere else, and never ask whether they are
-    None. Raises `ValueError` for a value that `make` does not use.
+    None. With `evenly` finding nothing takes as long as finding what was found last. Raises
+    `ValueError` for a value that `make` does not use.
     """
 
-    def __init__(self, make: Callable[..., QuerySet[M]], **kinds: type) -> None:
+    def __init__(
+        self, make: Callable[..., QuerySet[M]], *, evenly: bool = False, **kinds: type
+    ) -> None:
         self._make = make
+        self._evenly = evenly
+        self._last_row: Any = None
         self._samples = {
             name: _sample(kind, number, name) for number, (name, kind) in enumerate(kinds.items())
         }
@@ -55,6 +60,15 @@ class Prepared(Generic[M]):
         compiler = copy.copy(made.compiler)
         compiler.connection = connections[DEFAULT_DB_ALIAS]
         compiler.as_sql = lambda: (made.sql, tuple(params))
+        rows = [row for chunk in compiler.execute_sql() for row in chunk]
+        if rows or not self._evenly:
+            self._last_row = next(iter(rows), None)
+            return self._objects(compiler, rows)
+        self._objects(compiler, [self._last_row] if self._last_row else [])
+        return []
+
+    def _objects(self, compiler: Any, rows: list[Any]) -> list[M]:
+        compiler.execute_sql = lambda **_: [rows]
         query = SimpleNamespace(get_compiler=lambda using: compiler)
         view: Any = SimpleNamespace(query=query, db=DEFAULT_DB_ALIAS, _known_related_objects={})
         return list(ModelIterable(view))

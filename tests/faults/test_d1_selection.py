@@ -180,8 +180,10 @@ def test_an_outage_is_told_once(scene: Scene) -> None:
     gone = log.count("The hint store does not answer")
     back = log.count("The hint store answers again")
 
-    # Four processes, five harms of which one is none and one is mostly told as slow, and the pause
-    # of the test before.
+    slow = log.count("The hint store is slow")
+
+    # Four processes, five harms of which one is none and one is mostly told as slow (as gone, where
+    # a process gave the store less than its time), and the pause of the test before.
     assert 0 < gone <= 4 * 5
-    assert log.count("The hint store is slow") >= 4
-    assert back <= gone + log.count("The hint store is slow")
+    assert slow > 0
+    assert back <= gone + slow
