@@ -54,7 +54,8 @@ INSTALLED_APPS = [
     "interns.apps.InternsConfig",
     "routing.apps.RoutingConfig",
     "accounts.apps.AccountsConfig",
-    "django.contrib.admin",
+    # Pages are found with the URLs: workers and most commands have no use for them.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

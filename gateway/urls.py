@@ -7,6 +7,8 @@ from django.views.generic import RedirectView
 from gateway import health
 from gateway.openapi.views import DocumentViewSet, docs
 
+admin.autodiscover()
+
 handler400 = "gateway.http.handlers.bad_request"
 handler403 = "gateway.http.handlers.forbidden"
 handler404 = "gateway.http.handlers.not_found"

@@ -1,6 +1,6 @@
 """Named JSON Schemas for drf-spectacular: what is read and answered here has no serializers."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
@@ -29,14 +29,20 @@ class Component:
     """A schema with a name, for `extend_schema` wherever it takes a serializer.
 
     `schema` may hold other components as values; they become references. `definitions` are schemas
-    it already refers to by name. `partial` is what drf-spectacular writes on its copy of a body of
-    PATCH, and means nothing here.
+    it already refers to by name. Both may come from `later` instead, where writing them takes long:
+    a process that never shows the document never waits for it. `partial` is what drf-spectacular
+    writes on its copy of a body of PATCH, and means nothing here.
     """
 
     name: str
-    schema: Schema
+    schema: Schema = field(default_factory=dict)
     definitions: Mapping[str, Schema] = field(default_factory=dict)
+    later: Callable[[], tuple[Schema, Mapping[str, Schema]]] | None = None
     partial: bool = field(default=False, init=False, repr=False)
+
+    def told(self) -> tuple[Schema, Mapping[str, Schema]]:
+        """Its schema, and the definitions that this refers to."""
+        return self.later() if self.later else (self.schema, self.definitions)
 
 
 def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> Schema:
@@ -80,14 +86,14 @@ class ComponentExtension(OpenApiSerializerExtension):
         return component
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Direction) -> Schema:
-        component = self.target
-        for name, schema in component.definitions.items():
+        described, definitions = self.target.told()
+        for name, schema in definitions.items():
             # Two components may bring the same definition: what is equal is one.
             definition = ResolvedComponent(
                 name, ResolvedComponent.SCHEMA, schema, ComponentIdentity(schema)
             )
             auto_schema.registry.register_on_missing(definition)
-        resolved: Schema = _with_references(component.schema, auto_schema, direction)
+        resolved: Schema = _with_references(described, auto_schema, direction)
         return resolved
 
 

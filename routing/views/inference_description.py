@@ -1,7 +1,7 @@
 """What the descriptions of the inference endpoints have in common."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from drf_spectacular.utils import OpenApiParameter
@@ -35,6 +35,12 @@ def request_component(
     What the type shares with the chat format keeps the name it has there; other definitions are
     named after the request.
     """
+    return Component(name, later=partial(_request, name, body, meanings, frozenset(deprecated)))
+
+
+def _request(
+    name: str, body: Any, meanings: Mapping[str, str], deprecated: frozenset[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     schema, definitions = _schema_of(body)
     if body is not ChatBody:
         schema, definitions = _renamed(schema, definitions, name.removesuffix("Request"))
@@ -44,7 +50,7 @@ def request_component(
         if field in deprecated:
             told["deprecated"] = True
     described = {**schema, "properties": properties, "title": name, "description": _DESCRIPTION}
-    return Component(name, described, definitions)
+    return described, definitions
 
 
 @cache
