@@ -27,7 +27,7 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     tools = chat.body.get("tools") or ()
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
-    return missing(tools) + inside + list(dict.fromkeys(_of_providers(chat)))
+    return list(dict.fromkeys((*missing(tools), *inside, *_of_providers(chat))))
 
 
 def _of_providers(chat: ChatRequest) -> Iterator[str]:
