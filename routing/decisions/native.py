@@ -68,7 +68,7 @@ def _sum_off(shares: Sequence[float]) -> float:
     """How far from 1 the sum of these may be: each is off by up to half of its last decimal place,
     so the more labels and the fewer decimals, the further."""
     decimals = max(_DECIMALS_MIN, *map(_decimals, shares))
-    return min(_SUM_OFF_MAX, len(shares) / 2 * 10**-decimals + _ARITHMETIC_OFF)
+    return min(_SUM_OFF_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_OFF)
 
 
 def _decimals(share: float) -> int:

@@ -1,5 +1,6 @@
 """Questions that an endpoint does not answer go on to the next one, and no other ones with them."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -43,8 +44,10 @@ def test_only_what_failed_is_asked_again(deciding: DecisionsDesk) -> None:
 
 @pytest.mark.parametrize(("failing", "is_out"), [(3, False), (7, True)])
 def test_an_outage_of_one_question_is_over_with_the_next_answer(
-    deciding: DecisionsDesk, failing: int, is_out: bool
+    serve_deciding: Callable[..., DecisionsDesk], failing: int, is_out: bool
 ) -> None:
+    # What one process knows others hear of within a second.
+    deciding = serve_deciding(WEB_CONCURRENCY="1")
     faults = [{"when": f"number {failing}?", "fault": "500"}]
     last = {"when": "number 7?", "gate": "last", **({"fault": "500"} if failing == 7 else {})}
     deciding.upstream.verdicts("judge-a", last, *faults)
