@@ -46,8 +46,7 @@ def test_only_what_failed_is_asked_again(deciding: DecisionsDesk) -> None:
 def test_an_outage_of_one_question_is_over_with_the_next_answer(
     serve_deciding: Callable[..., DecisionsDesk], failing: int, is_out: bool
 ) -> None:
-    # What one process knows others hear of within a second.
-    deciding = serve_deciding(WEB_CONCURRENCY="1")
+    deciding = serve_deciding(ROUTER_OUTAGE_WINDOW_SECONDS="30")
     faults = [{"when": f"number {failing}?", "fault": "500"}]
     last = {"when": "number 7?", "gate": "last", **({"fault": "500"} if failing == 7 else {})}
     deciding.upstream.verdicts("judge-a", last, *faults)
