@@ -1,13 +1,19 @@
 """Questions and answers of upstreams that speak the decisions format themselves."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from math import floor, fsum, isfinite
 from typing import Any, Final
 
 from routing.decisions.question import Judged, NoAnswer, Question
 
-# Sums as they come of rounded probabilities.
-_SUM_OFF_MAX: Final = 0.02
+# A model's own arithmetic: probabilities in half precision are right to eight binary digits, and so
+# is their sum.
+_ARITHMETIC_OFF: Final = 2**-8
+# Nobody rounds to less; a number that is written with fewer ends in noughts.
+_DECIMALS_MIN: Final = 2
+# Whatever rounding may do: of a distribution more is to be told than is missing.
+_SUM_OFF_MAX: Final = 0.5
 _ROUNDING: Final = 1e-6
 
 
@@ -53,9 +59,22 @@ def _told(question: Question, said: Any) -> tuple[float, ...]:
         raise NoAnswer("probabilities of something else than the labels")
     shares = [_share(said.get(label, 0)) for label in question.labels]
     total = fsum(shares)
-    if abs(total - 1) > _SUM_OFF_MAX:
+    if abs(total - 1) > _sum_off(shares):
         raise NoAnswer("probabilities that do not add up")
     return tuple(share / total for share in shares)
+
+
+def _sum_off(shares: Sequence[float]) -> float:
+    """How far from 1 the sum of these may be: each is off by up to half of its last decimal place,
+    so the more labels and the fewer decimals, the further."""
+    decimals = max(_DECIMALS_MIN, *map(_decimals, shares))
+    return min(_SUM_OFF_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_OFF)
+
+
+def _decimals(share: float) -> int:
+    """With how many decimals the number is written."""
+    exponent = Decimal(repr(share)).normalize().as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0
 
 
 def _confidence(answer: Mapping[str, Any]) -> float | None:

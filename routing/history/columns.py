@@ -42,6 +42,13 @@ STANDARD: Final = "standard"
 # A bound value stands here in the SQL of `external_user`: what is hashed before the user's name.
 SALT: Final = "%s"
 
+
+def _own_part(name: str, *, of: str) -> str:
+    """A request is on a team's own credential or on the gateway's. One that is partly on each says
+    so."""
+    return f"COALESCE(own_{name}_nano, CASE WHEN is_byok = 1 THEN {of} ELSE 0 END)"
+
+
 # Sums by name: what each is of a fact's row. A sum has a column of its name in the rolled tables.
 SUMS: Final[Mapping[str, str]] = {
     "requests": "COUNT(*)",
@@ -52,8 +59,8 @@ SUMS: Final[Mapping[str, str]] = {
     "charge_nano": "SUM(charge_nano)",
     "cost_nano": "SUM(cost_nano)",
     "byok_requests": "SUM(is_byok)",
-    "byok_fee_nano": "SUM(CASE WHEN is_byok = 1 THEN charge_nano ELSE 0 END)",
-    "byok_cost_nano": "SUM(CASE WHEN is_byok = 1 THEN cost_nano ELSE 0 END)",
+    "byok_fee_nano": f"SUM({_own_part('fee', of='charge_nano')})",
+    "byok_cost_nano": f"SUM({_own_part('cost', of='cost_nano')})",
     "cache_saved_nano": "SUM(cache_saved_nano)",
     "data_saved_nano": "SUM(data_saved_nano)",
     "web_nano": "SUM(web_nano)",
@@ -69,6 +76,7 @@ SUMS: Final[Mapping[str, str]] = {
 FIGURES: Final = (
     *("tokens_prompt", "tokens_completion", "tokens_reasoning", "tokens_cached"),
     *("charge_nano", "cost_nano", "is_byok", "cache_saved_nano", "data_saved_nano"),
+    *("own_cost_nano", "own_fee_nano"),
     *("web_nano", "web_cost_nano", "guarded", "from_cache", "latency_ms", "speed_dtps"),
 )
 
@@ -79,7 +87,10 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
     detail = {name: dialect.json_text("g.detail", name) for name in _IN_DETAIL}
 
     def nano(name: str) -> str:
-        return f"COALESCE(CAST({detail[name]} AS bigint), 0)"
+        return f"COALESCE({nano_or_null(name)}, 0)"
+
+    def nano_or_null(name: str) -> str:
+        return f"CAST({detail[name]} AS bigint)"
 
     user = dialect.hashed(SALT, "g.external_user")
     variant = dialect.last_word("g.model", ":")
@@ -109,6 +120,8 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
         "charge_nano": "g.charge_nano",
         "cost_nano": "g.upstream_cost_nano",
         "is_byok": "CASE WHEN g.is_byok THEN 1 ELSE 0 END",
+        "own_cost_nano": nano_or_null("own_cost_nano"),
+        "own_fee_nano": nano_or_null("own_fee_nano"),
         "cache_saved_nano": nano("cache_saved_nano"),
         "data_saved_nano": nano("data_saved_nano"),
         "web_nano": nano("web_nano"),
@@ -123,6 +136,7 @@ def raw_columns(dialect: Dialect) -> Mapping[str, str]:
 _IN_DETAIL: Final = (
     *("permaslug", "app", "app_title", "origin", "cache_saved_nano", "data_saved_nano"),
     *("web_nano", "web_cost_nano", "guarded", "response_cache_source_id"),
+    *("own_cost_nano", "own_fee_nano"),
 )
 _OF_LINE: Final = {name: f"l.{name}" for name in ("workspace_id", "api_key_id", "app_title", *LINE)}
 FACT_COLUMNS: Final[Mapping[str, str]] = {

@@ -110,6 +110,9 @@ class GenerationFact(models.Model):
     charge_nano = models.BigIntegerField()
     cost_nano = models.BigIntegerField()
     is_byok = models.SmallIntegerField()
+    # What of cost and charge is of a team's own credentials; null where that is all or nothing.
+    own_cost_nano = models.BigIntegerField(null=True)
+    own_fee_nano = models.BigIntegerField(null=True)
     cache_saved_nano = models.BigIntegerField()
     data_saved_nano = models.BigIntegerField()
     web_nano = models.BigIntegerField()

@@ -3,7 +3,9 @@
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.db.models import BigIntegerField, Count, F, Sum
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
 
 from accounts.byok_usage import ByokUsage
 from routing.metering.models import Generation
@@ -14,11 +16,17 @@ def usage_of(account_id: UUID, credential_id: UUID, since: datetime) -> ByokUsag
     served = Generation.objects.filter(
         account_id=account_id,
         created_at__gte=since,
-        is_byok=True,
         status=200,
         detail__byok__id=str(credential_id),
     )
     sums = served.aggregate(
-        calls=Count("pk"), listed=Sum("upstream_cost_nano"), fees=Sum("charge_nano")
+        calls=Count("pk"),
+        listed=Sum(_part("own_cost_nano", of="upstream_cost_nano")),
+        fees=Sum(_part("own_fee_nano", of="charge_nano")),
     )
     return ByokUsage(sums["calls"], sums["listed"] or 0, sums["fees"] or 0)
+
+
+def _part(name: str, *, of: str) -> Coalesce:
+    """Of a request that was partly on the gateway's credentials, only the team's own part."""
+    return Coalesce(Cast(KeyTextTransform(name, "detail"), BigIntegerField()), F(of))

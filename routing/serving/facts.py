@@ -30,6 +30,28 @@ def history_facts(call: Call, last: Attempt | None, outcome: "Outcome") -> dict[
     }
 
 
+def own_credential(call: Call, outcome: "Outcome") -> dict[str, str] | None:
+    """The last attempt's; or, of a request that was partly on the gateway's, the last that was
+    used."""
+    last = call.last_attempt
+    used = [each.own for each in call.attempts if each.own is not None]
+    own = used[-1] if used and outcome.byok_nano else last.own if last else None
+    return {"id": own.id, "label": own.label} if own is not None else None
+
+
+def own_part(call: Call, outcome: "Outcome") -> dict[str, int]:
+    """What of cost and charge is of the team's own credentials, where the record's `is_byok` does
+    not tell: that says all or nothing."""
+    last = call.last_attempt
+    is_byok = last is not None and last.own is not None
+    fee_nano = outcome.charged_nano - outcome.shared_nano if outcome.byok_nano else 0
+    told_nano = outcome.cost.total_nano if is_byok else 0
+    is_told = fee_nano == (outcome.charged_nano if is_byok else 0)
+    if is_told and outcome.byok_nano in (0, told_nano):
+        return {}
+    return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}
+
+
 def _of_attempt(call: Call, last: Attempt, outcome: "Outcome") -> dict[str, Any]:
     endpoint, usage = last.endpoint, outcome.usage
     slug = endpoint.canonical_slug

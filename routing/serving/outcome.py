@@ -22,7 +22,7 @@ from routing.metering.report import ToolUse, usage_report
 from routing.metering.usage import Usage, believable, estimated_tokens, summed
 from routing.selection.trace import Tried, trace_of
 from routing.serving.call import Attempt, Call
-from routing.serving.facts import history_facts
+from routing.serving.facts import history_facts, own_credential, own_part
 from routing.serving.loop import Loop
 from routing.tools.interface import Result
 
@@ -367,10 +367,10 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "decisions": call.decided,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
-        "byok": {"id": last.own.id, "label": last.own.label} if last and last.own else None,
+        "byok": own_credential(call, outcome),
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
     }
-    return {name: value for name, value in detail.items() if value}
+    return {name: value for name, value in detail.items() if value} | own_part(call, outcome)
 
 
 def _ms(started: float, ended: float | None) -> int | None:

@@ -5,9 +5,11 @@ here.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
-from gateway.http.jsonio import dumps
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import dumps, loads
 from routing.exchange import Answer, Native, Prompt, StreamReader, Terms, Wire, WireRequest
 from routing.upstreams.failures import (
     PROVIDER_RETURNED_ERROR,
@@ -21,12 +23,16 @@ KIND: Final = "decisions"
 PATH: Final = "/systemone"
 _UNPROCESSABLE: Final = 422
 _QUESTION: Final = re.compile(r"question", re.IGNORECASE)
-# Where in a body something is wrong, and what is wrong with it, as validators write it.
-_BLAMES: Final = (
-    re.compile(r'"loc"\s*:\s*\[[^\]]*"questions"'),
-    re.compile(r'"(?:path|param)"\s*:\s*"questions\b'),
-    re.compile(r'"detail"\s*:\s*"[^"]*question', re.IGNORECASE),
+# Where in a body something is wrong, as validators write it: in pieces, or joined with dots.
+_PLACES: Final = re.compile(
+    r'"(?:loc|path)"\s*:\s*\[\s*(?:"body"\s*,\s*)?"questions"\s*(?:,\s*("(?:[^"\\]|\\.)*"))?'
 )
+_PLACE: Final = re.compile(r'"loc"\s*:\s*\[')
+_PATHS: Final = re.compile(r'"(?:path|param)"\s*:\s*"questions(?:\.((?:[^"\\]|\\.)*))?"')
+_DETAIL: Final = re.compile(r'"detail"\s*:\s*"[^"]*question', re.IGNORECASE)
+# The questions that are blamed for a refusal: None among them is all of them together. Empty where
+# some question is, and it is not said which.
+Blamed = frozenset[str | None]
 
 
 class Decisions:
@@ -63,24 +69,58 @@ class Decisions:
         raise malformed("decisions are not streamed")
 
 
-def without_unprocessable(failure: UpstreamFailure, *, of_questions: bool) -> UpstreamFailure:
-    """The failure as callers of decisions are told it: they know no 422, but a 400 where one of
-    their questions is blamed (inference reference 6.5). `of_questions` says whether the upstream
-    was sent these as they are."""
-    if failure.told_status != _UNPROCESSABLE:
-        return failure
-    if of_questions and _blames_a_question(failure):
+def blamed_in(failure: UpstreamFailure, names: Iterable[str]) -> Blamed | None:
+    """Which of these questions an upstream blames, None where it blames something else.
+
+    It does so by a place or in words. Some quote the whole body beside, where questions stand too.
+    """
+    raw = failure.raw or ""
+    places = [_text(each.group(1)) for each in _PLACES.finditer(raw)]
+    paths = [_first_of(names, _text(f'"{each.group(1) or ""}"')) for each in _PATHS.finditer(raw)]
+    if places or paths:
+        return frozenset([*places, *paths])
+    if _PLACE.search(raw):
+        return None
+    in_words = _DETAIL.search(raw) or _QUESTION.search(failure.message)
+    return frozenset() if in_words else None
+
+
+def _text(quoted: str | None) -> str | None:
+    """What a JSON string says; None for nothing."""
+    try:
+        said = loads(quoted.encode()) if quoted else None
+    except MalformedJson:
+        return None
+    return said if isinstance(said, str) and said else None
+
+
+def _first_of(names: Iterable[str], path: str | None) -> str | None:
+    """The question that a path begins with: names may have dots in them."""
+    if path is None:
+        return None
+    fitting = [name for name in names if path == name or path.startswith(f"{name}.")]
+    return max(fitting, key=len, default=path)
+
+
+def as_told(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
+    """The failure as callers of decisions are told it. They know no 422, but a 400 where one of
+    their questions is blamed (inference reference 6.5).
+
+    `of_caller` says whether what is blamed is a question of theirs (True) or what the gateway made
+    of one (False), for which they can do nothing and which another endpoint may take; None is
+    neither.
+    """
+    if failure.told_status == _UNPROCESSABLE and of_caller:
         failure.told_status, failure.error_type = 400, "invalid_request"
-        return failure
-    failure.told_status, failure.error_type = 502, "provider_unavailable"
-    failure.message, failure.elsewhere = PROVIDER_RETURNED_ERROR, True
+    elif failure.told_status == _UNPROCESSABLE or (of_caller is False and _is_refusal(failure)):
+        failure.told_status, failure.error_type = 502, "provider_unavailable"
+        failure.message, failure.elsewhere = PROVIDER_RETURNED_ERROR, True
     return failure
 
 
-def _blames_a_question(failure: UpstreamFailure) -> bool:
-    """By a place or in words. Some quote the whole body beside, where questions stand too."""
-    raw = failure.raw or ""
-    return any(form.search(raw) for form in _BLAMES) or bool(_QUESTION.search(failure.message))
+def _is_refusal(failure: UpstreamFailure) -> bool:
+    """Of a request, for nothing that has a name of its own."""
+    return (failure.told_status, failure.error_type) == (400, "invalid_request")
 
 
 def _usage(reported: Any) -> Any:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import loads
 from routing.upstreams.door_errors import (
     BodyTooLarge,
     ConnectTimeout,
@@ -20,6 +18,7 @@ from routing.upstreams.door_errors import (
     FirstByteTimeout,
     IdleTimeout,
 )
+from routing.upstreams.error_bodies import said_in
 
 RAW_CHARS_MAX = 4096
 # Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
@@ -183,7 +182,7 @@ _PARAMETER_WORDS = (
 def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFailure:
     """An upstream's answer with an error status."""
     row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
-    said, code = _said(body)
+    said, code = said_in(body)
     if status == 400 and _NO_CREDIT_WORDS in said.lower():
         row = _CREDENTIAL
     failure = UpstreamFailure(
@@ -250,26 +249,8 @@ def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
 
 
 def _original(failure: UpstreamFailure, said: str) -> str:
-    spoken, _ = _said((failure.raw or "").encode())
+    spoken, _ = said_in((failure.raw or "").encode())
     return spoken or said
-
-
-def _said(body: bytes) -> tuple[str, str | None]:
-    """Message and code of an error body in any of the common shapes."""
-    try:
-        value = loads(body) if body else None
-    except MalformedJson:
-        return "", None
-    error = value.get("error", value) if isinstance(value, dict) else None
-    if isinstance(error, str):
-        return error, None
-    if not isinstance(error, dict):
-        return "", None
-    message, code = error.get("message"), error.get("code") or error.get("type")
-    return (
-        message if isinstance(message, str) else "",
-        str(code) if isinstance(code, int | str) else None,
-    )
 
 
 def _text(body: bytes) -> str | None:

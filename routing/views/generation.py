@@ -87,11 +87,18 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "is_byok": row.is_byok,
         "usage": usd(row.charge_nano),
         "total_cost": usd(row.charge_nano),
-        "upstream_inference_cost": usd(row.upstream_cost_nano if row.is_byok else 0),
+        "upstream_inference_cost": usd(_own_cost_nano(row)),
         "cache_discount": _usd_or_none(detail.get("cache_saved_nano")),
         "response_cache_source_id": detail.get("response_cache_source_id"),
         "provider_responses": [_response(attempt) for attempt in row.attempts],
     }
+
+
+def _own_cost_nano(row: Generation) -> int:
+    """The list price of what was got with the team's own credentials."""
+    of_all = row.upstream_cost_nano if row.is_byok else 0
+    own_nano: int = row.detail.get("own_cost_nano", of_all)
+    return own_nano
 
 
 def _usd_or_none(amount_nano: int | None) -> Any:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, DecisionsDesk
 from tests.conformance.desk import exact, nano
+from tests.conformance.test_own_credentials_in_the_books import figures
 from tests.support.gateways import seed_account
 from tests.support.own_credentials import bring, credentials_at, fingerprint
 from tests.support.server import as_json
@@ -90,6 +91,14 @@ def test_a_team_s_own_credential_comes_first_and_costs_nothing(deciding: Decisio
     assert nano(record["upstream_inference_cost"]) == list_nano(body["usage"], "judge-b")
 
 
+def told_by_analytics(desk: DecisionsDesk) -> dict[str, int]:
+    metrics = ["byok_usage", "byok_fees", "router_usage", "total_usage"]
+    key = desk.account.management_key
+    response = desk.server.post("/api/v1/analytics/query", key=key, json={"metrics": metrics})
+    [row] = exact(response)["data"]["data"]
+    return {name: nano(row[name]) for name in metrics}
+
+
 @pytest.mark.parametrize("rate", ["0", "0.05"])
 def test_own_and_shared_credentials_in_one_request(
     serve_deciding: Callable[..., DecisionsDesk], rate: str
@@ -110,6 +119,15 @@ def test_own_and_shared_credentials_in_one_request(
     assert amounts["usage"] > 0
     assert ("byok_fee" in amounts) == (rate != "0")
     assert desk.total_usage_nano() == nano(usage["cost"]) == sum(amounts.values())
+    own_nano = figures(desk)[1]
+    record = desk.generation(answer_id)
+    assert nano(record["upstream_inference_cost"]) == own_nano > 0
+    assert told_by_analytics(desk) == {
+        "byok_usage": own_nano,
+        "byok_fees": amounts.get("byok_fee", 0),
+        "router_usage": amounts["usage"],
+        "total_usage": own_nano + sum(amounts.values()),
+    }
     audit = desk.server.manage("audit_ledger")
     assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
 

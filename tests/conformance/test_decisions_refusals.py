@@ -103,6 +103,63 @@ def test_a_422_that_blames_nobody_goes_on_to_the_next_endpoint(deciding: Decisio
     deciding.paid(deciding.post(provider={"order": ["native-a", "native-b"]}))
 
 
+def blaming(name: str) -> dict[str, Any]:
+    detail = [{"loc": ["body", "questions", name, "criteria"], "msg": "too odd"}]
+    return {"status": 422, "json": {"detail": detail}}
+
+
+def test_a_question_that_is_blamed_is_named(deciding: DecisionsDesk) -> None:
+    deciding.upstream.script("native-a", blaming("q"), repeat=True)
+
+    error = deciding.told(deciding.post(provider=ONE), 400, "invalid_request")
+
+    assert error["message"] == "questions.q.criteria: too odd"
+
+
+@pytest.mark.parametrize("blamed", ["0", "1"])
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_part_that_the_gateway_made_is_not_the_callers_fault(
+    deciding: DecisionsDesk, status: int, blamed: str
+) -> None:
+    step = blaming(blamed) | {"status": status}
+    deciding.upstream.script("small-native", step, repeat=True)
+    # Of six options this provider takes four at a time; a number is a name like any other.
+    labels = {f"label {n}": None for n in range(6)}
+    questions = {"1": NOUL, "team": {**CHOICE, "criteria": labels}}
+
+    response = deciding.post(model="acme/small-native", questions=questions)
+
+    if blamed == "1":
+        error = deciding.told(response, 400, "invalid_request")
+        assert error["message"] == "questions.1.criteria: too odd"
+    else:
+        error = deciding.told(response, 502, "provider_unavailable")
+        assert error["message"] == "Provider returned error"
+
+
+def test_another_provider_may_take_what_one_could_not_in_parts(deciding: DecisionsDesk) -> None:
+    deciding.upstream.script("small-native", blaming("0"), repeat=True)
+    labels = {f"label {n}": None for n in range(6)}
+
+    deciding.answers({"q": {**CHOICE, "criteria": labels}}, model="acme/two-sizes")
+
+    assert [entry["persona"] for entry in deciding.upstream.requests()][-1] == "native-b"
+
+
+@pytest.mark.parametrize(("count", "told"), [(3, 400), (4, 502)])
+def test_too_many_questions_are_the_callers_unless_the_gateway_chose_how_many(
+    deciding: DecisionsDesk, count: int, told: int
+) -> None:
+    step = {"status": 422, "json": {"detail": [{"loc": ["body", "questions"], "msg": "many"}]}}
+    deciding.upstream.script("small-native", step, repeat=True)
+
+    response = deciding.post(
+        model="acme/small-native", questions={f"q{n}": NOUL for n in range(count)}
+    )
+
+    assert response.status_code == told, response.text
+
+
 @pytest.mark.parametrize("path", [DECISIONS, SYSTEMONE])
 def test_nobody_is_asked_for_strangers(deciding: DecisionsDesk, path: str) -> None:
     body = {"model": "typesafe/jev-1.13", "state": STATE, "questions": {"q": NOUL}}

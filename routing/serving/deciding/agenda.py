@@ -1,7 +1,8 @@
 """What there is to ask: questions that are still open, as calls to one endpoint."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import dumps
@@ -12,6 +13,7 @@ from routing.decisions.splitting import Limits, Split, split
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import questions_of
 from routing.metering.estimate import Demand
+from routing.upstreams.decisions import Blamed
 
 # What a native answer takes at the most: itself, and each label with its number.
 _TOKENS_PER_ANSWER: Final = 64
@@ -29,11 +31,27 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One call: the parts it asks for, under their names, and how large it is."""
+    """One call: the parts it asks for, under their names, and how large it is.
+
+    `split` are the names of parts that no caller ever asked like that: pieces of a question. Other
+    questions keep their names. `is_whole` says that all of the request's questions are in it, each
+    as it was asked.
+    """
 
     places: tuple[Place, ...]
     parts: Mapping[str, Question]
     demand: Demand
+    split: frozenset[str] = frozenset()
+    is_whole: bool = False
+
+    def is_of_caller(self, blamed: Blamed) -> bool:
+        """Whether what an upstream finds wrong with these questions is wrong with the caller's."""
+        return any(map(self._is_own, blamed)) if blamed else not self.split
+
+    def _is_own(self, name: str | None) -> bool:
+        if name is None:
+            return self.is_whole
+        return name not in self.split if name in self.parts else not self.split
 
 
 class Agenda:
@@ -128,17 +146,22 @@ class Agenda:
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
     def _batches(self, parts: Mapping[Place, Question], most: int) -> Iterator[Errand]:
-        """Questions in calls of as many as the upstream takes at once. They keep their names where
-        nothing was split."""
+        """Questions in calls of as many as the upstream takes at once."""
         places = list(parts)
-        whole = all(place.part == 0 for place in places)
+        split = {place.question for place in places if place.part}
         for start in range(0, len(places), most):
             batch = tuple(places[start : start + most])
-            names = [
-                self.names[place.question] if whole else str(n) for n, place in enumerate(batch)
-            ]
-            asked = {name: parts[place] for name, place in zip(names, batch, strict=True)}
-            yield Errand(batch, asked, self._native_demand(asked))
+            names = dict(zip(batch, self._names(batch, split), strict=True))
+            asked = {name: parts[place] for place, name in names.items()}
+            pieces = frozenset(name for place, name in names.items() if place.question in split)
+            is_whole = not split and len(batch) == len(self._questions)
+            yield Errand(batch, asked, self._native_demand(asked), pieces, is_whole)
+
+    def _names(self, batch: Sequence[Place], split: Set[int]) -> Iterator[str]:
+        """A question's own name, and numbers that are no question's name for pieces of one."""
+        numbers = (name for name in map(str, count()) if name not in self.names)
+        for place in batch:
+            yield next(numbers) if place.question in split else self.names[place.question]
 
     def _native_demand(self, asked: Mapping[str, Question]) -> Demand:
         size = len(dumps({name: native.asked(part) for name, part in asked.items()}))

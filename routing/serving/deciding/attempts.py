@@ -4,10 +4,14 @@ from gateway.http.errors import GatewayError
 from routing.catalogue.entries import EndpointEntry
 from routing.exchange import Terms, WireRequest
 from routing.metering.byok import fee_bound_nano
+from routing.serving import process
 from routing.serving.attempts import Attempts, Held
-from routing.serving.call import Call
+from routing.serving.call import Attempt, Call
 from routing.serving.deciding.books import Books
+from routing.serving.deciding.crew import Crew
 from routing.serving.errors import DeadlinePassed, DecisionsTimedOut
+from routing.serving.observing import observer
+from routing.serving.own_credentials import went_well
 from routing.serving.upstream_call import terms_of
 
 
@@ -19,6 +23,17 @@ class DecisionAttempts(Attempts):
     def __init__(self, call: Call, books: Books) -> None:
         super().__init__(call)
         self._books = books
+
+    def left_open(self, attempt: Attempt, crew: Crew) -> None:
+        """Note an attempt after which some question is open. It is an outage of the endpoint only
+        where it has answered nothing since."""
+        assert crew.failure is not None
+        if crew.was_well:
+            went_well(attempt)
+            if attempt.own is None:
+                observer().marks.well(attempt.endpoint.pk, process.now())
+        crew.failure.outage = crew.is_out
+        self.failed(attempt, crew.failure)
 
     def error(self) -> GatewayError:
         error = super().error()

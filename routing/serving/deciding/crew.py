@@ -16,7 +16,7 @@ from routing.serving.deciding.agenda import Agenda, Errand, Place
 from routing.serving.deciding.asking import Told, request_of, told
 from routing.serving.outcome import measured
 from routing.serving.upstream_call import send
-from routing.upstreams.decisions import without_unprocessable
+from routing.upstreams.decisions import as_told, blamed_in
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import UpstreamFailure, from_door
 
@@ -36,7 +36,11 @@ class Spent:
 
 @dataclass(slots=True)
 class Crew:
-    """One attempt: what its calls found and took, and the first thing that went wrong."""
+    """One attempt: what its calls found and took, and the first thing that went wrong.
+
+    `was_well` says that some call was answered in full, `is_out` that the endpoint met with an
+    outage and that no call was since.
+    """
 
     call: Call
     agenda: Agenda
@@ -46,6 +50,8 @@ class Crew:
     spent: list[Spent] = field(default_factory=list)
     failure: UpstreamFailure | None = None
     failures: int = 0
+    was_well: bool = False
+    is_out: bool = False
     bug: Exception | None = None
 
     def carry_out(self, errands: Sequence[Errand]) -> None:
@@ -84,12 +90,18 @@ class Crew:
         try:
             self._note(errand, self._asked(errand))
         except UpstreamFailure as error:
-            native = self.attempt.endpoint.decides == "native"
-            self._failed(without_unprocessable(error, of_questions=native))
+            self._failed(as_told(error, of_caller=self._is_of_caller(errand, error)))
         except Exception as error:  # noqa: BLE001 - Raised again by who waits.
             # A greenlet would only print it.
             forget_origin(error)
             self.bug = error
+
+    def _is_of_caller(self, errand: Errand, failure: UpstreamFailure) -> bool | None:
+        """See `as_told`. Chat models are told of no question that they could blame."""
+        if self.attempt.endpoint.decides != "native":
+            return None
+        blamed = blamed_in(failure, errand.parts)
+        return None if blamed is None else errand.is_of_caller(blamed)
 
     def _asked(self, errand: Errand) -> Told:
         endpoint, chat = self.attempt.endpoint, self.call.chat
@@ -118,11 +130,14 @@ class Crew:
         self.judged |= said.judged
         if said.failure is not None:
             self._failed(said.failure)
+        else:
+            self.was_well, self.is_out = True, False
 
     def _failed(self, failure: UpstreamFailure) -> None:
         """The first failure is told, unless a later one ends the attempt."""
         forget_origin(failure)
         self.failures += 1
+        self.is_out |= failure.outage
         if self.failure is None or (_ends(failure) and not _ends(self.failure)):
             self.failure = failure
 

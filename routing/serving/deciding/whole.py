@@ -40,8 +40,7 @@ def decided_answer(call: Call, agenda: Agenda, questions: Mapping[str, Question]
                     _take(call, agenda, crew, books)
                 if agenda.is_done:
                     return _answered(call, agenda, questions, books, attempt)
-                assert crew.failure is not None
-                attempts.failed(attempt, crew.failure)
+                attempts.left_open(attempt, crew)
             raise attempts.error()
     finally:
         wait_kept(call.content)

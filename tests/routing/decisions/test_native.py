@@ -4,6 +4,8 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from routing.decisions import native
 from routing.decisions.answers import answer_of, confidence_of
@@ -33,6 +35,48 @@ def test_probabilities_are_believed_and_made_to_sum_to_one() -> None:
     assert judged.probabilities == pytest.approx((0.4 / 1.004, 0.604 / 1.004))
     # The likeliest, whatever the upstream itself made of it.
     assert answer_of(QUEUE, judged)["choice"] == "billing"
+
+
+def rounded(shares: list[float], decimals: int) -> dict[str, Any]:
+    told = {str(n): round(share, decimals) for n, share in enumerate(shares)}
+    return {"type": "choice", "probabilities": told}
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=2, max_size=60).filter(lambda weights: sum(weights) > 0.1),
+    st.integers(2, 8),
+)
+def test_what_rounding_did_to_a_sum_is_forgiven(weights: list[float], decimals: int) -> None:
+    shares = [weight / math.fsum(weights) for weight in weights]
+    question = choice(*map(str, range(len(shares))))
+
+    judged = native.judged(question, rounded(shares, decimals))
+
+    assert math.isclose(math.fsum(judged.probabilities), 1, abs_tol=1e-9)
+    off = len(shares) / 2 * 10**-decimals
+    for told, share in zip(judged.probabilities, shares, strict=True):
+        assert told == pytest.approx(share, abs=2 * off + 0.01)
+
+
+@pytest.mark.parametrize("sum_off", [-0.004, 0.003])
+def test_half_precision_is_forgiven_however_many_digits_are_told(sum_off: float) -> None:
+    told = {"other": 0.1234567891234, "billing": 1 - 0.1234567891234 + sum_off}
+    if abs(sum_off) < 2**-8:
+        native.judged(QUEUE, {"type": "choice", "probabilities": told})
+    else:
+        with pytest.raises(NoAnswer):
+            native.judged(QUEUE, {"type": "choice", "probabilities": told})
+
+
+def test_a_sum_that_no_rounding_explains_is_no_answer() -> None:
+    names = [str(n) for n in range(200)]
+    for shares in ([0.0] * 200, [0.01] * 200, [0.4, *[0.0] * 199]):
+        with pytest.raises(NoAnswer):
+            native.judged(choice(*names), rounded(shares, 2))
+    # Two hundred times less than half of a hundredth is much; four times is not.
+    native.judged(choice(*names), rounded([0.6, *[0.0] * 199], 2))
+    with pytest.raises(NoAnswer):
+        native.judged(choice(*names[:4]), rounded([0.97, 0.0, 0.0, 0.0], 2))
 
 
 def test_a_confidence_of_the_upstream_s_own_is_told() -> None:

@@ -67,6 +67,8 @@ class Fact:
     charge: int = 0
     cost: int = 0
     byok: bool = False
+    # Of cost and charge, where `byok` does not tell.
+    own: tuple[int, int] | None = None
     guarded: bool = False
     status: int = 200
     latency: int | None = 100
@@ -93,6 +95,8 @@ def _row(mine: Office, fact: Fact) -> Generation:
         detail["guarded"] = True
     if fact.cached:
         detail["cache_saved_nano"] = fact.cached * 3
+    if fact.own is not None:
+        detail |= dict(zip(("own_cost_nano", "own_fee_nano"), fact.own, strict=True))
     key = mine.keys[fact.key]
     return Generation(
         id=fact.id,
@@ -188,7 +192,8 @@ def metric(name: str, facts: Sequence[Fact]) -> Any:
     latencies = [fact.latency for fact in facts if fact.status == 200]
     speeds = [fact.speed for fact in facts]
     guarded = _total(facts, lambda f: f.guarded)
-    byok_cost, fees = _total(byok, lambda f: f.cost), _total(byok, lambda f: f.charge)
+    byok_cost = _total(facts, lambda f: f.own[0] if f.own else f.byok * f.cost)
+    fees = _total(facts, lambda f: f.own[1] if f.own else f.byok * f.charge)
     values: dict[str, Any] = {
         "request_count": len(facts),
         "tokens_total": prompt + _total(facts, lambda f: f.completion),

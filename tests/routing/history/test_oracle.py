@@ -60,6 +60,7 @@ def facts(draw: st.DrawFn) -> list[Fact]:
             charge=draw(counts),
             cost=draw(counts),
             byok=draw(st.booleans()),
+            own=draw(st.one_of(st.none(), st.tuples(counts, counts))),
             guarded=draw(st.booleans()),
             status=draw(st.sampled_from((200, 200, 502))),
             latency=draw(st.one_of(st.none(), st.integers(0, 50), st.integers(0, 3000))),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from routing.exchange import Prompt, Terms
-from routing.upstreams.decisions import DECISIONS, without_unprocessable
+from routing.upstreams.decisions import DECISIONS, Blamed, as_told, blamed_in
 from routing.upstreams.failures import UpstreamFailure, from_status
 
 BODY = {"state": {"a": 1}, "questions": {"q": {"type": "noul", "instructions": "?"}}}
@@ -68,36 +68,67 @@ def test_what_is_no_answer_is_a_failure(body: bytes, status: int) -> None:
     assert failed.value.told_status == status
 
 
-def told(body: Any, *, of_questions: bool = True) -> tuple[int, bool]:
-    failure = from_status(422, {}, json.dumps(body).encode())
-    changed = without_unprocessable(failure, of_questions=of_questions)
-    return changed.told_status, changed.elsewhere
-
-
-QUESTIONS = {"loc": ["body", "questions", "q"], "msg": "bad"}
+NAMES = ("q", "q.more", "0", '"ö"')
+Q: Blamed = frozenset(["q"])
+SOME: Blamed = frozenset()
+ALL: Blamed = frozenset([None])
 
 
 @pytest.mark.parametrize(
-    ("body", "blames"),
+    ("body", "blamed"),
     [
-        ({"detail": [QUESTIONS]}, True),
-        ({"detail": [{"loc": ["body", "state"]}, QUESTIONS]}, True),
-        ({"detail": [{"loc": ["body", "state"], "input": BODY}]}, False),
-        ({"detail": "question q is empty"}, True),
-        ({"detail": "state is empty"}, False),
-        ({"error": {"message": "Question q has too many labels"}}, True),
-        ({"error": {"message": "bad", "param": "questions.q.criteria"}}, True),
-        ({"error": {"metadata": {"issues": [{"path": "questions.q"}]}}}, True),
-        ({"error": {"message": "odd"}}, False),
-        ("", False),
+        ({"detail": [{"loc": ["body", "questions", "q", "criteria"], "msg": "bad"}]}, Q),
+        ({"detail": [{"loc": ["questions", "q"], "msg": "bad"}]}, Q),
+        ({"detail": [{"loc": ["body", "state"]}, {"loc": ["body", "questions", "q"]}]}, Q),
+        ({"detail": [{"loc": ["body", "questions", '"ö"'], "msg": "bad"}]}, {NAMES[-1]}),
+        ({"detail": [{"loc": ["body", "questions"], "msg": "too many"}]}, ALL),
+        ({"detail": [{"loc": ["body", "state"], "input": BODY}]}, None),
+        ({"detail": [{"loc": ["body", "state", "questions"], "msg": "bad"}]}, None),
+        ({"detail": "question q is empty"}, SOME),
+        ({"detail": "state is empty"}, None),
+        ({"error": {"message": "Question q has too many labels"}}, SOME),
+        ({"error": {"message": "bad", "param": "questions.q.criteria"}}, Q),
+        ({"error": {"message": "bad", "param": "questions.q.more.criteria"}}, {"q.more"}),
+        ({"error": {"message": "bad", "param": "questions"}}, ALL),
+        ({"error": {"metadata": {"issues": [{"path": "questions.q"}]}}}, Q),
+        ({"error": {"issues": [{"path": ["questions", "0", "type"]}]}}, {"0"}),
+        ({"error": {"message": "odd"}}, None),
+        ("", None),
     ],
 )
-def test_a_422_that_blames_a_question_is_a_400(body: Any, blames: bool) -> None:
-    assert told(body) == ((400, False) if blames else (502, True))
-    assert told(body, of_questions=False) == (502, True)
+def test_which_questions_are_blamed(body: Any, blamed: Any) -> None:
+    failure = from_status(422, {}, json.dumps(body).encode())
+
+    assert blamed_in(failure, NAMES) == blamed
 
 
-def test_other_failures_stay_as_they_are() -> None:
-    failure = from_status(400, {}, b'{"error": {"message": "question"}}')
+@pytest.mark.parametrize(
+    ("status", "of_caller", "told", "elsewhere"),
+    [
+        (422, True, 400, False),
+        (422, False, 502, True),
+        (422, None, 502, True),
+        (400, True, 400, False),
+        (400, False, 502, True),
+        (400, None, 400, False),
+        (413, False, 413, True),
+        (500, False, 502, True),
+    ],
+)
+def test_what_is_told_of_a_question_that_is_blamed(
+    status: int, of_caller: bool | None, told: int, elsewhere: bool
+) -> None:
+    failure = from_status(status, {}, b'{"error": {"message": "question"}}')
 
-    assert without_unprocessable(failure, of_questions=True).told_status == 400
+    changed = as_told(failure, of_caller=of_caller)
+
+    assert (changed.told_status, changed.elsewhere) == (told, elsewhere)
+    assert (changed.message == "question") == (told in (400, 413))
+
+
+def test_a_refusal_with_a_name_of_its_own_keeps_it() -> None:
+    body = b'{"error": {"message": "question", "code": "context_length_exceeded"}}'
+
+    changed = as_told(from_status(400, {}, body), of_caller=False)
+
+    assert (changed.told_status, changed.error_type) == (400, "context_length_exceeded")

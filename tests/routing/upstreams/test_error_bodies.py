@@ -1,0 +1,53 @@
+"""What providers' error bodies say, whatever their shape."""
+
+import json
+from typing import Any
+
+import pytest
+
+from routing.upstreams.error_bodies import said_in
+from routing.upstreams.failures import from_status
+
+MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "code"),
+    [
+        ({"error": {"message": "no", "code": "c"}}, "no", "c"),
+        ({"error": {"message": "no", "type": "t"}}, "no", "t"),
+        ({"error": {"message": "no", "code": 7}}, "no", "7"),
+        ({"error": "no"}, "no", None),
+        ({"message": "no"}, "no", None),
+        ({"detail": "no"}, "no", None),
+        ({"error": {"detail": "no"}}, "no", None),
+        ({"error": None, "detail": "no"}, "no", None),
+        ({"detail": [{"loc": ["body", "questions", "q"], "msg": "bad"}]}, "questions.q: bad", None),
+        ({"detail": [{"loc": ["body"], "msg": "bad"}]}, "bad", None),
+        ({"detail": [{"loc": ["query", 0, "body"], "msg": "bad"}]}, "query.0.body: bad", None),
+        (
+            {"detail": [{"msg": "one"}, {"loc": "x", "msg": "two"}, "three"]},
+            "one; two; three",
+            None,
+        ),
+        ({"detail": [{"loc": ["body"]}, {"msg": 1}, 3, None]}, "", None),
+        ({"detail": {"reason": "no"}}, "", None),
+        ({"detail": MANY}, "; ".join(f"{n}: bad" for n in range(5)), None),
+        ([], "", None),
+        ("odd", "", None),
+    ],
+)
+def test_message_and_code(body: Any, message: str, code: str | None) -> None:
+    assert said_in(json.dumps(body).encode()) == (message, code)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": NaN}'])
+def test_what_is_no_json_says_nothing(body: bytes) -> None:
+    assert said_in(body) == ("", None)
+
+
+@pytest.mark.parametrize("status", [400, 404, 413, 422])
+def test_a_validator_s_words_are_the_message(status: int) -> None:
+    body = json.dumps({"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}).encode()
+
+    assert from_status(status, {}, body).message == "top_p: too large"
