@@ -19,7 +19,8 @@ _STYLE: Final = (
     ".frame{fill:none;stroke:#888}.ideal{stroke:#888;stroke-dasharray:5 4}"
     ".bar{fill:#9dbbdb}.sure{stroke:#c2410c;stroke-width:2}"
 )
-_LEGEND: Final = "by how sure it was; bar: share that was right, line: how sure, number: answers"
+_AXIS: Final = "how sure it was"
+_LEGEND: Final = "Bar: share that was right. Line: how sure on average. Number: answers."
 
 
 def reliability_svg(title: str, before: Report, after: Report) -> str:
@@ -35,6 +36,7 @@ def reliability_svg(title: str, before: Report, after: Report) -> str:
     ]
     for name, report, left in panels:
         parts += _panel(name, report, left)
+    parts.append(_text(_LEGEND, _WIDTH / 2, _HEIGHT - 10, anchor="middle"))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -48,7 +50,7 @@ def _panel(name: str, report: Report, left: int) -> Iterator[str]:
     for tick in _TICKS:
         yield _text(f"{tick:g}", left + tick * _SIDE, bottom + 18, anchor="middle")
         yield _text(f"{tick:g}", left - 6, bottom - tick * _SIDE + 4, anchor="end")
-    yield _text(_LEGEND, middle, bottom + 40, anchor="middle")
+    yield _text(_AXIS, middle, bottom + 38, anchor="middle")
 
 
 def _bars(bins: Sequence[Bin], left: int) -> Iterator[str]:
