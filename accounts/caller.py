@@ -149,7 +149,6 @@ def _keys() -> Any:
     budgets = WorkspaceBudget.objects.filter(workspace=OuterRef("workspace"))
     return (
         ApiKey.objects.living()
-        .filter(workspace__deleted_at__isnull=True)
         .select_related("account", "workspace", "creator")
         .annotate(
             creator_stays=Exists(member),

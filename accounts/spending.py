@@ -2,7 +2,7 @@
 
 A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
 writer guards. Whoever makes, changes or ends a budget says so in the same transaction, by
-`open_scopes` or `close_scopes` (`accounts.services.spend_scopes`): from its commit on the limit
+`outdate_limits` or `close_scopes` (`accounts.services.spend_scopes`): from its commit on the limit
 holds exactly, for requests under way too.
 """
 
@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
+# What a hold says of its counters where it is held on none.
+NO_COUNTER: Final = "0"
 ScopeKind = Literal["workspace", "guardrail"]
 WindowName = Literal["total", "day", "week", "month"]
 # Broadest first, the order in which workspace budgets are looked at; and what people call them.

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from celery import shared_task
 from django.conf import settings
 
-from accounts.services import credit_expiry, repeatable
+from accounts.services import credit_expiry, repeatable, workspaces
 from accounts.services.audit import audit, recount_budgets
 
 log = logging.getLogger("gateway.ledger")
@@ -40,3 +40,10 @@ def expire_credits() -> int:
 def forget_repeatable_requests() -> int:
     """Every five minutes, drop answers of requests with an `Idempotency-Key` whose hour is over."""
     return repeatable.forget_old(now=datetime.now(UTC))
+
+
+# What is left is removed the next time.
+@shared_task(soft_time_limit=300, time_limit=330)
+def clear_deleted_workspaces() -> int:
+    """Every ten minutes, remove what nobody sees any more because its workspace was deleted."""
+    return workspaces.clear_deleted()

@@ -302,6 +302,7 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
     "expire-credits": {"task": "accounts.tasks.expire_credits", "schedule": 3600.0},
     "forget-repeatables": {"task": "accounts.tasks.forget_repeatable_requests", "schedule": 300.0},
+    "clear-workspaces": {"task": "accounts.tasks.clear_deleted_workspaces", "schedule": 600.0},
     # A second chance: the web processes' ledger writers sweep by themselves.
     "sweep-holds": {"task": "routing.tasks.sweep_expired_holds", "schedule": HOLD_SWEEP_SECONDS},
     "reap-interns": {

@@ -79,7 +79,7 @@ def _workspace_is_gone(request: HttpRequest) -> bool:
     if string is None:
         return False
     gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk")
-    keys = ApiKey.objects.living().filter(hash=hash_of(string), disabled=False)
+    keys = ApiKey.objects.filter(hash=hash_of(string), disabled=False, deleted_at__isnull=True)
     return run(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
 
 

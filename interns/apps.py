@@ -16,20 +16,32 @@ class InternsConfig(AppConfig):
         from accounts.services.workspaces import Belongings, goes_with_workspaces
         from gateway.http.front import answer_hosts_by
 
-        goes_with_workspaces("vault_secrets", Belongings(_vaults, _clear_vault))
+        secrets = Belongings(_workspace_secrets, _clear_secrets, at_once=True)
+        goes_with_workspaces("vault_secrets", secrets)
+        goes_with_workspaces("vaults", Belongings(_workspace_vaults, _clear_vaults))
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
 
 
-def _vaults() -> Any:
+def _workspace_secrets() -> Any:
+    from interns.vault.service import workspace_secrets
+
+    return workspace_secrets()
+
+
+def _clear_secrets(workspace_id: "UUID") -> int:
+    gone: int = _workspace_secrets().filter(workspace=workspace_id).delete()[0]
+    return gone
+
+
+def _workspace_vaults() -> Any:
     from interns.models import Vault
 
-    return Vault.objects.all()
+    return Vault.objects.filter(intern__isnull=True)
 
 
-def _clear_vault(workspace_id: "UUID") -> int:
-    from interns.vault.service import clear_workspace
-
-    return clear_workspace(workspace_id)
+def _clear_vaults(workspace_id: "UUID") -> int:
+    gone: int = _workspace_vaults().filter(workspace=workspace_id).delete()[0]
+    return gone
 
 
 def _answer_host(request: Any) -> Any:

@@ -16,8 +16,8 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         return self.filter(alive, deleted_at__isnull=True, disabled=False)
 
     def living(self) -> "ApiKeyQuerySet":
-        """Keys that were not deleted."""
-        return self.filter(deleted_at__isnull=True)
+        """Keys that were not deleted, nor their workspace."""
+        return self.filter(deleted_at__isnull=True, workspace__deleted_at__isnull=True)
 
     def inference(self, account_id: UUID) -> "ApiKeyQuerySet":
         """The keys that an account manages through the API."""

@@ -1,16 +1,17 @@
 """Whom guardrails govern (management reference 12.2). All who are named are moved, or nobody."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership
 from accounts.models.guardrail import living_assignments
-from accounts.services.guardrail_budgets import begin_budget_of, end_budget_of
-from accounts.services.guardrails import default_workspace_of, find_guardrail
+from accounts.services.guardrail_budgets import end_budget_of
+from accounts.services.guardrails import DEFAULT_IDS_VERSION, default_workspace_of, find_guardrail
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
@@ -73,15 +74,14 @@ def assign_keys(
     hash of no key."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail = _assignable(account_id, guardrail_id)
-        keys = _keys(account_id, key_hashes)
+        with _refusing_defaults(account_id, guardrail_id):
+            guardrail, keys = _with_keys(account_id, guardrail_id, key_hashes)
         _end_others(guardrail, [(key, {"key": key.pk}) for key in keys])
-        begin_budget_of(guardrail, [{"key": key.pk} for key in keys])
         rows = [
             GuardrailKey(guardrail=guardrail, api_key=key, assigned_by_id=assigner) for key in keys
         ]
         _put(GuardrailKey, rows, "api_key")
-        _record(by, "keys assigned", guardrail, None, {"key_hashes": list(key_hashes)})
+        _record(by, "keys assigned", account_id, guardrail, None, {"key_hashes": list(key_hashes)})
     return len(keys)
 
 
@@ -92,23 +92,29 @@ def unassign_keys(
     `SchemaInvalid` for a hash of no key."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail = find_guardrail(account_id, guardrail_id)
-        keys = _keys(account_id, key_hashes)
+        guardrail, keys = _with_keys(account_id, guardrail_id, key_hashes)
         _end(guardrail, [(key, {"key": key.pk}) for key in keys])
         rows = GuardrailKey.objects.filter(guardrail=guardrail, api_key__in=keys)
         removed = rows.delete()[0]
         if removed:
-            _record(by, "keys unassigned", guardrail, {"key_hashes": list(key_hashes)}, None)
+            _record(
+                by, "keys unassigned", account_id, guardrail, {"key_hashes": list(key_hashes)}, None
+            )
     return removed
 
 
-def _keys(account_id: UUID, hashes: Sequence[str]) -> list[ApiKey]:
-    """The account's inference keys of these hashes. Raises `SchemaInvalid`."""
+def _with_keys(
+    account_id: UUID, guardrail_id: UUID, hashes: Sequence[str]
+) -> tuple[Guardrail, list[ApiKey]]:
+    """The account's guardrail and its inference keys of these hashes, in one query. Raises as
+    `_guardrail_beside` does, and `SchemaInvalid`."""
     rows = ApiKey.objects.inference(account_id).filter(hash__in=hashes)
     rows = rows.select_related("guardrail_assignment__guardrail")
-    known = {key.hash: key for key in rows}
+    keys = list(rows.annotate(**_beside(account_id, guardrail_id)))
+    guardrail = _guardrail_beside(keys, account_id, guardrail_id)
+    known = {key.hash for key in keys}
     _refuse_unknown("key_hashes", hashes, known, "Invalid input: no key of this account")
-    return list(known.values())
+    return guardrail, keys
 
 
 # --- Members --------------------------------------------------------------------------------------
@@ -125,16 +131,15 @@ def assign_members(
     """The same as `assign_keys`, of members by their users' public ids."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail = _assignable(account_id, guardrail_id)
-        members = _members(account_id, user_ids)
+        with _refusing_defaults(account_id, guardrail_id):
+            guardrail, members = _with_members(account_id, guardrail_id, user_ids)
         _end_others(guardrail, [(each, {"user": each.user_id}) for each in members])
-        begin_budget_of(guardrail, [{"user": each.user_id} for each in members])
         rows = [
             GuardrailMember(guardrail=guardrail, membership=each, assigned_by_id=assigner)
             for each in members
         ]
         _put(GuardrailMember, rows, "membership")
-        _record(by, "members assigned", guardrail, None, {"user_ids": list(user_ids)})
+        _record(by, "members assigned", account_id, guardrail, None, {"user_ids": list(user_ids)})
     return len(members)
 
 
@@ -144,24 +149,29 @@ def unassign_members(
     """The same as `unassign_keys`, of members."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail = find_guardrail(account_id, guardrail_id)
-        members = _members(account_id, user_ids)
+        guardrail, members = _with_members(account_id, guardrail_id, user_ids)
         _end(guardrail, [(each, {"user": each.user_id}) for each in members])
         rows = GuardrailMember.objects.filter(guardrail=guardrail, membership__in=members)
         removed = rows.delete()[0]
         if removed:
-            _record(by, "members unassigned", guardrail, {"user_ids": list(user_ids)}, None)
+            _record(
+                by, "members unassigned", account_id, guardrail, {"user_ids": list(user_ids)}, None
+            )
     return removed
 
 
-def _members(account_id: UUID, user_ids: Sequence[str]) -> list[Membership]:
-    """The account's memberships of these users. Raises `SchemaInvalid`."""
+def _with_members(
+    account_id: UUID, guardrail_id: UUID, user_ids: Sequence[str]
+) -> tuple[Guardrail, list[Membership]]:
+    """The same of memberships, by their users' public ids."""
     rows = Membership.objects.filter(account_id=account_id, user__public_id__in=user_ids)
     rows = rows.select_related("user", "guardrail_assignment__guardrail")
-    known = {row.user.public_id: row for row in rows}
+    members = list(rows.annotate(**_beside(account_id, guardrail_id)))
+    guardrail = _guardrail_beside(members, account_id, guardrail_id)
+    known = {row.user.public_id for row in members}
     text = "Invalid input: no member of this account"
     _refuse_unknown("member_user_ids", user_ids, known, text)
-    return list(known.values())
+    return guardrail, members
 
 
 # --- Both -----------------------------------------------------------------------------------------
@@ -174,17 +184,36 @@ def _refuse_unknown(field: str, named: Sequence[str], known: Iterable[str], text
         raise SchemaInvalid(issues)
 
 
-def _assignable(account_id: UUID, guardrail_id: UUID) -> Any:
-    """Also a default guardrail that is not configured is told for what it is."""
+# What is asked of a guardrail beside each of its holders-to-be.
+_ASKED = ("revision", "limit_nano")
+
+
+def _beside(account_id: UUID, guardrail_id: UUID) -> dict[str, Subquery]:
+    rows = Guardrail.objects.filter(pk=guardrail_id, workspace__account=account_id)
+    return {f"beside_{name}": Subquery(rows.values(name)) for name in _ASKED}
+
+
+def _guardrail_beside(holders: Sequence[Any], account_id: UUID, guardrail_id: UUID) -> Guardrail:
+    """The guardrail as read with them, read by itself where it was not. Raises `NotFound`."""
+    if holders and holders[0].beside_revision is not None:
+        told = {name: getattr(holders[0], f"beside_{name}") for name in _ASKED}
+        return Guardrail(pk=guardrail_id, **told)
+    found: Guardrail = find_guardrail(account_id, guardrail_id)
+    return found
+
+
+@contextmanager
+def _refusing_defaults(account_id: UUID, guardrail_id: UUID) -> Iterator[None]:
+    """A default guardrail is told for what it is, before anything else that is wrong, and also
+    where it is not configured."""
     try:
-        guardrail: Guardrail = find_guardrail(account_id, guardrail_id)
-    except NotFound:
+        yield
+    except (NotFound, SchemaInvalid):
         if default_workspace_of(account_id, guardrail_id) is None:
             raise
         raise DefaultAppliesByItself from None
-    if guardrail.is_default:
+    if guardrail_id.version == DEFAULT_IDS_VERSION:
         raise DefaultAppliesByItself
-    return guardrail
 
 
 def _end_others(guardrail: Guardrail, holders: _Holders) -> None:
@@ -224,6 +253,7 @@ def _put(model: Any, rows: Sequence[Any], holder: str) -> None:
 def _record(
     by: Actor,
     action: str,
+    account_id: UUID,
     guardrail: Guardrail,
     before: dict[str, Any] | None,
     after: dict[str, Any] | None,
@@ -233,7 +263,7 @@ def _record(
         action=action,
         object_type="guardrail",
         object_id=guardrail.pk,
-        account_id=guardrail.workspace.account_id,
+        account_id=account_id,
         before=before,
         after=after,
     )

@@ -6,11 +6,11 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Manager, Q
 
 from accounts.models import Guardrail, Workspace
 from accounts.models.guardrail import default_name
-from accounts.services.guardrail_budgets import begin_budget, end_budget, has_holds
+from accounts.services.guardrail_budgets import end_budget
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, facts_of, record_change
 from accounts.services.spend_scopes import outdate_limits
@@ -28,7 +28,7 @@ SETTINGS: Final = (
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
 )
 _BUDGET: Final = ("limit_nano", "reset_interval", "include_byok_in_budgets")
-_DEFAULT_IDS_VERSION: Final = 5
+DEFAULT_IDS_VERSION: Final = 5
 
 
 class LimitWithoutInterval(SchemaInvalid):
@@ -57,16 +57,16 @@ def page_of_guardrails(
 
 
 def find_guardrail(account_id: UUID, guardrail_id: UUID) -> Any:
-    """The account's guardrail of that id, with `has_holds`. Raises `NotFound`."""
-    found = _with_holds(Guardrail.objects.filter(pk=guardrail_id, workspace__account=account_id))
+    """The account's guardrail of that id. Raises `NotFound`."""
+    found = _of_account(Guardrail.objects, account_id, guardrail_id)
     if found is None:
         raise NotFound
     return found
 
 
-def _with_holds(rows: QuerySet[Guardrail]) -> Any:
-    under_way = has_holds("workspace__account")
-    return rows.select_related("workspace").annotate(has_holds=under_way).first()
+def _of_account(rows: Manager[Guardrail], account_id: UUID, guardrail_id: UUID) -> Any:
+    found = rows.filter(pk=guardrail_id, workspace__account=account_id)
+    return found.select_related("workspace").first()
 
 
 def create_guardrail(
@@ -139,35 +139,34 @@ def delete_guardrail(*, account_id: UUID, guardrail_id: UUID, by: Actor) -> None
 
 
 def default_workspace_of(account_id: UUID, guardrail_id: UUID) -> Any:
-    """The workspace, with `has_holds`, whose default guardrail has this id, whether there is one or
-    not; None where there is no such workspace."""
-    if guardrail_id.version != _DEFAULT_IDS_VERSION:
+    """The workspace whose default guardrail has this id, whether there is one or not; None where
+    there is no such workspace."""
+    if guardrail_id.version != DEFAULT_IDS_VERSION:
         return None
-    rows = Workspace.objects.filter(account_id=account_id)
-    workspaces = rows.annotate(has_holds=has_holds("account"))
+    workspaces = Workspace.objects.filter(account_id=account_id)
     return next((each for each in workspaces if each.default_guardrail_id == guardrail_id), None)
 
 
 def _to_change(account_id: UUID, guardrail_id: UUID) -> Any:
     """The guardrail, or the default one of a workspace as it is before its first change."""
-    found = _with_holds(Guardrail.everything.filter(pk=guardrail_id, workspace__account=account_id))
+    found = _of_account(Guardrail.everything, account_id, guardrail_id)
     if found is None:
         workspace = default_workspace_of(account_id, guardrail_id)
         if workspace is None:
             raise NotFound
-        return _unconfigured(workspace, has_holds=workspace.has_holds)
+        return _unconfigured(workspace)
     if found.workspace.deleted_at is not None:
         raise NotFound
     if found.deleted_at is None:
         return found
     if not found.is_default:
         raise NotFound
-    return _unconfigured(found.workspace, has_holds=found.has_holds, revision=found.revision + 1)
+    return _unconfigured(found.workspace, revision=found.revision + 1)
 
 
-def _unconfigured(workspace: Workspace, *, has_holds: bool, revision: int = 0) -> Any:
+def _unconfigured(workspace: Workspace, *, revision: int = 0) -> Guardrail:
     """A default guardrail that says nothing; a revision means that it was reset."""
-    guardrail: Any = Guardrail(
+    return Guardrail(
         pk=workspace.default_guardrail_id,
         workspace=workspace,
         is_default=True,
@@ -175,8 +174,6 @@ def _unconfigured(workspace: Workspace, *, has_holds: bool, revision: int = 0) -
         revision=revision,
         created_at=datetime.now(UTC),
     )
-    guardrail.has_holds = has_holds
-    return guardrail
 
 
 def _configure(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
@@ -184,7 +181,6 @@ def _configure(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
     for name, value in changes.items():
         setattr(guardrail, name, value)
     _check_budget(guardrail)
-    begin_budget(guardrail)
     if not _written(guardrail):
         # Of two first changes at a time, the second finds what the first one made.
         raise Conflict
@@ -214,12 +210,9 @@ def _check_budget(guardrail: Guardrail) -> None:
 
 
 def _tell_ledger(guardrail: Any, before: Mapping[str, Any]) -> None:
-    """A budget holds from the commit of its change on."""
-    if all(before[name] == getattr(guardrail, name) for name in _BUDGET):
-        return
+    """A budget that moves to another window ends on the one that it had."""
     if before["reset_interval"] not in (None, guardrail.reset_interval):
         end_budget(guardrail.pk)
-    begin_budget(guardrail)
 
 
 def _record(

@@ -1,19 +1,19 @@
 """A key's limits on its counters, and what the counters say it spent."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from accounts.models import ApiKey, SpendCounter
-from accounts.services.open_holds import OpenHolds
 from accounts.services.past_spending import django_reader
 from accounts.services.spend_scopes import outdate_limits
 from accounts.windows import LIMITED_WINDOW, window_starts
 
 # Requests count in the windows they began in, and one that began yesterday may still be raised.
 _WINDOWS_OPEN = timedelta(days=1)
+_KEY = SpendCounter.Scope.KEY.value
 _PLACE = '("window" = %s AND window_start = %s)'
 
 
@@ -34,15 +34,14 @@ def limit_counters(*, key: ApiKey, at: datetime, moved: bool) -> Usage:
     """Put the key's limit on the counters of its window, and on no other; what the key spent by
     then. `moved` says that it stands on another window than before, or on one at all.
 
-    Requests under way count against it from the commit on, as every later one does. The account's
-    row is locked by now, as the ledger writer does, so that no hold is being placed against these
-    counters meanwhile.
+    Requests under way count against it from the commit on, as every later one does: while there are
+    any, the ledger writer puts a limit on where there was none, and lets them hold on it. The
+    account's row is locked by now, as the ledger writer does, so that no hold is being placed
+    against these counters meanwhile.
     """
     rows = _limited(key, at)
     if moved and rows:
         outdate_limits(key.account_id)
-        if rows[0].is_in_use:
-            _adopt(key, rows)
     starts = window_starts(at)
     now = [row for row in rows if str(starts[row.window]) == row.start]
     nothing = dict.fromkeys(starts, 0)
@@ -53,15 +52,12 @@ def limit_counters(*, key: ApiKey, at: datetime, moved: bool) -> Usage:
 
 
 class _Row(NamedTuple):
-    """A counter as it was left. `is_in_use` tells whether requests of the account are under way."""
+    """A counter as it was left."""
 
-    pk: int
     window: str
     start: str
-    limit_nano: int | None
     spent_nano: int
     byok_nano: int
-    is_in_use: bool
 
 
 def _limited(key: ApiKey, at: datetime) -> list[_Row]:
@@ -71,30 +67,16 @@ def _limited(key: ApiKey, at: datetime) -> list[_Row]:
     starts = [each for name, start in places for each in (name, reader.day(start))]
     rows = reader.rows(
         "UPDATE accounts_spendcounter SET counts_byok = %s,"  # noqa: S608 - Only placeholders are joined in.
-        ' limit_nano = CASE WHEN "window" = %s THEN CAST(%s AS bigint) END'
+        ' limit_nano = CASE WHEN "window" = %s AND (limit_nano IS NOT NULL OR NOT EXISTS'
+        " (SELECT 1 FROM accounts_hold WHERE account_id = %s)) THEN CAST(%s AS bigint) END"
         f" WHERE scope = 'key' AND scope_id = %s AND ({' OR '.join([_PLACE] * len(places))})"
-        ' RETURNING id, "window", window_start, limit_nano, spent_nano, byok_spent_nano,'
-        " EXISTS (SELECT 1 FROM accounts_hold WHERE account_id = %s)",
+        ' RETURNING "window", window_start, spent_nano, byok_spent_nano',
         [
-            *(key.include_byok_in_limit, LIMITED_WINDOW[key.limit_reset], key.limit_nano),
-            *(str(key.pk), *starts, reader.uuid(key.account_id)),
+            *(key.include_byok_in_limit, LIMITED_WINDOW[key.limit_reset]),
+            *(reader.uuid(key.account_id), key.limit_nano, str(key.pk), *starts),
         ],
     )
-    return [_Row(row[0], row[1], str(row[2]), *row[3:]) for row in rows]
-
-
-def _adopt(key: ApiKey, rows: Sequence[_Row]) -> None:
-    """What is held already counts too, in the window that its request began in."""
-    holds = OpenHolds(key.account_id)
-    for row in rows:
-        if row.limit_nano is not None:
-            mine = [
-                hold
-                for hold in holds.of_key(key.pk)
-                if str(window_starts(hold.created_at)[row.window]) == row.start
-            ]
-            holds.adopt(row.pk, mine)
-    holds.save()
+    return [_Row(row[0], str(row[1]), *row[2:]) for row in rows]
 
 
 def no_usage(at: datetime) -> Usage:
@@ -109,25 +91,27 @@ def usage_of(*, key: ApiKey, at: datetime) -> Usage:
 
 def usages_of(*, keys: Collection[ApiKey], at: datetime) -> dict[int, Usage]:
     """`usage_of` many keys by their numbers, in one query."""
+    rows = list(SpendCounter.objects.filter(counters_of_keys(keys, at=at)))
+    of_key: dict[str, list[SpendCounter]] = {}
+    for row in rows:
+        of_key.setdefault(row.scope_id, []).append(row)
+    return {key.pk: usage_in(of_key.get(str(key.pk), ()), key, at=at) for key in keys}
+
+
+def usage_in(rows: Iterable[SpendCounter], key: ApiKey, *, at: datetime) -> Usage:
+    """What these counters say of the key, those of others left out; all are of the windows that
+    contain `at`."""
+    mine = [row for row in rows if (row.scope, row.scope_id) == (_KEY, str(key.pk))]
     nothing = dict.fromkeys(window_starts(at), 0)
-    spent = {key.pk: dict(nothing) for key in keys}
-    byok = {key.pk: dict(nothing) for key in keys}
-    rows = _counters(keys, _in_windows(at)).values_list(
-        "scope_id", "window", "spent_nano", "byok_spent_nano"
+    return Usage(
+        nothing | {row.window: row.spent_nano for row in mine},
+        nothing | {row.window: row.byok_spent_nano for row in mine},
     )
-    for scope_id, window, spent_nano, byok_nano in rows:
-        spent[int(scope_id)][window] = spent_nano
-        byok[int(scope_id)][window] = byok_nano
-    return {key: Usage(spent[key], byok[key]) for key in spent}
 
 
-def _counters(keys: Collection[ApiKey], wanted: Q) -> QuerySet[SpendCounter]:
-    ids = [str(key.pk) for key in keys]
-    return SpendCounter.objects.filter(wanted, scope=SpendCounter.Scope.KEY, scope_id__in=ids)
-
-
-def _in_windows(at: datetime) -> Q:
-    wanted = Q()
+def counters_of_keys(keys: Iterable[ApiKey], *, at: datetime) -> Q:
+    """Their counters in the windows of `at`."""
+    windows = Q()
     for window, start in window_starts(at).items():
-        wanted |= Q(window=window, window_start=start)
-    return wanted
+        windows |= Q(window=window, window_start=start)
+    return windows & Q(scope=_KEY, scope_id__in=[str(key.pk) for key in keys])

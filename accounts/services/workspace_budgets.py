@@ -13,7 +13,7 @@ from django.db.models import Exists, OuterRef
 from accounts.models import Hold, Workspace, WorkspaceBudget
 from accounts.services.past_spending import django_reader, usage_of_workspace
 from accounts.services.records import Actor, record_change
-from accounts.services.spend_scopes import adopt_holds, close_scopes, outdate_limits
+from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspaces import named
 from accounts.spending import WINDOW_OF_WORD, SpendScope, workspace_scopes
 from accounts.windows import window_starts
@@ -189,18 +189,21 @@ def _in_order(rows: Iterable[WorkspaceBudget]) -> tuple[WorkspaceBudget, ...]:
 
 
 def _limit(budgets: Budgets, interval: str, at: datetime, *, flips: bool) -> None:
-    """Put the new limits on counters. Where BYOK begins to count, or ceases to, the ledger writer
-    puts them right when it next meets them."""
+    """Put the new limit on its counter, unless requests are under way that must hold on it too:
+    then the ledger writer does, when it next meets it. So it does with all counters where BYOK
+    begins to count, or ceases to."""
+    if flips:
+        return
     workspace = budgets.workspace
     scopes = workspace_scopes(workspace, budgets.rows)
-    if not flips:
-        scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
-        _set_counter(workspace, scope, window_starts(at)[scope.window])
-    if budgets.is_in_use:
-        adopt_holds(workspace.account_id, scopes)
+    scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
+    limit_nano = None if budgets.is_in_use else scope.limit_nano
+    _set_counter(workspace, scope, limit_nano, window_starts(at)[scope.window])
 
 
-def _set_counter(workspace: Workspace, scope: SpendScope, start: date) -> None:
+def _set_counter(
+    workspace: Workspace, scope: SpendScope, limit_nano: int | None, start: date
+) -> None:
     """One statement: the limit, and what the books say was spent."""
     reader = django_reader()
     condition, values = usage_of_workspace(
@@ -211,7 +214,7 @@ def _set_counter(workspace: Workspace, scope: SpendScope, start: date) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             _SET.format(condition=condition),
-            [*place, scope.limit_nano, scope.counts_byok, *whose, *values],
+            [*place, limit_nano, scope.counts_byok, *whose, *values],
         )
 
 

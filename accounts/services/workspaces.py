@@ -7,11 +7,12 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
-from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from accounts.models import (
     ApiKey,
+    ByokCredential,
     Membership,
     User,
     Workspace,
@@ -35,6 +36,7 @@ SETTINGS: Final = (
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _LARGEST_KEY_ID: Final = 2**63 - 1
+_BATCH: Final = 500
 
 
 class SlugTaken(InvalidRequest):
@@ -79,7 +81,7 @@ def find_workspace(
     reference: str,
     *,
     lock: bool = False,
-    asked: Mapping[str, Exists] | None = None,
+    asked: Mapping[str, Any] | None = None,
 ) -> Any:
     """The account's workspace of that id or slug, as in `shown`, with what is `asked` beside.
     Raises `NotFound`.
@@ -145,8 +147,9 @@ def change_workspace(
 def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
     """Delete it as its users see it; the row stays, because history names it.
 
-    Keys that are disabled or expired go with it, its BYOK credentials too and whatever other apps
-    keep in it; its members are members of nothing any more, and its budgets and guardrails are
+    Keys that are disabled or expired are out of sight with it, and so is whatever other apps keep
+    in it: the schedule removes them (`clear_deleted`), but secrets, such as its BYOK credentials,
+    go at once. Its members are members of nothing any more, and its budgets and guardrails are
     those of nothing.
     Raises `NotFound`, `DefaultStays`, `HasActiveKeys`.
     """
@@ -160,28 +163,51 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         living = Workspace.objects.filter(~Exists(active), pk=workspace.pk)
         if not living.update(deleted_at=now):
             raise HasActiveKeys
-        # One statement and one record, however many keys there are.
-        keys = ApiKey.objects.living().filter(workspace=workspace)
-        gone = keys.update(deleted_at=now, updated_at=now) if workspace.has_keys else 0
-        wiped = wipe_credentials_of(workspace.pk)
-        cleared = {
-            name: belongings.clear(workspace.pk) if getattr(workspace, f"has_{name}") else 0
-            for name, belongings in _belongings.items()
+        # As they are under the lock; what was found may have been seen before it.
+        told = {
+            name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
+            for name, each in _belongings.items()
         }
-        before = facts_of(workspace, SETTINGS)
-        before |= {"unused_keys": gone, "byok_credentials": wiped, **cleared}
-        record_of_workspace(by, "deleted", workspace, before, None)
+        record_of_workspace(by, "deleted", workspace, facts_of(workspace, SETTINGS) | told, None)
+
+
+def clear_deleted() -> int:
+    """Remove what is left in deleted workspaces, where nobody sees it any more: a batch of them for
+    each kind, each workspace in a transaction of its own. Returns how many rows are gone."""
+    deleted, gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk"), 0
+    for belongings in _belongings.values():
+        left = belongings.rows().filter(workspace__in=deleted).order_by()
+        for workspace_id in set(left.values_list("workspace", flat=True)[:_BATCH]):
+            with transaction.atomic():
+                gone += belongings.clear(workspace_id)
+    return gone
 
 
 class Belongings(NamedTuple):
     """What goes with a workspace: all rows of that kind, each with its `workspace`, and how those
-    of one are removed, in the transaction of its deletion; how many there were."""
+    of one are removed, in the caller's transaction; how many there were. `at_once` is for secrets,
+    others are removed by the schedule and must be out of sight by then."""
 
     rows: Callable[[], QuerySet[Any]]
     clear: Callable[[UUID], int]
+    at_once: bool = False
 
 
-_belongings: dict[str, Belongings] = {}
+def _unused_keys() -> QuerySet[Any]:
+    return ApiKey.objects.filter(deleted_at__isnull=True)
+
+
+def _delete_keys(workspace_id: UUID) -> int:
+    now = datetime.now(UTC)
+    return _unused_keys().filter(workspace=workspace_id).update(deleted_at=now, updated_at=now)
+
+
+_belongings: dict[str, Belongings] = {
+    "unused_keys": Belongings(_unused_keys, _delete_keys),
+    "byok_credentials": Belongings(
+        lambda: ByokCredential.objects.living(), wipe_credentials_of, at_once=True
+    ),
+}
 
 
 def goes_with_workspaces(name: str, belongings: Belongings) -> None:
@@ -189,13 +215,18 @@ def goes_with_workspaces(name: str, belongings: Belongings) -> None:
     _belongings[name] = belongings
 
 
-def _held() -> dict[str, Exists]:
-    """Whether a workspace has any of each kind, by `has_` and the kind's name."""
-    held = {name: each.rows() for name, each in _belongings.items()}
-    held["keys"] = ApiKey.objects.living()
+def _held() -> dict[str, Any]:
+    """How many a workspace has of each kind that stays for now, by the kind's name and `_held`."""
     return {
-        f"has_{name}": Exists(rows.filter(workspace=OuterRef("pk"))) for name, rows in held.items()
+        f"{name}_held": Coalesce(Subquery(_count(each.rows())), 0)
+        for name, each in _belongings.items()
+        if not each.at_once
     }
+
+
+def _count(rows: QuerySet[Any]) -> QuerySet[Any]:
+    mine = rows.filter(workspace=OuterRef("pk")).order_by().values("workspace")
+    return mine.annotate(number=Count("pk")).values("number")
 
 
 def _insert(workspace: Workspace, by: Actor) -> None:

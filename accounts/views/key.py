@@ -19,5 +19,5 @@ class KeyViewSet(LeanViewSet):
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = required_caller(request)
         self.beside = {"user_id": caller.creator_id}
-        data = run(Lane.READ, lambda: current_key_object(caller.key_id, datetime.now(UTC)))
+        data = run(Lane.READ, lambda: current_key_object(caller, datetime.now(UTC)))
         return json_response({"data": data})

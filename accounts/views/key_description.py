@@ -10,6 +10,7 @@ from gateway.openapi.components import (
     USD,
     WHOLE,
     Component,
+    array,
     described,
     nullable,
     obj,
@@ -18,6 +19,7 @@ from gateway.openapi.components import (
 from gateway.openapi.errors import error_responses
 
 _WINDOWS: Final = ("", "_daily", "_weekly", "_monthly")
+UUID_TEXT: Final = {"type": "string", "format": "uuid"}
 MOMENT: Final = {"type": "string", "format": "date-time"}
 SPENDING: Final = {
     "limit": nullable(described(USD, "USD it may spend; null for no limit.")),
@@ -27,6 +29,25 @@ SPENDING: Final = {
     **{f"usage{window}": USD for window in _WINDOWS},
     **{f"byok_usage{window}": USD for window in _WINDOWS},
 }
+BUDGET: Final = Component(
+    "CurrentKeyBudget",
+    obj(
+        {
+            "scope": words(
+                *("workspace_default_member", "workspace_default_key", "member", "api_key"),
+                *("workspace", "key_limit"),
+            ),
+            "limit_usd": USD,
+            "spend_usd": USD,
+            "remaining_usd": described(USD, "May be below zero."),
+            "reset_interval": words("daily", "weekly", "monthly", None),
+            "resets_at": nullable(MOMENT),
+            "include_byok": FLAG,
+            "guardrail_id": nullable(UUID_TEXT),
+            "budget_id": nullable(UUID_TEXT),
+        }
+    ),
+)
 KEY: Final = Component(
     "CurrentKey",
     obj(
@@ -39,6 +60,13 @@ KEY: Final = Component(
             "creator_user_id": nullable(TEXT),
             "expires_at": nullable(MOMENT),
             "rate_limit": obj({"requests": WHOLE, "interval": TEXT, "note": TEXT}, deprecated=True),
+            "workspace_id": nullable(UUID_TEXT),
+            "organization_id": UUID_TEXT,
+            "budgets": described(
+                array(BUDGET), "All that it is held to, in the order in which they refuse."
+            ),
+            "effective_budget": described(nullable(BUDGET), "The one with the least left."),
+            "allowed_data_regions": nullable(array(TEXT)),
         }
     ),
 )

@@ -3,8 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from accounts.models import ApiKey, LedgerEntry
-from accounts.services.key_limits import Usage, usage_of
+from django.db.models import Exists, OuterRef, Subquery
+
+from accounts.caller import Caller
+from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
+from accounts.services.key_budgets import Standing, standing_of
+from accounts.services.key_limits import Usage
+from accounts.spending import WINDOW_WORDS
+from accounts.windows import LIMITED_WINDOW
 from gateway.http.jsonio import usd
 from gateway.http.times import iso, iso_or_none
 
@@ -14,24 +20,54 @@ _RATE_LIMIT = {
     "note": "This field is deprecated and safe to ignore.",
 }
 
+INTERVALS = tuple(WINDOW_WORDS.values())
+LIMITED_RESET = {window: reset for reset, window in LIMITED_WINDOW.items()}
 _WORDS = {"total": "", "day": "_daily", "week": "_weekly", "month": "_monthly"}
 
 
-def current_key_object(key_id: int, at: datetime) -> dict[str, Any]:
+def current_key_object(caller: Caller, at: datetime) -> dict[str, Any]:
     """GET /key: the key that asks, every field present."""
-    key = ApiKey.objects.select_related("creator").get(pk=key_id)
-    bought = LedgerEntry.objects.filter(
-        account_id=key.account_id, kind=LedgerEntry.Kind.PURCHASE
-    ).exists()
+    bought = LedgerEntry.objects.filter(account=OuterRef("account"), kind=LedgerEntry.Kind.PURCHASE)
+    mine = WorkspaceBudget.objects.filter(workspace=OuterRef("workspace"))
+    ids = {
+        f"budget_{word}": Subquery(mine.filter(interval=word).values("pk")) for word in INTERVALS
+    }
+    rows: Any = ApiKey.objects.select_related("creator").annotate(has_bought=Exists(bought), **ids)
+    key = rows.get(pk=caller.key_id)
+    budget_ids = {word: getattr(key, f"budget_{word}") for word in INTERVALS}
+    usage, standings = standing_of(key, caller.budgets, budget_ids, at=at)
+    regions = caller.guard.choice.regions if caller.guard else None
+    tightest = min(standings, key=lambda each: each.left_nano, default=None)
     return {
-        **_spending(key, usage_of(key=key, at=at)),
+        **_spending(key, usage),
         "label": key.label,
-        "is_free_tier": not bought,
+        "is_free_tier": not key.has_bought,
         "is_management_key": key.is_management,
         "is_provisioning_key": key.is_management,
         "creator_user_id": key.creator.public_id if key.creator else None,
         "expires_at": iso_or_none(key.expires_at),
         "rate_limit": _RATE_LIMIT,
+        "workspace_id": str(key.workspace_id) if key.workspace_id else None,
+        "organization_id": str(key.account_id),
+        "budgets": [_budget(each) for each in standings],
+        "effective_budget": _budget(tightest) if tightest else None,
+        "allowed_data_regions": None if regions is None else sorted(regions),
+    }
+
+
+def _budget(standing: Standing) -> dict[str, Any]:
+    """A budget of GET /key."""
+    interval = LIMITED_RESET[standing.window]
+    return {
+        "scope": standing.scope,
+        "limit_usd": usd(standing.limit_nano),
+        "spend_usd": usd(standing.spent_nano),
+        "remaining_usd": usd(standing.left_nano),
+        "reset_interval": interval,
+        "resets_at": iso_or_none(standing.resets_at),
+        "include_byok": standing.counts_byok,
+        "guardrail_id": str(standing.guardrail_id) if standing.guardrail_id else None,
+        "budget_id": str(standing.budget_id) if standing.budget_id else None,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, QuerySet
 
 from accounts.models import Workspace
 from accounts.services.records import Actor, record_change
@@ -130,13 +131,10 @@ def effective_secret(intern: Intern, name: str, host: str) -> str | None:
     return found.get(name)
 
 
-def clear_workspace(workspace_id: UUID) -> int:
-    """Remove the workspace's own vault with it; how many secrets there were."""
-    vaults = Vault.objects.filter(workspace=workspace_id, intern__isnull=True)
-    secrets = VaultSecret.objects.filter(vault__in=vaults)
-    gone = secrets.delete()[0]
-    vaults.delete()
-    return gone
+def workspace_secrets() -> QuerySet[VaultSecret]:
+    """Those in vaults of workspaces, each with its `workspace`."""
+    rows = VaultSecret.objects.filter(vault__intern__isnull=True)
+    return rows.annotate(workspace=F("vault__workspace"))
 
 
 def _created(*, workspace_id: UUID, intern: Intern | None, at: datetime | None = None) -> Vault:

@@ -7,15 +7,16 @@ is committed, for as long as the payer's limits are those of the account.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from accounts.models import SpendCounter
-from accounts.services.open_holds import NO_COUNTER
 from accounts.services.past_spending import Charge, PastSpending, Reader, budget_counters_of
-from accounts.spending import SpendScope
+from accounts.spending import NO_COUNTER, SpendScope
 from accounts.windows import LIMITED_WINDOW
+from routing.metering.adoption import Limited, adopt
 from routing.metering.orders import Payer
 from routing.metering.session import Session
 
@@ -150,17 +151,20 @@ def _rows(session: Session, payer: Payer) -> list[Any]:
 
 
 def _find(session: Session, payer: Payer) -> CounterSet | None:
-    """None where one is missing, or is not what the payer knows of its budget."""
+    """None where one is missing, or is not what the payer knows of its key or its budget."""
     rows = _rows(session, payer)
     if len(rows) < len(_places(payer)):
         return None
     said = {(row[1], row[2], row[3]): (row[4], bool(row[5])) for row in rows}
+    for window, _ in payer.windows:
+        limit_nano, _ = said[_KEY, str(payer.key_id), window]
+        if (limit_nano is not None) != (window == payer.limited):
+            return None
     for each in payer.budgets:
         place = each.scope, each.scope_id, each.window
         if said[place] != (each.limit_nano, each.counts_byok):
             return None
-    every = tuple(sorted(row[0] for row in rows))
-    return CounterSet(every, tuple(sorted(row[0] for row in rows if row[4] is not None)))
+    return _set(rows)
 
 
 def _is_read_off_keys(scope: SpendScope) -> bool:
@@ -171,12 +175,13 @@ def _is_read_off_keys(scope: SpendScope) -> bool:
 
 def _make(session: Session, payer: Payer) -> CounterSet:
     _make_of_key(session, payer)
+    _limit_key(session, payer)
     past = PastSpending(_reader(session), payer.account_id)
     for scope in payer.budgets:
         _make_of_budget(session, payer, scope, past)
-    made = _find(session, payer)
-    assert made is not None
-    return made
+    rows = _rows(session, payer)
+    adopt(session, payer, _limited(payer, rows))
+    return _set(rows)
 
 
 def _make_of_key(session: Session, payer: Payer) -> None:
@@ -198,10 +203,45 @@ def _make_of_key(session: Session, payer: Payer) -> None:
         )
 
 
+def _limit_key(session: Session, payer: Payer) -> None:
+    """Put the key's limit where it stands by now, and on no other window."""
+    limit_nano, reset = session.execute(
+        "SELECT limit_nano, limit_reset FROM accounts_apikey WHERE id = %s", (payer.key_id,)
+    ).fetchone()
+    places = " OR ".join(['("window" = %s AND window_start = %s)'] * len(payer.windows))
+    starts = [each for name, start in payer.windows for each in (name, _day(session, start))]
+    session.execute(
+        "UPDATE accounts_spendcounter"  # noqa: S608 - Only placeholders are joined in.
+        ' SET limit_nano = CASE WHEN "window" = %s THEN CAST(%s AS bigint) END'
+        f" WHERE scope = %s AND scope_id = %s AND ({places})",
+        (LIMITED_WINDOW[reset], limit_nano, _KEY, str(payer.key_id), *starts),
+    )
+
+
+def _limited(payer: Payer, rows: Sequence[Any]) -> Iterator[Limited]:
+    places = {(each.scope, each.scope_id): _workspace(each) for each in payer.budgets}
+    for counter_id, scope, scope_id, window, limit_nano, _ in rows:
+        if limit_nano is not None:
+            place = places.get((scope, scope_id), "")
+            yield Limited(counter_id, scope, scope_id, window, place)
+
+
+def _set(rows: Sequence[Any]) -> CounterSet:
+    return CounterSet(
+        tuple(sorted(row[0] for row in rows)),
+        tuple(sorted(row[0] for row in rows if row[4] is not None)),
+    )
+
+
+def _workspace(scope: SpendScope) -> str:
+    """The one workspace that counts, in hex; empty for anywhere."""
+    return scope.scope_id if scope.scope == "workspace" else scope.workspace
+
+
 def _make_of_budget(session: Session, payer: Payer, scope: SpendScope, past: PastSpending) -> None:
     start = dict(payer.windows)[scope.window]
     spent_nano, byok_nano = past.of(scope, start)
-    workspace = scope.scope_id if scope.scope == "workspace" else scope.workspace
+    workspace = _workspace(scope)
     session.execute(
         'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,'
         " held_nano, limit_nano, byok_spent_nano, counts_byok, account_id, workspace_id)"

@@ -73,14 +73,19 @@ def insert_holds(session: Session, holds: Sequence[tuple[HoldOrder, Ids]]) -> No
 
 def raise_hold(
     session: Session, counters: CounterIds, order: TopUpOrder, *, enforced: bool
-) -> Refusal | bool:
+) -> Refusal | Outdated | bool:
     """Raise an open hold: True, the refusal, or False when the hold is gone (its lease ended).
 
-    It knows the counters itself: those of limits that were put on since it was placed too.
+    It knows the counters itself: those of limits that were put on since it was placed too, once a
+    payer who knows them has met them.
     """
     payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
-    fits = reserve_account(session, payer, amount_nano, _asks(enforced, amount_nano, byok_nano))
-    taken = bool(fits.rowcount)
+    asks = _asks(enforced, amount_nano, byok_nano)
+    taken = bool(reserve_account(session, payer, amount_nano, asks, known_limits=True).rowcount)
+    if taken:
+        counters.of(session, payer)
+    elif limits_version(session, payer) != payer.limits_version:
+        return OUTDATED
     row = session.execute(
         "SELECT amount_nano, byok_nano, counter_ids FROM accounts_hold WHERE generation_id = %s",
         (order.generation_id,),

@@ -86,8 +86,8 @@ Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder
 
 
 class Outdated(Enum):
-    """What a hold is answered whose payer knows older limits than the account has by now: nothing
-    was held, and the payer is to be read again."""
+    """What a hold, or a raise of one, is answered whose payer knows older limits than the account
+    has by now: nothing was held, and the payer is to be read again."""
 
     OUTDATED = "outdated"
 

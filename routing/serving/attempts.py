@@ -275,12 +275,14 @@ class Attempts:
         call = self._call
         for _ in range(_LOOKS_MAX):
             call.caller = caller = renewed(call.caller)
-            call.payer = call.payer._replace(
-                budgets=caller.budgets,
-                limits_version=caller.limits_version,
-                limited=caller.limited,
-            )
-            outcome = ledger.wait(ledger.submit(order._replace(payer=call.payer)), HOLD_WAIT_S)
+            for each in {id(payer): payer for payer in (call, call.root)}.values():
+                each.payer = each.payer._replace(
+                    budgets=caller.budgets,
+                    limits_version=caller.limits_version,
+                    limited=caller.limited,
+                )
+            order = order._replace(payer=call.root.payer)
+            outcome = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
             if not isinstance(outcome, Outdated):
                 return outcome
         raise Unavailable

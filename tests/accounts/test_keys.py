@@ -187,7 +187,9 @@ def key_that_spent(account: Account, **options: Any) -> ApiKey:
 
 
 def shown(key: ApiKey) -> dict[str, Any]:
-    data: dict[str, Any] = orjson.loads(orjson.dumps(key_object(key.pk, NOW)))
+    caller = read_caller(key.hash)
+    assert caller is not None
+    data: dict[str, Any] = orjson.loads(orjson.dumps(key_object(caller, NOW)))
     return data
 
 

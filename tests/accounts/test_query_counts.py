@@ -1,7 +1,10 @@
 """No endpoint asks the database more than six times, lists of many included: every row of the
 access table, for every caller who gets an answer, past the cache of keys."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -27,19 +30,26 @@ _MARKS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 OBJECTS = 8
 
 
+@contextmanager
+def loaded() -> Iterator[None]:
+    """With a catalogue."""
+    load(parse(CONFORMANCE.read_text(encoding="utf-8")))
+    catalogue.forget()
+    catalogue.current()
+    yield
+    catalogue.forget()
+
+
 @pytest.fixture
 def tenant(settings: Settings) -> Iterator[Tenant]:
     """With several objects of every kind."""
     settings.INTERNS_MAX_PER_MEMBER = 100
-    load(parse(CONFORMANCE.read_text(encoding="utf-8")))
-    catalogue.forget()
-    catalogue.current()
-    found = new_tenant("counted")
-    for thing in THINGS.values():
-        for _ in range(OBJECTS):
-            thing.make(found)
-    yield found
-    catalogue.forget()
+    with loaded():
+        found = new_tenant("counted")
+        for thing in THINGS.values():
+            for _ in range(OBJECTS):
+                thing.make(found)
+        yield found
 
 
 @pytest.mark.parametrize("route", [route for route in TABLE if route.startswith("api/")])
@@ -48,19 +58,31 @@ def test_no_endpoint_asks_more_than_six_times(tenant: Tenant, route: str) -> Non
         for row in rows_of(rows):
             for kind in ("", *tenant.keys):
                 asked = asked_of(row, tenant)
-                forget_keys()
-                headers = {"Authorization": f"Bearer {tenant.keys[kind]}"} if kind else {}
-                client = Client(raise_request_exception=False, headers=headers)
-                with CaptureQueriesContext(connection) as captured:
-                    answer = client.generic(
-                        method,
-                        asked.path,
-                        asked.body,
-                        content_type="application/json",
-                        CONTENT_LENGTH=str(len(asked.body)),
-                    )
+                answer, queries = counted(tenant, kind, method, asked.path, asked.body)
                 assert answer.status_code == expected(row, kind)
-                queries = [each["sql"] for each in captured.captured_queries]
-                queries = [sql for sql in queries if not sql.startswith(_MARKS)]
                 most = _MORE.get((method, route), QUERIES_MAX)
                 assert len(queries) <= most, (method, asked.path, kind, queries)
+
+
+def counted(
+    tenant: Tenant,
+    kind: str,
+    method: str,
+    path: str,
+    body: str,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Any, list[str]]:
+    """The answer, and what the database was asked for it; `more` are headers."""
+    forget_keys()
+    headers = {"Authorization": f"Bearer {tenant.keys[kind]}"} if kind else {}
+    client = Client(raise_request_exception=False, headers=headers | dict(more))
+    with CaptureQueriesContext(connection) as captured:
+        answer = client.generic(
+            method,
+            path,
+            body,
+            content_type="application/json",
+            CONTENT_LENGTH=str(len(body.encode())),
+        )
+    queries = [each["sql"] for each in captured.captured_queries]
+    return answer, [sql for sql in queries if not sql.startswith(_MARKS)]

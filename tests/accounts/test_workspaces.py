@@ -10,9 +10,14 @@ from django.test import Client
 
 from accounts.authentication import forget_keys
 from accounts.caller import read_caller
-from accounts.models import ApiKey, AuditRecord, Membership, Workspace
+from accounts.models import ApiKey, AuditRecord, ByokCredential, Membership, Workspace
 from accounts.models.account import default_workspace_id
 from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
+from accounts.tasks import clear_deleted_workspaces
+from interns.models import Vault, VaultSecret
+from interns.vault.secrets import Stored, put_secret
+from interns.vault.service import workspace_vault
 from routing.catalogue.document import parse
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
@@ -194,9 +199,45 @@ def test_a_workspace_with_an_active_key_stays(mine: Manager) -> None:
     assert mine.ok("DELETE", "/workspaces/team") == {"deleted": True}
     ApiKey.objects.filter(pk=key.pk).update(disabled=False)
     assert mine.call("GET", "/key", key=string)[0] == 401
+    for method, body in (("GET", None), ("PATCH", {"disabled": False}), ("DELETE", None)):
+        mine.refused(404, method, f"/keys/{key.hash}", body)
+    assert clear_deleted_workspaces() == 1
+    assert clear_deleted_workspaces() == 0
     key.refresh_from_db()
     assert key.deleted_at is not None
     assert key.workspace == team
+
+
+def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: Manager) -> None:
+    team = mine.workspace("team")
+    credential = ByokCredential.objects.create(
+        account=mine.account,
+        workspace=team,
+        provider="alpha",
+        label="sk-...AbCd",
+        sealed="v1:x",
+        sort_order=0,
+    )
+    vault = workspace_vault(team.pk)
+    put_secret(
+        vaults=Vault.objects.filter(pk=vault.pk),
+        stored=Stored("token", "value", ["api.example.com"]),
+        account_id=mine.account.pk,
+        by=SYSTEM,
+    )
+
+    mine.ok("DELETE", "/workspaces/team")
+
+    credential.refresh_from_db()
+    assert (credential.sealed, credential.deleted_at is not None) == ("", True)
+    assert not VaultSecret.objects.exists()
+    record = AuditRecord.objects.get(object_id=team.pk, action="deleted")
+    assert record.before is not None
+    told = {name: record.before[name] for name in ("byok_credentials", "vault_secrets", "presets")}
+    assert told == {"byok_credentials": 1, "vault_secrets": 1, "presets": 0}
+    assert Vault.objects.exists()
+    clear_deleted_workspaces()
+    assert not Vault.objects.exists()
 
 
 def test_a_key_that_came_too_late_opens_nothing(mine: Manager) -> None:

@@ -6,7 +6,6 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 
 import pytest
 from django.db import transaction
@@ -14,7 +13,7 @@ from django.db import transaction
 from accounts.models import Account, ApiKey, SpendCounter, User
 from accounts.services.keys import set_limit
 from accounts.services.records import SYSTEM
-from accounts.services.spend_scopes import open_scopes
+from accounts.services.spend_scopes import outdate_limits
 from accounts.services.workspace_budgets import delete_budget, set_budget
 from accounts.spending import SpendScope, guardrail_scope_id
 from routing.metering.orders import OUTDATED, HoldOrder, Payer, Refusal
@@ -79,7 +78,7 @@ def guardrail(payer: Payer, limit_nano: int, *, byok: bool = False) -> SpendScop
     scope_id = guardrail_scope_id(uuid.uuid4(), user=user.pk)
     scope = SpendScope("guardrail", scope_id, "day", limit_nano, byok)
     with transaction.atomic():
-        open_scopes(payer.account_id, [scope], datetime.now(UTC))
+        outdate_limits(payer.account_id)
     return scope
 
 
@@ -247,7 +246,7 @@ def test_a_guardrail_counts_what_its_holder_spent_without_it() -> None:
         charge(under(payer, scope), 10)
         charge(renewed(payer), 30)
         with transaction.atomic():
-            open_scopes(payer.account_id, [scope], datetime.now(UTC))
+            outdate_limits(payer.account_id)
         again = under(payer, scope)
         assert isinstance(carry_out(writer, hold_order(again, 11 * CENT)), Refusal)
         charge(again, 10)

@@ -12,6 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from accounts.caller import read_caller
 from accounts.models import ApiKey
 from accounts.services.keys import create_key
 from accounts.views.key_objects import current_key_object as key_object
@@ -205,7 +206,9 @@ def test_records_and_keys_fit_their_description(document: dict[str, Any]) -> Non
     key = ApiKey.objects.get()
 
     assert fits(document, "Generation", generation_object(Generation.objects.get()))
-    assert fits(document, "CurrentKey", key_object(key.pk, datetime.now(UTC)))
+    caller = read_caller(key.hash)
+    assert caller is not None
+    assert fits(document, "CurrentKey", key_object(caller, datetime.now(UTC)))
 
 
 @pytest.mark.django_db

@@ -1,14 +1,13 @@
 """A key that is given to another member takes along what it spent, for the budgets of both."""
 
 import uuid
-from datetime import UTC, datetime
 
 import pytest
 from django.db import transaction
 
 from accounts.models import ApiKey, SpendCounter, User
 from accounts.services.keys import change_key
-from accounts.services.spend_scopes import open_scopes
+from accounts.services.spend_scopes import outdate_limits
 from accounts.spending import SpendScope, guardrail_scope_id
 from routing.metering.orders import Payer, Refusal
 from routing.metering.reversals import reverse_usage
@@ -33,7 +32,7 @@ def limited(payer: Payer, user: User, cents: int) -> SpendScope:
     scope_id = guardrail_scope_id(uuid.uuid4(), user=user.pk)
     scope = SpendScope("guardrail", scope_id, "month", cents * CENT, counts_byok=False)
     with transaction.atomic():
-        open_scopes(payer.account_id, [scope], datetime.now(UTC))
+        outdate_limits(payer.account_id)
     return scope
 
 

@@ -28,7 +28,7 @@ from accounts.services.accounts import admit_member, open_account, open_workspac
 from accounts.services.audit import audit
 from accounts.services.keys import change_key, create_key
 from accounts.services.records import SYSTEM
-from accounts.services.spend_scopes import close_scopes, open_scopes
+from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspace_budgets import NotDecreasing, delete_budget, set_budget
 from accounts.spending import SpendScope, WindowName, guardrail_scope_id
 from accounts.windows import window_starts
@@ -188,8 +188,8 @@ class BudgetLife(RuleBasedStateMachine):
             if before is not None:
                 close_scopes(self.account.pk, [before])
             if limit is not None:
-                scope = self.guardrails[name] = self._scope(name, window, limit, byok)
-                open_scopes(self.account.pk, [scope], self.now)
+                self.guardrails[name] = self._scope(name, window, limit, byok)
+                outdate_limits(self.account.pk)
         keys = {"key": (0,), "member": (0, 1, 2), "member here": (0, 1)}[name]
         self._say(name, limit and Limit(keys, window, limit, byok))
 
@@ -265,10 +265,19 @@ class BudgetLife(RuleBasedStateMachine):
         fits = False
         if request is not None and is_open:
             fits = self.model.fits(request.key, request.at, nano, byok)
-        order = TopUpOrder(hold.generation_id, hold.payer, nano, byok)
+        payer = self._payer([each.pk for each in self.keys].index(hold.payer.key_id))
+        payer = payer._replace(windows=hold.payer.windows)
+        order = TopUpOrder(hold.generation_id, payer, nano, byok)
         assert (carry_out(self.writer, order) is True) == (is_open and fits)
         if request is not None and is_open and fits:
             request.nano, request.byok = request.nano + nano, request.byok + byok
+
+    @rule(hold=holds, nano=AMOUNTS)
+    def raise_hold_by_who_knows_older_limits(self, hold: HoldOrder, nano: int) -> None:
+        version = Account.objects.get(pk=self.account.pk).limits_version
+        assume(hold.payer.limits_version != version)
+        order = TopUpOrder(hold.generation_id, hold.payer, nano, 0)
+        assert carry_out(self.writer, order) is OUTDATED
 
     @rule(hold=consumes(holds), percent=st.sampled_from([0, 10, 99, 100, 130]))
     def settle(self, hold: HoldOrder, percent: int) -> None:

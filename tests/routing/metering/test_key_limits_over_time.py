@@ -20,6 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from accounts.caller import read_caller
 from accounts.models import ApiKey
 from accounts.services.keys import set_limit
 from accounts.views.key_objects import current_key_object
@@ -141,9 +142,9 @@ class KeyLife(RuleBasedStateMachine):
             assert told["limit_remaining"] == max(0, left) / USD
 
     def _told(self) -> dict[str, Any]:
-        shown: dict[str, Any] = orjson.loads(
-            orjson.dumps(current_key_object(self.key.pk, self.now))
-        )
+        caller = read_caller(self.key.hash)
+        assert caller is not None
+        shown: dict[str, Any] = orjson.loads(orjson.dumps(current_key_object(caller, self.now)))
         return shown
 
 

@@ -12,6 +12,7 @@ from accounts.models import ApiKey, AuditRecord, Workspace
 from accounts.services.keys import create_key
 from accounts.services.records import by_operator
 from accounts.services.workspaces import delete_workspace
+from accounts.tasks import clear_deleted_workspaces
 from routing.presets.models import NeverChanged, Preset, PresetVersion
 from tests.gateway.test_openapi import fits
 from tests.support.management import Manager, manager
@@ -252,6 +253,9 @@ def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None
 
     delete_workspace(account_id=mine.account.pk, reference="team", by=by_operator(mine.admin))
 
+    assert slugs(mine) == ["stays"]
+    mine.refused(404, "GET", f"/presets/gone?workspace_id={team.pk}")
+    assert clear_deleted_workspaces() == 1
     assert [each.slug for each in Preset.objects.all()] == ["stays"]
     assert PresetVersion.objects.count() == 1
     mine.refused(404, "POST", f"/presets/gone/{CHAT}?workspace_id={team.pk}", BODY)

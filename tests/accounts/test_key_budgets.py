@@ -1,0 +1,116 @@
+"""`budgets` of GET /key: all that a key is held to, and how much of it is spent."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from accounts.authentication import forget_keys
+from accounts.models import SpendCounter
+from accounts.services.guardrail_assignments import assign_keys, assign_members
+from accounts.services.guardrails import change_guardrail, create_guardrail
+from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
+from accounts.spending import guardrail_scope_id
+from accounts.windows import window_end, window_starts
+from tests.accounts.test_keys import spent
+from tests.support.management import Manager, manager
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+USD = 1_000_000_000
+
+
+@pytest.fixture
+def mine(db: None) -> Manager:
+    return manager("mine")
+
+
+def told(mine: Manager, string: str) -> Any:
+    forget_keys()
+    status, answer = mine.call("GET", "/key", key=string)
+    assert status == 200
+    assert mine.queries <= 6
+    return answer["data"]
+
+
+def test_a_key_that_is_held_to_nothing_has_none(mine: Manager) -> None:
+    home = mine.account.workspaces.get()
+    key, string = create_key(account=mine.account, name="k", workspace=home)
+
+    data = told(mine, string)
+
+    assert (data["budgets"], data["effective_budget"]) == ([], None)
+    assert data["allowed_data_regions"] is None
+    assert data["workspace_id"] == str(key.workspace_id)
+    assert data["organization_id"] == str(mine.account.pk)
+    assert told(mine, mine.key)["workspace_id"] is None
+
+
+def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> None:
+    home = mine.account.workspaces.get()
+    key, string = create_key(
+        account=mine.account,
+        name="k",
+        workspace=home,
+        creator=mine.admin,
+        limit_nano=5 * USD,
+        limit_reset="daily",
+        include_byok_in_limit=True,
+    )
+    made = [
+        create_guardrail(
+            account_id=mine.account.pk,
+            workspace_id=None,
+            by=SYSTEM,
+            settings={"name": "g", "limit_nano": limit * USD, "reset_interval": reset},
+        )
+        for limit, reset in ((30, "monthly"), (7, "weekly"))
+    ]
+    assigning: dict[str, Any] = {"account_id": mine.account.pk, "by": SYSTEM, "assigner": None}
+    user = mine.admin.public_id
+    assign_members(guardrail_id=made[0].pk, user_ids=[user], **assigning)
+    assign_keys(guardrail_id=made[1].pk, key_hashes=[key.hash], **assigning)
+    default = home.default_guardrail_id
+    change_guardrail(
+        account_id=mine.account.pk,
+        guardrail_id=default,
+        by=SYSTEM,
+        changes={"limit_nano": USD, "reset_interval": "daily", "allowed_data_regions": ["us"]},
+    )
+    for interval, limit in (("lifetime", 100), ("daily", 2)):
+        mine.ok("PUT", f"/workspaces/default/budgets/{interval}", {"limit_usd": limit})
+    now = datetime.now(UTC)
+    spent(key, now, 6 * USD)
+    SpendCounter.objects.create(
+        scope="guardrail",
+        scope_id=guardrail_scope_id(default, user=mine.admin.pk),
+        window="day",
+        window_start=window_starts(now)["day"],
+        spent_nano=3 * USD,
+    )
+
+    data = told(mine, string)
+
+    rows = [(row["scope"], row["reset_interval"], row["limit_usd"]) for row in data["budgets"]]
+    assert rows == [
+        ("workspace_default_member", "daily", 1),
+        ("workspace_default_key", "daily", 1),
+        ("member", "monthly", 30),
+        ("api_key", "weekly", 7),
+        ("workspace", None, 100),
+        ("workspace", "daily", 2),
+        ("key_limit", "daily", 5),
+    ]
+    assert [row["spend_usd"] for row in data["budgets"]] == [3, 0, 0, 6, 0, 0, 6]
+    assert [row["remaining_usd"] for row in data["budgets"]][-1] == -1
+    rails = [row["guardrail_id"] for row in data["budgets"]]
+    assert rails == [str(default)] * 2 + [str(each.pk) for each in made] + [None] * 3
+    listed = mine.ok("GET", "/workspaces/default/budgets")["data"]
+    ids = [row["budget_id"] for row in data["budgets"]]
+    assert ids == [None] * 4 + [row["id"] for row in listed] + [None]
+    assert [row["include_byok"] for row in data["budgets"]] == [False] * 6 + [True]
+    tomorrow = window_end("day", window_starts(now)["day"])
+    assert data["budgets"][0]["resets_at"] == f"{tomorrow}T00:00:00.000Z"
+    assert data["budgets"][4]["resets_at"] is None
+    assert data["effective_budget"] == data["budgets"][0]
+    assert data["allowed_data_regions"] == ["us"]
