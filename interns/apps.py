@@ -13,11 +13,22 @@ class InternsConfig(AppConfig):
     name = "interns"
 
     def ready(self) -> None:
-        from accounts.services.workspaces import Belongings, goes_with_workspaces
+        from accounts.services.workspaces import (
+            Belongings,
+            goes_with_workspaces,
+            keeps_workspaces,
+        )
         from gateway.http.front import answer_hosts_by
 
         goes_with_workspaces("vault_secrets", Belongings(_vaults, _clear_vault))
+        keeps_workspaces("interns", _interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
+
+
+def _interns() -> Any:
+    from interns.models import Intern
+
+    return Intern.objects.all()
 
 
 def _vaults() -> Any:
