@@ -112,6 +112,7 @@ def _prepared(caller: Caller, wanted: NewIntern, key: str | None) -> _Made:
 
 def _locked_workspace(caller: Caller) -> None:
     """Not deleted while the intern is being made, nor before."""
+    assert caller.workspace_id is not None
     rows = Workspace.objects.select_for_update(no_key=True).filter(pk=caller.workspace_id)
     if rows.values_list("pk").first() is None:
         raise InternForbidden

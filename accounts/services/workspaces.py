@@ -214,8 +214,8 @@ def _hindrances(now: datetime) -> dict[str, Exists]:
 
 def _hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
     asked = {f"has_{name}": each for name, each in hindrances.items()}
-    there = Workspace.everything.filter(pk=workspace_id).values(**asked).get()
-    first = next((name for name in hindrances if there[f"has_{name}"]), _KEYS)
+    there: Any = Workspace.everything.filter(pk=workspace_id).annotate(**asked).get()
+    first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
     return HasActiveKeys() if first == _KEYS else HasOthers(first)
 
 

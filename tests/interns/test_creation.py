@@ -7,7 +7,6 @@ from uuid import uuid4
 import pytest
 
 from accounts.caller import read_caller
-from accounts.keystring import hash_of
 from accounts.models import ApiKey, Workspace
 from accounts.services.accounts import open_workspace
 from accounts.services.keys import create_key
@@ -188,9 +187,11 @@ def test_interns_of_a_workspace_that_is_gone_do_not_count(farm: Farm, settings: 
 
 
 def test_a_workspace_that_goes_meanwhile_gets_no_intern(farm: Farm) -> None:
-    caller = read_caller(hash_of(farm.key))
+    team = open_workspace(account=farm.account, slug="team")
+    key, _ = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)
+    caller = read_caller(key.hash)
     assert caller is not None
-    Workspace.objects.filter(pk=farm.workspace.pk).update(deleted_at=datetime.now(UTC))
+    Workspace.objects.filter(pk=team.pk).update(deleted_at=datetime.now(UTC))
 
     with pytest.raises(InternForbidden):
         create(caller, NewIntern("late"), key=None)
