@@ -17,17 +17,18 @@ _ENVIRONMENT = ("PATH", "LANG", "HOME", "TMPDIR")
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended. `status` is None when it was killed: its time was up, or it filled the
-    disk. `was_full`: the disk was when it began or ended so."""
+    """How a command ended. `status` is None when it was killed: its time was up, or it `filled` the
+    disk. `was_full`: it could write nothing."""
 
     status: int | None
     output: str
     was_cut: bool
     was_full: bool = False
+    filled: bool = False
 
     def told(self) -> str:
         """What the model reads."""
-        why = "the disk is full" if self.was_full else "its time was up"
+        why = "it filled the disk" if self.filled else "its time was up"
         ended = f"killed: {why}" if self.status is None else f"exit status {self.status}"
         cut = "\n[output cut]" if self.was_cut else ""
         return f"{self.output}{cut}\n[{ended}]"
@@ -41,7 +42,7 @@ async def run_command(
     On a full disk it can remove files and writes none. Whatever the command leaves behind in its
     group is killed, also when this call is cancelled.
     """
-    began_full = await disk.is_full()
+    was_full = await disk.is_full()
     # A pipe of our own: the library's would have `wait` wait for all who inherited it.
     reading, writing = os.pipe()
     kept = _Kept(output_bytes)
@@ -50,17 +51,17 @@ async def run_command(
     )
     try:
         try:
-            process = await _begin(command, folder, writing, may_write=not began_full)
+            process = await _begin(command, folder, writing, may_write=not was_full)
         finally:
             os.close(writing)
-        status, fills = await _ended(process, time_s, None if began_full else disk)
+        status, filled = await _ended(process, time_s, None if was_full else disk)
         # What the group wrote is in the pipe; whoever left the group may hold it for good.
         with suppress(TimeoutError):
             await asyncio.wait_for(kept.is_over.wait(), DRAIN_S)
     finally:
         transport.close()
-    was_full = began_full or fills
-    return Ran(status, kept.content.decode("utf-8", "replace"), kept.was_cut, was_full)
+    output = kept.content.decode("utf-8", "replace")
+    return Ran(status, output, kept.was_cut, was_full, filled)
 
 
 async def _begin(

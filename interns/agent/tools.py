@@ -92,7 +92,7 @@ async def run_shell(ctx: Context, command: str) -> str:
     ran = await run_command(
         command, folder, disk, time_s=limits.shell_s, output_bytes=limits.output_bytes
     )
-    return f"{ran.told()}\n{disk.told()}" if ran.was_full else ran.told()
+    return f"{ran.told()}\n{disk.told()}" if ran.was_full or ran.filled else ran.told()
 
 
 async def fetch_url(

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import transaction
@@ -123,7 +124,7 @@ def test_a_vault_whose_row_is_held_is_over_in_time(ranch: Ranch, orm_of: Any) ->
     path = f"/vault/interns/{intern_id}/secrets/token"
     body = {"value": "v", "hosts": ["api.example.com"]}
     with orm_of(ranch.server), transaction.atomic():
-        Vault.objects.select_for_update().get(intern=intern_id)
+        Vault.objects.select_for_update().get(intern=UUID(intern_id))
         began = time.monotonic()
         response = ranch.call("PUT", path, body)
         assert time.monotonic() - began <= 4.5

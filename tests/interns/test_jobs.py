@@ -160,13 +160,13 @@ def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
     made = farm.suspended()
     key = ApiKey.objects.get(intern_id=made["id"])
     path, elsewhere = f"/keys/{key.hash}", open_workspace(account=farm.account, slug="else")
-    manager = {"key": farm.management_key}
+    manager = farm.management_key
 
-    got, said = farm.call("PATCH", path, {"workspace_id": str(elsewhere.pk)}, **manager)
+    got, said = farm.call("PATCH", path, {"workspace_id": str(elsewhere.pk)}, key=manager)
     assert got == 409
     assert said["error"]["message"] == "This key belongs to an intern and stays in its workspace"
     changes = {"workspace_id": str(key.workspace_id), "name": "x", "limit": 2}
-    assert farm.ok("PATCH", path, changes | {"limit_reset": "daily"}, **manager)["data"]["limit"]
+    assert farm.ok("PATCH", path, changes | {"limit_reset": "daily"}, key=manager)["data"]["limit"]
     farm.queue.at_once = True
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     key.refresh_from_db()
@@ -176,8 +176,8 @@ def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
 
     # A key with a new string keeps its limit, and the intern gets another string of it.
     farm.ok("POST", f"/interns/{made['id']}/suspend")
-    farm.ok("PATCH", path, {"limit": 3}, **manager)
-    farm.ok("POST", f"{path}/rotate", {"grace_seconds": 0}, **manager)
+    farm.ok("PATCH", path, {"limit": 3}, key=manager)
+    farm.ok("POST", f"{path}/rotate", {"grace_seconds": 0}, key=manager)
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     key.refresh_from_db()
     assert (key.limit_nano, key.limit_reset) == (3 * 10**9, "daily")

@@ -70,5 +70,5 @@ def test_on_a_full_disk_files_are_removed_and_none_written(tmp_path: Path) -> No
 def test_a_command_that_fills_the_disk_is_killed(tmp_path: Path) -> None:
     fills = "while true; do head -c 100000 /dev/zero >> a; sleep 0.01; done"
     ran = run(fills, tmp_path, time_s=20, disk_bytes=300_000)
-    assert (ran.status, ran.was_full) == (None, True)
-    assert ran.told().endswith("[killed: the disk is full]")
+    assert (ran.status, ran.filled) == (None, True)
+    assert ran.told().endswith("[killed: it filled the disk]")
