@@ -556,3 +556,29 @@ def test_a_suspension_gives_up_after_three_tries(
 
     farm.ok("POST", f"/interns/{made['id']}/suspend")
     assert farm.get(made["id"])["status"] == "stopped"
+
+
+def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
+    """As where the image of its containers cannot be had."""
+    made = farm.new()
+    farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    farm.queue.work()
+    assert farm.get(made["id"])["status"] == "failed"
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.queue.work()
+    farm.get(made["id"], status=404)
+    assert not WorkspaceArchive.objects.exists()
+
+
+def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
+    made = farm.suspended()
+    with farm.script.changed() as state:
+        del state["disks"][made["id"]]
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.queue.work()
+    failed = farm.get(made["id"])
+    assert failed["status"] == "destroy_failed"
+    assert failed["last_failure_message"] == "workspace_archive_failed: there is no disk"
