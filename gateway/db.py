@@ -62,7 +62,14 @@ def _in_lane(lane: Lane, work: Callable[[], T]) -> T:
     return cast(T, result)
 
 
+# Under gevent it belongs to a greenlet, and a lane's thread has no other than that of its work.
 _inside = threading.local()
+
+
+def _is_inside() -> bool:
+    """Whether this is a lane's own thread, which has no loop to hold up and would wait for itself
+    if it queued up again."""
+    return getattr(_inside, "lane", False)
 
 
 def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
@@ -84,8 +91,7 @@ def run(lane: Lane, work: Callable[[], T]) -> T:
     if not under_gevent():
         return work()
     if _is_sqlite():
-        # A lane's own thread has no loop to hold up, and would wait for itself.
-        return work() if getattr(_inside, "lane", False) else _in_lane(lane, work)
+        return work() if _is_inside() else _in_lane(lane, work)
     try:
         return _in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
     finally:
@@ -106,6 +112,6 @@ def _in_time(limit_s: float, work: Callable[[], T]) -> T:
 
 def native(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
-    if under_gevent() and _is_sqlite():
+    if under_gevent() and _is_sqlite() and not _is_inside():
         return _in_lane(lane, work)
     return work()

@@ -251,6 +251,7 @@ INTERN_SANDBOX = env.choice("INTERN_SANDBOX", "auto", ("auto", "required", "off"
 INTERN_EGRESS = env.boolean("INTERN_EGRESS", False)
 INTERN_MEMORY_BYTES = env.integer("INTERN_MEMORY_BYTES", 2_147_483_648, minimum=268_435_456)
 INTERN_FILE_BYTES = env.integer("INTERN_FILE_BYTES", 1_073_741_824, minimum=1_048_576)
+INTERN_DISK_BYTES = env.integer("INTERN_DISK_BYTES", 10_737_418_240, minimum=16_777_216)
 INTERN_PROCESSES = env.integer("INTERN_PROCESSES", 256, minimum=16, maximum=32_768)
 INTERN_CPUS = env.decimal("INTERN_CPUS", 1, minimum=0.1, maximum=1024)
 INTERN_CONTAINER_HOST = env.text("INTERN_CONTAINER_HOST")

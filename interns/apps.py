@@ -13,13 +13,24 @@ class InternsConfig(AppConfig):
     name = "interns"
 
     def ready(self) -> None:
-        from accounts.services.workspaces import Belongings, goes_with_workspaces
+        from accounts.services.workspaces import (
+            Belongings,
+            goes_with_workspaces,
+            keeps_workspaces,
+        )
         from gateway.http.front import answer_hosts_by
 
         secrets = Belongings(_workspace_secrets, _clear_secrets, at_once=True)
         goes_with_workspaces("vault_secrets", secrets)
         goes_with_workspaces("vaults", Belongings(_workspace_vaults, _clear_vaults))
+        keeps_workspaces("interns", _interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
+
+
+def _interns() -> Any:
+    from interns.models import Intern
+
+    return Intern.objects.all()
 
 
 def _workspace_secrets() -> Any:

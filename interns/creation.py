@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from accounts.caller import Caller
-from accounts.models import Membership
+from accounts.models import Membership, Workspace
 from gateway.db import Lane, run
 from gateway.http.jsonio import dumps
 from interns import history, leases, operations
@@ -97,6 +97,7 @@ def _prepared(caller: Caller, wanted: NewIntern, key: str | None) -> _Made:
     the other."""
     now = datetime.now(UTC)
     with transaction.atomic():
+        _locked_workspace(caller)
         _locked_member(caller)
         request_id = _request_id(caller, wanted, key)
         InternCreation.objects.filter(pk=request_id, expires_at__lte=now).delete()
@@ -107,6 +108,14 @@ def _prepared(caller: Caller, wanted: NewIntern, key: str | None) -> _Made:
         if earlier.body_hash != wanted.body_hash():
             raise CreateKeyReused
         return _resumed(earlier, caller, now)
+
+
+def _locked_workspace(caller: Caller) -> None:
+    """Not deleted while the intern is being made, nor before."""
+    assert caller.workspace_id is not None
+    rows = Workspace.objects.select_for_update(no_key=True).filter(pk=caller.workspace_id)
+    if rows.values_list("pk").first() is None:
+        raise InternForbidden
 
 
 def _locked_member(caller: Caller) -> None:
@@ -160,7 +169,8 @@ def _check_room(caller: Caller, wanted: NewIntern) -> None:
         raise NameTaken
     if wanted.vault_id and not attachable(caller.workspace_id, wanted.vault_id):
         raise VaultNotAttachable
-    of_account = mine.filter(workspace__account=caller.account_id)
+    # Those of a workspace that is gone are nobody's any more.
+    of_account = mine.filter(workspace__in=Workspace.objects.filter(account=caller.account_id))
     if of_account.count() >= settings.INTERNS_MAX_PER_MEMBER:
         raise InternLimitReached
 

@@ -52,6 +52,11 @@ def taken_back(intern: Intern, source: str, target: str, *, by: str, why: str) -
     _write(intern, "", source, target, by, why, None, intern.operation_id)
 
 
+def has_run(intern_id: UUID) -> bool:
+    """Whether it ever was `running`: only then could anybody have given it work."""
+    return InternTransition.objects.filter(intern_id=intern_id, rule=Rule.HEALTHY).exists()
+
+
 def _write(
     intern: Intern,
     rule: str,

@@ -34,6 +34,7 @@ def key_for_boot(intern: Intern, lease: Lease) -> str:
     """
     with transaction.atomic():
         leases.write(lease)
+        _take_budget(intern, lease)
         string = _kept(intern)
         if string is None:
             key, string = _new(intern)
@@ -42,8 +43,17 @@ def key_for_boot(intern: Intern, lease: Lease) -> str:
         return string
 
 
+def _take_budget(intern: Intern, lease: Lease) -> None:
+    """Write down what the key was limited to since."""
+    budget = budget_of(intern)
+    if budget != (intern.budget_nano, intern.budget_reset):
+        intern.budget_nano, intern.budget_reset = budget
+        leases.write(lease, budget_nano=budget[0], budget_reset=budget[1])
+
+
 def _kept(intern: Intern) -> str | None:
-    """The key that there is, with the budget of now."""
+    """The string of the key that there is. Its limit, which a manager may have changed, is the
+    budget."""
     string = read_managed(intern.pk, SECRET)
     if string is None or intern.api_key_id is None:
         return None
@@ -55,8 +65,6 @@ def _kept(intern: Intern) -> str | None:
         raise KeyDisabled
     if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
         return None
-    if (key.limit_nano, key.limit_reset) != _limit(intern):
-        change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=_budget(intern), by=_BY)
     return string
 
 
@@ -65,9 +73,9 @@ def _new(intern: Intern) -> tuple[ApiKey, str]:
     living = _living(intern)
     if living.exists():
         key, string = rotate_key(keys=living, by=_BY)
-        fresh = {**_budget(intern), "expires_at": None}
+        fresh = {"expires_at": None}
         return change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=fresh, by=_BY), string
-    limit_nano, limit_reset = _limit(intern)
+    limit_nano, limit_reset = budget_of(intern)
     key, string = create_key(
         account=intern.workspace.account,
         name=f"Intern {intern.name}",
@@ -88,13 +96,12 @@ def _living(intern: Intern) -> ApiKeyQuerySet:
     return ApiKey.objects.living().filter(pk=intern.api_key_id)
 
 
-def _limit(intern: Intern) -> tuple[int | None, str | None]:
+def budget_of(intern: Intern) -> tuple[int | None, str | None]:
+    """The limit of its key and how often it begins anew; without a key, what the next one gets."""
+    key = _living(intern).first()
+    if key is not None:
+        return key.limit_nano, key.limit_reset
     return intern.budget_nano, None if intern.budget_nano is None else intern.budget_reset
-
-
-def _budget(intern: Intern) -> dict[str, object]:
-    limit_nano, limit_reset = _limit(intern)
-    return {"limit_nano": limit_nano, "limit_reset": limit_reset}
 
 
 def revoke_key(intern: Intern) -> None:
@@ -106,7 +113,9 @@ def change_budget(intern: Intern) -> None:
     """Let what the row says hold for the key that there is, from the commit on."""
     keys = _living(intern)
     if keys.exists():
-        change_key(keys=keys, changes=_budget(intern), by=_BY)
+        reset = None if intern.budget_nano is None else intern.budget_reset
+        limits = {"limit_nano": intern.budget_nano, "limit_reset": reset}
+        change_key(keys=keys, changes=limits, by=_BY)
 
 
 def budget_is_used_up(intern: Intern, *, now: datetime) -> bool:

@@ -69,6 +69,9 @@ class KeyForm(Form):
         # Someone who may only look gets the page without the field.
         if limit_nano is not None and "limit_usd" in self.fields:
             self.fields["limit_usd"].initial = usd_text(limit_nano)
+        if self.instance.intern_id is not None and "workspace" in self.fields:
+            self.fields["workspace"].disabled = True
+            self.fields["workspace"].help_text = "An intern's key stays where the intern works."
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or self.cleaned_data

@@ -20,7 +20,7 @@ from accounts.services.key_limits import Usage, limit_counters
 from accounts.services.records import SYSTEM, Actor, facts_of, record_change
 from accounts.services.spend_scopes import outdate_limits
 from accounts.windows import limited_window
-from gateway.http.errors import SchemaInvalid
+from gateway.http.errors import Conflict, SchemaInvalid
 from gateway.http.validation import Issue
 
 GRACE_S_MAX: Final = 604_800
@@ -36,6 +36,12 @@ class NoSuchWorkspace(SchemaInvalid):
 
     def __init__(self) -> None:
         super().__init__([Issue("workspace_id", "Invalid input: no workspace of this account")])
+
+
+class InternKeyStays(Conflict):
+    """An intern works in its own workspace; its key goes nowhere else."""
+
+    message = "This key belongs to an intern and stays in its workspace"
 
 
 def create_key(
@@ -79,7 +85,7 @@ def change_key(
     at: datetime | None = None,
 ) -> ApiKey:
     """The one key of `keys` with these fields set; a changed limit holds at once, for what is
-    counted already. Raises `ApiKey.DoesNotExist` and `NoSuchWorkspace`."""
+    counted already. Raises `ApiKey.DoesNotExist`, `NoSuchWorkspace` and `InternKeyStays`."""
     return changed_key(keys=keys, changes=changes, by=by, at=at)[0]
 
 
@@ -166,6 +172,8 @@ def _apply(
     fields = {name: changes[name] for name in moved} | {"updated_at": at}
     row = ApiKey.objects.filter(pk=key.pk)
     if "workspace_id" in moved:
+        if key.intern_id is not None:
+            raise InternKeyStays
         target = Workspace.objects.filter(pk=changes["workspace_id"], account=key.account_id)
         row = row.filter(Exists(target))
     if not row.update(**fields):

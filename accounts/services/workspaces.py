@@ -35,6 +35,7 @@ SETTINGS: Final = (
     "is_observability_io_logging_enabled",
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_KEYS: Final = "keys"
 _LARGEST_KEY_ID: Final = 2**63 - 1
 _BATCH: Final = 500
 
@@ -45,6 +46,13 @@ class SlugTaken(InvalidRequest):
 
 class HasActiveKeys(InvalidRequest):
     message = "Workspace has active API keys. Delete the keys first."
+
+
+class HasOthers(InvalidRequest):
+    """Apps above this one keep something in it that does not go with it. `name` is its word."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Workspace has {name}. Delete the {name} first.")
 
 
 class DefaultStays(PermissionDenied):
@@ -151,7 +159,7 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
     in it: the schedule removes them (`clear_deleted`), but secrets, such as its BYOK credentials,
     go at once. Its members are members of nothing any more, and its budgets and guardrails are
     those of nothing.
-    Raises `NotFound`, `DefaultStays`, `HasActiveKeys`.
+    Raises `NotFound`, `DefaultStays`, `HasOthers`, `HasActiveKeys`.
     """
     now = datetime.now(UTC)
     with transaction.atomic():
@@ -159,10 +167,10 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         if workspace.is_default:
             raise DefaultStays
         # By a statement that begins under the lock: what was found may have been seen before it.
-        active = ApiKey.objects.usable(now).filter(workspace=OuterRef("pk"))
-        living = Workspace.objects.filter(~Exists(active), pk=workspace.pk)
+        hindrances = _hindrances(now)
+        living = Workspace.objects.filter(*(~each for each in hindrances.values()), pk=workspace.pk)
         if not living.update(deleted_at=now):
-            raise HasActiveKeys
+            raise _hindrance(workspace.pk, hindrances)
         # As they are under the lock; what was found may have been seen before it.
         told = {
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
@@ -213,6 +221,28 @@ _belongings: dict[str, Belongings] = {
 def goes_with_workspaces(name: str, belongings: Belongings) -> None:
     """For apps above this one, at start-up. `name` is a word of its own."""
     _belongings[name] = belongings
+
+
+_keeping: dict[str, Callable[[], QuerySet[Any]]] = {}
+
+
+def keeps_workspaces(name: str, rows: Callable[[], QuerySet[Any]]) -> None:
+    """For apps above this one, at start-up: no workspace is deleted while it has such rows."""
+    _keeping[name] = rows
+
+
+def _hindrances(now: datetime) -> dict[str, Exists]:
+    """What keeps a workspace, by its word; keys, which some of the others have, come last."""
+    found = {name: rows() for name, rows in _keeping.items()}
+    found[_KEYS] = ApiKey.objects.usable(now)
+    return {name: Exists(rows.filter(workspace=OuterRef("pk"))) for name, rows in found.items()}
+
+
+def _hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
+    asked = {f"has_{name}": each for name, each in hindrances.items()}
+    there: Any = Workspace.everything.filter(pk=workspace_id).annotate(**asked).get()
+    first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
+    return HasActiveKeys() if first == _KEYS else HasOthers(first)
 
 
 def _held() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from django import forms
 from accounts.admin.fields import UsdField
 from gateway.admin import Form
 from gateway.http.jsonio import usd_text
+from interns.keys import budget_of
 from interns.models import Intern
 from interns.views.body import MODEL_PATTERN
 
@@ -42,7 +43,8 @@ class InternForm(Form):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        budget_nano = self.instance.budget_nano
+        # A manager may have changed the key since.
+        budget_nano, self.initial["budget_reset"] = budget_of(self.instance)
         if budget_nano is not None and "budget_usd" in self.fields:
             self.initial["budget_usd"] = usd_text(budget_nano)
 
@@ -53,10 +55,12 @@ class InternForm(Form):
         return said
 
     def changes(self) -> dict[str, Any]:
-        """The columns that differ."""
+        """The columns that differ; a budget is one thing, as the key has it."""
         said = {name: self.cleaned_data[name] for name in self.changed_data}
-        if "budget_usd" in said:
-            said["budget_nano"] = said.pop("budget_usd")
+        if said.keys() & {"budget_usd", "budget_reset"}:
+            said["budget_nano"] = self.cleaned_data["budget_usd"]
+            said["budget_reset"] = self.cleaned_data["budget_reset"]
+            said.pop("budget_usd", None)
         for name in ("instructions", "model", "budget_reset"):
             if name in said:
                 said[name] = said[name] or None

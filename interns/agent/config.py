@@ -20,6 +20,7 @@ class Limits:
     shell_s: float = 120.0
     model_calls: int = 50
     processes: int = 256
+    disk_bytes: int = 10_737_418_240
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 
 from interns.agent import events
 from interns.agent.config import Config
+from interns.agent.disk import Disk
 from interns.agent.events import LAST, Event
 from interns.agent.files import Workspace
 from interns.agent.gateway import Door
@@ -188,8 +189,10 @@ class Desk:
 
     async def _carry(self, run: Run) -> None:
         always = run.session.always
-        workspace = Workspace(self._config.workspace, file_bytes=self._config.limits.file_bytes)
-        hands = Hands(self._config, workspace, self._door, run.prompt.manual, always)
+        limits = self._config.limits
+        workspace = Workspace(self._config.workspace, file_bytes=limits.file_bytes)
+        disk = Disk(self._config.home, limits.disk_bytes)
+        hands = Hands(self._config, workspace, disk, self._door, run.prompt.manual, always)
         try:
             await self._loop.run(run.leg, hands, lambda event: self._emit(run, event))
         except TurnFailed as error:

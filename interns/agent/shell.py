@@ -1,4 +1,5 @@
-"""Commands inside the sandbox: a process group of their own, killed whole when the time is up."""
+"""Commands inside the sandbox: a process group of their own, killed whole when the time is up or
+the disk is full."""
 
 import asyncio
 import os
@@ -7,30 +8,41 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from interns.agent.disk import Disk
+
 DRAIN_S = 0.5
+LOOK_S = 1.0
 _ENVIRONMENT = ("PATH", "LANG", "HOME", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended. `status` is None when it was killed because its time was up."""
+    """How a command ended. `status` is None when it was killed: its time was up, or it `filled` the
+    disk. `was_full`: it could write nothing."""
 
     status: int | None
     output: str
     was_cut: bool
+    was_full: bool = False
+    filled: bool = False
 
     def told(self) -> str:
         """What the model reads."""
-        ended = "killed: its time was up" if self.status is None else f"exit status {self.status}"
+        why = "it filled the disk" if self.filled else "its time was up"
+        ended = f"killed: {why}" if self.status is None else f"exit status {self.status}"
         cut = "\n[output cut]" if self.was_cut else ""
         return f"{self.output}{cut}\n[{ended}]"
 
 
-async def run_command(command: str, folder: Path, *, time_s: float, output_bytes: int) -> Ran:
+async def run_command(
+    command: str, folder: Path, disk: Disk, *, time_s: float, output_bytes: int
+) -> Ran:
     """Run `command` by /bin/sh in `folder`; output and errors together, as much as is kept.
 
-    Whatever the command leaves behind in its group is killed, also when this call is cancelled.
+    On a full disk it can remove files and writes none. Whatever the command leaves behind in its
+    group is killed, also when this call is cancelled.
     """
+    was_full = await disk.is_full()
     # A pipe of our own: the library's would have `wait` wait for all who inherited it.
     reading, writing = os.pipe()
     kept = _Kept(output_bytes)
@@ -39,23 +51,26 @@ async def run_command(command: str, folder: Path, *, time_s: float, output_bytes
     )
     try:
         try:
-            process = await _begin(command, folder, writing)
+            process = await _begin(command, folder, writing, may_write=not was_full)
         finally:
             os.close(writing)
-        status = await _ended(process, time_s)
+        status, filled = await _ended(process, time_s, None if was_full else disk)
         # What the group wrote is in the pipe; whoever left the group may hold it for good.
         with suppress(TimeoutError):
             await asyncio.wait_for(kept.is_over.wait(), DRAIN_S)
     finally:
         transport.close()
-    return Ran(status, kept.content.decode("utf-8", "replace"), kept.was_cut)
+    output = kept.content.decode("utf-8", "replace")
+    return Ran(status, output, kept.was_cut, was_full, filled)
 
 
-async def _begin(command: str, folder: Path, output: int) -> asyncio.subprocess.Process:
+async def _begin(
+    command: str, folder: Path, output: int, *, may_write: bool
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         "/bin/sh",
         "-c",
-        command,
+        command if may_write else f"ulimit -f 0\n{command}",
         cwd=folder,
         env={name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
         stdin=asyncio.subprocess.DEVNULL,
@@ -65,12 +80,19 @@ async def _begin(command: str, folder: Path, output: int) -> asyncio.subprocess.
     )
 
 
-async def _ended(process: asyncio.subprocess.Process, time_s: float) -> int | None:
-    """The command's status, None when its time was up. Its group is gone afterwards."""
+async def _ended(
+    process: asyncio.subprocess.Process, time_s: float, disk: Disk | None
+) -> tuple[int | None, bool]:
+    """The command's status, None when it was killed, and whether that was because it filled the
+    disk. Its group is gone afterwards."""
+    deadline = asyncio.get_running_loop().time() + time_s
     try:
-        return await asyncio.wait_for(process.wait(), time_s)
-    except TimeoutError:
-        return None
+        while (left_s := deadline - asyncio.get_running_loop().time()) > 0:
+            with suppress(TimeoutError):
+                return await asyncio.wait_for(process.wait(), min(LOOK_S, left_s)), False
+            if disk is not None and await disk.is_full():
+                return None, True
+        return None, False
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

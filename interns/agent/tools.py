@@ -11,6 +11,7 @@ from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed
 
 from interns.agent.config import Config
+from interns.agent.disk import Disk
 from interns.agent.files import Workspace, WorkspaceError
 from interns.agent.gateway import Door, DoorRefused
 from interns.agent.questions import FIELDS_MAX, MESSAGE_CHARS_MAX
@@ -27,6 +28,7 @@ class Hands:
 
     config: Config
     workspace: Workspace
+    disk: Disk
     door: Door
     asks_first: bool
     always: dict[str, bool]
@@ -74,6 +76,8 @@ def read_file(ctx: Context, path: str) -> str:
 def write_file(ctx: Context, path: str, content: str) -> str:
     """Write a text file into your workspace. It replaces what was there; folders are made."""
     _need_consent(ctx, f"write_file: {path}")
+    if not ctx.deps.disk.has_room(len(content)):
+        raise ToolFailed(ctx.deps.disk.told())
     try:
         return f"{ctx.deps.workspace.write(path, content)} bytes written to {path}"
     except WorkspaceError as error:
@@ -84,10 +88,11 @@ async def run_shell(ctx: Context, command: str) -> str:
     """Run a shell command in your workspace, inside your sandbox. It has no network."""
     _need_consent(ctx, f"run_shell: {command}")
     limits, folder = ctx.deps.config.limits, ctx.deps.config.workspace
+    disk = ctx.deps.disk
     ran = await run_command(
-        command, folder, time_s=limits.shell_s, output_bytes=limits.output_bytes
+        command, folder, disk, time_s=limits.shell_s, output_bytes=limits.output_bytes
     )
-    return ran.told()
+    return f"{ran.told()}\n{disk.told()}" if ran.was_full or ran.filled else ran.told()
 
 
 async def fetch_url(

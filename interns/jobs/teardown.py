@@ -16,7 +16,7 @@ from interns.keys import revoke_key
 from interns.leases import Lease, LeaseLost
 from interns.machine import NOWHERE, Rule
 from interns.models import Intern, Status
-from interns.runtime.driver import ArchiveFailed, Driver, RuntimeFailed
+from interns.runtime.driver import ArchiveFailed, Driver, NoDisk, RuntimeFailed
 from interns.vault.service import delete_intern_vault
 
 log = logging.getLogger("gateway.interns")
@@ -73,7 +73,8 @@ class _Teardown:
         self._step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
 
     def _archive(self) -> None:
-        """Skipped where there never was a disk, and where it is done already."""
+        """Skipped where there never was a disk, and where it is done already. A first boot that
+        failed may not have come so far as to make one."""
         self._keeper.check()
         if self._intern.booted_at is None or has_archive(self._intern):
             return
@@ -83,6 +84,8 @@ class _Teardown:
         except (DatabaseError, InterfaceError, LeaseLost):
             raise
         except Exception as error:  # noqa: BLE001 - Whatever it is, there is no archive.
+            if isinstance(error, NoDisk) and not history.has_run(self._intern.pk):
+                return
             self._without_archive(error)
 
     def _without_archive(self, error: Exception) -> None:

@@ -28,6 +28,7 @@ from interns.runtime.driver import (
     ArchiveFailed,
     BootPlan,
     Health,
+    NoDisk,
     Place,
     Runtime,
     RuntimeFailed,
@@ -224,7 +225,7 @@ class ContainerDriver(TalksToAgent):
         try:
             volume = self._engine.volumes.get(self._volume_name(intern_id))
         except NotFound as error:
-            raise ArchiveFailed("there is no disk") from error
+            raise NoDisk from error
         holder = self._engine.containers.create(
             ready_image(self._engine),
             network_mode="none",

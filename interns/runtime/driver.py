@@ -46,6 +46,13 @@ class ArchiveFailed(RuntimeFailed):
     code = "workspace_archive_failed"
 
 
+class NoDisk(ArchiveFailed):
+    """There is none, and perhaps there never was one."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no disk")
+
+
 class ChatRefused(Exception):
     """A runtime did not take what it was told, or ended a stream without its last event.
 

@@ -79,6 +79,8 @@ class Keeper:
 
     def _make_places(self) -> Path:
         sweep(self._folder)
+        # How the boot before this one ended says nothing about this one.
+        (self._folder / "end.json").unlink(missing_ok=True)
         self._run.mkdir(mode=0o700)
         if len(os.fsencode(self._run / "gateway.sock")) <= SOCKET_PATH_MAX:
             return self._run

@@ -166,7 +166,10 @@ def orders(plan: BootPlan, agent: dict[str, Any]) -> dict[str, Any]:
             "instructions": plan.instructions,
             "model": plan.model or "",
             "api_path": url.path.rstrip("/"),
-            "limits": {"processes": settings.INTERN_PROCESSES},
+            "limits": {
+                "processes": settings.INTERN_PROCESSES,
+                "disk_bytes": settings.INTERN_DISK_BYTES,
+            },
             **agent,
         },
         "gateway_url": f"{url.scheme}://{url.netloc}",

@@ -18,6 +18,7 @@ from interns.runtime.driver import (
     ArchiveFailed,
     BootPlan,
     Health,
+    NoDisk,
     Place,
     Runtime,
     StartFailed,
@@ -62,6 +63,8 @@ class ProcessDriver(TalksToAgent):
             raise StopFailed(f"the disk could not be removed: {error.strerror}") from error
 
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
+        if not disk.disk_of(intern_id).is_dir():
+            raise NoDisk
         try:
             return pack(disk.disk_of(intern_id), into)
         except OSError as error:

@@ -137,7 +137,7 @@ def _described(
         request=None if body is None else {"application/json": body},
         responses={
             204 if answer is None else 200: told,
-            **error_responses(400, 401, 403, 404, 500, 503, *statuses, body=VAULT_ERROR),
+            **error_responses(400, 401, 403, 404, 408, 500, 503, *statuses, body=VAULT_ERROR),
         },
     )
     return decorate

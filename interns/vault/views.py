@@ -18,7 +18,7 @@ from gateway.http.responses import json_response, log, refused
 from gateway.http.times import iso
 from gateway.limits import MINUTE_S, Exceeded, Limit, limits, refusal
 from interns.access import let_in, require_editor, visible
-from interns.errors import InternNotFound
+from interns.errors import InternNotFound, OperationTimedOut
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault import description as described
 from interns.vault.body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
@@ -34,9 +34,15 @@ from interns.vault.secrets import (
 )
 from interns.vault.service import connections_of, workspace_vault
 from interns.views.base import InternViewSet
+from interns.views.deadline import in_time
 
 T = TypeVar("T")
 _SOURCE: Final = "router_vault"
+# What interns say in words of their own.
+_TOLD: Final[Mapping[type[GatewayError], str]] = {
+    InternNotFound: NotFound.message,
+    OperationTimedOut: "Operation timed out. Please try again later.",
+}
 
 
 class _VaultViewSet(InternViewSet):
@@ -57,7 +63,7 @@ class _VaultViewSet(InternViewSet):
         return self.refusal(request, GatewayError())
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        told = NotFound.message if isinstance(error, InternNotFound) else error.text
+        told = _TOLD.get(type(error), error.text)
         body = {"error": {"code": error.status, "message": told}}
         return refused(error, body, status=error.status)
 
@@ -66,6 +72,7 @@ class WorkspaceSecretsViewSet(_VaultViewSet):
     """Secrets of the key's workspace. An intern's own key does not see them here."""
 
     @described.listing
+    @in_time
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self._caller(request)
         page = read_page(request.GET.dict())
@@ -73,6 +80,7 @@ class WorkspaceSecretsViewSet(_VaultViewSet):
         return json_response({"data": list(map(_object, rows)), "has_more": more})
 
     @described.storing
+    @in_time
     def update(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
         stored = read_secret(name, _body(request))
@@ -80,6 +88,7 @@ class WorkspaceSecretsViewSet(_VaultViewSet):
         return json_response({"data": _object(row)})
 
     @described.deletion
+    @in_time
     def destroy(self, request: HttpRequest, name: str) -> HttpResponseBase:
         caller = self._caller(request, writes=True)
         wanted = read_name(name)
@@ -98,6 +107,7 @@ class InternSecretsViewSet(_VaultViewSet):
     """Secrets of one intern. Whoever may change the intern may change them."""
 
     @described.listing_of_intern
+    @in_time
     def list(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
@@ -106,6 +116,7 @@ class InternSecretsViewSet(_VaultViewSet):
         return json_response({"data": list(map(_object, rows)), "has_more": more})
 
     @described.storing_in_intern
+    @in_time
     def update(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
         stored = read_secret(name, _body(request))
@@ -114,6 +125,7 @@ class InternSecretsViewSet(_VaultViewSet):
         return json_response({"data": _object(row)})
 
     @described.deletion_in_intern
+    @in_time
     def destroy(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
         wanted = read_name(name)
@@ -122,6 +134,7 @@ class InternSecretsViewSet(_VaultViewSet):
         return _nothing()
 
     @described.copying
+    @in_time
     def copy(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request, writes=True)
         names = read_names(_body(request))
@@ -134,6 +147,7 @@ class InternSecretsViewSet(_VaultViewSet):
         return json_response({"data": list(map(_object, rows))})
 
     @described.effective
+    @in_time
     def effective(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         caller = self.caller(request)
         page = read_page(request.GET.dict())
@@ -143,6 +157,7 @@ class InternSecretsViewSet(_VaultViewSet):
         return json_response({"data": shown, "has_more": len(rows) > page.offset + page.limit})
 
     @described.connections
+    @in_time
     def connections(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         found = visible(self.caller(request), intern_id)
         keys = _read(lambda: connections_of(found.pk))

@@ -1,4 +1,4 @@
-"""The ten seconds that a request about an intern may take (management reference 6.8)."""
+"""The ten seconds that a request about an intern or a vault may take (management reference 6.8)."""
 
 import time
 from collections.abc import Callable

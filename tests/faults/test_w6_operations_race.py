@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import transaction
 
-from interns.models import Intern
+from interns.models import Intern, Vault
 from tests.faults.test_w1_workers_die import SHORT
 from tests.support.bed import Bed
 from tests.support.callers import at_a_time
@@ -116,6 +117,20 @@ def test_a_request_that_waits_for_a_row_is_over_in_time(ranch: Ranch, orm_of: An
 
     ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
     assert ranch.eventually(intern_id, "running") == "running"
+
+
+def test_a_vault_whose_row_is_held_is_over_in_time(ranch: Ranch, orm_of: Any) -> None:
+    intern_id = ranch.new("sealed")
+    path = f"/vault/interns/{intern_id}/secrets/token"
+    body = {"value": "v", "hosts": ["api.example.com"]}
+    with orm_of(ranch.server), transaction.atomic():
+        Vault.objects.select_for_update().get(intern=UUID(intern_id))
+        began = time.monotonic()
+        response = ranch.call("PUT", path, body)
+        assert time.monotonic() - began <= 4.5
+    said = {"code": 408, "message": "Operation timed out. Please try again later."}
+    assert (response.status_code, response.json()) == (408, {"error": said})
+    assert ranch.ok("PUT", path, body)["data"]["name"] == "token"
 
 
 def test_a_long_provisioning_keeps_no_suspension_waiting(ranch: Ranch, tmp_path: Path) -> None:

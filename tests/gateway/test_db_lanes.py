@@ -34,6 +34,11 @@ print(json.dumps({
     "gevent": under_gevent(),
     "failed": failed,
     "read": [run(Lane.READ, where) == hub for _ in range(2)],
+    "again": [
+        run(outer, lambda: again(Lane.READ, where)) == run(outer, where)
+        for outer in (Lane.READ, Lane.LEDGER) for again in (run, native)
+    ],
+    "after": run(Lane.READ, where) == hub,
     "own": native(Lane.LEDGER, where) == hub,
     "lanes": len({run(lane, where) for lane in (Lane.READ, Lane.LEDGER)}),
     "open": connection.connection is not None,
@@ -70,5 +75,7 @@ def test_under_gevent_no_query_holds_the_loop_or_a_connection(stores: Bed) -> No
         # It waits cooperatively; the connection goes back as soon as the work is done.
         assert (told["read"], told["open"]) == ([True, True], False)
     else:
+        # Within a lane nothing queues up again, which would be for ever.
+        assert (told["again"], told["after"]) == ([True] * 4, False)
         # In threads of their own, one for each lane.
         assert (told["read"], told["own"], told["lanes"]) == ([False, False], False, 2)

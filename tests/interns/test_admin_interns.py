@@ -8,6 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey, AuditRecord
+from accounts.services.accounts import open_workspace
 from interns import leases
 from interns.models import Intern, InternTransition, LeaseKind
 from tests.interns.farm import Farm
@@ -84,6 +85,33 @@ def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client
     )
     key.refresh_from_db()
     assert (key.limit_nano, key.limit_reset) == (None, None)
+
+
+def test_a_budget_is_shown_as_the_key_has_it(farm: Farm, admin_client: Client) -> None:
+    made = farm.running("research")
+    key = ApiKey.objects.get(intern_id=made["id"])
+    changes = {"limit": 2.5, "limit_reset": "daily"}
+    farm.ok("PATCH", f"/keys/{key.hash}", changes, key=farm.management_key)
+    path = page(Intern, "change", made["id"])
+
+    form = admin_client.get(path).context["adminform"].form
+    assert (form.initial["budget_usd"], form.initial["budget_reset"]) == ("2.5", "daily")
+    said = {"description": "d", "budget_usd": "4", "budget_reset": "daily"}
+    assert admin_client.post(path, said).status_code == 302
+    key.refresh_from_db()
+    assert (key.limit_nano, key.limit_reset) == (4 * 10**9, "daily")
+    row = farm.row(made["id"])
+    assert (row.budget_nano, row.budget_reset) == (4 * 10**9, "daily")
+
+
+def test_the_page_of_an_intern_s_key_moves_it_nowhere(farm: Farm, admin_client: Client) -> None:
+    key = ApiKey.objects.get(intern_id=farm.running("research")["id"])
+    elsewhere = open_workspace(account=farm.account, slug="else")
+
+    said = {"name": "k", "workspace": str(elsewhere.pk), "creator": str(farm.member.pk)}
+    assert admin_client.post(page(ApiKey, "change", key.pk), said).status_code == 302
+    key.refresh_from_db()
+    assert (key.name, key.workspace_id) == ("k", farm.workspace.pk)
 
 
 def test_a_whole_life_by_actions(farm: Farm, admin_client: Client) -> None:

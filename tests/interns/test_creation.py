@@ -6,7 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from interns.creation import forget_old_creations
+from accounts.caller import read_caller
+from accounts.models import ApiKey, Workspace
+from accounts.services.accounts import open_workspace
+from accounts.services.keys import create_key
+from interns.creation import NewIntern, create, forget_old_creations
+from interns.errors import InternForbidden
 from interns.models import Intern, InternCreation
 from tests.interns.farm import Farm, open_farm
 
@@ -168,3 +173,48 @@ def test_slack_can_be_required(farm: Farm, settings: Any) -> None:
     assert read_managed(farm.row(waiting["id"]).pk, "slack_tokens") == "xoxb-1"
     assert InternTransition.objects.filter(rule="T5").count() == 2
     farm.ok("POST", f"/interns/{asked['id']}/provision", status=202)
+
+
+def test_interns_of_a_workspace_that_is_gone_do_not_count(farm: Farm, settings: Any) -> None:
+    settings.INTERNS_MAX_PER_MEMBER = 1
+    gone = open_workspace(account=farm.account, slug="gone")
+    made = farm.new("old")
+    Intern.objects.filter(pk=made["id"]).update(workspace=gone)
+    farm.refused(409, "intern_limit_reached", "POST", "/interns", BODY)
+
+    Workspace.objects.filter(pk=gone.pk).update(deleted_at=datetime.now(UTC))
+    farm.ok("POST", "/interns", BODY, status=201)
+
+
+def test_a_workspace_that_goes_meanwhile_gets_no_intern(farm: Farm) -> None:
+    team = open_workspace(account=farm.account, slug="team")
+    key, _ = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)
+    caller = read_caller(key.hash)
+    assert caller is not None
+    Workspace.objects.filter(pk=team.pk).update(deleted_at=datetime.now(UTC))
+
+    with pytest.raises(InternForbidden):
+        create(caller, NewIntern("late"), key=None)
+    assert not Intern.objects.exists()
+
+
+def test_a_workspace_with_interns_stays(farm: Farm) -> None:
+    """Also one whose interns never ran, and so have no key."""
+    team = open_workspace(account=farm.account, slug="team")
+    key, string = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)
+    made = farm.ok("POST", "/interns", BODY, status=201, key=string)
+    path = f"/workspaces/{team.pk}"
+
+    # What is in the way first is said first.
+    for disabled in (False, True):
+        ApiKey.objects.filter(pk=key.pk).update(disabled=disabled)
+        got, said = farm.call("DELETE", path, key=farm.management_key)
+        assert got == 400
+        assert said["error"]["message"] == "Workspace has interns. Delete the interns first."
+    ApiKey.objects.filter(pk=key.pk).update(disabled=False)
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202, key=string)
+    farm.queue.work()
+    got, said = farm.call("DELETE", path, key=farm.management_key)
+    assert said["error"]["message"] == "Workspace has active API keys. Delete the keys first."
+    ApiKey.objects.filter(pk=key.pk).update(disabled=True)
+    assert farm.call("DELETE", path, key=farm.management_key) == (200, {"deleted": True})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from accounts.models import ApiKey
+from accounts.services.accounts import open_workspace
 from accounts.services.keys import delete_keys, set_disabled
 from interns import leases
 from interns.jobs import provision as provisioning
@@ -152,10 +153,35 @@ def test_a_budget_is_the_limit_of_the_key(farm: Farm) -> None:
     key = ApiKey.objects.get(intern_id=made["id"])
     assert (key.limit_nano, key.limit_reset) == (5, "daily")
     farm.ok("POST", f"/interns/{made['id']}/suspend")
-    Intern.objects.update(budget_nano=7, budget_reset=None)
+
+
+def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
+    """Its limit is the budget from then on; where it belongs stays."""
+    made = farm.suspended()
+    key = ApiKey.objects.get(intern_id=made["id"])
+    path, elsewhere = f"/keys/{key.hash}", open_workspace(account=farm.account, slug="else")
+    manager = farm.management_key
+
+    got, said = farm.call("PATCH", path, {"workspace_id": str(elsewhere.pk)}, key=manager)
+    assert got == 409
+    assert said["error"]["message"] == "This key belongs to an intern and stays in its workspace"
+    changes = {"workspace_id": str(key.workspace_id), "name": "x", "limit": 2}
+    assert farm.ok("PATCH", path, changes | {"limit_reset": "daily"}, key=manager)["data"]["limit"]
+    farm.queue.at_once = True
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     key.refresh_from_db()
-    assert (key.limit_nano, key.limit_reset) == (7, None)
+    assert (key.limit_nano, key.limit_reset, key.name) == (2 * 10**9, "daily", "x")
+    row = farm.row(made["id"])
+    assert (row.budget_nano, row.budget_reset) == (2 * 10**9, "daily")
+
+    # A key with a new string keeps its limit, and the intern gets another string of it.
+    farm.ok("POST", f"/interns/{made['id']}/suspend")
+    farm.ok("PATCH", path, {"limit": 3}, key=manager)
+    farm.ok("POST", f"{path}/rotate", {"grace_seconds": 0}, key=manager)
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    key.refresh_from_db()
+    assert (key.limit_nano, key.limit_reset) == (3 * 10**9, "daily")
+    assert farm.row(made["id"]).budget_nano == 3 * 10**9
 
 
 @pytest.mark.parametrize("kind", list(LeaseKind))
@@ -530,3 +556,29 @@ def test_a_suspension_gives_up_after_three_tries(
 
     farm.ok("POST", f"/interns/{made['id']}/suspend")
     assert farm.get(made["id"])["status"] == "stopped"
+
+
+def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
+    """As where the image of its containers cannot be had."""
+    made = farm.new()
+    farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    farm.queue.work()
+    assert farm.get(made["id"])["status"] == "failed"
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.queue.work()
+    farm.get(made["id"], status=404)
+    assert not WorkspaceArchive.objects.exists()
+
+
+def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
+    made = farm.suspended()
+    with farm.script.changed() as state:
+        del state["disks"][made["id"]]
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.queue.work()
+    failed = farm.get(made["id"])
+    assert failed["status"] == "destroy_failed"
+    assert failed["last_failure_message"] == "workspace_archive_failed: there is no disk"

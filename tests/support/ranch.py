@@ -138,6 +138,14 @@ class Ranch:
     def settled(self, intern_id: str, *, within_s: float = PATIENCE_S) -> str:
         return self.eventually(intern_id, "", *SETTLED, within_s=within_s)
 
+    def removed(self, intern_id: str, *, within_s: float = PATIENCE_S) -> None:
+        """Have it deleted, again where the operation was lost: workers that start on a busy machine
+        may miss both attempts."""
+        deadline = time.monotonic() + within_s
+        while self.settled(intern_id, within_s=within_s):
+            assert time.monotonic() < deadline, f"{intern_id} is still there"
+            self.call("DELETE", f"/interns/{intern_id}")
+
     def running(self, name: str) -> str:
         intern_id = self.new(name, provision=True)
         assert self.eventually(intern_id, "running", "failed") == "running"

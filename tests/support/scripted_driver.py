@@ -23,6 +23,7 @@ from interns.runtime.driver import (
     BootPlan,
     Health,
     ImageUnavailable,
+    NoDisk,
     Place,
     Runtime,
     RuntimeFailed,
@@ -173,7 +174,7 @@ class ScriptedDriver:
         fault = self.script.met("archive", intern_id)
         with self.script.changed() as state:
             if str(intern_id) not in state["disks"]:
-                raise ArchiveFailed("there is no disk")
+                raise NoDisk
             files = state["disks"][str(intern_id)]
             into.write(json.dumps(files).encode())
         _afterwards(fault)

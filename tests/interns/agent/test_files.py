@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from interns.agent.disk import Disk
 from interns.agent.files import DEPTH_MAX, Workspace, WorkspaceError
 
 FILE_BYTES = 1000
@@ -99,3 +100,17 @@ def test_nothing_outside_is_ever_touched(root: Path, parts: list[str]) -> None:
                 continue
     assert [p.name for p in (root.parent / "outside").iterdir()] == ["secret"]
     assert (root.parent / "outside" / "secret").read_text() == "secret"
+
+
+def test_a_disk_is_full_when_its_files_take_its_room(root: Path) -> None:
+    disk = Disk(root, 1_000_000)
+    assert disk.has_room(900_000)
+    (root / "folder").mkdir()
+    (root / "folder" / "a").write_bytes(b"x" * 600_000)
+    (root / "out").symlink_to(root.parent / "outside")
+    assert 600_000 <= disk.used_bytes() < 700_000
+    assert disk.has_room(300_000)
+    assert not disk.has_room(400_000)
+    # Counting ends once it is full.
+    assert Disk(root, 1).used_bytes() < 600_000 + 8192
+    assert not Disk(root, 1).has_room()

@@ -4,12 +4,21 @@ import asyncio
 import time
 from pathlib import Path
 
+from interns.agent.disk import Disk
 from interns.agent.shell import Ran, run_command
 from tests.interns.runtime.bench import lives, until
 
 
-def run(command: str, folder: Path, *, time_s: float = 10.0, output_bytes: int = 1000) -> Ran:
-    return asyncio.run(run_command(command, folder, time_s=time_s, output_bytes=output_bytes))
+def run(
+    command: str,
+    folder: Path,
+    *,
+    time_s: float = 10.0,
+    output_bytes: int = 1000,
+    disk_bytes: int = 10**9,
+) -> Ran:
+    disk = Disk(folder, disk_bytes)
+    return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=output_bytes))
 
 
 def test_a_command(tmp_path: Path) -> None:
@@ -44,3 +53,22 @@ def test_nobody_waits_for_what_runs_on_behind_it(tmp_path: Path) -> None:
 def test_nothing_of_ours_is_in_its_environment(tmp_path: Path) -> None:
     names = {line.partition("=")[0] for line in run("env", tmp_path).output.splitlines()}
     assert names <= {"PATH", "LANG", "HOME", "TMPDIR", "PWD", "SHLVL", "_", "OLDPWD"}
+
+
+def test_on_a_full_disk_files_are_removed_and_none_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "a").write_bytes(b"x" * 100_000)
+    (tmp_path / "link").symlink_to("/")
+
+    ran = run("cp folder/a b; wc -c < b; head -c 3 folder/a", tmp_path, disk_bytes=50_000)
+    assert (ran.was_full, ran.output[-5:]) == (True, "0\nxxx")
+    ran = run("rm folder/a; ls", tmp_path, disk_bytes=50_000)
+    assert (ran.status, ran.output) == (0, "b\nfolder\nlink\n")
+    assert run("echo b > b", tmp_path, disk_bytes=50_000) == Ran(0, "", was_cut=False)
+
+
+def test_a_command_that_fills_the_disk_is_killed(tmp_path: Path) -> None:
+    fills = "while true; do head -c 100000 /dev/zero >> a; sleep 0.01; done"
+    ran = run(fills, tmp_path, time_s=20, disk_bytes=300_000)
+    assert (ran.status, ran.filled) == (None, True)
+    assert ran.told().endswith("[killed: it filled the disk]")

@@ -29,7 +29,12 @@ def keeper_of(bench: Bench, intern_id: Any) -> int:
 @pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 @pytest.mark.parametrize("victim", ["keeper", "agent"])
 def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home: Path) -> None:
-    plan, _ = bench.boot()
+    intern_id = uuid4()
+    folder = runtime_home / "interns" / str(intern_id)
+    folder.mkdir(parents=True)
+    # An earlier boot was suspended.
+    (folder / "end.json").write_text('{"status": 0, "was_asked": true}')
+    plan, _ = bench.boot(intern_id)
     keeper = keeper_of(bench, plan.intern_id)
     everyone = family(keeper)
     os.kill(keeper if victim == "keeper" else everyone[-1], signal.SIGKILL)
