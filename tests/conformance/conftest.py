@@ -27,12 +27,17 @@ def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
 def wires_server(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[GatewayServer]:
-    """A gateway with a model for each wire kind, quick to fill a silence."""
+    """A gateway with a model for each wire kind, quick to fill a silence. It has a response cache and
+    a moderation hook for those who ask for them."""
     folder = tmp_path_factory.mktemp("wires")
     file = folder / "catalogue.yaml"
     file.write_text(rewritten(simulator.url, source=THREE_WIRES), encoding="utf-8")
     with StartGateway(stores, folder) as starter:
-        server = starter.build(ROUTER_KEEPALIVE_SECONDS="0.1")
+        server = starter.build(
+            ROUTER_KEEPALIVE_SECONDS="0.1",
+            ROUTER_RESPONSE_CACHE_ENABLED="true",
+            ROUTER_MODERATION_HOOK="tests.support.moderating.reasons",
+        )
         server.manage("load_catalogue", str(file))
         server.start()
         yield server

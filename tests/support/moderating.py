@@ -1,0 +1,14 @@
+"""A moderation hook, for gateways of tests that name it in `ROUTER_MODERATION_HOOK`."""
+
+from collections.abc import Sequence
+
+FORBIDDEN, OUTAGE, TOO_FEW = "forbidden word", "moderation is out", "moderation loses count"
+
+
+def reasons(texts: Sequence[str]) -> list[list[str]]:
+    """Why each of the texts is not to go on."""
+    if any(OUTAGE in text for text in texts):
+        raise ConnectionError("nobody is there")
+    if any(TOO_FEW in text for text in texts):
+        return []
+    return [["violence", "spam"] if FORBIDDEN in text else [] for text in texts]
