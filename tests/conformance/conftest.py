@@ -27,7 +27,7 @@ def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
 def wires_server(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[GatewayServer]:
-    """A gateway with a model for each wire kind, quick to fill a silence. It has a response cache and
+    """A gateway with a model for each wire kind, quick to fill a silence, with a response cache and
     a moderation hook for those who ask for them."""
     folder = tmp_path_factory.mktemp("wires")
     file = folder / "catalogue.yaml"
