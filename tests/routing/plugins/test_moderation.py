@@ -13,6 +13,7 @@ from routing.plugins.interface import Context
 from routing.plugins.moderation import Flagged, Moderation, shortened, texts_of
 from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
 
+PICTURE = "https://pictures.test/a.png"
 HOOK = "tests.support.moderating.reasons"
 
 
@@ -67,7 +68,7 @@ def test_nothing_goes_on_without_a_hook_that_fails(settings, text: str) -> None:
 
 
 def test_the_hook_is_shown_every_text_once() -> None:
-    parts = [{"type": "text", "text": "part"}, {"type": "image_url", "image_url": {"url": "u"}}]
+    parts = [{"type": "text", "text": "part"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
     function = {"name": "f", "arguments": '{"a": "argument"}'}
     calls = [{"id": "c", "type": "function", "function": function}]
     messages = [
@@ -83,7 +84,7 @@ def test_the_hook_is_shown_every_text_once() -> None:
 
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
-    assert "u" not in seen
+    assert PICTURE not in seen
 
 
 @given(st.text(max_size=300))

@@ -57,6 +57,12 @@ def test_a_backend_makes_a_plugin_available_and_a_tool_that_is_not_there_does_no
     assert missing([{"id": "web-fetch", "enabled": False}]) == []
 
 
+def test_moderation_has_no_switch() -> None:
+    on, off = {"id": "moderation", "enabled": False}, {"id": "response-healing", "enabled": False}
+
+    assert [type(plugin) for plugin in made([on, off])] == [BUILT_IN["moderation"]]
+
+
 def test_its_tools_join_those_of_the_request(backends) -> None:
     chat, plugins = plugged(request(plugins=[{"id": "web"}], tools=[OWN]), "")
 
