@@ -146,7 +146,6 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "images": call.demand.images,
         **{name: getattr(outcome.usage, name) for name in PRICED_COUNTS},
         **history_facts(call, last, outcome),
-        **{name: fact for plugin in call.plugins for name, fact in plugin.facts.items()},
         "decisions": call.decided,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
@@ -154,7 +153,8 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
         "response_cache_source_id": call.retold.generation_id if call.retold else None,
     }
-    return {name: value for name, value in detail.items() if value}
+    facts = {name: fact for plugin in call.plugins for name, fact in plugin.facts.items()}
+    return {name: value for name, value in detail.items() if value} | facts
 
 
 def _ms(started: float, ended: float | None) -> int | None:

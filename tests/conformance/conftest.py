@@ -37,6 +37,7 @@ def wires_server(
             ROUTER_KEEPALIVE_SECONDS="0.1",
             ROUTER_RESPONSE_CACHE_ENABLED="true",
             ROUTER_MODERATION_HOOK="tests.support.moderating.reasons",
+            ROUTER_MODERATION_TIMEOUT="0.5",
         )
         server.manage("load_catalogue", str(file))
         server.start()
