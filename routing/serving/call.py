@@ -17,6 +17,9 @@ from routing.formats.chat.request import ChatRequest
 from routing.history.drafts import Draft
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
+from routing.plugins.interface import Plugin
+from routing.response_cache.entry import Entry
+from routing.response_cache.wish import Wish
 from routing.selection.ask import Ask, Plan, Policy, State
 from routing.selection.guarding import zdr_group
 from routing.serving.loop import Loop
@@ -139,6 +142,13 @@ class Call:
     shares: dict[int, Charge] = field(default_factory=dict)
     # Asks a model for a tool of this call.
     ask: Callable[["Call", dict[str, Any]], Told] | None = None
+    # Those that the request switches on.
+    plugins: tuple[Plugin, ...] = ()
+    # Where the answer may come from the response cache; and the answer that did.
+    cache_wish: Wish | None = None
+    retold: Entry | None = None
+    # The reasons of an answer in full for its end, its own and the upstream's.
+    good_end: tuple[str, str | None] | None = None
 
     @property
     def last_attempt(self) -> Attempt | None:
@@ -165,6 +175,7 @@ class Call:
             and self.format.name != "chat"
             and not self.hides_reasoning
             and self.loop is None
+            and not any(plugin.rewrites(self.chat) for plugin in self.plugins)
         )
 
     @property

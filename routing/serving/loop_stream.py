@@ -3,9 +3,11 @@
 from functools import partial
 from typing import Any
 
+from routing.plugins.answers import citations
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
+from routing.serving.guarded_results import guarded_results
 from routing.serving.loop_relay import LoopRelay
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
@@ -13,6 +15,7 @@ from routing.serving.outcome import loop_outcome, measured, note_results, note_t
 from routing.serving.relay import Relay
 from routing.serving.stickiness import remember
 from routing.serving.stream import AnswerStream, CallerGone, Work
+from routing.serving.stream_books import settle
 from routing.serving.turns import context_of, tell_stage, turns_after
 from routing.serving.upstream_call import read_to_end
 from routing.tools.running import Running, ToolCall
@@ -79,6 +82,7 @@ class LoopStream(AnswerStream):
             self._running = None
         results = running.results()
         note_results(self._call, attempt, results)
+        results = guarded_results(self._call, results)
         relay.loop.told(results)
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
@@ -104,13 +108,13 @@ class LoopStream(AnswerStream):
             service_tier=relay.service_tier,
         )
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
-        self._settle(outcome, wait=True, meanwhile=keep)
+        settle(call, outcome, wait=True, meanwhile=keep)
         tell_stage(call)
         metadata, report = wished_metadata(call, selected=attempt), report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         self._ended = True
-        cited = relay.annotations()
+        cited = relay.cited([*relay.loop.annotations, *citations(call.plugins)])
         yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
 
     def _caller_left(self) -> None:

@@ -12,6 +12,7 @@ from routing.formats.chat.message import clean_message, text_chars
 from routing.history.keeper import wait_kept
 from routing.ids import tool_call_id
 from routing.metering.usage import Usage
+from routing.plugins.answers import rewritten, said_at_last
 from routing.serving.attempts import Attempts
 from routing.serving.booking import Accounted, book, wait_for
 from routing.serving.call import Attempt, Call
@@ -60,10 +61,13 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     attempt, answer, loop = talk.attempt, talk.answer, call.loop
     assert loop is not None
     call.served_by = attempt
-    pieces = loop.pieces
+    pieces: Pieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
-    message = merged(pieces, hides_reasoning=call.hides_reasoning)
+    said = merged(pieces, hides_reasoning=call.hides_reasoning)
+    message = rewritten(call.plugins, call.chat, said, call.stages)
+    if message.get("content") != said.get("content"):
+        pieces = said_at_last(pieces, message["content"])
     if call.content is not None:
         call.content.answered(message)
     native = answer.native_finish if talk.is_last_word else None
@@ -91,7 +95,7 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
         observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
-    message = _cleaned(call, answer)
+    message = rewritten(call.plugins, call.chat, _cleaned(call, answer), call.stages)
     if call.content is not None:
         call.content.answered(message)
     outcome = _outcome(call, attempt, answer, usage, finish_of(answer, message))
