@@ -6,7 +6,7 @@ from gateway.http.errors import InvalidRequest
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
 from routing.formats.plugins import plugins_without_backend
-from routing.formats.server_tools import canonical_tool
+from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.serving.loop import Loop, with_tools
 from routing.tools.registry import missing
 from routing.tools.toolbox import Toolbox
@@ -42,5 +42,16 @@ def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
     """The request as its model is asked, and the loop where it names server tools."""
     if not chat.server_tools:
         return chat, None
-    toolbox = Toolbox(chat.body["tools"])
+    toolbox = Toolbox(chat.body["tools"], _called(chat))
     return with_tools(chat, toolbox), Loop(chat, toolbox)
+
+
+def _called(chat: ChatRequest) -> Iterator[str]:
+    """The functions that the conversation has calls of, or that the model is to call."""
+    if TOOL_SEARCH not in chat.server_tools:
+        return
+    for message in chat.body["messages"]:
+        yield from (call["function"]["name"] for call in message.get("tool_calls") or ())
+    choice = chat.body.get("tool_choice")
+    if isinstance(choice, dict) and choice["type"] == "function":
+        yield choice["function"]["name"]
