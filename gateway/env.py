@@ -177,6 +177,14 @@ def plug_ins(name: str, allowed: Collection[str]) -> dict[str, str]:
     return found
 
 
+def import_path(name: str) -> str:
+    """`package.module.name`, or empty when the variable is unset."""
+    value = text(name)
+    if value and not _IMPORT_PATH.fullmatch(value):
+        raise SettingError(name, f"expected an import path like package.module.name: {value!r}")
+    return value
+
+
 def tool_backends(name: str) -> dict[str, str]:
     """Server tools, and plugins by their ids, with the import path of what runs each:
     `router:web_search=package.module.maker`."""

@@ -19,6 +19,7 @@ from gateway.http.errors import (
 )
 from gateway.live_settings import settings
 from gateway.regions import region_of
+from routing.caller_headers import app_facts, betas, wants_metadata
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
 from routing.catalogue.entries import DECIDING, ModelEntry
 from routing.catalogue.snapshot import catalogue
@@ -33,6 +34,9 @@ from routing.ids import generation_id
 from routing.metering.byok import charges_a_fee
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
+from routing.plugging import plugged, refusal_by, shaped
+from routing.plugins.context_compression import compressed
+from routing.plugins.interface import Context, Plugin
 from routing.presets.applying import Applied, applied
 from routing.presets.naming import may_name_a_preset
 from routing.selection.ask import (
@@ -48,8 +52,7 @@ from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
 from routing.selection.policy import policy_of
 from routing.selection.select import all_down, select, serving
 from routing.selection.trace import kept_state
-from routing.serving.app_facts import categories
-from routing.serving.call import AppFacts, Call, Choice
+from routing.serving.call import Call, Choice
 from routing.serving.errors import ContextTooLong, GuardedOut, NoEndpoint
 from routing.serving.learned import Conversation, may_go_on, state_for
 from routing.serving.limiting import give_back, too_many
@@ -58,7 +61,6 @@ from routing.serving.observing import standing
 from routing.serving.own_credentials import any_matches
 from routing.serving.standing import refuse_broke
 from routing.serving.turns import demand_of
-from routing.serving.upstream_call import beta_names
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.wires import CHAT_KINDS
 
@@ -81,29 +83,19 @@ def admit(
     A request that no endpoint can serve comes back with its `refusal`.
     """
     chat, preset_id, requested = _parsed(request, caller, body, format)
-    region = region_of(request)
-    asked = asked_of(chat, caller, region=region)
-    chat, stages, blocked = _guarded(chat, caller)
-    if stages:
-        asked = asked._replace(ask=ask_of(chat))
-    chat, loop = equipped(chat)
-    if loop is not None:
-        asked = asked._replace(ask=ask_of(chat))
-    elif chat.native_tools:
-        asked = _held_to_its_wire(asked, chat, format)
-    resolution, policy = asked.resolution, asked.policy
-    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
-    # Where there is none to choose from, what is told of the choice is told of the pool.
-    models = resolution.models or resolution.pool
-    choice = Choice(asked.references, models, asked.ask, policy, kept_state(plan, state))
-    call = _call(request, caller, format, chat, plan, choice, resolution.strategy)
+    region, deadline = region_of(request), time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT
+    made = _arranged(chat, caller, format, region=region, deadline=deadline)
+    asked, plan, policy = made.asked, made.plan, made.asked.policy
+    choice = _choice(made)
+    call = _call(request, caller, format, made, choice)
     if preset_id is not None:
         call.preset_id, call.requested_model = str(preset_id), requested or call.requested_model
-    if not policy.order and (chat.session_id or not policy.sort_named):
-        call.sticky = asked.conversation.key(resolution.models)
-    call.region, call.stages, call.loop = region, stages, loop
-    if blocked is not None:
-        call.refusal = blocked
+    if not policy.order and (made.chat.session_id or not policy.sort_named):
+        call.sticky = asked.conversation.key(asked.resolution.models)
+    call.region, call.stages, call.loop = region, made.stages, made.loop
+    call.plugins = made.plugins
+    if made.blocked is not None:
+        call.refusal = made.blocked
     elif not plan.order:
         call.refusal = partial(_no_endpoint, asked, plan)
     return call
@@ -113,13 +105,8 @@ def planned_call(asker: Call, chat: ChatRequest) -> Call:
     """A call for a model that a tool of another call asks: on that call's account, within its time
     and by its rules. Raises `GatewayError`; one that no endpoint can serve has its `refusal`."""
     caller = asker.caller
-    asked = asked_of(chat, caller, region=asker.region)
-    chat, stages, blocked = _guarded(chat, caller)
-    chat, loop = equipped(chat)
-    asked = asked._replace(ask=ask_of(chat))
-    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
-    models = asked.resolution.models or asked.resolution.pool
-    choice = Choice(asked.references, models, asked.ask, asked.policy, kept_state(plan, state))
+    made = _arranged(chat, caller, CHAT, region=asker.region, deadline=asker.deadline)
+    chat, asked, plan, choice = made.chat, made.asked, made.plan, _choice(made)
     refusal = None if plan.order else partial(_no_endpoint, asked, plan)
     return Call(
         generation_id=asker.generation_id,
@@ -138,13 +125,62 @@ def planned_call(asker: Call, chat: ChatRequest) -> Call:
         created_at=asker.created_at,
         started=time.monotonic(),
         deadline=asker.deadline,
-        refusal=blocked or refusal,
-        stages=stages,
+        refusal=made.blocked or refusal,
+        stages=made.stages,
         region=asker.region,
-        loop=loop or Loop(chat, Toolbox(())),
+        loop=made.loop or Loop(chat, Toolbox(())),
+        plugins=made.plugins,
         parent=asker,
         ask=asker.ask,
     )
+
+
+def _arranged(
+    chat: ChatRequest, caller: Caller, format: CallerFormat, *, region: str, deadline: float
+) -> "_Arranged":
+    """A checked request as its model is asked, and its plan. Raises `GatewayError`."""
+    chat, plugins = plugged(chat, caller.default_text_model)
+    asked = asked_of(chat, caller, region=region)
+    context = Context(caller, asked.resolution.models, deadline)
+    if (other := shaped(plugins, chat, context)) is not chat:
+        chat, asked = other, asked_of(other, caller, region=region)
+    chat, stages, blocked = _guarded(chat, caller)
+    blocked = blocked or refusal_by(plugins, chat, context)
+    chat, loop = equipped(chat)
+    if stages or loop is not None:
+        asked = asked._replace(ask=ask_of(chat))
+    if loop is None and chat.native_tools:
+        asked = _held_to_its_wire(asked, chat, format)
+    plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
+    stages += [stage for plugin in plugins for stage in plugin.stages]
+    if plan.failed_step == CONTEXT_STEP:
+        shorter = compressed(chat, plan.considered, asked.ask.output_tokens)
+        if shorter is not None:
+            chat, asked = shorter.chat, asked._replace(ask=ask_of(shorter.chat))
+            stages.append(shorter.stage)
+            plan, state = _planned(asked, caller)
+    return _Arranged(chat, asked, plan, state, stages, blocked, loop, plugins)
+
+
+class _Arranged(NamedTuple):
+    """`blocked` makes the refusal of what guardrails or plugins keep back."""
+
+    chat: ChatRequest
+    asked: Asked
+    plan: Plan
+    state: State
+    stages: list[dict[str, Any]]
+    blocked: Callable[[], GatewayError] | None
+    loop: Loop | None
+    plugins: tuple[Plugin, ...]
+
+
+def _choice(made: _Arranged) -> Choice:
+    asked, resolution = made.asked, made.asked.resolution
+    # Where there is none to choose from, what is told of the choice is told of the pool.
+    models = resolution.models or resolution.pool
+    kept = kept_state(made.plan, made.state)
+    return Choice(asked.references, models, asked.ask, asked.policy, kept)
 
 
 def draft_of(call: Call) -> Draft | None:
@@ -340,12 +376,10 @@ def _call(
     request: HttpRequest,
     caller: Caller,
     format: CallerFormat,
-    chat: ChatRequest,
-    plan: Plan,
+    made: _Arranged,
     choice: Choice,
-    strategy: str,
 ) -> Call:
-    now, started = datetime.now(UTC), time.monotonic()
+    now, started, chat = datetime.now(UTC), time.monotonic(), made.chat
     return Call(
         generation_id=generation_id(format.id_prefix),
         caller=caller,
@@ -353,44 +387,15 @@ def _call(
         format=format,
         chat=chat,
         demand=demand_of(chat),
-        plan=plan,
+        plan=made.plan,
         choice=choice,
         requested_model=chat.named_as or choice.requested[0],
-        strategy=strategy,
+        strategy=made.asked.resolution.strategy,
         root_url=settings.PUBLIC_URL or f"{request.scheme}://{request.META.get('HTTP_HOST', '')}",
-        app=_app_facts(request),
-        wants_metadata=_wants_metadata(request),
+        app=app_facts(request),
+        wants_metadata=wants_metadata(request),
         created_at=now,
         started=started,
         deadline=started + settings.ROUTER_TOTAL_TIMEOUT,
-        betas=_betas(request),
+        betas=betas(request),
     )
-
-
-def _wants_metadata(request: HttpRequest) -> bool:
-    value = request.META.get("HTTP_X_ROUTER_METADATA")
-    if value is None:
-        value = request.META.get("HTTP_X_ROUTER_EXPERIMENTAL_METADATA", "")
-    return str(value).strip().lower() == "enabled"
-
-
-def _betas(request: HttpRequest) -> str:
-    names = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
-    headers = [str(header) for name in names if (header := request.META.get(name))]
-    return beta_names(headers) if headers else ""
-
-
-def _app_facts(request: HttpRequest) -> AppFacts:
-    meta = request.META
-    title = meta.get("HTTP_X_ROUTER_TITLE") or meta.get("HTTP_X_TITLE")
-    return AppFacts(
-        # The header is called `HTTP-Referer`; browsers send `Referer` by themselves.
-        referer=_short(meta.get("HTTP_HTTP_REFERER") or meta.get("HTTP_REFERER")),
-        title=_short(title),
-        categories=categories(meta.get("HTTP_X_ROUTER_CATEGORIES", "")),
-        user_agent=_short(meta.get("HTTP_USER_AGENT")),
-    )
-
-
-def _short(value: str | None) -> str | None:
-    return value[:500] if value else None

@@ -17,6 +17,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.history.drafts import Draft
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
+from routing.plugins.interface import Plugin
 from routing.selection.ask import Ask, Plan, Policy, State
 from routing.selection.guarding import zdr_group
 from routing.serving.loop import Loop
@@ -139,6 +140,8 @@ class Call:
     shares: dict[int, Charge] = field(default_factory=dict)
     # Asks a model for a tool of this call.
     ask: Callable[["Call", dict[str, Any]], Told] | None = None
+    # Those that the request switches on.
+    plugins: tuple[Plugin, ...] = ()
 
     @property
     def last_attempt(self) -> Attempt | None:
@@ -165,6 +168,7 @@ class Call:
             and self.format.name != "chat"
             and not self.hides_reasoning
             and self.loop is None
+            and not any(plugin.rewrites(self.chat) for plugin in self.plugins)
         )
 
     @property

@@ -50,11 +50,6 @@ class LoopRelay(Relay):
                 told.append(self.writer.delta({"images": result.images}))
         return b"".join(told)
 
-    def annotations(self) -> bytes:
-        """What the answer cites, at its end."""
-        cited = self.loop.annotations
-        return self._opening() + self.writer.delta({"annotations": cited}) if cited else b""
-
     def _anew(self, delta: dict[str, Any], logprobs: Any) -> bytes:
         delta = self.loop.shown(self._cleaned(delta))
         if not has_content(delta) and logprobs is None:

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+from routing.plugins.answers import citations
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
@@ -13,6 +14,7 @@ from routing.serving.outcome import loop_outcome, measured, note_results, note_t
 from routing.serving.relay import Relay
 from routing.serving.stickiness import remember
 from routing.serving.stream import AnswerStream, CallerGone, Work
+from routing.serving.stream_books import settle
 from routing.serving.turns import context_of, tell_stage, turns_after
 from routing.serving.upstream_call import read_to_end
 from routing.tools.running import Running, ToolCall
@@ -104,13 +106,13 @@ class LoopStream(AnswerStream):
             service_tier=relay.service_tier,
         )
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
-        self._settle(outcome, wait=True, meanwhile=keep)
+        settle(call, outcome, wait=True, meanwhile=keep)
         tell_stage(call)
         metadata, report = wished_metadata(call, selected=attempt), report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         self._ended = True
-        cited = relay.annotations()
+        cited = relay.cited([*relay.loop.annotations, *citations(call.plugins)])
         yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
 
     def _wind_up(self) -> None:

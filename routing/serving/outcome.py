@@ -364,6 +364,7 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "images": call.demand.images,
         **{name: getattr(outcome.usage, name) for name in PRICED_COUNTS},
         **history_facts(call, last, outcome),
+        **{name: fact for plugin in call.plugins for name, fact in plugin.facts.items()},
         "decisions": call.decided,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,

@@ -97,6 +97,12 @@ class Relay:
             self.native_finish, has_tool_calls=self._has_tool_calls, refused=self._refused
         )
 
+    def cited(self, annotations: list[dict[str, Any]]) -> bytes:
+        """What the answer cites, at its end. Events that pass as they are have no place for it."""
+        if not annotations or self._passes:
+            return b""
+        return self._opening() + self.writer.delta({"annotations": annotations})
+
     def closing(
         self,
         usage: dict[str, Any],

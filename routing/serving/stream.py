@@ -17,27 +17,19 @@ from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
 from gateway.turns import give_way
-from routing.history.keeper import wait_kept
+from routing.plugins.answers import citations
 from routing.serving import process
 from routing.serving.attempts import Attempts
-from routing.serving.booking import book, wait_for
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
-from routing.serving.outcome import (
-    Outcome,
-    answered,
-    failed,
-    left_early,
-    measured,
-    price,
-    report_of,
-)
+from routing.serving.outcome import Outcome, left_early, report_of
 from routing.serving.own_credentials import went_well
 from routing.serving.pending import PendingReply
 from routing.serving.relay import Relay
 from routing.serving.relaying import Echo, relay_for, writer_for
 from routing.serving.stickiness import remember
+from routing.serving.stream_books import outcome_of, settle, settle_failure
 from routing.serving.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.watch import ClientWatch
 from routing.upstreams.call import AbortHandle
@@ -221,18 +213,18 @@ class AnswerStream:
         """Charge first; only then does the caller see the end."""
         call = self._call
         self._accept(attempt, relay)
-        outcome = self._answered(attempt, relay, cancelled=False)
+        outcome = outcome_of(call, attempt, relay, cancelled=False)
         tokens = outcome.usage.completion_tokens
         observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
-        self._settle(outcome, wait=True, meanwhile=keep)
+        settle(call, outcome, wait=True, meanwhile=keep)
         metadata = wished_metadata(call, selected=attempt)
         report = report_of(outcome, attempt)
         if not self._committed:
             yield from self._commit()
         # The end of the body is mostly here by now; read, it lets the connection be used again.
         read_to_end(reply)
-        yield relay.closing(report, metadata)
+        yield relay.cited(citations(call.plugins)) + relay.closing(report, metadata)
 
     def _accept(self, attempt: Attempt, relay: Relay) -> None:
         """Raises `UpstreamFailure` for a refusal where another model may do better."""
@@ -298,52 +290,9 @@ class AnswerStream:
 
     # --- The books ------------------------------------------------------------------------------
 
-    def _answered(self, attempt: Attempt, relay: Relay, *, cancelled: bool) -> Outcome:
-        return answered(
-            self._call,
-            attempt,
-            measured(self._call, attempt, relay.usage, relay.produced_chars),
-            finish_reason=relay.finish_reason,
-            native_finish=relay.native_finish,
-            service_tier=relay.service_tier,
-            cancelled=cancelled,
-        )
-
-    def _settle(
-        self, outcome: Outcome, *, wait: bool, meanwhile: Callable[[], None] | None = None
-    ) -> None:
-        ticket = book(self._call, outcome)
-        if ticket is None:
-            return
-        if meanwhile is not None:
-            meanwhile()
-        if wait:
-            wait_for(ticket)
-            wait_kept(self._call.content)
-
     def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
-        """Record a failed call; one that never reached an upstream only gives its hold back."""
-        if self._call.settled:
-            return None
-        if self._attempt is None:
-            self._call.settled = True
-            self._attempts.release()
-            return None
-        outcome = self._failed(self._attempt, error)
-        if self._call.content is not None:
-            self._call.content.failed(error)
-        try:
-            self._settle(outcome, wait=wait)
-        except Unavailable:
-            log.warning("%s is told before it is recorded", self._call.generation_id)
-        return outcome
-
-    def _failed(self, attempt: Attempt, error: GatewayError) -> Outcome:
-        relay, loop = self._relay, self._call.loop
-        if relay is None or not relay.seen:
-            return failed(error, loop=loop)
-        usage = measured(self._call, attempt, relay.usage, relay.produced_chars)
-        return failed(error, usage=usage, cost=price(self._call, attempt, usage), loop=loop)
+        args = (self._call, self._attempts, self._attempt, self._relay)
+        return settle_failure(*args, error, wait=wait)
 
     # --- Hang-ups -------------------------------------------------------------------------------
 
@@ -371,7 +320,7 @@ class AnswerStream:
             self._call.settled = True
             self._attempts.release()
         elif relay is None or reply is None:
-            self._settle(left_early(self._call), wait=False)
+            settle(self._call, left_early(self._call), wait=False)
         else:
             try:
                 relay.feed_unread(self._rest or None)
@@ -383,7 +332,8 @@ class AnswerStream:
                 attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
                 if relay.started:
                     observed(attempt, streamed=True)
-                self._settle(self._answered(attempt, relay, cancelled=True), wait=False)
+                ended = outcome_of(self._call, attempt, relay, cancelled=True)
+                settle(self._call, ended, wait=False)
 
     def _read_out(self, relay: Relay, reply: Reply) -> None:
         """Read an upstream that bills to its end, within the limits of every call."""

@@ -69,8 +69,9 @@ def with_betas(request: WireRequest, betas: str) -> WireRequest:
 def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
     chat, kind = call.chat, endpoint.provider.kind
     reasoning = chat.reasoning
-    # What is asked of a model that has tools of the gateway's is not what the caller wrote.
-    is_own_words = kind == call.format.wire and call.loop is None
+    # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
+    # what plugins made of it.
+    is_own_words = kind == call.format.wire and call.loop is None and not chat.rewritten
     return Prompt(
         body=_chat_body(call, endpoint) if kind == CHAT.wire else _translatable(chat, kind),
         original=chat.original if is_own_words else None,

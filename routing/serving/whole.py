@@ -12,6 +12,7 @@ from routing.formats.chat.message import clean_message, text_chars
 from routing.history.keeper import wait_kept
 from routing.ids import tool_call_id
 from routing.metering.usage import Usage
+from routing.plugins.answers import rewritten
 from routing.serving.attempts import Attempts
 from routing.serving.booking import Accounted, book, wait_for
 from routing.serving.call import Attempt, Call
@@ -66,6 +67,7 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
     message = merged(pieces, hides_reasoning=call.hides_reasoning)
+    message = rewritten(call.plugins, call.chat, message, call.stages)
     if call.content is not None:
         call.content.answered(message)
     native = answer.native_finish if talk.is_last_word else None
@@ -93,7 +95,7 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
         observed(attempt, streamed=False, tokens=tokens, tools_good=judged)
-    message = _cleaned(call, answer)
+    message = rewritten(call.plugins, call.chat, _cleaned(call, answer), call.stages)
     if call.content is not None:
         call.content.answered(message)
     outcome = _outcome(call, attempt, answer, usage, finish_of(answer, message))

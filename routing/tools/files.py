@@ -1,4 +1,4 @@
-"""`router:files`: texts in the workspace of the request, which its shell and patches work on too."""
+"""`router:files`: texts in the workspace of the request, which shells and patches work on too."""
 
 from typing import Any, Final
 

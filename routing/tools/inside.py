@@ -61,7 +61,7 @@ def answer(order: Order, limits: Order) -> Order:
 
 
 def run(order: Order, limits: Order) -> Order:
-    """`stdout`, `stderr`, `status`, whether something was `cut`, what `stopped` it, and `took_s`."""
+    """`stdout`, `stderr`, `status`, whether anything was `cut`, what `stopped` it, `took_s`."""
     process = subprocess.Popen(  # noqa: S603 - It is what this is for.
         [limits["shell"], "-c", order["command"]],
         stdin=subprocess.DEVNULL,

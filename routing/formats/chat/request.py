@@ -110,6 +110,8 @@ class ChatRequest:
     named_as: str | None = None
     # The model is to answer without calling any tool, though its conversation has calls.
     tools_off: bool = False
+    # Its messages are not those of `original` any more.
+    rewritten: bool = False
 
     @property
     def decides(self) -> bool:

@@ -1,0 +1,107 @@
+"""Taking the middle out of a conversation, until it fits (inference reference 1.9).
+
+System messages stay, and so does the newest turn: the latest message of the user's and whatever
+follows it. Of the others those in the middle go first; an assistant's calls of tools go together
+with their results.
+"""
+
+from typing import Any, Final
+
+from routing.formats.chat.facts import read_messages
+
+_KEPT_ROLES: Final = frozenset({"system", "developer"})
+_CUT: Final = "\n…\n"
+# A text that is cut to less than this says nothing any more.
+_CUT_CHARS_MIN: Final = 64
+
+
+def fixed_chars(messages: list[dict[str, Any]]) -> int:
+    """The size of what is never taken out."""
+    newest = _newest_turn(messages)
+    return sum(_chars(each) for at, each in enumerate(messages) if at >= newest or _stays(each))
+
+
+def without_middle(messages: list[dict[str, Any]], chars_max: int) -> list[dict[str, Any]]:
+    """The messages with as much of the middle taken out as brings them down to that size, or as
+    near as what stays lets them."""
+    units = _units(messages)
+    excess = sum(map(_chars, messages)) - chars_max
+    gone: set[int] = set()
+    cut: dict[int, dict[str, Any]] = {}
+    for unit in _from_the_middle(units):
+        if excess <= 0:
+            break
+        size = sum(_chars(messages[at]) for at in unit)
+        if size > excess and (shorter := _shortened(messages, unit, excess)) is not None:
+            cut[unit[0]] = shorter
+            break
+        gone.update(unit)
+        excess -= size
+    return [cut.get(at, each) for at, each in enumerate(messages) if at not in gone]
+
+
+def _units(messages: list[dict[str, Any]]) -> list[list[int]]:
+    """The places of what may go, together what goes together."""
+    units: list[list[int]] = []
+    for at in range(_newest_turn(messages)):
+        message = messages[at]
+        if _stays(message):
+            continue
+        if message["role"] == "tool" and units:
+            # What answers a call stands somewhere behind it, mostly at once.
+            units[_caller_of(messages, units, message)].append(at)
+        else:
+            units.append([at])
+    return units
+
+
+def _caller_of(
+    messages: list[dict[str, Any]], units: list[list[int]], result: dict[str, Any]
+) -> int:
+    for place in range(len(units) - 1, -1, -1):
+        calls = messages[units[place][0]].get("tool_calls") or ()
+        if any(call.get("id") == result["tool_call_id"] for call in calls):
+            return place
+    return len(units) - 1
+
+
+def _newest_turn(messages: list[dict[str, Any]]) -> int:
+    """Where it begins: at the latest message of the user's, else at the last message, with the call
+    that a result at the end answers."""
+    last = len(messages) - 1
+    users = (at for at in range(last, -1, -1) if messages[at]["role"] == "user")
+    start = next(users, last)
+    while start > 0 and messages[start]["role"] == "tool":
+        start -= 1
+    return start
+
+
+def _from_the_middle(units: list[list[int]]) -> list[list[int]]:
+    """Nearest to the middle first; of two as near the older."""
+    middle = (len(units) - 1) / 2
+    order = sorted(range(len(units)), key=lambda place: (abs(place - middle), place))
+    return [units[place] for place in order]
+
+
+def _shortened(
+    messages: list[dict[str, Any]], unit: list[int], excess: int
+) -> dict[str, Any] | None:
+    """A message with so much less in the middle of its text; None where it is no mere text, or
+    hardly anything would be left."""
+    message = messages[unit[0]]
+    text = message.get("content")
+    if len(unit) > 1 or type(text) is not str or message.get("tool_calls"):
+        return None
+    left = len(text) - excess - len(_CUT)
+    if left < _CUT_CHARS_MIN:
+        return None
+    head = (left + 1) // 2
+    return {**message, "content": f"{text[:head]}{_CUT}{text[len(text) - left + head :]}"}
+
+
+def _stays(message: dict[str, Any]) -> bool:
+    return message["role"] in _KEPT_ROLES
+
+
+def _chars(message: dict[str, Any]) -> int:
+    return read_messages([message]).text_chars

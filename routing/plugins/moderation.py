@@ -1,0 +1,112 @@
+"""`moderation`: the texts of a request shown to a hook that the operator configured."""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any, Final
+
+from django.utils.module_loading import import_string
+from gevent import Timeout
+
+from gateway.db import under_gevent
+from gateway.http.errors import PermissionDenied, Unavailable
+from gateway.live_settings import settings
+from routing.formats.chat.request import ChatRequest
+from routing.guarding.texts import changed
+from routing.plugins.interface import Context, Plugin
+
+log = logging.getLogger("routing.plugins")
+_TOLD_CHARS_MAX: Final = 100
+_DOTS: Final = "..."
+# For each text why it is not to go on; nothing where it may.
+Hook = Callable[[Sequence[str]], Sequence[Sequence[str]]]
+
+
+class Flagged(PermissionDenied):
+    """The hook lets nobody say this."""
+
+    error_type = "content_policy_violation"
+    message = "Request blocked by moderation"
+
+    def __init__(self, reasons: Sequence[str], text: str) -> None:
+        told = {"reasons": list(reasons), "flagged_input": shortened(text)}
+        super().__init__(metadata=told)
+
+
+class Moderation(Plugin):
+    """Without a hook it does nothing."""
+
+    def judged(self, chat: ChatRequest, context: Context) -> Callable[[], Flagged] | None:
+        """Raises `Unavailable` where the hook fails: what it was to keep back must not go on
+        without it."""
+        path = settings.ROUTER_MODERATION_HOOK
+        texts = texts_of(chat) if path else []
+        if not texts:
+            return None
+        begun = time.monotonic()
+        limit_s = min(float(settings.ROUTER_MODERATION_TIMEOUT), context.deadline - begun)
+        verdicts = _asked(_loaded(path), texts, max(0.0, limit_s))
+        self.facts["moderation_latency_ms"] = round((time.monotonic() - begun) * 1000)
+        for text, reasons in zip(texts, verdicts, strict=True):
+            if reasons:
+                self.stages.append(_stage(reasons))
+                return partial(Flagged, reasons, text)
+        return None
+
+
+def texts_of(chat: ChatRequest) -> list[str]:
+    """What is said in a request, whoever says it, in order, each text once."""
+    texts: dict[str, None] = {}
+
+    def seen(text: str, by_user: bool) -> str:
+        if text:
+            texts[text] = None
+        return text
+
+    changed(replace(chat, original=None), seen)
+    return list(texts)
+
+
+def shortened(text: str) -> str:
+    """At most 100 characters; of a longer text the middle is left out."""
+    if len(text) <= _TOLD_CHARS_MAX:
+        return text
+    left = _TOLD_CHARS_MAX - len(_DOTS)
+    head = (left + 1) // 2
+    return f"{text[:head]}{_DOTS}{text[len(text) - left + head :]}"
+
+
+def _asked(hook: Hook, texts: list[str], limit_s: float) -> list[list[str]]:
+    try:
+        verdicts = [list(map(str, reasons)) for reasons in _in_time(hook, texts, limit_s)]
+    except Exception as error:
+        log.exception("The moderation hook failed", exc_info=error)
+        raise Unavailable("Moderation is not available") from None
+    if len(verdicts) != len(texts):
+        log.error("The moderation hook judged %d of %d texts", len(verdicts), len(texts))
+        raise Unavailable("Moderation is not available")
+    return verdicts
+
+
+def _in_time(hook: Hook, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
+    if not under_gevent():
+        return hook(texts)
+    with Timeout(limit_s, TimeoutError("the moderation hook took too long")):
+        return hook(texts)
+
+
+def _stage(reasons: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "plugin",
+        "name": "moderation",
+        "summary": f"blocked: {', '.join(reasons)}",
+        "data": {"action": "blocked", "reasons": list(reasons)},
+    }
+
+
+@cache
+def _loaded(path: str) -> Hook:
+    hook: Hook = import_string(path)
+    return hook
