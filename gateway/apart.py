@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -56,13 +56,18 @@ class Apart:
         self._pid = pid
         self._end = weakref.finalize(self, _end, pid, _handle(pid), ours)
 
-    def send(self, frame: bytes | bytearray | memoryview, deadline: float) -> None:
+    def send(self, frame: bytes, deadline: float) -> None:
         """Raises `Ended` and `TookTooLong`; `deadline` is monotonic."""
-        view = memoryview(frame)
+        self.send_pieces([frame], len(frame), deadline)
+
+    def send_pieces(self, pieces: Iterable[bytes], length: int, deadline: float) -> None:
+        """The same with a frame that comes in pieces, `length` bytes in all."""
         try:
-            self._send(_LENGTH.pack(len(view)), deadline)
-            for start in range(0, len(view), _SENT_AT_ONCE):
-                self._send(view[start : start + _SENT_AT_ONCE], deadline)
+            self._send(_LENGTH.pack(length), deadline)
+            for piece in pieces:
+                view = memoryview(piece)
+                for start in range(0, len(view), _SENT_AT_ONCE):
+                    self._send(view[start : start + _SENT_AT_ONCE], deadline)
         except TimeoutError:
             raise TookTooLong from None
         except OSError as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gateway.http.errors import InvalidRequest
 from routing.formats.chat.request import ChatRequest
-from routing.formats.messages.format import MESSAGES
+from routing.formats.provider_tools import provider_tools
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.plugins.registry import missing as missing_plugins
 from routing.serving.loop import Loop, with_tools
@@ -27,15 +27,7 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     tools = chat.body.get("tools") or ()
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
-    return missing(tools) + inside + list(dict.fromkeys(_of_providers(chat)))
-
-
-def _of_providers(chat: ChatRequest) -> Iterator[str]:
-    """The types of tools that only an upstream of the caller's own format knows."""
-    yield from chat.native_tools
-    if chat.format == MESSAGES.name and chat.original is not None:
-        kinds = (str(tool.get("type") or "custom") for tool in chat.original.get("tools", ()))
-        yield from (kind for kind in kinds if kind != "custom" and not kind.startswith("router:"))
+    return missing(tools) + inside + list(dict.fromkeys(provider_tools(chat)))
 
 
 def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
