@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from gateway.db import under_gevent
@@ -136,12 +137,25 @@ def _spawned(command: list[str], environment: dict[str, str], descriptor: int) -
             (os.POSIX_SPAWN_DUP2, descriptor, 0),
             (os.POSIX_SPAWN_DUP2, descriptor, 1),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+            *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
         ],
         # A group of its own: what a terminal tells ours is not for it.
         setpgroup=0,
         setsigdef=_DEFAULT_SIGNALS,
         setsigmask=(),
     )
+
+
+@cache
+def _inheritable() -> tuple[int, ...]:
+    """What is open for everybody that is started, as servers' own sockets are; all that is opened
+    later is not, so one look is enough."""
+    found = []
+    for number in (int(place.name) for place in Path("/dev/fd").iterdir()):
+        with suppress(OSError):
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+    return tuple(found)
 
 
 @cache

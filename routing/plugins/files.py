@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import pydantic_core
+
 from gateway.apart import Apart, Ended, TookTooLong
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, Unavailable
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
 from routing.fetching.doors import door_for
 from routing.fetching.following import Ready, TooManyRedirects, follow
@@ -179,7 +181,8 @@ def _read(content: _Content, until: float) -> FileText:
     try:
         reader.send(dumps(facts), until)
         reader.send_pieces(content.pieces, content.sent, until)
-        told: dict[str, Any] = loads(reader.receive(_ANSWER_BYTES_MAX, until + _GRACE_S))
+        frame = reader.receive(_ANSWER_BYTES_MAX, until + _GRACE_S)
+        told: dict[str, Any] = pydantic_core.from_json(frame)
     except TookTooLong:
         raise InvalidRequest("takes too long to be read") from None
     except (Ended, ValueError):

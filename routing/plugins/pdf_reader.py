@@ -55,7 +55,7 @@ def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str
         told["text"] = content.decode("utf-8", "replace")
     if "text" in told:
         told["cut"] = told.get("cut", False) or len(told["text"]) > limits["chars"]
-        told["text"] = told["text"][: limits["chars"]]
+        told["text"] = told["text"][: limits["chars"]].replace("\0", "\ufffd")
     return told
 
 

@@ -96,6 +96,11 @@ def _modestly() -> None:
     os.nice(NICE)
 
 
+def readable(text: str) -> str:
+    """Without null characters, which not everybody takes."""
+    return text.replace("\0", "\ufffd")
+
+
 class Kept:
     """The first bytes of a pipe."""
 
@@ -124,7 +129,7 @@ class Kept:
 
     @property
     def text(self) -> str:
-        return self.data.decode("utf-8", "replace")
+        return readable(self.data.decode("utf-8", "replace"))
 
 
 def watched(
@@ -191,7 +196,7 @@ def read(order: Order, limits: Order) -> Order:
         text = data[:most].decode("utf-8", "ignore" if is_cut else "strict")
     except UnicodeDecodeError:
         raise Refused("The file is no text") from None
-    return {"text": text, "cut": is_cut}
+    return {"text": readable(text), "cut": is_cut}
 
 
 def write(order: Order, limits: Order) -> Order:

@@ -58,7 +58,7 @@ class Bash(InWorkspace):
 
     def run(self, arguments: dict[str, Any], context: Context) -> Result:
         command = _command(arguments.get("command"))
-        ran = _ran(self.workspace, command, within(arguments.get("timeout_s")))
+        ran = _ran(self.workspace, command, within(arguments.get("timeout_s"), context.deadline))
         told = _told(ran)
         block = {"type": "router_bash_result", **told}
         return Result(
@@ -81,9 +81,11 @@ class Shell(InWorkspace):
             raise ToolFailed(f"commands must be a list of 1 to {COMMANDS_MAX} texts")
         asked = arguments.get("timeout_ms")
         each_s = asked / 1000 if isinstance(asked, int | float) else None
-        left_s, output = within(None), list[dict[str, Any]]()
+        left_s, output = within(None, context.deadline), list[dict[str, Any]]()
         for command in map(_command, commands):
-            ran = _ran(self.workspace, command, max(0.1, min(left_s, within(each_s))))
+            ran = _ran(
+                self.workspace, command, max(0.1, min(left_s, within(each_s, context.deadline)))
+            )
             left_s -= ran["took_s"]
             output.append(_outcome(ran))
         action = {"commands": commands} | ({"timeout_ms": asked} if each_s else {})

@@ -9,7 +9,7 @@ from routing.tools.interface import Context, Definition, Result
 from routing.tools.texts import json_text
 
 FOUND_MAX: Final = 5
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = re.compile(r"[^\W_]{2,}")
 _WORDS_MAX: Final = 20
 # What a word in a function's name counts for beside one in its description.
 _NAME_WEIGHT: Final = 5

@@ -8,15 +8,20 @@ import threading
 import time
 from typing import Any, Final
 
+import pydantic_core
+
 from gateway.apart import Apart, Ended, TookTooLong
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
 from routing.tools import walls
 from routing.tools.interface import ToolFailed
 
 # What commands may take less than the tool itself, to be told of rather than cut off with it.
-GRACE_S: Final = 1.0
+GRACE_S: Final = 2.0
+# More for the first one, for which the sandbox begins.
+_START_S: Final = 10.0
 _FILE_S: Final = 10.0
+_COMMAND_S_MIN: Final = 0.1
 _ANSWER_BYTES_MAX: Final = 8 * 1_048_576
 PATH_CHARS_MAX: Final = 1000
 _GONE: Final = "The workspace was lost with all its files; it begins anew with the next call"
@@ -32,22 +37,32 @@ class Workspace:
         self._closed = False
 
     def ask(self, order: dict[str, Any], time_s: float = _FILE_S) -> dict[str, Any]:
-        """What an order of `inside` came to, which is nothing to rely on. Raises `ToolFailed`."""
-        with self._lock:
-            until = time.monotonic() + time_s + GRACE_S
-            try:
-                inside = self._begun()
-                inside.send(dumps(order), until)
-                said = _read(inside.receive(_ANSWER_BYTES_MAX, until))
-            except (Ended, TookTooLong, ValueError):
-                self._end()
-                raise ToolFailed(_GONE) from None
-            except BaseException:  # Also who is killed while waiting takes it along.
-                self._end()
-                raise
+        """What an order of `inside` came to, which is nothing to rely on. A command gets the time
+        that waiting for others leaves. Raises `ToolFailed`."""
+        until = time.monotonic() + time_s
+        if not self._lock.acquire(timeout=time_s):
+            raise ToolFailed("Not run: another call took all the time")
+        try:
+            left_s = max(_COMMAND_S_MIN, until - time.monotonic())
+            said = self._told(order | ({"time_s": left_s} if "time_s" in order else {}), left_s)
+        finally:
+            self._lock.release()
         if "error" in said:
             raise ToolFailed(str(said["error"]))
         return said
+
+    def _told(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
+        until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
+        try:
+            inside = self._begun()
+            inside.send(dumps(order), until)
+            return _read(inside.receive(_ANSWER_BYTES_MAX, until))
+        except (Ended, TookTooLong, ValueError):
+            self._end()
+            raise ToolFailed(_GONE) from None
+        except BaseException:  # Also who is killed while waiting takes it along.
+            self._end()
+            raise
 
     def close(self) -> None:
         """Nothing is left of it."""
@@ -76,7 +91,7 @@ class Workspace:
 
 
 def _read(frame: bytes) -> dict[str, Any]:
-    said = loads(frame)
+    said = pydantic_core.from_json(frame, allow_inf_nan=False)
     if not isinstance(said, dict):
         raise ValueError("no object")
     return said
@@ -109,9 +124,11 @@ class _Place:
         self.give_back()
 
 
-def within(asked: Any) -> float:
-    """The seconds that a command may take: what a model asks for, if it is less than the tool's."""
-    most = max(0.1, float(settings.ROUTER_TOOL_TIMEOUT) - 2 * GRACE_S)
+def within(asked: Any, deadline: float) -> float:
+    """The seconds that a command may take: what a model asks for, if that is less than the tool has
+    and the request (until `deadline`, monotonic)."""
+    most = min(float(settings.ROUTER_TOOL_TIMEOUT), deadline - time.monotonic()) - 1.5 * GRACE_S
+    most = max(_COMMAND_S_MIN, most)
     is_number = isinstance(asked, int | float) and not isinstance(asked, bool)
     return min(most, float(asked)) if is_number and asked > 0 else most
 

@@ -329,5 +329,6 @@ def test_a_panel_by_its_plugin(wire_desk: Desk, kind: str, stream: bool) -> None
     said = answered(pair, stream=stream, plugins=[panel])
 
     assert said.text == "So it is."
-    (told,) = results_told(pair)
+    messages = wire_desk.sent("chat-a")[-1]["messages"]
+    (told,) = (json.loads(each["content"]) for each in messages if each["role"] == "tool")
     assert told["answers"] == [{"model": "acme/over-anthropic", "answer": "Because."}]

@@ -1,5 +1,6 @@
 """The workspace of a request: what commands may do in it, and that nothing of it is left."""
 
+import fcntl
 import json
 import os
 import time
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from gateway import apart
 from routing.tools import walls
 from routing.tools.apply_patch import ApplyPatch
 from routing.tools.files import Files
@@ -205,10 +207,26 @@ def test_who_ends_the_workspace_gets_a_new_one(toolbox: Toolbox, command: str) -
 
 
 def test_what_the_inside_has_open_is_not_for_commands(toolbox: Toolbox) -> None:
-    seen = bash(toolbox, "echo lie > /proc/$PPID/fd/1; ls /proc/$PPID/fd; echo done")
+    seen = bash(toolbox, "echo lie > /proc/$PPID/fd/1; cat /proc/$PPID/environ; echo done")
 
     assert seen["stdout"] == "done\n"
     assert seen["stderr"].count("Permission denied") == 2
+
+
+def test_it_inherits_nothing(toolbox: Toolbox) -> None:
+    """Not even what is open for everybody that is started, as a server's sockets are."""
+    reading, writing = os.pipe()
+    copy = fcntl.fcntl(writing, fcntl.F_DUPFD, 700)
+    os.set_inheritable(copy, True)
+    apart._inheritable.cache_clear()
+    try:
+        seen = bash(toolbox, "ls /proc/1/fd /proc/$PPID/fd")["stdout"].split()
+    finally:
+        os.close(reading)
+        os.close(writing)
+        os.close(copy)
+        apart._inheritable.cache_clear()
+    assert str(copy) not in seen
 
 
 def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
