@@ -68,9 +68,6 @@ class Sandboxes:
         return self._trial.look()
 
 
-SANDBOXES = Sandboxes()
-
-
 def _tell(found: Isolation) -> None:
     if found.is_none:
         log.warning("%s: %s", PLAINLY, found.reason)
@@ -141,3 +138,6 @@ def _code() -> list[str]:
 def _python() -> list[str]:
     """This very interpreter, by the place it has inside; `-P`: no folder of ours comes first."""
     return [str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name), "-s", "-P"]
+
+
+SANDBOXES = Sandboxes()

@@ -24,7 +24,9 @@ class Fusion(Plugin):
     """Models that the caller names come before those of a preset."""
 
     def tools(self) -> list[dict[str, Any]]:
-        given = {name: self.settings[name] for name in _OF_THE_TOOL if name in self.settings}
+        given: dict[str, Any] = {
+            name: self.settings[name] for name in _OF_THE_TOOL if name in self.settings
+        }
         if "preset" in self.settings and (panel := panel_of(self.settings["preset"])):
             given = {"analysis_models": panel} | given
         return [{"type": "router:fusion", "parameters": given}]

@@ -1,5 +1,6 @@
 """`router:files`: texts in the workspace of the request, which shells and patches work on too."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from routing.tools.interface import Context, Definition, Result, ToolFailed
@@ -35,17 +36,18 @@ class Files(InWorkspace):
         if action not in _ACTIONS:
             raise ToolFailed(f"action must be one of {', '.join(_ACTIONS)}")
         path = "." if action == "list" and not arguments.get("path") else path_in(arguments)
-        said = self.workspace.ask({"path": path, **_ACTIONS[action](arguments)})
+        text = {"text": _content(arguments)} if action == "write" else {}
+        said = self.workspace.ask({"path": path, **_ACTIONS[action], **text})
         item = {"action": action, "path": path}
         told = {"truncated": True} if said.pop("cut", False) else {}
         return Result(json_text({**said, **told} or {"status": "done"}), item=item)
 
 
-def _writing(arguments: dict[str, Any]) -> dict[str, Any]:
+def _content(arguments: dict[str, Any]) -> str:
     content = arguments.get("content")
     if not isinstance(content, str):
         raise ToolFailed("content must be a text")
-    return {"do": "write", "text": bounded_text(content)}
+    return bounded_text(content)
 
 
 def bounded_text(text: str) -> str:
@@ -55,9 +57,9 @@ def bounded_text(text: str) -> str:
     return text
 
 
-_ACTIONS: Final = {
-    "list": lambda arguments: {"do": "list"},
-    "read": lambda arguments: {"do": "read", "bytes": TEXT_BYTES_MAX},
-    "write": _writing,
-    "delete": lambda arguments: {"do": "remove"},
+_ACTIONS: Final[Mapping[str, dict[str, Any]]] = {
+    "list": {"do": "list"},
+    "read": {"do": "read", "bytes": TEXT_BYTES_MAX},
+    "write": {"do": "write"},
+    "delete": {"do": "remove"},
 }

@@ -4,6 +4,7 @@ read files and ask panels."""
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -198,13 +199,12 @@ def test_what_the_workspace_switched_off_is_403(strict: Callable[[], Desk], spea
     ]
     for each in named:
         body = talker.body(desk.model, talker.user(HELLO)) | each
-        desk.server.wait_until(
-            lambda body=body: (
-                desk.server.post(talker.path, key=desk.account.api_key, json=body).status_code
-                == 403
-            ),
-            within_s=5,
-        )
+        desk.server.wait_until(partial(_is_forbidden, desk, talker.path, body), within_s=5)
+
+
+def _is_forbidden(desk: Desk, path: str, body: dict[str, Any]) -> bool:
+    response = desk.server.post(path, key=desk.account.api_key, json=body)
+    return response.status_code == 403
 
 
 _NOT_THERE = {

@@ -152,7 +152,9 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] != "function":
         return tool
     translated = {"type": "function", "function": _given(tool, *_FUNCTION_KEYS)}
-    return translated | _given(tool, "cache_control", "defer_loading")
+    if tool.get("defer_loading"):
+        translated["defer_loading"] = True
+    return translated | _given(tool, "cache_control")
 
 
 def _choice(choice: str | dict[str, Any]) -> dict[str, Any]:
