@@ -18,7 +18,7 @@ def refuse_what_nothing_runs(chat: ChatRequest) -> None:
     if chat.server_tools:
         lacking = _missing_tools(chat) + lacking
     if lacking:
-        raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
+        raise InvalidRequest(f"server tool not available: {', '.join(dict.fromkeys(lacking))}")
 
 
 def _missing_tools(chat: ChatRequest) -> list[str]:

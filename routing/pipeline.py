@@ -1,7 +1,7 @@
 """An inference request of any caller format, top to bottom."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ from accounts.windows import windows_of
 from gateway.http.errors import (
     GatewayError,
     InvalidRequest,
-    PermissionDenied,
     SchemaInvalid,
     Unavailable,
 )
@@ -21,7 +20,7 @@ from gateway.live_settings import settings
 from gateway.regions import region_of
 from routing.caller_headers import app_facts, betas, wants_metadata
 from routing.candidates import MODELS_STEP, names_a_router, no_model, references_of, resolution_of
-from routing.catalogue.entries import DECIDING, ModelEntry
+from routing.catalogue.entries import DECIDING
 from routing.catalogue.snapshot import catalogue
 from routing.disabled_tools import refuse_disabled_tools
 from routing.equipping import equipped, refuse_what_nothing_runs
@@ -31,7 +30,6 @@ from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.guarding.filters import Filtered, filtered
 from routing.history.drafts import Draft, draft_for
 from routing.ids import generation_id
-from routing.metering.byok import charges_a_fee
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
 from routing.plugging import plugged, refusal_by, shaped
@@ -39,6 +37,7 @@ from routing.plugins.context_compression import compressed
 from routing.plugins.interface import Context, Plugin
 from routing.presets.applying import Applied, applied
 from routing.presets.naming import may_name_a_preset
+from routing.response_cache.wish import wish_of
 from routing.selection.ask import (
     NO_PLAN,
     NOTHING_LEARNED,
@@ -55,11 +54,8 @@ from routing.selection.trace import kept_state
 from routing.serving.call import Call, Choice
 from routing.serving.errors import ContextTooLong, GuardedOut, NoEndpoint
 from routing.serving.learned import Conversation, may_go_on, state_for
-from routing.serving.limiting import give_back, too_many
 from routing.serving.loop import Loop
 from routing.serving.observing import standing
-from routing.serving.own_credentials import any_matches
-from routing.serving.standing import refuse_broke
 from routing.serving.turns import demand_of
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.wires import CHAT_KINDS
@@ -82,7 +78,7 @@ def admit(
 
     A request that no endpoint can serve comes back with its `refusal`.
     """
-    chat, preset_id, requested = _parsed(request, caller, body, format)
+    chat, preset_id, requested, caching = _parsed(request, caller, body, format)
     region, deadline = region_of(request), time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT
     made = _arranged(chat, caller, format, region=region, deadline=deadline)
     asked, plan, policy = made.asked, made.plan, made.asked.policy
@@ -93,7 +89,7 @@ def admit(
     if not policy.order and (made.chat.session_id or not policy.sort_named):
         call.sticky = asked.conversation.key(asked.resolution.models)
     call.region, call.stages, call.loop = region, made.stages, made.loop
-    call.plugins = made.plugins
+    call.plugins, call.cache_wish = made.plugins, wish_of(request.META, caching)
     if made.blocked is not None:
         call.refusal = made.blocked
     elif not plan.order:
@@ -231,35 +227,6 @@ def asked_of(
     return Asked(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
-def refusal_of(call: Call) -> GatewayError:
-    """What the caller is told where no endpoint can serve the request: what guardrails forbid
-    comes first, then payment."""
-    assert call.refusal is not None
-    error = call.refusal()
-    if isinstance(error, PermissionDenied):
-        return error
-    _refuse_broke(call)
-    limited = too_many(call)
-    give_back(call)
-    return limited or error
-
-
-def refuse_too_many(call: Call) -> None:
-    """Count a request against the rate limits. Raises `RateLimited`; payment comes first here
-    too."""
-    limited = too_many(call)
-    if limited is not None:
-        _refuse_broke(call)
-        raise limited
-
-
-def _refuse_broke(call: Call) -> None:
-    free = call.strategy == "free" or _is_free(call.choice.models)
-    aliases = catalogue.current().aliases
-    brought = any_matches(call.caller.byok, call.choice.models, aliases)
-    refuse_broke(call, free=free, own_credential=brought and not charges_a_fee())
-
-
 def _planned(asked: Asked, caller: Caller) -> tuple[Plan, State]:
     """The plan, and what it was made from. One that begins with another's probe is made anew."""
     conversation, models = asked.conversation, asked.resolution.models
@@ -349,12 +316,6 @@ def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> 
     if not any(each.serves(kinds) for model in models for each in model.endpoints):
         raise InvalidRequest(f"server tool not available: {', '.join(chat.native_tools)}")
     return asked._replace(ask=asked.ask._replace(kinds=kinds))
-
-
-def _is_free(models: Sequence[ModelEntry]) -> bool:
-    """Whether some endpoint could be had for nothing."""
-    prices = [each.prices for model in models for each in model.endpoints]
-    return any(price is not None and price.is_free for price in prices)
 
 
 def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:

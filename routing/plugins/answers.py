@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from routing.formats.caller import Pieces
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Plugin
 
@@ -22,6 +23,12 @@ def rewritten(
     if cited:
         message = {**message, "annotations": [*(message.get("annotations") or ()), *cited]}
     return message
+
+
+def said_at_last(pieces: Pieces, text: str) -> Pieces:
+    """The pieces of an answer whose texts together were made into this one."""
+    silent = [{**each, "content": None} if isinstance(each, dict) else each for each in pieces]
+    return [*silent, {"role": "assistant", "content": text}]
 
 
 def citations(plugins: Sequence[Plugin]) -> list[dict[str, Any]]:

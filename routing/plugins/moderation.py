@@ -47,7 +47,7 @@ class Moderation(Plugin):
             return None
         begun = time.monotonic()
         limit_s = min(float(settings.ROUTER_MODERATION_TIMEOUT), context.deadline - begun)
-        verdicts = _asked(_loaded(path), texts, max(0.0, limit_s))
+        verdicts = _asked(path, texts, max(0.0, limit_s))
         self.facts["moderation_latency_ms"] = round((time.monotonic() - begun) * 1000)
         for text, reasons in zip(texts, verdicts, strict=True):
             if reasons:
@@ -78,9 +78,9 @@ def shortened(text: str) -> str:
     return f"{text[:head]}{_DOTS}{text[len(text) - left + head :]}"
 
 
-def _asked(hook: Hook, texts: list[str], limit_s: float) -> list[list[str]]:
+def _asked(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
     try:
-        verdicts = [list(map(str, reasons)) for reasons in _in_time(hook, texts, limit_s)]
+        verdicts = [list(map(str, reasons)) for reasons in _in_time(path, texts, limit_s)]
     except Exception as error:
         log.exception("The moderation hook failed", exc_info=error)
         raise Unavailable("Moderation is not available") from None
@@ -90,7 +90,8 @@ def _asked(hook: Hook, texts: list[str], limit_s: float) -> list[list[str]]:
     return verdicts
 
 
-def _in_time(hook: Hook, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
+def _in_time(path: str, texts: list[str], limit_s: float) -> Sequence[Sequence[str]]:
+    hook = _loaded(path)
     if not under_gevent():
         return hook(texts)
     with Timeout(limit_s, TimeoutError("the moderation hook took too long")):

@@ -27,6 +27,9 @@ OF_ROUTERS: Final = frozenset(
     {"auto-router", "auto-beta-router", "pareto-router", "jev-router", "switchyard-router"}
 )
 
+# What is named is on: the field is not one of its own, and what is unknown is ignored.
+_WITHOUT_SWITCH: Final = frozenset({"moderation"})
+
 
 def maker_of(plugin_id: str) -> Maker | None:
     """What makes a plugin of its checked settings; None where nothing here carries it out. A
@@ -54,7 +57,7 @@ def made(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
 
 
 def _is_on(entry: Mapping[str, Any]) -> bool:
-    return bool(entry.get("enabled", True))
+    return bool(entry.get("enabled", True)) or entry["id"] in _WITHOUT_SWITCH
 
 
 def _runs(entry: dict[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """A request that names a preset, read with the preset under it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from routing.formats.decisions.schema import check_decisions
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_body as check_responses
 from routing.presets.inforce import find_preset
+from routing.presets.keys import CACHE
 from routing.presets.merging import Merged, merged
 from routing.presets.naming import Named, named_preset, with_models
 
@@ -35,12 +36,13 @@ class Read(Protocol):
 
 
 class Applied(NamedTuple):
-    """A request as it was read. Where it named a preset: its id, and the model as the caller wrote
-    it."""
+    """A request as it was read. Where it named a preset: its id, the model as the caller wrote it,
+    and what the preset says of caching."""
 
     chat: ChatRequest
     preset_id: UUID | None = None
     requested: str | None = None
+    caching: Mapping[str, Any] = {}
 
 
 def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Applied:
@@ -65,7 +67,8 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
     # Who may not have them is told so before what there is not.
     chat.native_tools += both.missing
     chat.server_tools += both.missing
-    return Applied(chat, preset.id, _requested(named, both))
+    caching = {name: preset.config[name] for name in CACHE if name in preset.config}
+    return Applied(chat, preset.id, _requested(named, both), caching)
 
 
 def _put_default(format: str, said: dict[str, Any], body: dict[str, Any], default: str) -> None:

@@ -13,14 +13,15 @@ from routing.metering.writer import ledger
 from routing.serving import limiting
 from routing.serving.attempts import Attempts
 from routing.serving.call import Call
-from routing.serving.outcome import Outcome, failed, settle_order
+from routing.serving.outcome import Outcome, failed, good_end
+from routing.serving.records import settle_order
 
 
 def book(call: Call, outcome: Outcome) -> Ticket | None:
     """Tell the ledger how the call ended, unless it knows."""
     if call.settled:
         return None
-    call.settled = True
+    call.settled, call.good_end = True, good_end(outcome)
     ticket = ledger.submit(settle_order(call, outcome))
     limiting.settle(call, outcome.usage)
     keep(call.content)

@@ -18,6 +18,8 @@ from routing.history.drafts import Draft
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
 from routing.plugins.interface import Plugin
+from routing.response_cache.entry import Entry
+from routing.response_cache.wish import Wish
 from routing.selection.ask import Ask, Plan, Policy, State
 from routing.selection.guarding import zdr_group
 from routing.serving.loop import Loop
@@ -142,6 +144,11 @@ class Call:
     ask: Callable[["Call", dict[str, Any]], Told] | None = None
     # Those that the request switches on.
     plugins: tuple[Plugin, ...] = ()
+    # Where the answer may come from the response cache; and the answer that did.
+    cache_wish: Wish | None = None
+    retold: Entry | None = None
+    # The reasons of an answer in full for its end, its own and the upstream's.
+    good_end: tuple[str, str | None] | None = None
 
     @property
     def last_attempt(self) -> Attempt | None:

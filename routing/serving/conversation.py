@@ -8,6 +8,7 @@ from routing.formats.chat.message import clean_message, text_chars
 from routing.ids import tool_call_id
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
+from routing.serving.guarded_results import guarded_results
 from routing.serving.observing import observed
 from routing.serving.one_answer import Served, answer_of, finish_of
 from routing.serving.outcome import measured, note_results, note_turn
@@ -84,4 +85,4 @@ def _run(call: Call, attempt: Attempt, calls: list[ToolCall]) -> list[Result]:
         raise
     results = running.results()
     note_results(call, attempt, results)
-    return results
+    return guarded_results(call, results)

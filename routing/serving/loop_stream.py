@@ -7,6 +7,7 @@ from routing.plugins.answers import citations
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
+from routing.serving.guarded_results import guarded_results
 from routing.serving.loop_relay import LoopRelay
 from routing.serving.metadata import wished_metadata
 from routing.serving.observing import observed
@@ -81,6 +82,7 @@ class LoopStream(AnswerStream):
             self._running = None
         results = running.results()
         note_results(self._call, attempt, results)
+        results = guarded_results(self._call, results)
         relay.loop.told(results)
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()

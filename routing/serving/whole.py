@@ -12,7 +12,7 @@ from routing.formats.chat.message import clean_message, text_chars
 from routing.history.keeper import wait_kept
 from routing.ids import tool_call_id
 from routing.metering.usage import Usage
-from routing.plugins.answers import rewritten
+from routing.plugins.answers import rewritten, said_at_last
 from routing.serving.attempts import Attempts
 from routing.serving.booking import Accounted, book, wait_for
 from routing.serving.call import Attempt, Call
@@ -66,8 +66,10 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     pieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
-    message = merged(pieces, hides_reasoning=call.hides_reasoning)
-    message = rewritten(call.plugins, call.chat, message, call.stages)
+    said = merged(pieces, hides_reasoning=call.hides_reasoning)
+    message = rewritten(call.plugins, call.chat, said, call.stages)
+    if message.get("content") != said.get("content"):
+        pieces = said_at_last(pieces, message["content"])
     if call.content is not None:
         call.content.answered(message)
     native = answer.native_finish if talk.is_last_word else None

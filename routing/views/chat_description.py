@@ -9,7 +9,12 @@ from gateway.openapi.errors import error_responses
 from routing.formats.chat.schema import ChatBody
 from routing.views.chat_answer_schemas import CHAT_CHUNK, CHAT_COMPLETION
 from routing.views.chat_parameters import DEPRECATED, MEANINGS
-from routing.views.inference_description import ERROR_STATUSES, HEADERS, request_component
+from routing.views.inference_description import (
+    CACHE_HEADERS,
+    ERROR_STATUSES,
+    HEADERS,
+    request_component,
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -41,7 +46,7 @@ def describe_chat(view: F) -> F:
             "the account what `usage.cost` says."
         ),
         tags=["Chat"],
-        parameters=HEADERS,
+        parameters=[*HEADERS, *CACHE_HEADERS],
         request={"application/json": _REQUEST},
         examples=[_EXAMPLE],
         responses={

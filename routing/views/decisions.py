@@ -4,11 +4,10 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.caller import Caller
 from gateway.http.responses import written_response
 from routing.formats.decisions.format import DECISIONS, SYSTEMONE
 from routing.formats.decisions.request import questions_of
-from routing.pipeline import refusal_of, refuse_too_many
+from routing.refusing import refusal_of, refuse_too_many
 from routing.serving.call import Call
 from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.whole import decided_answer
@@ -20,23 +19,10 @@ class DecisionsViewSet(InferenceViewSet):
     """Answers to typed questions, always in one piece."""
 
     caller_format = DECISIONS
-    # As it was sent: what is asked upstream may have been redacted.
-    body: dict[str, Any]
 
     @describe_decisions
     def create(self, request: HttpRequest) -> HttpResponseBase:
         return self.answer(request)
-
-    def carried_out(
-        self,
-        request: HttpRequest,
-        caller: Caller,
-        body: dict[str, Any],
-        *,
-        generation_id: str | None = None,
-    ) -> HttpResponseBase:
-        self.body = body
-        return super().carried_out(request, caller, body, generation_id=generation_id)
 
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
         if call.refusal is not None:
@@ -45,6 +31,7 @@ class DecisionsViewSet(InferenceViewSet):
         agenda = Agenda(call.chat.original, call.choice.models)
         call.planned = agenda.demands
         refuse_too_many(call)
+        # As they were sent: what is asked upstream may have been redacted.
         answer = decided_answer(call, agenda, questions_of(self.body))
         return written_response(answer, headers={"X-Generation-Id": call.generation_id})
 

@@ -15,13 +15,15 @@ from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
 from routing.nested import ask_model
-from routing.pipeline import admit, draft_of, refusal_of, refuse_too_many
+from routing.pipeline import admit, draft_of
+from routing.refusing import refusal_of, refuse_too_many
 from routing.serving.call import Call
 from routing.serving.loop_stream import LoopStream
 from routing.serving.metadata import router_metadata
 from routing.serving.slots import slots
 from routing.serving.stream import AnswerStream
 from routing.serving.whole import whole_answer
+from routing.views.cached import caching_of
 from routing.views.once import answered_once
 
 
@@ -36,6 +38,8 @@ class InferenceViewSet(LeanViewSet):
     generation_id: str | None = None
     # Once it is admitted.
     call: Call | None = None
+    # As it was sent.
+    body: dict[str, Any]
 
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.caller_of(request)
@@ -57,6 +61,7 @@ class InferenceViewSet(LeanViewSet):
         """The answer to a body that was read; `generation_id` is one that was chosen before."""
         slot = slots.take()
         try:
+            self.body = body
             call = self.call = admit(request, caller, body, format=self.caller_format)
             call.generation_id = generation_id or call.generation_id
             call.content = draft_of(call)
@@ -87,13 +92,25 @@ class InferenceViewSet(LeanViewSet):
         refuse_too_many(call)
         call.ask = ask_model
         headers = {"X-Generation-Id": call.generation_id}
+        caching = caching_of(call, self.body)
+        if caching is not None:
+            if (retold := caching.told_again()) is not None:
+                return retold
+            headers |= caching.headers
         if not call.chat.stream:
-            return written_response(whole_answer(call), headers=headers)
+            content = whole_answer(call)
+            if caching is not None:
+                caching.hear(content)
+                caching.keep()
+            return written_response(content, headers=headers)
         kind = AnswerStream if call.loop is None else LoopStream
         stream = kind(call, request.META.get("gunicorn.socket"))
         stream.open()
         slot.keep()
-        return EventStream(stream, [stream.close, slot.release], headers=headers)
+        if caching is None:
+            return EventStream(stream, [stream.close, slot.release], headers=headers)
+        ends = [stream.close, slot.release, caching.keep]
+        return EventStream(caching.overheard(stream), ends, headers=headers)
 
     def _tell(self, call: Call, error: GatewayError) -> None:
         """What stands beside an error once routing has begun."""

@@ -116,3 +116,13 @@ HEADERS: Final = [
     ),
     header("Retry-After", "Seconds to wait.", response=[402, 429, 503, 529]),
 ]
+CACHE_HEADERS: Final = [
+    header("X-Router-Cache", "`true` lets the answer come from the response cache."),
+    header("X-Router-Cache-TTL", "Seconds that the answer is kept, 1 to 86400; 300 by default."),
+    header("X-Router-Cache-Clear", "`true` makes the answer anew and keeps that one."),
+    header(
+        "X-Router-Cache-Status", "`HIT` or `MISS`, where the cache was asked for.", response=[200]
+    ),
+    header("X-Router-Cache-Age", "How many seconds ago a hit was made.", response=[200]),
+    header("X-Router-Cache-Source-Id", "The generation that a hit was made by.", response=[200]),
+]

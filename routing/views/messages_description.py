@@ -8,7 +8,12 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 from gateway.openapi.components import EITHER_KEY
 from gateway.openapi.errors import MESSAGES_ERROR, error_responses
 from routing.formats.messages.schema import MessagesBody
-from routing.views.inference_description import ERROR_STATUSES, HEADERS, request_component
+from routing.views.inference_description import (
+    CACHE_HEADERS,
+    ERROR_STATUSES,
+    HEADERS,
+    request_component,
+)
 from routing.views.messages_answer_schemas import MESSAGE, MESSAGE_EVENT, TOKEN_COUNT
 from routing.views.messages_parameters import MEANINGS
 
@@ -45,7 +50,7 @@ def describe_messages(view: F) -> F:
         ),
         tags=["Messages"],
         auth=EITHER_KEY,
-        parameters=HEADERS,
+        parameters=[*HEADERS, *CACHE_HEADERS],
         request={"application/json": _REQUEST},
         examples=[_EXAMPLE],
         responses={

@@ -7,7 +7,12 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.openapi.errors import error_responses
 from routing.formats.responses.schema import ResponsesBody
-from routing.views.inference_description import ERROR_STATUSES, HEADERS, request_component
+from routing.views.inference_description import (
+    CACHE_HEADERS,
+    ERROR_STATUSES,
+    HEADERS,
+    request_component,
+)
 from routing.views.responses_answer_schemas import RESPONSE, RESPONSE_EVENT
 from routing.views.responses_parameters import MEANINGS
 
@@ -36,7 +41,7 @@ def describe_responses(view: F) -> F:
             "the whole conversation."
         ),
         tags=["Responses"],
-        parameters=HEADERS,
+        parameters=[*HEADERS, *CACHE_HEADERS],
         request={"application/json": _REQUEST},
         examples=[_EXAMPLE],
         responses={

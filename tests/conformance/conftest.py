@@ -27,12 +27,18 @@ def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
 def wires_server(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[GatewayServer]:
-    """A gateway with a model for each wire kind, quick to fill a silence."""
+    """A gateway with a model for each wire kind, quick to fill a silence, with a response cache and
+    a moderation hook for those who ask for them."""
     folder = tmp_path_factory.mktemp("wires")
     file = folder / "catalogue.yaml"
     file.write_text(rewritten(simulator.url, source=THREE_WIRES), encoding="utf-8")
     with StartGateway(stores, folder) as starter:
-        server = starter.build(ROUTER_KEEPALIVE_SECONDS="0.1")
+        server = starter.build(
+            ROUTER_KEEPALIVE_SECONDS="0.1",
+            ROUTER_RESPONSE_CACHE_ENABLED="true",
+            ROUTER_MODERATION_HOOK="tests.support.moderating.reasons",
+            ROUTER_MODERATION_TIMEOUT="0.5",
+        )
         server.manage("load_catalogue", str(file))
         server.start()
         yield server

@@ -112,3 +112,14 @@ def test_responses_whole_and_streamed(client: OpenRouter, wire_desk: Desk) -> No
     said = "".join(e.delta for e in events if e.type == "response.output_text.delta")
     assert said == "Simulated answer to: Hello there"
     assert events[-1].type == "response.completed"
+
+
+def test_a_loop_of_server_tools(client: OpenRouter, wire_desk: Desk, script: Any) -> None:
+    look = {"name": "datetime", "arguments": {}}
+    script({"text": "Let me look. ", "tool_calls": [look]}, {"text": "It is late."})
+    clock: Any = [{"type": "router:datetime"}]
+
+    answer: Any = client.chat.send(model=wire_desk.model, messages=HELLO, tools=clock)
+
+    assert answer.choices[0].message.content == "Let me look. It is late."
+    assert answer.choices[0].finish_reason == "stop"

@@ -15,6 +15,7 @@ from routing.candidates import no_model
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import chat_of, json_object
 from routing.pipeline import Asked, asked_of
+from routing.plugging import plugged
 from routing.selection.ask import Plan, State, Turn
 from routing.selection.replay import TraceRow, rows_of
 from routing.selection.select import select
@@ -130,6 +131,7 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
     """As the pipeline does it, but that no probe is taken: nothing is going to be sent."""
     sharing.sharing().listen()
     observing.refresh()
+    chat, _ = plugged(chat, caller.default_text_model)
     asked = asked_of(chat, caller, dice=dice)
     references, ask, conversation, resolution, policy = asked
     if not resolution.models:

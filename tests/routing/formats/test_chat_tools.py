@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from routing.plugins.registry import BUILT_IN, OF_ROUTERS
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
 from tests.routing.formats.needing import needed
 
@@ -298,7 +299,7 @@ def test_plugin_settings_keep_their_bounds(
 
 @pytest.mark.parametrize(
     "plugin",
-    ["web", "web-fetch", "fusion", "response-healing", "context-compression", "file-parser"],
+    ["web", "web-fetch"],
 )
 def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str) -> None:
     assert needed(accepted(plugins=[{"id": plugin}])) == [plugin]
@@ -306,11 +307,8 @@ def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str
     assert needed(accepted(plugins=[{"id": plugin, "enabled": False}])) == []
 
 
-@pytest.mark.parametrize(
-    "plugin",
-    ["moderation", "auto-router", "auto-beta-router", "pareto-router", "jev-router"],
-)
-def test_router_plugins_and_moderation_are_no_obstacle(plugin: str) -> None:
+@pytest.mark.parametrize("plugin", sorted(OF_ROUTERS | BUILT_IN.keys()))
+def test_router_plugins_and_built_in_ones_are_no_obstacle(plugin: str) -> None:
     assert needed(accepted(plugins=[{"id": plugin}])) == []
 
 
@@ -322,8 +320,9 @@ def test_of_one_plugin_twice_the_last_entry_counts() -> None:
 
 
 def test_transforms_switch_context_compression() -> None:
-    assert needed(accepted(transforms=["middle-out"])) == ["context-compression"]
+    on = accepted(transforms=["middle-out"])
+    assert on.plugins == [{"id": "context-compression", "enabled": True}]
     off = accepted(transforms=[])
     assert off.plugins == [{"id": "context-compression", "enabled": False}]
     explicit = accepted(transforms=["middle-out"], plugins=[*off.plugins])
-    assert needed(explicit) == []
+    assert explicit.plugins == off.plugins

@@ -9,7 +9,8 @@ from gateway.http.errors import Unavailable
 from routing.metering.settlements import RECORD_COLUMNS
 from routing.metering.usage import Usage
 from routing.selection.replay import rows_of
-from routing.serving.outcome import answered, failed, left_early, measured, price, settle_order
+from routing.serving.outcome import answered, failed, left_early, measured, price
+from routing.serving.records import settle_order
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 

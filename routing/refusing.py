@@ -1,0 +1,47 @@
+"""What a caller is told who cannot be served: guardrails first, then payment, then rate limits."""
+
+from collections.abc import Sequence
+
+from gateway.http.errors import GatewayError, PermissionDenied
+from routing.catalogue.entries import ModelEntry
+from routing.catalogue.snapshot import catalogue
+from routing.metering.byok import charges_a_fee
+from routing.serving.call import Call
+from routing.serving.limiting import give_back, too_many
+from routing.serving.own_credentials import any_matches
+from routing.serving.standing import refuse_broke
+
+
+def refusal_of(call: Call) -> GatewayError:
+    """What the caller is told where no endpoint can serve the request: what guardrails forbid
+    comes first, then payment."""
+    assert call.refusal is not None
+    error = call.refusal()
+    if isinstance(error, PermissionDenied):
+        return error
+    _refuse_broke(call)
+    limited = too_many(call)
+    give_back(call)
+    return limited or error
+
+
+def refuse_too_many(call: Call) -> None:
+    """Count a request against the rate limits. Raises `RateLimited`; payment comes first here
+    too."""
+    limited = too_many(call)
+    if limited is not None:
+        _refuse_broke(call)
+        raise limited
+
+
+def _refuse_broke(call: Call) -> None:
+    free = call.strategy == "free" or _is_free(call.choice.models)
+    aliases = catalogue.current().aliases
+    brought = any_matches(call.caller.byok, call.choice.models, aliases)
+    refuse_broke(call, free=free, own_credential=brought and not charges_a_fee())
+
+
+def _is_free(models: Sequence[ModelEntry]) -> bool:
+    """Whether some endpoint could be had for nothing."""
+    prices = [each.prices for model in models for each in model.endpoints]
+    return any(price is not None and price.is_free for price in prices)

@@ -1,0 +1,76 @@
+"""What the response cache keeps of one answer, and under which name."""
+
+import hashlib
+import time
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from orjson import loads
+
+from gateway.http.jsonio import dumps
+from gateway.sealing import UnsealError, seal_bytes, unseal_bytes
+
+_PURPOSE = "response-cache"
+# Streams repeat themselves, and a little effort finds most of it.
+_EFFORT = 1
+
+
+class Entry(NamedTuple):
+    """An answer as its caller had it, in full, and what its record said of it. Times are Unix
+    seconds."""
+
+    generation_id: str
+    stored_at: float
+    ttl_s: int
+    model: str
+    provider_name: str | None
+    endpoint_tag: str | None
+    finish_reason: str | None
+    native_finish: str | None
+    content: bytes
+
+    @property
+    def age_s(self) -> int:
+        return max(0, int(time.time() - self.stored_at))
+
+    @property
+    def left_s(self) -> int:
+        return max(0, self.ttl_s - self.age_s)
+
+
+def name_of(
+    key_id: object,
+    *,
+    kind: str,
+    model: str,
+    stream: bool,
+    bodies: tuple[Mapping[str, Any] | None, ...],
+    beside: str = "",
+) -> str:
+    """The name of the answer to one request: whoever asks with another key, another endpoint or
+    another body has another one. The order of a body's properties counts."""
+    digest = hashlib.sha256()
+    for body in bodies:
+        digest.update(hashlib.sha256(dumps(body)).digest())
+    parts = (str(key_id), kind, model, str(stream), beside, digest.hexdigest())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def packed(entry: Entry, name: str) -> bytes:
+    """Sealed for that name: what is found under another one does not open."""
+    head = dumps(entry._replace(content=b"")._asdict() | {"content": ""})
+    return seal_bytes(
+        zlib.compress(head + b"\n" + entry.content, _EFFORT), purpose=_PURPOSE, row=name
+    )
+
+
+def unpacked(sealed: bytes, name: str) -> Entry | None:
+    """None for what was kept under another name, or has run out."""
+    try:
+        opened = zlib.decompress(unseal_bytes(sealed, purpose=_PURPOSE, row=name))
+    except (UnsealError, zlib.error):
+        return None
+    head, _, content = opened.partition(b"\n")
+    entry = Entry(**{**loads(head), "content": content})
+    return entry if time.time() < entry.stored_at + entry.ttl_s else None

@@ -1,0 +1,75 @@
+"""Where cached answers are kept: the hint store, or this process where there is none.
+
+There are so many places (`ROUTER_RESPONSE_CACHE_ENTRIES`), and the name of an answer says which one
+is its own: what comes later to the same place takes it. Whatever the hint store does is a miss.
+"""
+
+import threading
+import time
+from functools import cache
+
+from django.conf import settings
+
+from gateway.hints import hints, key
+
+
+class Shelf:
+    """The places of one process. Values are sealed, and each lives for its own time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._values: dict[int, tuple[float, bytes]] = {}
+
+    def find(self, place: int) -> bytes | None:
+        with self._lock:
+            until, value = self._values.get(place, (0.0, b""))
+            if until > time.monotonic():
+                return value
+            self._values.pop(place, None)
+            return None
+
+    def put(self, place: int, value: bytes, ttl_s: int) -> None:
+        with self._lock:
+            self._values[place] = (time.monotonic() + ttl_s, value)
+
+
+@cache
+def _shelf() -> Shelf:
+    return Shelf()
+
+
+def find(name: str) -> bytes | None:
+    """What stands in the place of that name."""
+    store = hints()
+    if not store.configured:
+        return _shelf().find(_place(name))
+    # Answers are larger than hints: how long they take says nothing of those.
+    return store.run(
+        lambda redis: redis.get(_place_key(name)), None, limit_s=settings.REDIS_TIMEOUT
+    )
+
+
+def put(name: str, value: bytes, *, ttl_s: int) -> None:
+    """Keep it for that long."""
+    store = hints()
+    if not store.configured:
+        _shelf().put(_place(name), value, ttl_s)
+        return
+    store.run(
+        lambda redis: redis.set(_place_key(name), value, ex=ttl_s),
+        None,
+        limit_s=settings.REDIS_TIMEOUT,
+    )
+
+
+def forget_all() -> None:
+    """Of this process."""
+    _shelf.cache_clear()
+
+
+def _place(name: str) -> int:
+    return int(name[:15], 16) % settings.ROUTER_RESPONSE_CACHE_ENTRIES
+
+
+def _place_key(name: str) -> str:
+    return f"{key('answers')}:{_place(name)}"

@@ -1,0 +1,46 @@
+"""Whether a request's answer may come from the response cache (inference reference 3.9)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from gateway.live_settings import settings
+
+TTL_S_MAX: Final = 86_400
+TTL_S_DEFAULT: Final = 300
+_FLAGS: Final = {"true": True, "false": False}
+_DIGITS_MAX: Final = 20
+
+
+class Wish(NamedTuple):
+    """How long the answer is kept where it is made anew, and whether it is to be made anew."""
+
+    ttl_s: int
+    clears: bool
+
+
+def wish_of(headers: Mapping[str, Any], preset: Mapping[str, Any]) -> Wish | None:
+    """`headers` as WSGI names them, `preset` the config of the one that was named. None where the
+    cache is off: a preset that switches it off has the last word."""
+    if not settings.ROUTER_RESPONSE_CACHE_ENABLED or preset.get("cache_enabled") is False:
+        return None
+    said = _flag(headers.get("HTTP_X_ROUTER_CACHE"))
+    is_on = preset.get("cache_enabled") if said is None else said
+    if not is_on:
+        return None
+    clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True
+    return Wish(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
+
+
+def _flag(header: Any) -> bool | None:
+    return _FLAGS.get(str(header).strip().lower())
+
+
+def _ttl_s(header: Any, preset: Mapping[str, Any]) -> int:
+    text = str(header or "").strip()
+    digits = text.removeprefix("-").removeprefix("+")
+    if digits.isascii() and digits.isdecimal():
+        # What is that long is out of bounds, and Python would not read all of it.
+        seconds = int(text) if len(digits) <= _DIGITS_MAX else TTL_S_MAX * (-1) ** (text[0] == "-")
+    else:
+        seconds = int(preset.get("cache_ttl_seconds") or TTL_S_DEFAULT)
+    return min(max(seconds, 1), TTL_S_MAX)

@@ -1,0 +1,119 @@
+"""One request and the response cache: what is told from it, and what is kept in it."""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.http import HttpResponseBase
+
+from gateway.http.responses import EventStream, written_response
+from gateway.live_settings import settings
+from routing.formats.responses.ids import response_id, stem_of
+from routing.ids import message_id
+from routing.response_cache.entry import Entry, name_of, packed, unpacked
+from routing.response_cache.retelling import retold, retold_events
+from routing.response_cache.shelf import find, put
+from routing.response_cache.wish import Wish
+from routing.serving.booking import book, wait_for
+from routing.serving.call import Call
+from routing.serving.outcome import retold_outcome
+
+_WRITE_BYTES = 65_536
+
+
+class Caching:
+    """A request for which the cache is on."""
+
+    def __init__(self, call: Call, wish: Wish, body: dict[str, Any]) -> None:
+        self._call = call
+        self._wish = wish
+        self._heard: list[bytes] = []
+        self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
+        chat = call.chat
+        self._name = name_of(
+            call.caller.key_id,
+            kind=call.format.name,
+            model=call.requested_model,
+            stream=chat.stream,
+            # What was sent, and what a preset, guardrails and plugins made of it.
+            bodies=(body, chat.body),
+            beside=call.betas,
+        )
+
+    def told_again(self) -> HttpResponseBase | None:
+        """The answer that is there, charged nothing and recorded; None where there is none."""
+        found = None if self._wish.clears else find(self._name)
+        entry = None if found is None else unpacked(found, self._name)
+        return None if entry is None else _told_again(self._call, entry)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of an answer that is made anew."""
+        return {"X-Router-Cache-Status": "MISS", "X-Router-Cache-TTL": str(self._wish.ttl_s)}
+
+    def hear(self, piece: bytes) -> None:
+        """A piece of an answer, which is kept once it has ended."""
+        self._bytes_left -= len(piece)
+        if self._bytes_left >= 0:
+            self._heard.append(piece)
+
+    def overheard(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.hear(piece)
+            yield piece
+
+    def keep(self) -> None:
+        """Keep what was heard, where it is an answer in full and not too large."""
+        call, attempt = self._call, self._call.last_attempt
+        heard, self._heard = self._heard, []
+        if call.good_end is None or attempt is None or self._bytes_left < 0:
+            return
+        finish, native_finish = call.good_end
+        entry = Entry(
+            generation_id=call.generation_id,
+            stored_at=time.time(),
+            ttl_s=self._wish.ttl_s,
+            model=attempt.endpoint.model_id,
+            provider_name=attempt.endpoint.provider.name,
+            endpoint_tag=attempt.endpoint.tag,
+            finish_reason=finish,
+            native_finish=native_finish,
+            content=b"".join(heard),
+        )
+        put(self._name, packed(entry, self._name), ttl_s=self._wish.ttl_s)
+
+
+def caching_of(call: Call, body: dict[str, Any]) -> Caching | None:
+    """None where the cache is off, or nothing of the request may be kept. Nor is what was sent
+    upstream kept, for those who want to see it."""
+    wish = call.cache_wish
+    if wish is None or call.choice.retains_nothing or call.chat.echo_upstream_body:
+        return None
+    return Caching(call, wish, body)
+
+
+def _told_again(call: Call, entry: Entry) -> HttpResponseBase:
+    # Nothing was asked, so there is nothing to be kept beside the first one's.
+    call.content = None
+    call.retold = entry
+    wait_for(book(call, retold_outcome(entry)))
+    headers = {
+        "X-Generation-Id": call.generation_id,
+        "X-Router-Cache-Status": "HIT",
+        "X-Router-Cache-Age": str(entry.age_s),
+        "X-Router-Cache-TTL": str(entry.left_s),
+        "X-Router-Cache-Source-Id": entry.generation_id,
+    }
+    stem = stem_of(call.generation_id)
+    ids = {"chat": call.generation_id, "message": message_id(), "response": response_id(stem)}
+    # Items of a response are named after its generation.
+    content = entry.content.replace(stem_of(entry.generation_id).encode(), stem.encode())
+    if not call.chat.stream:
+        return written_response(retold(content, ids=ids, now=call.created), headers=headers)
+    events = retold_events(content, ids=ids, now=call.created)
+    return EventStream(_parts(events), [], headers=headers)
+
+
+def _parts(events: bytes) -> Iterator[bytes]:
+    for start in range(0, len(events), _WRITE_BYTES):
+        yield events[start : start + _WRITE_BYTES]

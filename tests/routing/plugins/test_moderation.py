@@ -1,0 +1,101 @@
+"""The moderation hook: what it is shown, and what its word does."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.errors import Unavailable
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.plugins.interface import Context
+from routing.plugins.moderation import Flagged, Moderation, shortened, texts_of
+from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
+
+PICTURE = "https://pictures.test/a.png"
+HOOK = "tests.support.moderating.reasons"
+
+
+def request(*texts: str, **fields: Any) -> ChatRequest:
+    messages = [{"role": "user", "content": text} for text in texts]
+    return parse_chat({"model": "m", "messages": messages, **fields}, session_header=None)
+
+
+def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
+    plugin = Moderation({"id": "moderation"})
+    context: Any = Context(None, (), time.monotonic() + 60)  # type: ignore[arg-type]  # Not asked.
+    return plugin, plugin.judged(chat, context)
+
+
+def test_without_a_hook_it_does_nothing() -> None:
+    plugin, refusal = judge(request(FORBIDDEN))
+
+    assert refusal is None
+    assert (plugin.stages, plugin.facts) == ([], {})
+
+
+def test_what_may_pass_does(settings) -> None:
+    settings.ROUTER_MODERATION_HOOK = HOOK
+    plugin, refusal = judge(request("Hello"))
+
+    assert refusal is None
+    assert plugin.stages == []
+    assert plugin.facts["moderation_latency_ms"] >= 0
+
+
+def test_what_is_flagged_is_refused(settings) -> None:
+    settings.ROUTER_MODERATION_HOOK = HOOK
+    text = f"Once more: a {FORBIDDEN}. " + "And on it goes. " * 20
+    plugin, refusal = judge(request("Hello", text))
+
+    error = refusal()
+    assert isinstance(error, Flagged)
+    assert (error.status, error.error_type) == (403, "content_policy_violation")
+    assert error.metadata["reasons"] == ["violence", "spam"]
+    flagged = error.metadata["flagged_input"]
+    assert len(flagged) == 100
+    assert flagged.startswith("Once more")
+    assert plugin.stages[0]["data"] == {"action": "blocked", "reasons": ["violence", "spam"]}
+
+
+@pytest.mark.parametrize("text", [OUTAGE, TOO_FEW])
+def test_nothing_goes_on_without_a_hook_that_fails(settings, text: str) -> None:
+    settings.ROUTER_MODERATION_HOOK = HOOK
+
+    with pytest.raises(Unavailable, match="Moderation is not available"):
+        judge(request(text))
+
+
+def test_the_hook_is_shown_every_text_once() -> None:
+    parts = [{"type": "text", "text": "part"}, {"type": "image_url", "image_url": {"url": PICTURE}}]
+    function = {"name": "f", "arguments": '{"a": "argument"}'}
+    calls = [{"id": "c", "type": "function", "function": function}]
+    messages = [
+        {"role": "system", "content": "system"},
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": "said", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c", "content": "result"},
+        {"role": "user", "content": "said"},
+    ]
+    chat = parse_chat({"model": "m", "messages": messages}, session_header=None)
+
+    seen = texts_of(chat)
+
+    assert {"system", "part", "said", "result", "argument"} <= set(seen)
+    assert len(seen) == len(set(seen))
+    assert PICTURE not in seen
+
+
+@given(st.text(max_size=300))
+def test_a_long_text_is_told_by_its_ends(text: str) -> None:
+    told = shortened(text)
+
+    assert len(told) == min(100, len(text))
+    if len(text) > 100:
+        head, _, tail = told[:49], told[49:52], told[52:]
+        assert told[49:52] == "..."
+        assert text.startswith(head)
+        assert text.endswith(tail)
+    else:
+        assert told == text

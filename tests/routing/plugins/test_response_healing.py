@@ -1,0 +1,127 @@
+"""JSON that a model wrote carelessly."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.plugins.response_healing import ResponseHealing, healed
+
+VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
+GOOD = json.dumps(VALUE)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(max_size=8), json_values, max_size=5)
+
+
+def request(**fields: Any) -> ChatRequest:
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
+    return parse_chat(body, session_header=None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"```json\n{GOOD}\n```",
+        f"```\n{GOOD}\n```",
+        f"Sure! Here it is:\n\n```json\n{GOOD}\n```\nAnything else?",
+        f"Here you are: {GOOD}. Enjoy!",
+        f"```json\n{GOOD}",
+        GOOD[:-1] + ",}",
+        GOOD.replace('"fr"]', '"fr",]'),
+        GOOD[:-2],
+        GOOD[:-1],
+        GOOD.replace('"', "'").replace("None", "null"),
+        "prose before\n" + GOOD[:-1],
+    ],
+)
+def test_what_was_meant_is_found(text: str) -> None:
+    made = healed(text, wants_object=True)
+
+    assert made is not None
+    assert json.loads(made) == VALUE
+
+
+@pytest.mark.parametrize("text", [GOOD, f"  {GOOD}\n", json.dumps(VALUE, indent=2)])
+def test_what_is_good_stays_as_it_is(text: str) -> None:
+    assert healed(text, wants_object=True) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["I cannot do that.", "", "{", "[", "{no json at all}", "```\n```"]
+)
+def test_what_cannot_be_mended_stays_as_it_is(text: str) -> None:
+    made = healed(text, wants_object=True)
+
+    assert made is None or isinstance(json.loads(made), dict)
+    if ":" not in text and "{" not in text:
+        assert made is None
+
+
+def test_a_list_will_do_only_where_no_object_is_asked_for() -> None:
+    text = "```json\n[1, 2,]\n```"
+    made = healed(text, wants_object=False)
+
+    assert made is not None
+    assert json.loads(made) == [1, 2]
+    assert healed(text, wants_object=True) is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 20_000, '{"a": "' + "x" * 300_000])
+def test_what_is_deep_or_long_harms_nobody(text: str) -> None:
+    made = healed(text, wants_object=False)
+
+    assert made is None or json.loads(made)
+
+
+@given(objects)
+def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) -> None:
+    made = healed(f"Here:\n```json\n{json.dumps(value)}\n```\n", wants_object=True)
+
+    assert made is not None
+    assert json.loads(made) == value
+
+
+@given(st.text(max_size=200))
+def test_any_text_becomes_json_or_stays(text: str) -> None:
+    made = healed(text, wants_object=True)
+
+    assert made is None or isinstance(json.loads(made), dict)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_its_work"),
+    [
+        ({"response_format": {"type": "json_object"}}, True),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}}, True),
+        ({"response_format": {"type": "text"}}, False),
+        ({}, False),
+        ({"response_format": {"type": "json_object"}, "stream": True}, False),
+    ],
+)
+def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
+    chat, plugin = request(**fields), ResponseHealing({"id": "response-healing"})
+    message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
+
+    made = plugin.answered(chat, message)
+
+    assert plugin.rewrites(chat) is is_its_work
+    assert (made["content"] == GOOD) is is_its_work
+    assert (made is message) is not is_its_work
+    assert [stage["type"] for stage in plugin.stages] == ["response_healing"] * is_its_work
+
+
+@pytest.mark.parametrize("content", [None, "", "   ", [{"type": "text", "text": "{"}]])
+def test_what_is_no_text_is_left_alone(content: Any) -> None:
+    chat = request(response_format={"type": "json_object"})
+    message = {"role": "assistant", "content": content}
+
+    assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message

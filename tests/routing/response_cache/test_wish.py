@@ -1,0 +1,73 @@
+"""When the response cache is on, and for how long."""
+
+from typing import Any
+
+import pytest
+
+from routing.response_cache.wish import Wish, wish_of
+
+ON = {"HTTP_X_ROUTER_CACHE": "true"}
+
+
+@pytest.fixture(autouse=True)
+def _enabled(settings) -> None:
+    settings.ROUTER_RESPONSE_CACHE_ENABLED = True
+
+
+@pytest.mark.parametrize(
+    ("header", "preset", "is_on"),
+    [
+        (None, {}, False),
+        ("true", {}, True),
+        (" TRUE ", {}, True),
+        ("1", {}, False),
+        ("", {"cache_enabled": True}, True),
+        (None, {"cache_enabled": True}, True),
+        ("false", {"cache_enabled": True}, False),
+        ("true", {"cache_enabled": False}, False),
+        ("true", {"cache_enabled": None}, True),
+        (None, {"cache_ttl_seconds": 5}, False),
+    ],
+)
+def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: bool) -> None:
+    headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
+
+    assert (wish_of(headers, preset) is not None) is is_on
+
+
+def test_an_installation_has_it_off(settings) -> None:
+    settings.ROUTER_RESPONSE_CACHE_ENABLED = False
+
+    assert wish_of(ON, {"cache_enabled": True}) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "preset", "ttl_s"),
+    [
+        (None, {}, 300),
+        ("60", {}, 60),
+        (" 60 ", {"cache_ttl_seconds": 7}, 60),
+        (None, {"cache_ttl_seconds": 7}, 7),
+        ("soon", {"cache_ttl_seconds": 7}, 7),
+        ("1.5", {}, 300),
+        ("0", {}, 1),
+        ("-5", {}, 1),
+        ("+5", {}, 5),
+        ("86401", {}, 86_400),
+        ("9" * 5_000, {}, 86_400),
+        ("-" + "9" * 5_000, {}, 1),
+        ("--5", {}, 300),
+        ("²", {}, 300),
+        ("", {}, 300),
+    ],
+)
+def test_how_long(header: str | None, preset: dict[str, Any], ttl_s: int) -> None:
+    headers = ON if header is None else {**ON, "HTTP_X_ROUTER_CACHE_TTL": header}
+
+    assert wish_of(headers, preset) == Wish(ttl_s, clears=False)
+
+
+@pytest.mark.parametrize(("header", "clears"), [("true", True), ("false", False), ("yes", False)])
+def test_a_refresh(header: str, clears: bool) -> None:
+    assert wish_of({**ON, "HTTP_X_ROUTER_CACHE_CLEAR": header}, {}) == Wish(300, clears)
+    assert wish_of({"HTTP_X_ROUTER_CACHE_CLEAR": header}, {}) is None
