@@ -33,7 +33,7 @@ class Files(InWorkspace):
 
     def run(self, arguments: dict[str, Any], context: Context) -> Result:
         action = arguments.get("action")
-        if action not in _ACTIONS:
+        if not isinstance(action, str) or action not in _ACTIONS:
             raise ToolFailed(f"action must be one of {', '.join(_ACTIONS)}")
         path = "." if action == "list" and not arguments.get("path") else path_in(arguments)
         text = {"text": _content(arguments)} if action == "write" else {}
