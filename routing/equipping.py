@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from gateway.http.errors import InvalidRequest
 from routing.formats.chat.request import ChatRequest
-from routing.formats.messages.format import MESSAGES
-from routing.formats.server_tools import canonical_tool
+from routing.formats.provider_tools import provider_tools
+from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.plugins.registry import missing as missing_plugins
 from routing.serving.loop import Loop, with_tools
 from routing.tools.registry import missing
@@ -27,20 +27,23 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     tools = chat.body.get("tools") or ()
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
-    return list(dict.fromkeys((*missing(tools), *inside, *_of_providers(chat))))
-
-
-def _of_providers(chat: ChatRequest) -> Iterator[str]:
-    """The types of tools that only an upstream of the caller's own format knows."""
-    yield from chat.native_tools
-    if chat.format == MESSAGES.name and chat.original is not None:
-        kinds = (str(tool.get("type") or "custom") for tool in chat.original.get("tools", ()))
-        yield from (kind for kind in kinds if kind != "custom" and not kind.startswith("router:"))
+    return list(dict.fromkeys((*missing(tools), *inside, *provider_tools(chat))))
 
 
 def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:
     """The request as its model is asked, and the loop where it names server tools."""
     if not chat.server_tools:
         return chat, None
-    toolbox = Toolbox(chat.body["tools"])
+    toolbox = Toolbox(chat.body["tools"], _called(chat))
     return with_tools(chat, toolbox), Loop(chat, toolbox)
+
+
+def _called(chat: ChatRequest) -> Iterator[str]:
+    """The functions that the conversation has calls of, or that the model is to call."""
+    if TOOL_SEARCH not in chat.server_tools:
+        return
+    for message in chat.body["messages"]:
+        yield from (call["function"]["name"] for call in message.get("tool_calls") or ())
+    choice = chat.body.get("tool_choice")
+    if isinstance(choice, dict) and choice["type"] == "function":
+        yield choice["function"]["name"]

@@ -75,6 +75,7 @@ def _told(call: Call) -> Told:
         failed = True
         raise
     finally:
+        loop.close()
         attempts.end_probe()
         limiting.settle(call, loop.tally.usage)
         # What failed costs nothing, but for what its own tools did; who leaves pays what was made.

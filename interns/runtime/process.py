@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 
+from gateway.isolation import Isolation
 from interns.archives.packing import pack
 from interns.archives.unpacking import unpack
 from interns.runtime import disk, keepers
@@ -31,7 +32,6 @@ from interns.runtime.sandbox import (
     INSIDE_SOCKET,
     PLAINLY,
     SANDBOXES,
-    Isolation,
     SandboxMissing,
     wrapped_agent,
 )

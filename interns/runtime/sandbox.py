@@ -7,34 +7,33 @@ socket of the gateway. No other file of the host, no other process, no network, 
 import compileall
 import logging
 import shutil
-import subprocess
 import sys
-import threading
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
 
 import interns
+from gateway.isolation import (
+    ETC,
+    NONE,
+    Isolation,
+    Trial,
+    nobody,
+    read_only_if_there,
+    system_programs,
+)
 from interns.runtime.keeper import SOCKETS
 
 log = logging.getLogger(__name__)
 
-TRIAL_S = 10.0
-RETRY_S = 60.0
 INSIDE_HOME = "/intern"
 INSIDE_SOCKET = "/run/gateway.sock"
 INSIDE_CODE = "/gateway"
 INSIDE_USER = 1000
 TMP_BYTES = 268_435_456
-BUBBLEWRAP, NONE = "bubblewrap", "none"
 PLAINLY = (
     "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
 )
-# What programs need of /etc: where shared libraries and alternatives are.
-_ETC = ("/etc/ld.so.cache", "/etc/alternatives")
 _ETC_FOR_NETWORK = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -42,20 +41,7 @@ _ETC_FOR_NETWORK = (
     "/etc/ca-certificates",
     "/etc/pki",
 )
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_TRIAL = "import encodings, socket, ssl"
-
-
-@dataclass(frozen=True)
-class Isolation:
-    """What keeps agents from the host, and why it is no more than that."""
-
-    name: str
-    reason: str = ""
-
-    @property
-    def is_none(self) -> bool:
-        return self.name == NONE
+_IMPORTS = "import encodings, socket, ssl"
 
 
 class SandboxMissing(Exception):
@@ -66,9 +52,7 @@ class Sandboxes:
     """Which isolation this machine gives: tried once, and again a while after it failed."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: Isolation | None = None
-        self._found_at = 0.0
+        self._trial = Trial(_trial, _tell)
 
     def isolation(self) -> Isolation:
         """What agents started now get. Raises `SandboxMissing` where the operator wants more."""
@@ -81,16 +65,7 @@ class Sandboxes:
         """As `isolation`, for those who only want to know."""
         if settings.INTERN_SANDBOX == "off":
             return Isolation(NONE, "INTERN_SANDBOX is off")
-        with self._lock:
-            is_old = time.monotonic() - self._found_at > RETRY_S
-            if self._found is None or (self._found.is_none and is_old):
-                self._found = _tried()
-                self._found_at = time.monotonic()
-                _tell(self._found)
-            return self._found
-
-
-SANDBOXES = Sandboxes()
+        return self._trial.look()
 
 
 def _tell(found: Isolation) -> None:
@@ -100,25 +75,10 @@ def _tell(found: Isolation) -> None:
         log.info("Interns run inside %s", found.name)
 
 
-def _tried() -> Isolation:
-    program = shutil.which("bwrap")
-    if program is None:
-        return Isolation(NONE, "bubblewrap (bwrap) is not installed")
+def _trial(program: str) -> list[str]:
     # From inside, nothing compiled could be kept.
     compileall.compile_dir(Path(interns.__file__).parent / "agent", quiet=2)
-    command = [*_walls(program), *_python(), "-c", _TRIAL]
-    try:
-        trial = subprocess.run(  # noqa: S603 - Our own words.
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TRIAL_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Isolation(NONE, f"bubblewrap does not work here: {error}")
-    if trial.returncode:
-        said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
-        return Isolation(
-            NONE, f"bubblewrap does not work here: {said[-1] if said else 'it failed'}"
-        )
-    return Isolation(BUBBLEWRAP)
+    return [*_walls(program), *_python(), "-c", _IMPORTS]
 
 
 def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
@@ -144,16 +104,14 @@ def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
 
 def _walls(program: str, *, egress: bool = False) -> list[str]:
     """Everything that is the same for all interns."""
-    user = str(INSIDE_USER)
     return [
         program,
         "--unshare-all",
         *(["--share-net"] if egress else []),
-        *("--unshare-user", "--disable-userns", "--uid", user, "--gid", user),
-        *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--hostname", "intern"),
-        *_system(),
+        *nobody(INSIDE_USER, "intern"),
+        *system_programs(),
         *_code(),
-        *_read_only_if_there(_ETC + (_ETC_FOR_NETWORK if egress else ())),
+        *read_only_if_there(ETC + (_ETC_FOR_NETWORK if egress else ())),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
         *("--dir", "/run", "--dir", INSIDE_HOME),
@@ -163,18 +121,6 @@ def _walls(program: str, *, egress: bool = False) -> list[str]:
         *("--setenv", "PYTHONPATH", INSIDE_CODE),
         *("--setenv", "PYTHONDONTWRITEBYTECODE", "1"),
     ]
-
-
-def _system() -> list[str]:
-    """The system's programs; links such as /bin stay links where /usr has it all."""
-    words: list[str] = []
-    for name in _SYSTEM:
-        place = Path(name)
-        if place.is_symlink():
-            words += ["--symlink", str(place.readlink()), name]
-        elif place.is_dir():
-            words += ["--ro-bind", name, name]
-    return words
 
 
 def _code() -> list[str]:
@@ -189,10 +135,9 @@ def _code() -> list[str]:
     ]
 
 
-def _read_only_if_there(names: Sequence[str]) -> list[str]:
-    return [word for name in names for word in ("--ro-bind-try", name, name)]
-
-
 def _python() -> list[str]:
     """This very interpreter, by the place it has inside; `-P`: no folder of ours comes first."""
     return [str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name), "-s", "-P"]
+
+
+SANDBOXES = Sandboxes()

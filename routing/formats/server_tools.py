@@ -32,6 +32,7 @@ SHORTHANDS: Final = frozenset(
 SERVER_PREFIX: Final = "router:"
 WEB_SEARCH: Final = "router:web_search"
 ADVISOR: Final = "router:advisor"
+TOOL_SEARCH: Final = "router:tool_search"
 SUBAGENT: Final = "router:subagent"
 
 ImageSetting = Annotated[str | Number | list[Any], ONE_KIND]

@@ -8,6 +8,8 @@ from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
 from routing.plugins.context_compression import ContextCompression
+from routing.plugins.file_parser import FileParser
+from routing.plugins.fusion import Fusion
 from routing.plugins.interface import Maker, Plugin
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
@@ -15,6 +17,8 @@ from routing.tools.registry import missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "context-compression": ContextCompression,
+    "file-parser": FileParser,
+    "fusion": Fusion,
     "moderation": Moderation,
     "response-healing": ResponseHealing,
 }

@@ -46,6 +46,7 @@ class Loop:
         self.writer: Any = None
         self.opened = False
         self._toolbox = toolbox
+        self._found = toolbox.found
         self._conditions: list[dict[str, Any]] = chat.body.get("stop_server_tools_when") or []
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
@@ -180,6 +181,7 @@ class Loop:
         """What the model is asked next; `chat` is what it was asked before."""
         facts = read_messages(self._new)
         body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
+        grown = self._grown(body)
         if self._tools_off:
             body["tool_choice"] = "none"
         elif body.get("tool_choice", "auto") not in _FREE_CHOICES:
@@ -191,10 +193,22 @@ class Loop:
             tools_off=self._tools_off,
             # It is shown once, before anything else.
             echo_upstream_body=False,
-            text_bytes=chat.text_bytes + facts.text_bytes,
-            prompt_text_chars=chat.prompt_text_chars + facts.text_chars,
+            text_bytes=chat.text_bytes + facts.text_bytes + grown,
+            prompt_text_chars=chat.prompt_text_chars + facts.text_chars + grown,
             message_count=chat.message_count + len(self._new),
         )
+
+    def _grown(self, body: dict[str, Any]) -> int:
+        """Show the functions that were found; by how much that makes the tools longer."""
+        if self._toolbox.found == self._found:
+            return 0
+        self._found, before = self._toolbox.found, body["tools"]
+        body["tools"] = self._toolbox.shown
+        return len(dumps(body["tools"])) - len(dumps(before))
+
+    def close(self) -> None:
+        """Leave nothing behind of what its tools have made."""
+        self._toolbox.close()
 
     def finish(self, finish: str) -> str:
         """The finish reason of the answer, by that of its last turn: calls that were made with the
@@ -208,8 +222,9 @@ class Loop:
 
 def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
     """The request whose server tools are functions."""
-    grown = len(dumps(toolbox.shown)) - len(dumps(chat.body["tools"]))
-    body = {**chat.body, "tools": toolbox.shown}
+    shown = toolbox.shown
+    grown = len(dumps(shown)) - len(dumps(chat.body["tools"]))
+    body = {**chat.body, "tools": shown}
     if "tool_choice" in body:
         body["tool_choice"] = toolbox.choice(body["tool_choice"])
     return replace(

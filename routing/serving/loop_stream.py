@@ -117,6 +117,13 @@ class LoopStream(AnswerStream):
         cited = relay.cited([*relay.loop.annotations, *citations(call.plugins)])
         yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
 
+    def _wind_up(self) -> None:
+        assert self._call.loop is not None
+        try:
+            super()._wind_up()
+        finally:
+            self._call.loop.close()
+
     def _caller_left(self) -> None:
         super()._caller_left()
         if self._running is not None:

@@ -8,7 +8,7 @@ from routing.metering.cost import PRICED_COUNTS
 from routing.metering.orders import SettleOrder
 from routing.selection.trace import Tried, trace_of
 from routing.serving.call import Attempt, Call
-from routing.serving.facts import history_facts
+from routing.serving.facts import history_facts, own_credential, own_part
 from routing.serving.outcome import Outcome
 
 
@@ -149,12 +149,13 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "decisions": call.decided,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
-        "byok": {"id": last.own.id, "label": last.own.label} if last and last.own else None,
+        "byok": own_credential(call, outcome),
         "server_tools": outcome.tools._asdict() if outcome.tools else None,
         "response_cache_source_id": call.retold.generation_id if call.retold else None,
     }
     facts = {name: fact for plugin in call.plugins for name, fact in plugin.facts.items()}
-    return {name: value for name, value in detail.items() if value} | facts
+    told = {name: value for name, value in detail.items() if value}
+    return told | facts | own_part(call, outcome)
 
 
 def _ms(started: float, ended: float | None) -> int | None:

@@ -42,6 +42,8 @@ def whole_answer(call: Call) -> bytes:
     try:
         return _whole_answer(call)
     finally:
+        if call.loop is not None:
+            call.loop.close()
         wait_kept(call.content)
 
 

@@ -9,24 +9,37 @@ from django.utils.module_loading import import_string
 from gateway.live_settings import settings
 from routing.formats.server_tools import WEB_SEARCH, canonical_tool
 from routing.tools.advisor import Advisor
+from routing.tools.apply_patch import ApplyPatch
 from routing.tools.datetime import Datetime
+from routing.tools.files import Files
 from routing.tools.fusion import Fusion
 from routing.tools.image_generation import ImageGeneration, any_image_model
 from routing.tools.interface import Maker
 from routing.tools.search_models import SearchModels
+from routing.tools.shell import Bash, Shell, can_run
 from routing.tools.subagent import Subagent
+from routing.tools.tool_search import ToolSearch
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "router:advisor": Advisor,
+    "router:apply_patch": ApplyPatch,
+    "router:bash": Bash,
     "router:datetime": Datetime,
     "router:experimental__search_models": SearchModels,
+    "router:files": Files,
     "router:fusion": Fusion,
     "router:image_generation": ImageGeneration,
+    "router:shell": Shell,
     "router:subagent": Subagent,
+    "router:tool_search": ToolSearch,
 }
 # What must be there for a built-in tool to do anything.
 _NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
+    "router:apply_patch": can_run,
+    "router:bash": can_run,
+    "router:files": can_run,
     "router:image_generation": any_image_model,
+    "router:shell": can_run,
 }
 
 
@@ -62,11 +75,12 @@ def _all(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
             yield from _all(settings.get("tools") or ())
 
 
-def _runs(kind: str, settings: dict[str, Any]) -> bool:
-    if maker_of(kind) is None:
-        return False
+def _runs(kind: str, given: dict[str, Any]) -> bool:
+    if kind in settings.ROUTER_TOOL_BACKENDS:
+        # What a backend of the operator's own needs is its own affair.
+        return True
     needs = _NEEDS.get(kind)
-    return needs is None or needs(settings)
+    return kind in BUILT_IN and (needs is None or needs(given))
 
 
 @cache

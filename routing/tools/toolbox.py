@@ -1,12 +1,14 @@
 """The server tools of one request, as its model sees them: functions among the caller's own."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from routing.formats.server_tools import canonical_tool
+from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.tools.interface import Definition, Maker, Tool
 from routing.tools.registry import maker_of, parameters_of
+from routing.tools.tool_search import Deferred, ToolSearch
+from routing.tools.workspace import InWorkspace, Workspace
 
 NAME_CHARS_MAX: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
@@ -21,15 +23,31 @@ class Fitted(NamedTuple):
 
 
 class Toolbox:
-    """`shown` are the tools that the model is given, functions all of them, in the caller's order.
+    """The tools that a model is given, functions all of them, and what they share: `close` it when
+    the request has ended.
 
-    `tools` are checked ones of the chat format, each server tool with a maker.
+    `tools` are checked ones of the chat format, each server tool with a maker; `called` are the
+    functions that the conversation has calls of, or that the model is to call.
     """
 
-    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, tools: Sequence[dict[str, Any]], called: Iterable[str] = ()) -> None:
         self._fitted: dict[str, Fitted] = {}
         self._taken = {_function(tool)["name"] for tool in tools if tool["type"] == "function"}
-        self.shown = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
+        self._workspace = Workspace()
+        self._deferred = Deferred(_kept_back(tools))
+        for name in called:
+            self._deferred.show(name)
+        self._tools = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
+
+    @property
+    def shown(self) -> list[dict[str, Any]]:
+        """What the model is given at this moment, in the caller's order."""
+        return [tool for tool in self._tools if not self._deferred.hides(_function(tool)["name"])]
+
+    @property
+    def found(self) -> int:
+        """Goes up when there is more to be shown."""
+        return self._deferred.shown
 
     def find(self, name: str) -> Fitted | None:
         """The server tool that a model's call names."""
@@ -43,11 +61,19 @@ class Toolbox:
         named = (each.name for each in self._fitted.values() if each.type == kind)
         return {"type": "function", "function": {"name": next(named)}}
 
+    def close(self) -> None:
+        """Leave nothing of what the tools have made for themselves."""
+        self._workspace.close()
+
     def _fit(self, tool: dict[str, Any]) -> dict[str, Any]:
         kind = canonical_tool(tool["type"])
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
         made = _made(maker, tool)
+        if isinstance(made, InWorkspace):
+            made.workspace = self._workspace
+        elif isinstance(made, ToolSearch):
+            made.deferred = self._deferred
         fitted = Fitted(kind, self._free(made.definition), made)
         self._fitted[fitted.name] = fitted
         function = {
@@ -67,6 +93,14 @@ class Toolbox:
             name = f"{wish[: NAME_CHARS_MAX - len(end)]}{end}"
         self._taken.add(name)
         return name
+
+
+def _kept_back(tools: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The functions that are only shown once they were found, where there is a way to find them."""
+    if not any(tool["type"] == TOOL_SEARCH for tool in tools):
+        return {}
+    marked = (tool for tool in tools if tool["type"] == "function" and tool.get("defer_loading"))
+    return {_function(tool)["name"]: _function(tool) for tool in marked}
 
 
 def _made(maker: Maker, tool: dict[str, Any]) -> Tool:

@@ -64,17 +64,17 @@ def test_i26_an_unknown_plugin(desk: Desk) -> None:
     assert issue_paths(error) == ["plugins.0.id"]
 
 
+NATIVE_BASH = {"type": "router:bash", "parameters": {"engine": "native"}}
+
+
 @pytest.mark.parametrize(
     "asked",
     [
         {"plugins": [{"id": "web"}]},
-        {"tools": [{"type": "router:bash"}]},
-        {"tools": [{"type": "router:files"}], "stream": True},
-        {
-            "tools": [
-                {"type": "router:subagent", "parameters": {"tools": [{"type": "router:bash"}]}}
-            ]
-        },
+        {"plugins": [{"id": "file-parser", "pdf": {"engine": "mistral-ocr"}}]},
+        {"tools": [NATIVE_BASH]},
+        {"tools": [{"type": "router:web_search"}], "stream": True},
+        {"tools": [{"type": "router:subagent", "parameters": {"tools": [NATIVE_BASH]}}]},
     ],
 )
 def test_i26_what_nothing_here_runs_is_refused_and_never_ignored(

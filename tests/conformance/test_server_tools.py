@@ -24,6 +24,7 @@ WEATHER = {
         "required": ["city"],
     },
 }
+NO_BASH = {"environment": {"type": "container_reference", "container_id": "c1"}}
 DATETIME = {"type": "router:datetime"}
 
 
@@ -156,20 +157,18 @@ def test_what_was_answered_may_be_sent_back(pair: Pair, stream: bool) -> None:
     [
         ("messages", {"type": "bash_20250124", "name": "bash"}),
         ("messages", {"type": "web_search_20250305", "name": "web_search"}),
-        ("messages", {"type": "router:bash"}),
-        ("messages", {"type": "router:shell"}),
-        ("messages", {"type": "router:tool_search"}),
+        ("messages", {"type": "router:bash", "parameters": NO_BASH}),
+        ("messages", {"type": "router:shell", "parameters": {"engine": "native"}}),
         ("responses", {"type": "web_search"}),
         ("responses", {"type": "local_shell"}),
-        ("responses", {"type": "router:shell"}),
-        ("responses", {"type": "router:apply_patch"}),
-        ("responses", {"type": "router:tool_search"}),
-        ("responses", {"type": "router:files"}),
+        ("responses", {"type": "shell"}),
+        ("responses", {"type": "apply_patch"}),
+        ("responses", {"type": "router:bash", "parameters": NO_BASH}),
         (
             "responses",
             {"type": "namespace", "name": "n", "description": "d", "tools": [DATETIME]},
         ),
-        ("chat", {"type": "router:bash"}),
+        ("chat", {"type": "router:bash", "parameters": NO_BASH}),
         ("chat", {"type": "web_search"}),
     ],
 )

@@ -1,5 +1,6 @@
 """What one request costs the others of its process: how long their streams fall silent."""
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from tests.support.bed import Bed
 from tests.support.callers import CHAT
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.orm import database_name
+from tests.support.pdfs import data_url, pdf
 from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 
@@ -75,6 +77,16 @@ def ticking(
 def listener(ticking: tuple[GatewayServer, SeededAccount]) -> Iterator[Listener]:
     with listening(*ticking, "tick/tock") as listener:
         yield listener
+
+
+def file_body() -> bytes:
+    """A PDF that takes its time to be read."""
+    content = data_url(pdf(*["word " * 1000] * 300))
+    part = {"type": "file", "file": {"file_data": content}}
+    plugin = {"id": "file-parser", "pdf": {"engine": "pdf-text"}}
+    message = {"role": "user", "content": [part]}
+    body = {"model": "big/eater", "messages": [message], "plugins": [plugin]}
+    return json.dumps(body).encode()
 
 
 def quietest_s(
@@ -153,6 +165,22 @@ def test_large_bodies_do_not_silence_a_stream(
     silence_s = quietest_s(listener, send, limit_s=LARGE_S)
     assert set(statuses) == {status}
     assert silence_s <= LARGE_S
+
+
+def test_reading_a_file_does_not_silence_a_stream(
+    ticking: tuple[GatewayServer, SeededAccount], listener: Listener
+) -> None:
+    server, account = ticking
+    data = file_body()
+    statuses: list[int] = []
+
+    def send() -> None:
+        statuses.append(post(server, account, data))
+
+    silence_s = quietest_s(listener, send, limit_s=OTHERWISE_S)
+
+    assert set(statuses) == {200}
+    assert silence_s <= OTHERWISE_S
 
 
 def test_tiny_chunks_do_not_silence_a_stream(

@@ -57,6 +57,32 @@ def test_no_source_runs_data() -> None:
     assert found - ALLOWED == set()
 
 
+def test_only_what_is_inside_a_sandbox_hands_texts_to_a_shell() -> None:
+    """Words for a shell or an interpreter behind `-c`, unless they are written in the source."""
+    found = {
+        str(path.relative_to(PROJECT))
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.List | ast.Tuple | ast.Call) and _runs_a_text(node)
+    }
+    assert found == {"interns/agent/shell.py", "routing/tools/inside.py"}
+
+
+def _runs_a_text(node: ast.List | ast.Tuple | ast.Call) -> bool:
+    words = node.args if isinstance(node, ast.Call) else node.elts
+    places = [place for place, word in enumerate(words[:-1]) if _is_text(word, "-c")]
+    return any(not _is_written(words[place + 1]) for place in places)
+
+
+def _is_text(node: ast.expr, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
+
+
+def _is_written(node: ast.expr) -> bool:
+    """A text, or the name of one that the module says once and for all."""
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id.isupper())
+
+
 @pytest.mark.parametrize(
     "line",
     [

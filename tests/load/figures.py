@@ -133,6 +133,7 @@ REQUIRED = (
     _translation("chat", "responses"),
     Required("decisions_ms", "20 questions, upstream of 50 ms, p99", "ms", 250),
     Required("decisions_cpu_ratio", "CPU per question / chat call", "x", 0.8, is_ratio=True),
+    Required("toolless_percent", "what tools add to a call without any, of its CPU", "%", 2),
     Required("tools_ratio", "CPU of five datetime steps / one call", "x", 6.0, is_ratio=True),
     Required("history_record_ms", "GET /generation, p95 with 1,000,000 generations", "ms", 50),
     Required("history_page_ms", "GET /activity of a day, p95 likewise", "ms", 50),

@@ -18,11 +18,12 @@ from tests.load.history import Told
 from tests.load.history_part import told_apart
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
 from tests.load.rules import RuledGateway
-from tests.load.samples import Memory, Selected, Single
+from tests.load.samples import Memory, Selected, Single, Tools
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
 from tests.load.streams import measured_streams
 from tests.load.tool_loops import TOOL_CALL, call_body, check_loop, loop_body
+from tests.load.toolless import Toolless
 from tests.support import processes
 
 # Requests are counted in slices, because wrk is told seconds and not requests.
@@ -184,20 +185,25 @@ class Measures:
         self.answered += measures.answered
         return found
 
-    def tools(self) -> list[Pair]:
-        """64 connections: loops of five server-tool steps and a last turn, and single calls of the
-        same model, in turn."""
+    def tools(self) -> Tools:
+        """64 connections: loops of five server-tool steps and a last turn, single calls of the same
+        model, and what tools do to a call that names none, in turn."""
         stand, url = self.stand, self._governed.url
         stand.simulator.script("tools", TOOL_CALL, repeat=True)
         loop, single = Target(url, stand.key, loop_body()), Target(url, stand.key, call_body())
         check_loop(asked(loop))
         asked(single)
         self.answered += 2
-        pairs = []
+        pairs, toolless = [], []
         for number in range(self.plan.busy_pairs):
             self.say(f"server tools, pair {number + 1} of {self.plan.busy_pairs}")
             pairs.append(Pair(self._counted(loop), self._counted(single)))
-        return pairs
+            toolless.append(self._toolless())
+        return Tools(pairs, toolless)
+
+    def _toolless(self) -> Toolless:
+        module = "tests.load.toolless"
+        return Toolless(**measured_apart(self.stand, module, seconds=self.plan.selection_s))
 
     def _counted(self, target: Target) -> Interval:
         done = self._load(target, BUSY_CONNECTIONS, self.plan.busy_s)

@@ -22,6 +22,7 @@ from tests.load.history import Told
 from tests.load.history_part import history_part
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
+from tests.load.toolless import Toolless
 
 _MB = 1e6
 
@@ -56,6 +57,15 @@ class Selected:
 
 
 @dataclass(frozen=True)
+class Tools:
+    """Loops of server tools beside single calls, and after each pair what tools do to a call that
+    names none."""
+
+    pairs: Sequence[Pair]
+    toolless: Sequence[Toolless]
+
+
+@dataclass(frozen=True)
 class Samples:
     """What was measured of a run; a part that was not asked for is empty.
 
@@ -71,7 +81,7 @@ class Samples:
     streams: Sequence[Pair] = ()
     formats: Formats | None = None
     decisions: Decided | None = None
-    tools: Sequence[Pair] = ()
+    tools: Tools | None = None
     history: Told | None = None
     starts_s: Sequence[float] = ()
     no_start: str = ""
@@ -102,7 +112,7 @@ class Samples:
             yield formats_part(self.formats)
         if self.decisions is not None:
             yield decisions_part(self.decisions)
-        if self.tools:
+        if self.tools is not None:
             yield _tools_part(self.tools)
         if self.history is not None:
             yield history_part(self.history)
@@ -182,11 +192,18 @@ def _streams_part(pairs: Sequence[Pair]) -> Part:
     return Part({"cpu_chunk_ratio": median_ratio(pairs, _cpu)}, {"cpu_chunk_ratio": note})
 
 
-def _tools_part(pairs: Sequence[Pair]) -> Part:
+def _tools_part(tools: Tools) -> Part:
     """The second side of each pair is one call of the same model."""
-    cpu = medians(pairs, _cpu)
-    note = f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us"
-    return Part({"tools_ratio": median_ratio(pairs, _cpu)}, {"tools_ratio": note})
+    pairs, cpu = tools.pairs, medians(tools.pairs, _cpu)
+    steps_us = [one.steps_us for one in tools.toolless]
+    shares = [us / _cpu(pair.ceiling) for us, pair in zip(steps_us, pairs, strict=True)]
+    return Part(
+        {"tools_ratio": median_ratio(pairs, _cpu), "toolless_percent": median(shares) * 100},
+        {
+            "tools_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
+            "toolless_percent": f"{median(steps_us):.1f} us of {cpu['ceiling']:.0f} us",
+        },
+    )
 
 
 def _memory_part(memory: Memory) -> Part:

@@ -25,10 +25,11 @@ from tests.load.generator import answer_bytes, request_bytes
 from tests.load.generators import Load, LoadFailed, checked, parsed
 from tests.load.history import PAGE, RECORD, Told
 from tests.load.report import differences, regressions, table
-from tests.load.samples import Memory, Samples, Selected, Single
+from tests.load.samples import Memory, Samples, Selected, Single, Tools
 from tests.load.selecting import Choosing
 from tests.load.streams import EventReader
 from tests.load.test_format_part import formats
+from tests.load.toolless import Toolless, measured
 
 STREAM = (
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -55,7 +56,7 @@ def samples(*, starts_s: tuple[float, ...] = (3.0,), no_start: str = "") -> Samp
         decisions=Decided(
             [Waited(170.0, 190.0), Waited(171.0, 210.0), Waited(172.0, 200.0)], pairs
         ),
-        tools=pairs,
+        tools=Tools(pairs, [Toolless(12.0)] * 3),
         history=Told(1_000_000, {RECORD: [3.0], PAGE: [8.0], "totals": [90.0, 80.0]}),
         starts_s=starts_s,
         no_start=no_start,
@@ -128,11 +129,19 @@ def test_figures_come_from_the_samples() -> None:
     assert found["worker_idle_mb"] == pytest.approx(90)
     assert found["decisions_ms"] == 200
     assert found["decisions_cpu_ratio"] == pytest.approx(1.6)
+    assert found["tools_ratio"] == pytest.approx(1.6)
+    assert found["toolless_percent"] == pytest.approx(1.2)
     assert found["history_record_ms"] == 3
     assert found["history_page_ms"] == 8
     assert found["history_query_ms"] == 90
     assert found["worker_growth_percent"] == pytest.approx(5)
     assert found["second_start_s"] == 3.0
+
+
+def test_the_steps_of_tools_are_timed_where_there_are_none() -> None:
+    (found,) = measured(1, 0.02)
+
+    assert 0 < found.steps_us < 1000
 
 
 def test_decisions_are_looked_at_before_they_are_counted() -> None:

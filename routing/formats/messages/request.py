@@ -151,6 +151,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     chat: dict[str, Any] = {"type": "function", "function": function}
     if tool.get("cache_control") is not None:
         chat["cache_control"] = tool["cache_control"]
+    if tool.get("defer_loading"):
+        chat["defer_loading"] = True
     return chat
 
 

@@ -151,7 +151,9 @@ def _tools(body: dict[str, Any]) -> dict[str, Any]:
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool["type"] != "function":
         return tool
-    translated = {"type": "function", "function": _given(tool, *_FUNCTION_KEYS)}
+    translated: dict[str, Any] = {"type": "function", "function": _given(tool, *_FUNCTION_KEYS)}
+    if tool.get("defer_loading"):
+        translated["defer_loading"] = True
     return translated | _given(tool, "cache_control")
 
 

@@ -193,10 +193,10 @@ def test_a_wanted_sandbox_that_is_missing_is_a_failed_start(
 
     settings.INTERN_SANDBOX = "required"
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sandbox.SANDBOXES, "_found", None)
+    monkeypatch.setattr(sandbox.SANDBOXES._trial, "_found", None)
     with pytest.raises(StartFailed, match="INTERN_SANDBOX is required: bubblewrap"):
         bench.driver.start(bench.plan())
-    monkeypatch.setattr(sandbox.SANDBOXES, "_found", None)
+    monkeypatch.setattr(sandbox.SANDBOXES._trial, "_found", None)
 
 
 def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,8 @@ def _add(message: dict[str, Any], delta: dict[str, Any]) -> None:
             called = {"name": fragment["function"]["name"], "arguments": ""}
             calls.append({"id": fragment["id"], "type": "function", "function": called})
         calls[fragment["index"]]["function"]["arguments"] += fragment["function"]["arguments"]
+    if delta.get("annotations"):
+        message.setdefault("annotations", []).extend(delta["annotations"])
     for detail in delta.get("reasoning_details") or []:
         _add_detail(message.setdefault("reasoning_details", []), detail)
 

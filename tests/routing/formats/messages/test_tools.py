@@ -124,6 +124,7 @@ def test_a_custom_tool_is_a_function() -> None:
             "type": "function",
             "function": {"name": "a b", "parameters": schema, "description": "d", "strict": True},
             "cache_control": EPHEMERAL,
+            "defer_loading": True,
         },
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
     ]

@@ -1,0 +1,122 @@
+"""`file-parser`: the text of PDFs and text files, for models that read no files."""
+
+from typing import Any, Final
+
+from gateway.http.errors import GatewayError, InvalidRequest
+from routing.fetching.targets import URL_CHARS_MAX
+from routing.formats.chat.request import ChatRequest
+from routing.formats.provider_tools import provider_tools
+from routing.plugins.files import FileText, text_of
+from routing.plugins.interface import Context, Plugin
+from routing.plugins.texts import with_messages
+
+ID: Final = "file-parser"
+FILES_MAX: Final = 20
+NATIVE: Final = "native"
+# Both spellings of reading the text that is there; recognising what is only a picture needs more
+# than there is here.
+_TEXT: Final = frozenset({"cloudflare-ai", "pdf-text"})
+_NAME_CHARS_MAX: Final = 200
+_NO_TEXT: Final = "[No text can be read in this file; it may hold pictures of pages alone.]"
+
+
+class FileParser(Plugin):
+    """Where the caller names no engine, files go as they are to models that read files."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self._engine: str | None = (settings.get("pdf") or {}).get("engine")
+        self._read: dict[int | str, tuple[str, FileText]] = {}
+        self._annotations: list[dict[str, Any]] = []
+
+    def asked(self, chat: ChatRequest, context: Context) -> ChatRequest:
+        """Raises `GatewayError` for a file that cannot be read."""
+        if self._engine not in (None, NATIVE) and self._engine not in _TEXT:
+            raise InvalidRequest(f"server tool not available: {ID} ({self._engine})")
+        if "file" not in chat.input_modalities or self._is_native(context):
+            return chat
+        messages = [
+            self._message(message, place, context)
+            for place, message in enumerate(chat.body["messages"])
+        ]
+        if not self._annotations:
+            return chat
+        self._refuse_what_is_not_translated(chat)
+        self.stages.append(self._stage())
+        return with_messages(chat, messages)
+
+    def annotations(self) -> list[dict[str, Any]]:
+        return self._annotations
+
+    def _is_native(self, context: Context) -> bool:
+        if self._engine is not None:
+            return self._engine == NATIVE
+        endpoints = (each for model in context.models for each in model.endpoints)
+        return any("file" in each.input_modalities for each in endpoints)
+
+    def _message(self, message: dict[str, Any], place: int, context: Context) -> dict[str, Any]:
+        content = message.get("content")
+        if not isinstance(content, list):
+            return message
+        path = f"messages.{place}.content"
+        parts = [
+            self._part(part, f"{path}.{number}", context) for number, part in enumerate(content)
+        ]
+        changed = any(new is not old for new, old in zip(parts, content, strict=True))
+        return {**message, "content": parts} if changed else message
+
+    def _part(self, part: dict[str, Any], path: str, context: Context) -> dict[str, Any]:
+        """The text of a file; what has none stays as it is."""
+        file = part.get("file") if part["type"] == "file" else None
+        if file is None or not file.get("file_data"):
+            return part
+        found = self._text_of(file["file_data"], path, context.deadline)
+        if found.text is None:
+            return part
+        name = str(file.get("filename") or "")[:_NAME_CHARS_MAX]
+        said = {"type": "text", "text": _shown(found, name)}
+        self._cite(found, name, said)
+        return said | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
+
+    def _text_of(self, where: str, path: str, deadline: float) -> FileText:
+        """Read once, however often it is sent: the same text object or the same URL."""
+        # Hashing a long one would hold everybody up.
+        key = where if len(where) <= URL_CHARS_MAX else id(where)
+        if key in self._read:
+            return self._read[key][1]
+        if len(self._read) == FILES_MAX:
+            raise InvalidRequest(f"{path}: more than {FILES_MAX} files to be read")
+        try:
+            found = text_of(where, deadline)
+        except GatewayError as error:
+            raise type(error)(f"{path}: The file {error.text}") from None
+        self._read[key] = where, found
+        return found
+
+    def _cite(self, found: FileText, name: str, said: dict[str, Any]) -> None:
+        file: dict[str, Any] = {"hash": found.hash} | ({"name": name} if name else {})
+        if all(each["file"]["hash"] != found.hash for each in self._annotations):
+            self._annotations.append({"type": "file", "file": {**file, "content": [said]}})
+
+    def _refuse_what_is_not_translated(self, chat: ChatRequest) -> None:
+        """A request that was changed is translated, and there are tools that would get lost."""
+        lost = list(dict.fromkeys(provider_tools(chat)))
+        if lost:
+            raise InvalidRequest(f"server tool not available: {', '.join(lost)} beside {ID}")
+
+    def _stage(self) -> dict[str, Any]:
+        read = [found for _, found in self._read.values() if found.text is not None]
+        data = {
+            "engine": self._engine or "pdf-text",
+            "files": len(read),
+            "pages": sum(found.pages or 0 for found in read),
+        }
+        return {"type": "plugin", "name": ID, "summary": f"{len(read)} files read", "data": data}
+
+
+def _shown(found: FileText, name: str) -> str:
+    """What the model reads."""
+    quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    opening = f'<file name="{quoted}">' if name else "<file>"
+    more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
+    return f"{opening}\n{found.text or _NO_TEXT}{more}\n</file>"

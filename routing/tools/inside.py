@@ -1,0 +1,293 @@
+"""What runs inside of a workspace's sandbox and does as it is told: commands and files.
+
+A program of its own with the standard library alone, and nothing else of the gateway is there.
+Frames on standard input are orders, those on standard output what they came to. Nothing that a
+command started outlives it.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+Order = dict[str, Any]
+
+WORK = Path("/workspace")
+LENGTH = struct.Struct(">I")
+WATCH_S = 0.05
+NICE = 10
+FILES_MAX = 50_000
+LISTED_MAX = 1000
+# More than anybody reads: whoever writes on is stopped.
+ENDLESS_BYTES = 16 * 1_048_576
+OPEN_FILES = 512
+PR_SET_DUMPABLE = 4
+# What fills up: a place in memory each.
+PLACES = (WORK, Path("/tmp"), Path("/dev/shm"))  # noqa: S108 - Of its own, inside.
+
+
+class Refused(Exception):
+    """An order that cannot be carried out; its text is for the model."""
+
+
+def main() -> None:
+    limits = json.loads(sys.argv[1])
+    bind(limits)
+    keep_to_itself()
+    while (order := received()) is not None:
+        tell(answer(json.loads(order), limits))
+
+
+def answer(order: Order, limits: Order) -> Order:
+    try:
+        return ORDERS[order["do"]](order, limits)
+    except Refused as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": error.strerror or "It failed"}
+
+
+# --- Commands -------------------------------------------------------------------------------------
+
+
+def run(order: Order, limits: Order) -> Order:
+    """`stdout`, `stderr`, `status`, whether anything was `cut`, what `stopped` it, `took_s`."""
+    process = subprocess.Popen(  # noqa: S603 - It is what this is for.
+        [limits["shell"], "-c", order["command"]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=WORK if WORK.is_dir() else "/",
+        start_new_session=True,
+        preexec_fn=_modestly,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    out, err = Kept(process.stdout, order["bytes"]), Kept(process.stderr, order["bytes"])
+    began = time.monotonic()
+    try:
+        stopped = watched(process, [out, err], began + order["time_s"], limits)
+    finally:
+        end_all()
+        status = process.wait()
+    out.end()
+    err.end()
+    return {
+        "stdout": out.text,
+        "stderr": err.text,
+        "status": status if status >= 0 else 128 - status,
+        "cut": out.is_cut or err.is_cut,
+        "stopped": stopped,
+        "took_s": time.monotonic() - began,
+    }
+
+
+def _modestly() -> None:
+    os.nice(NICE)
+
+
+def readable(text: str) -> str:
+    """Without null characters, which not everybody takes."""
+    return text.replace("\0", "\ufffd")
+
+
+class Kept:
+    """The first bytes of a pipe."""
+
+    def __init__(self, pipe: IO[bytes], most: int) -> None:
+        self.pipe, self.most = pipe, most
+        self.data, self.count, self.is_over = bytearray(), 0, False
+
+    def fileno(self) -> int:
+        return self.pipe.fileno()
+
+    def read_some(self) -> None:
+        piece = os.read(self.fileno(), 65536)
+        self.data += piece[: max(0, self.most - len(self.data))]
+        self.count += len(piece)
+        self.is_over = not piece
+
+    def end(self) -> None:
+        """What is left in the pipe, now that nobody writes any more."""
+        while not self.is_over:
+            self.read_some()
+        self.pipe.close()
+
+    @property
+    def is_cut(self) -> bool:
+        return self.count > len(self.data)
+
+    @property
+    def text(self) -> str:
+        return readable(self.data.decode("utf-8", "replace"))
+
+
+def watched(
+    process: subprocess.Popen[bytes], kept: list[Kept], deadline: float, limits: Order
+) -> str | None:
+    """Read until the command has ended; what it was stopped for, if it was."""
+    looked_at = 0.0
+    while process.poll() is None:
+        now = time.monotonic()
+        if now >= deadline:
+            return "time"
+        if now - looked_at >= WATCH_S:
+            looked_at = now
+            if why := too_much(limits):
+                return why
+        reading = [each for each in kept if not each.is_over]
+        if not reading:
+            time.sleep(WATCH_S / 5)
+        for each in select.select(reading, [], [], WATCH_S / 5)[0]:
+            each.read_some()
+        if any(each.count > ENDLESS_BYTES for each in kept):
+            return "output"
+    return None
+
+
+def too_much(limits: Order) -> str | None:
+    """What the processes have too much of, if anything."""
+    count = used = 0
+    for place in Path("/proc").iterdir():
+        if not place.name.isdigit() or int(place.name) in (1, os.getpid()):
+            continue
+        count += 1
+        with suppress(OSError, ValueError):
+            fields = (place / "statm").read_text().split()
+            used += (int(fields[1]) - int(fields[2])) * resource.getpagesize()
+    if count > limits["processes"]:
+        return "processes"
+    if used > limits["memory_bytes"]:
+        return "memory"
+    return "files" if file_count() > FILES_MAX else None
+
+
+def file_count() -> int:
+    found = [os.statvfs(place) for place in PLACES]
+    return sum(each.f_files - each.f_ffree for each in found)
+
+
+def end_all() -> None:
+    """Everything but this program and the sandbox's first process."""
+    with suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def read(order: Order, limits: Order) -> Order:
+    most = order["bytes"]
+    with placed(order["path"]).open("rb") as file:
+        data = file.read(most + 1)
+    is_cut = len(data) > most
+    try:
+        # A file that is cut may end inside of a character.
+        text = data[:most].decode("utf-8", "ignore" if is_cut else "strict")
+    except UnicodeDecodeError:
+        raise Refused("The file is no text") from None
+    return {"text": readable(text), "cut": is_cut}
+
+
+def write(order: Order, limits: Order) -> Order:
+    path = placed(order["path"])
+    if order.get("new") and os.path.lexists(path):
+        raise Refused("The file exists already")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.write(order["text"])
+    return {}
+
+
+def remove(order: Order, limits: Order) -> Order:
+    placed(order["path"]).unlink()
+    return {}
+
+
+def listed(order: Order, limits: Order) -> Order:
+    found: list[Order] = []
+    for folder, _, names in os.walk(placed(order["path"])):
+        for name in names:
+            path = Path(folder, name)
+            with suppress(OSError):
+                size = path.lstat().st_size
+                found.append({"path": os.path.relpath(path, WORK), "bytes": size})
+        if len(found) > LISTED_MAX:
+            break
+    found.sort(key=lambda each: str(each["path"]))
+    return {"files": found[:LISTED_MAX], "cut": len(found) > LISTED_MAX}
+
+
+def placed(path: str) -> Path:
+    """It may be any path, for the walls are what keeps it in; it begins at the workspace."""
+    if "\0" in path:
+        raise Refused("No path has a null character")
+    return Path(os.path.normpath(WORK / path))
+
+
+ORDERS: dict[str, Callable[[Order, Order], Order]] = {
+    "run": run,
+    "read": read,
+    "write": write,
+    "remove": remove,
+    "list": listed,
+}
+
+# --- Frames and limits ----------------------------------------------------------------------------
+
+
+def received() -> bytes | None:
+    head = whole(LENGTH.size)
+    return None if head is None else whole(LENGTH.unpack(head)[0])
+
+
+def whole(length: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < length:
+        piece = os.read(0, min(65536, length - len(data)))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def tell(value: Order) -> None:
+    data = json.dumps(value).encode()
+    rest = memoryview(LENGTH.pack(len(data)) + data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
+
+
+def keep_to_itself() -> None:
+    """Commands run as the same user; what this program has open is not for them all the same."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def bind(limits: Order) -> None:
+    """Of each process; `too_much` looks at what they have together."""
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_DATA, limits["memory_bytes"]),
+        (resource.RLIMIT_FSIZE, limits["disk_bytes"]),
+        # Not enforced in a sandbox that root started.
+        (resource.RLIMIT_NPROC, limits["processes"] + 16),
+    ]
+    for kind, most in wanted:
+        hard = resource.getrlimit(kind)[1]
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`router:bash` and `router:shell`: commands in the workspace of the request."""
+
+from typing import Any, Final
+
+from routing.tools import walls
+from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.texts import json_text
+from routing.tools.workspace import InWorkspace, Workspace, within
+
+OUTPUT_BYTES: Final = 65_536
+COMMAND_CHARS_MAX: Final = 100_000
+COMMANDS_MAX: Final = 16
+_PLACE: Final = (
+    "in an isolated Linux workspace without network that begins empty, keeps its files between "
+    "calls and is gone once you have answered. Processes end with their command. "
+)
+_BASH: Final = Definition(
+    "bash",
+    f"Runs a command with bash {_PLACE}Gives its output and exit status.",
+    {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "What to run."},
+            "timeout_s": {"type": "number", "description": "Seconds until it is stopped."},
+        },
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+)
+_SHELL: Final = Definition(
+    "shell",
+    f"Runs commands, one after the other, {_PLACE}Gives the output and exit status of each.",
+    {
+        "type": "object",
+        "properties": {
+            "commands": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+            "timeout_ms": {"type": "number", "description": "For each, until it is stopped."},
+        },
+        "required": ["commands"],
+        "additionalProperties": False,
+    },
+)
+_STOPPED: Final = {
+    "time": "stopped: its time was up",
+    "output": "stopped: it did not cease to write",
+    "processes": "stopped: too many processes",
+    "memory": "stopped: too much memory",
+    "files": "stopped: too many files",
+}
+
+
+class Bash(InWorkspace):
+    """One command a call. `environment` and `sleep_after_seconds` ask for what every request has: a
+    workspace that is there for as long as the request."""
+
+    time_s: float | None = None
+    definition = _BASH
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        command = _command(arguments.get("command"))
+        ran = _ran(self.workspace, command, within(arguments.get("timeout_s"), context.deadline))
+        told = _told(ran)
+        block = {"type": "router_bash_result", **told}
+        return Result(
+            json_text(told),
+            item={"command": command, **told},
+            block_type="router_bash_tool_result",
+            block=block,
+        )
+
+
+class Shell(InWorkspace):
+    """Several commands a call."""
+
+    time_s: float | None = None
+    definition = _SHELL
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        commands = arguments.get("commands")
+        if not isinstance(commands, list) or not 0 < len(commands) <= COMMANDS_MAX:
+            raise ToolFailed(f"commands must be a list of 1 to {COMMANDS_MAX} texts")
+        asked = arguments.get("timeout_ms")
+        each_s = asked / 1000 if isinstance(asked, int | float) else None
+        left_s, output = within(None, context.deadline), list[dict[str, Any]]()
+        for command in map(_command, commands):
+            ran = _ran(
+                self.workspace, command, max(0.1, min(left_s, within(each_s, context.deadline)))
+            )
+            left_s -= ran["took_s"]
+            output.append(_outcome(ran))
+        action = {"commands": commands} | ({"timeout_ms": asked} if each_s else {})
+        return Result(
+            json_text({"output": output}),
+            item={"action": action, "output": output},
+            block_type="router_shell_tool_result",
+            block={"type": "router_shell_result", "output": output},
+        )
+
+
+def can_run(parameters: dict[str, Any]) -> bool:
+    """Whether there is such a shell: no provider's own, and none kept from another request."""
+    environment = parameters.get("environment") or {}
+    kind = environment.get("type") if isinstance(environment, dict) else None
+    return (
+        parameters.get("engine") != "native" and kind != "container_reference" and walls.is_there()
+    )
+
+
+def _command(command: Any) -> str:
+    if not isinstance(command, str) or not command.strip():
+        raise ToolFailed("A command must be a text")
+    if len(command) > COMMAND_CHARS_MAX or "\0" in command:
+        raise ToolFailed(f"A command has at most {COMMAND_CHARS_MAX} characters, none of them null")
+    return command
+
+
+def _ran(workspace: Workspace, command: str, time_s: float) -> dict[str, Any]:
+    order = {"do": "run", "command": command, "time_s": time_s, "bytes": OUTPUT_BYTES}
+    said = workspace.ask(order, time_s)
+    status, took_s = said.get("status"), said.get("took_s")
+    return {
+        "stdout": _text(said.get("stdout")),
+        "stderr": _text(said.get("stderr")),
+        "status": status if isinstance(status, int) else -1,
+        "cut": bool(said.get("cut")),
+        "stopped": _STOPPED.get(str(said.get("stopped"))),
+        "by_time": said.get("stopped") == "time",
+        "took_s": float(took_s) if isinstance(took_s, int | float) else time_s,
+    }
+
+
+def _text(said: Any) -> str:
+    """What the inside says is as far from being trusted as the commands are."""
+    return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
+
+
+def _told(ran: dict[str, Any]) -> dict[str, Any]:
+    told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "return_code": ran["status"]}
+    if ran["stopped"]:
+        told["stopped"] = ran["stopped"]
+    return told | ({"truncated": True} if ran["cut"] else {})
+
+
+def _outcome(ran: dict[str, Any]) -> dict[str, Any]:
+    outcome: dict[str, Any] = {"type": "exit", "exit_code": ran["status"]}
+    if ran["by_time"]:
+        outcome = {"type": "timeout"}
+    elif ran["stopped"]:
+        outcome["stopped"] = ran["stopped"]
+    told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "outcome": outcome}
+    return told | ({"truncated": True} if ran["cut"] else {})

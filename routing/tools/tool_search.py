@@ -1,0 +1,96 @@
+"""`router:tool_search`: functions that the model is only shown once it has looked for them."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from routing.tools.asking import text_in
+from routing.tools.interface import Context, Definition, Result
+from routing.tools.texts import json_text
+
+FOUND_MAX: Final = 5
+_WORD: Final = re.compile(r"[^\W_]{2,}")
+_WORDS_MAX: Final = 20
+# What a word in a function's name counts for beside one in its description.
+_NAME_WEIGHT: Final = 5
+_DEFINITION: Final = Definition(
+    "tool_search",
+    "Searches for further tools by what they do. What it finds can be called afterwards.",
+    {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "Words for what the tool should do."}
+        },
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Deferred:
+    """The functions that a request keeps back, by name; `show` those that were found."""
+
+    def __init__(self, functions: Mapping[str, dict[str, Any]]) -> None:
+        self._functions = dict(functions)
+        self._texts = {name: _text(each) for name, each in functions.items()}
+        self._shown: set[str] = set()
+
+    def hides(self, name: str) -> bool:
+        return name in self._functions and name not in self._shown
+
+    def show(self, name: str) -> None:
+        self._shown.add(name)
+
+    @property
+    def shown(self) -> int:
+        """How many of them are shown by now."""
+        return len(self._shown)
+
+    def find(self, query: str) -> list[dict[str, Any]]:
+        """The functions that most words of the query are found in, the best first."""
+        words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_WORDS_MAX]
+        scored = [(self._score(name, words), name) for name in self._functions]
+        found = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
+        return [self._functions[name] for _, name in found[:FOUND_MAX]]
+
+    def _score(self, name: str, words: list[str]) -> int:
+        lower, text = name.lower(), self._texts[name]
+        return sum(_NAME_WEIGHT if word in lower else word in text for word in words)
+
+
+class ToolSearch:
+    """`deferred` is given by the request's toolbox."""
+
+    time_s: float | None = None
+    definition = _DEFINITION
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self.deferred = Deferred({})
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        query = text_in(arguments, "query")
+        found = self.deferred.find(query)
+        names = [str(function["name"]) for function in found]
+        for name in names:
+            self.deferred.show(name)
+        told = [
+            {"name": each["name"], "description": each.get("description") or ""} for each in found
+        ]
+        references = [{"type": "tool_reference", "tool_name": name} for name in names]
+        return Result(
+            json_text({"tools": told}),
+            item={"query": query, "tools": names},
+            block_type="tool_search_tool_result",
+            block={"type": "tool_search_tool_search_result", "tool_references": references},
+        )
+
+
+def _text(function: dict[str, Any]) -> str:
+    """What is written of it: its description and its parameters with theirs."""
+    parameters = function.get("parameters")
+    properties = parameters.get("properties") if isinstance(parameters, dict) else None
+    written = [str(function.get("description") or "")]
+    for name, each in (properties if isinstance(properties, dict) else {}).items():
+        written.append(name)
+        written.append(str(each.get("description") or "") if isinstance(each, dict) else "")
+    return " ".join(written).lower()

@@ -1,0 +1,69 @@
+"""CPU of what server tools and plugins do to a request that names none of them:
+`python -m tests.load.toolless --rounds 5 --seconds 1`.
+
+Times the steps of the pipeline that are theirs. Prints a line of JSON: a list of `Toolless`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, cast
+
+from tests.load.printing import print_measured
+from tests.load.selecting import cpu_us
+
+_BODY: Final[dict[str, Any]] = {
+    "model": "bench/whole",
+    "messages": [{"role": "user", "content": "Say the same again."}],
+    "max_tokens": 400,
+}
+_DISABLED: Final = frozenset({"router:bash", "router:web_search"})
+
+
+@dataclass(frozen=True)
+class Toolless:
+    """Microseconds of CPU for one request."""
+
+    steps_us: float
+
+
+def walk() -> Callable[[], None]:
+    """All steps once, in the pipeline's order, for a request as the bench asks them."""
+    import django
+
+    django.setup()
+    from accounts.caller import Caller
+    from routing.disabled_tools import refuse_disabled_tools
+    from routing.equipping import equipped, refuse_what_nothing_runs
+    from routing.formats.chat.format import CHAT
+    from routing.plugging import plugged, refusal_by, shaped
+    from routing.plugins.answers import rewritten
+    from routing.plugins.interface import Context
+
+    chat = CHAT.parse(dict(_BODY), session_header=None, models_max=3)
+    context = Context(cast(Caller, None), (), time.monotonic() + 600)
+    disabled = partial(refuse_disabled_tools, _DISABLED)
+    message, stages = {"role": "assistant", "content": "The same."}, list[dict[str, Any]]()
+
+    def steps() -> None:
+        asked, plugins = plugged(chat, "")
+        disabled(asked.body, plugins=asked.plugins, references=["bench/whole"])
+        refuse_what_nothing_runs(asked)
+        asked = shaped(plugins, asked, context)
+        refusal_by(plugins, asked, context)
+        asked, loop = equipped(asked)
+        assert loop is None
+        rewritten(plugins, asked, message, stages)
+
+    return steps
+
+
+def measured(rounds: int, seconds: float) -> list[Toolless]:
+    steps = walk()
+    cpu_us(steps, seconds=seconds / 10)
+    return [Toolless(cpu_us(steps, seconds=seconds)) for _ in range(rounds)]
+
+
+if __name__ == "__main__":
+    print_measured(measured)

@@ -1,0 +1,292 @@
+"""The workspace of a request: what commands may do in it, and that nothing of it is left."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from gateway import apart
+from routing.tools import walls
+from routing.tools.apply_patch import ApplyPatch
+from routing.tools.files import Files
+from routing.tools.interface import Result, ToolFailed
+from routing.tools.registry import missing
+from routing.tools.shell import OUTPUT_BYTES, Bash, Shell
+from routing.tools.toolbox import Toolbox
+from routing.tools.workspace import Workspace
+from tests.routing.tools.made import context
+
+
+@pytest.fixture
+def toolbox() -> Iterator[Toolbox]:
+    if not walls.is_there():
+        pytest.skip(f"no sandbox here: {walls.isolation().reason}")
+    kinds = ("bash", "shell", "files", "apply_patch")
+    toolbox = Toolbox([{"type": f"router:{kind}"} for kind in kinds])
+    yield toolbox
+    toolbox.close()
+
+
+def ask(toolbox: Toolbox, name: str, **arguments: Any) -> Result:
+    fitted = toolbox.find(name)
+    assert fitted is not None
+    return fitted.tool.run(arguments, context())
+
+
+def bash(toolbox: Toolbox, command: str, timeout_s: float = 10) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(
+        ask(toolbox, "bash", command=command, timeout_s=timeout_s).text
+    )
+    return told
+
+
+def programs() -> list[str]:
+    """Commands of sandboxes that this process started and has not yet buried."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes().split(b"\0")
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        if parent == os.getpid() and words[0].endswith(b"bwrap"):
+            found.append(place.name)
+    return found
+
+
+def test_output_status_and_files_between_calls(toolbox: Toolbox) -> None:
+    first = ask(toolbox, "bash", command="echo out; echo err >&2; echo kept > file; exit 3")
+
+    assert json.loads(first.text) == {"stdout": "out\n", "stderr": "err\n", "return_code": 3}
+    assert first.block_type == "router_bash_tool_result"
+    assert first.block["type"] == "router_bash_result"
+    assert first.item["command"].startswith("echo out")
+    assert bash(toolbox, "cat file")["stdout"] == "kept\n"
+
+
+def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox) -> None:
+    ask(toolbox, "apply_patch", type="create_file", path="src/a.py", diff="+print(1)\n+print(2)")
+    ask(toolbox, "apply_patch", type="update_file", path="src/a.py", diff="-print(2)\n+print(3)")
+
+    ran = ask(toolbox, "shell", commands=["python3 src/a.py", "exit 4"])
+
+    assert ran.item["output"] == [
+        {"stdout": "1\n3\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
+        {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
+    ]
+    assert ran.block_type == "router_shell_tool_result"
+    ask(toolbox, "files", action="write", path="b.txt", content="b\u00e4")
+    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+    assert listed == [{"path": "b.txt", "bytes": 3}, {"path": "src/a.py", "bytes": 18}]
+    assert json.loads(ask(toolbox, "files", action="read", path="b.txt").text) == {
+        "text": "b\u00e4"
+    }
+    ask(toolbox, "files", action="delete", path="b.txt")
+    ask(toolbox, "apply_patch", operation={"type": "delete_file", "path": "src/a.py"})
+    assert bash(toolbox, "find . -type f")["stdout"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "told"),
+    [
+        ("bash", {}, "A command must be a text"),
+        ("bash", {"command": "a\0"}, "A command has at most"),
+        ("shell", {"commands": []}, "commands must be a list"),
+        ("shell", {"commands": ["x"] * 17}, "commands must be a list"),
+        ("shell", {"commands": [5]}, "A command must be a text"),
+        ("files", {"action": "move"}, "action must be one of"),
+        ("files", {"action": "read"}, "path must be a text"),
+        ("files", {"action": "read", "path": "none"}, "No such file or directory"),
+        ("files", {"action": "read", "path": "a\0"}, "No path has a null"),
+        ("files", {"action": "write", "path": "x"}, "content must be a text"),
+        ("files", {"action": "write", "path": "x", "content": "y" * 1_048_577}, "at most 1048576"),
+        ("files", {"action": "write", "path": "/usr/x", "content": ""}, "Read-only file system"),
+        ("files", {"action": "read", "path": "/dev/zero"}, "cut"),
+        ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
+        ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
+        ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    toolbox: Toolbox, name: str, arguments: dict[str, Any], told: str
+) -> None:
+    if told == "cut":
+        assert json.loads(ask(toolbox, name, **arguments).text)["truncated"]
+        return
+    with pytest.raises(ToolFailed, match=told):
+        ask(toolbox, name, **arguments)
+
+
+def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
+    ask(toolbox, "apply_patch", type="create_file", path="a", diff="+a")
+
+    with pytest.raises(ToolFailed, match="The file exists already"):
+        ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
+
+
+def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
+    seen = bash(
+        toolbox,
+        f"cat {Path(__file__).resolve()} {walls.__file__} /etc/passwd; env; ls -a; hostname; id -u;"
+        " for f in /x /dev/x /usr/x /root/x; do echo > $f; done; ls -d /proc/[0-9]* | wc -l;"
+        " exec 3<>/dev/tcp/127.0.0.1/80",
+    )
+
+    # Its own first process, what serves it, the shell and the two that count.
+    names = {line.partition("=")[0] for line in seen["stdout"].splitlines() if "=" in line}
+    assert names == {"PATH", "LANG", "HOME", "PWD", "SHLVL", "_"}
+    assert "workspace\n1000\n5\n" in seen["stdout"]
+    said = seen["stderr"]
+    assert said.count("No such file or directory") >= 3
+    assert said.count("Read-only file system") + said.count("/root/x: No such file") == 4
+    assert "/dev/tcp/127.0.0.1/80: " in said
+
+
+@pytest.mark.parametrize(
+    ("command", "stopped"),
+    [
+        ("sleep 60", "stopped: its time was up"),
+        ("yes", "stopped: it did not cease to write"),
+        (":(){ :|:& };: ; sleep 60", "stopped: too many processes"),
+        (
+            "for n in 1 2 3 4 5 6 7 8; do"
+            """ python3 -c 'x = b"x" * (90 << 20); import time; time.sleep(60)' & done; wait""",
+            "stopped: too much memory",
+        ),
+    ],
+)
+def test_what_takes_too_much_is_stopped_and_the_workspace_stays(
+    toolbox: Toolbox, command: str, stopped: str
+) -> None:
+    bash(toolbox, "echo kept > file")
+
+    ran = bash(toolbox, command, timeout_s=0.3 if "time" in stopped else 30)
+
+    assert ran["stopped"] == stopped
+    assert ran["return_code"] == 137
+    assert len(ran["stdout"]) <= OUTPUT_BYTES
+    assert bash(toolbox, "cat file; ls -d /proc/[0-9]* | wc -l")["stdout"] == "kept\n5\n"
+
+
+def test_ten_megabytes_are_cut(toolbox: Toolbox) -> None:
+    ran = bash(toolbox, "head -c 10000000 /dev/zero | tr '\\0' x")
+
+    assert (len(ran["stdout"]), ran["truncated"], ran["return_code"]) == (OUTPUT_BYTES, True, 0)
+
+
+def test_a_full_disk_is_the_commands_own_trouble(toolbox: Toolbox) -> None:
+    for place in ("/workspace", "/tmp", "/dev/shm"):  # noqa: S108 - Of the sandbox.
+        filled = bash(toolbox, f"for n in 1 2; do head -c 60M /dev/zero > {place}/$n || exit; done")
+        assert "No space left on device" in filled["stderr"]
+
+
+def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
+    began = time.monotonic()
+
+    ran = bash(toolbox, "setsid sleep 60 & nohup sleep 60 & disown -a; echo done")
+
+    assert ran["stdout"] == "done\n"
+    assert time.monotonic() - began < 30
+    assert "sleep" not in bash(toolbox, "cat /proc/[0-9]*/cmdline")["stdout"]
+
+
+@pytest.mark.parametrize("command", ["kill -9 -1", "kill -STOP $PPID; sleep 60"])
+def test_who_ends_the_workspace_gets_a_new_one(toolbox: Toolbox, command: str) -> None:
+    bash(toolbox, "echo kept > file")
+
+    with pytest.raises(ToolFailed, match="lost with all its files"):
+        bash(toolbox, command, timeout_s=0.5)
+
+    assert bash(toolbox, "ls")["stdout"] == ""
+
+
+def test_what_the_inside_has_open_is_not_for_commands(toolbox: Toolbox) -> None:
+    seen = bash(toolbox, "echo lie > /proc/$PPID/fd/1; cat /proc/$PPID/environ; echo done")
+
+    assert seen["stdout"] == "done\n"
+    assert seen["stderr"].count("Permission denied") == 2
+
+
+def test_it_inherits_nothing(toolbox: Toolbox) -> None:
+    """Not even what is open for everybody that is started, as a server's sockets are."""
+    reading, writing = os.pipe()
+    copy = fcntl.fcntl(writing, fcntl.F_DUPFD, 700)
+    os.set_inheritable(copy, True)
+    apart._inheritable.cache_clear()
+    try:
+        seen = bash(toolbox, "ls /proc/1/fd /proc/$PPID/fd")["stdout"].split()
+    finally:
+        os.close(reading)
+        os.close(writing)
+        os.close(copy)
+        apart._inheritable.cache_clear()
+    assert str(copy) not in seen
+
+
+def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
+    bash(toolbox, "true")
+    assert programs()
+
+    toolbox.close()
+
+    assert not programs()
+    with pytest.raises(ToolFailed, match="The request has ended"):
+        bash(toolbox, "true")
+
+
+def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
+    workspace = Workspace()
+    workspace.ask({"do": "list", "path": "."})
+    assert programs()
+
+    del workspace
+
+    until = time.monotonic() + 5
+    while programs() and time.monotonic() < until:
+        Path("/proc").stat()
+    assert not [each for each in programs() if Path(f"/proc/{each}/exe").exists()]
+
+
+@override_settings(ROUTER_SHELLS_MAX=1)
+def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
+    bash(toolbox, "true")
+    other = Workspace()
+
+    with pytest.raises(ToolFailed, match="Too many workspaces"):
+        other.ask({"do": "list", "path": "."})
+
+    toolbox.close()
+    assert other.ask({"do": "list", "path": "."})["files"] == []
+    other.close()
+
+
+@pytest.mark.parametrize("kind", ["bash", "shell", "files", "apply_patch"])
+def test_without_a_sandbox_they_are_refused(kind: str) -> None:
+    tool = {"type": f"router:{kind}"}
+    with override_settings(ROUTER_SHELL="off"):
+        assert missing([tool]) == [f"router:{kind}"]
+        assert missing([{"type": "router:tool_search"}]) == []
+    with override_settings(ROUTER_SHELL="off", ROUTER_TOOL_BACKENDS={f"router:{kind}": "a.b"}):
+        assert missing([tool]) == []
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"engine": "native"},
+        {"environment": {"type": "container_reference", "container_id": "c1"}},
+    ],
+)
+def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
+    assert missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]
+
+
+def test_every_one_of_them_is_made_of_any_settings() -> None:
+    for maker in (Bash, Shell, Files, ApplyPatch):
+        maker({"environment": {"type": "container_auto"}, "sleep_after_seconds": 5})
