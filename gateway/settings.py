@@ -215,6 +215,18 @@ ROUTER_UPSTREAM_PROXY = env.proxy("ROUTER_UPSTREAM_PROXY")
 ROUTER_TOOL_BACKENDS = env.tool_backends("ROUTER_TOOL_BACKENDS")
 ROUTER_TOOL_TIMEOUT = env.seconds("ROUTER_TOOL_TIMEOUT", 60)
 ROUTER_TOOL_RESULT_CHARS = env.integer("ROUTER_TOOL_RESULT_CHARS", 100_000, minimum=100)
+ROUTER_SEARCH_ENGINE = env.choice(
+    "ROUTER_SEARCH_ENGINE", "", ("", "brave", "exa", "searxng", "tavily")
+)
+ROUTER_SEARCH_URL = env.base_url("ROUTER_SEARCH_URL")
+ROUTER_SEARCH_KEY = env.text("ROUTER_SEARCH_KEY")
+ROUTER_SEARCH_TIMEOUT = env.seconds("ROUTER_SEARCH_TIMEOUT", 10)
+if ROUTER_SEARCH_ENGINE == "searxng" and not ROUTER_SEARCH_URL:
+    raise env.SettingError("ROUTER_SEARCH_URL", "needed: where the SearXNG instance is")
+if ROUTER_SEARCH_ENGINE not in ("", "searxng") and not ROUTER_SEARCH_KEY:
+    raise env.SettingError("ROUTER_SEARCH_KEY", f"needed by {ROUTER_SEARCH_ENGINE}")
+ROUTER_FETCH_BYTES = env.integer("ROUTER_FETCH_BYTES", 5_242_880, minimum=1024, maximum=67_108_864)
+ROUTER_FETCH_PRIVATE_HOSTS = env.host_names("ROUTER_FETCH_PRIVATE_HOSTS")
 ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
 ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
 GENERATION_CONTENT_DAYS = env.integer("GENERATION_CONTENT_DAYS", 30, minimum=1, maximum=3650)

@@ -15,6 +15,8 @@ from routing.tools.image_generation import ImageGeneration, any_image_model
 from routing.tools.interface import Maker
 from routing.tools.search_models import SearchModels
 from routing.tools.subagent import Subagent
+from routing.tools.web.fetch import WebFetch, fetches_here
+from routing.tools.web.search import WebSearch, searches_here
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "router:advisor": Advisor,
@@ -23,10 +25,14 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
     "router:fusion": Fusion,
     "router:image_generation": ImageGeneration,
     "router:subagent": Subagent,
+    "router:web_fetch": WebFetch,
+    "router:web_search": WebSearch,
 }
 # What must be there for a built-in tool to do anything.
 _NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
     "router:image_generation": any_image_model,
+    "router:web_fetch": fetches_here,
+    "router:web_search": searches_here,
 }
 
 
@@ -62,11 +68,11 @@ def _all(tools: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]
             yield from _all(settings.get("tools") or ())
 
 
-def _runs(kind: str, settings: dict[str, Any]) -> bool:
-    if maker_of(kind) is None:
-        return False
-    needs = _NEEDS.get(kind)
-    return needs is None or needs(settings)
+def _runs(kind: str, given: dict[str, Any]) -> bool:
+    maker = maker_of(kind)
+    # What a backend of the operator's own needs is its own affair.
+    needs = _NEEDS.get(kind) if maker is BUILT_IN.get(kind) else None
+    return maker is not None and (needs is None or needs(given))
 
 
 @cache

@@ -80,9 +80,9 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "num_media_prompt": detail.get("media_parts", 0),
         "num_media_completion": None,
         "num_input_audio_prompt": detail.get("audio_parts", 0),
-        "num_search_results": None,
-        "num_fetches": None,
-        "web_search_engine": "native" if detail.get("web_searches") else None,
+        "num_search_results": detail.get("search_results"),
+        "num_fetches": detail.get("fetches"),
+        "web_search_engine": _search_engine(detail),
         "service_tier": row.service_tier,
         "is_byok": row.is_byok,
         "usage": usd(row.charge_nano),
@@ -92,6 +92,12 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "response_cache_source_id": detail.get("response_cache_source_id"),
         "provider_responses": [_response(attempt) for attempt in row.attempts],
     }
+
+
+def _search_engine(detail: dict[str, Any]) -> str | None:
+    """The one the gateway searched with; providers keep theirs to themselves."""
+    own: str | None = detail.get("search_engine")
+    return own or ("native" if detail.get("web_searches") else None)
 
 
 def _usd_or_none(amount_nano: int | None) -> Any:
