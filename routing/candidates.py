@@ -12,7 +12,7 @@ from gateway.http.validation import shortened
 from gateway.turns import give_way
 from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
-from routing.formats.plugins import plugins_without_backend
+from routing.plugins.registry import missing as missing_plugins
 from routing.selection.ask import Ask, Policy, Resolution
 from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
 from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, steps
@@ -122,9 +122,9 @@ def _has_suffix(preset: Preset) -> bool:
 def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[dict[str, Any]]) -> None:
     """The refusal that the plugin itself would get. An entry of its own has the last word."""
     said = {plugin["id"]: plugin for plugin in plugins}
-    missing = plugins_without_backend([said.get(name, {"id": name}) for name in names])
-    if missing:
-        raise InvalidRequest(f"server tool not available: {', '.join(missing)}")
+    lacking = missing_plugins([said.get(name, {"id": name}) for name in names])
+    if lacking:
+        raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
 
 
 def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from gateway.http.errors import InvalidRequest
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
-from routing.formats.plugins import plugins_without_backend
 from routing.formats.server_tools import canonical_tool
+from routing.plugins.registry import missing as missing_plugins
 from routing.serving.loop import Loop, with_tools
 from routing.tools.registry import missing
 from routing.tools.toolbox import Toolbox
@@ -14,7 +14,7 @@ from routing.tools.toolbox import Toolbox
 
 def refuse_what_nothing_runs(chat: ChatRequest) -> None:
     """Raise `InvalidRequest` for server tools and plugins without a backend."""
-    lacking = plugins_without_backend(chat.plugins)
+    lacking = missing_plugins(chat.plugins)
     if chat.server_tools:
         lacking = _missing_tools(chat) + lacking
     if lacking:

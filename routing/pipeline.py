@@ -33,6 +33,8 @@ from routing.ids import generation_id
 from routing.metering.byok import charges_a_fee
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
+from routing.own_search import beside_own_tools, where_no_provider_does
+from routing.plugging import plugged
 from routing.presets.applying import Applied, applied
 from routing.presets.naming import may_name_a_preset
 from routing.selection.ask import (
@@ -82,7 +84,11 @@ def admit(
     """
     chat, preset_id, requested = _parsed(request, caller, body, format)
     region = region_of(request)
+    chat, _ = plugged(chat, caller.default_text_model)
+    chat = beside_own_tools(chat)
     asked = asked_of(chat, caller, region=region)
+    if (other := where_no_provider_does(chat, asked.resolution.models, format)) is not chat:
+        chat, asked = other, asked_of(other, caller, region=region)
     chat, stages, blocked = _guarded(chat, caller)
     if stages:
         asked = asked._replace(ask=ask_of(chat))
@@ -113,6 +119,7 @@ def planned_call(asker: Call, chat: ChatRequest) -> Call:
     """A call for a model that a tool of another call asks: on that call's account, within its time
     and by its rules. Raises `GatewayError`; one that no endpoint can serve has its `refusal`."""
     caller = asker.caller
+    chat, _ = plugged(chat, caller.default_text_model)
     asked = asked_of(chat, caller, region=asker.region)
     chat, stages, blocked = _guarded(chat, caller)
     chat, loop = equipped(chat)

@@ -1,4 +1,4 @@
-"""Plugins (inference reference 1.9): what each takes, which are in force, which can run here."""
+"""Plugins (inference reference 1.9): what each takes, and which are in force."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, Final, Literal
@@ -16,12 +16,6 @@ from routing.formats.server_tools import (
 )
 
 PATTERN_CHARS_TOTAL_MAX: Final = 65_536
-
-# Plugins whose work is done by code that is not part of this gateway yet. Router plugins only act
-# on their own virtual model and moderation without a hook does nothing, so both are no obstacle.
-NEED_A_BACKEND: Final = frozenset(
-    {"web", "web-fetch", "fusion", "response-healing", "context-compression", "file-parser"}
-)
 
 
 def _total_length(patterns: list[str]) -> list[str]:
@@ -153,12 +147,3 @@ def effective_plugins(
     for plugin in plugins or ():
         chosen[plugin["id"]] = plugin
     return list(chosen.values())
-
-
-def plugins_without_backend(plugins: Iterable[dict[str, Any]]) -> list[str]:
-    """Ids of the switched-on plugins whose work nothing here does."""
-    return [
-        plugin["id"]
-        for plugin in plugins
-        if plugin["id"] in NEED_A_BACKEND and plugin.get("enabled", True)
-    ]

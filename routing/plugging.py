@@ -1,0 +1,34 @@
+"""The plugins of a request: which are in force, and what they make of it before it is planned."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from routing.formats.chat.request import ChatRequest
+from routing.plugins.interface import Plugin
+from routing.plugins.registry import made, missing
+from routing.plugins.texts import with_more_tools
+from routing.selection.naming import parse
+
+
+def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
+    """The request with the server tools that its plugins add, and these. Plugins that nothing here
+    carries out are left out: whoever plans the request refuses them."""
+    entries = _in_force(chat, chat.candidates or [default_model])
+    if not entries:
+        return chat, ()
+    lacking = missing(entries)
+    plugins = made(each for each in entries if each["id"] not in lacking)
+    for plugin in plugins:
+        chat = with_more_tools(chat, plugin.tools())
+    return chat, plugins
+
+
+def _in_force(chat: ChatRequest, references: Sequence[str]) -> list[dict[str, Any]]:
+    """The entries of `plugins`, and those that a suffix of a model stands for. An entry of its own
+    has the last word."""
+    if not any(":" in reference for reference in references):
+        return chat.plugins
+    effects = (effect for reference in references for effect in parse(reference).effects)
+    ids = dict.fromkeys(effect.plugin for effect in effects if effect.plugin is not None)
+    said = {entry["id"] for entry in chat.plugins}
+    return [*chat.plugins, *({"id": each} for each in ids if each not in said)]

@@ -1,0 +1,65 @@
+"""What a plugin is: something that a request switches on by its id, and where it takes part."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from accounts.caller import Caller
+from gateway.http.errors import GatewayError
+from routing.catalogue.entries import ModelEntry
+from routing.formats.chat.request import ChatRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a plugin may know of the request: who asks, the models that it comes to (none where a
+    router found none), and until when there is time (monotonic seconds)."""
+
+    caller: Caller
+    models: Sequence[ModelEntry]
+    deadline: float
+
+
+class Plugin:
+    """One plugin of one request, made of its checked settings. Each method is one place where it
+    may take part, in this order; a plugin has those that it needs.
+
+    `stages` are what `router_metadata.pipeline` tells of it (`type`, `name`, `summary`, `data`),
+    `facts` what the record's details keep.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.stages: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+
+    def tools(self) -> list[dict[str, Any]]:
+        """Server tools that it adds to the request, checked ones of the chat format. One whose tool
+        nothing here runs is not available either. Asked before a model is chosen."""
+        return []
+
+    def asked(self, chat: ChatRequest, context: Context) -> ChatRequest:
+        """The request as it goes on, `chat` itself where it stays as it is (`routing.plugins.texts`
+        makes another). Content filters come after it. Raises `GatewayError`."""
+        return chat
+
+    def judged(self, chat: ChatRequest, context: Context) -> Callable[[], GatewayError] | None:
+        """What makes the refusal of a request that is not to go on; None lets it pass. It comes
+        after the content filters."""
+        return None
+
+    def rewrites(self, chat: ChatRequest) -> bool:
+        """Whether `answered` may change the answer to this request."""
+        return False
+
+    def answered(self, chat: ChatRequest, message: dict[str, Any]) -> dict[str, Any]:
+        """The chat-shaped message of a whole answer; streams are not changed."""
+        return message
+
+    def annotations(self) -> list[dict[str, Any]]:
+        """What an answer cites on its account, told with its end."""
+        return []
+
+
+# From the checked settings of the entry in `plugins`, its `id` and `enabled` included.
+Maker = Callable[[dict[str, Any]], Plugin]

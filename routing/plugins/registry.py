@@ -1,0 +1,68 @@
+"""Which plugins there are here, and what carries them out."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Final
+
+from django.utils.module_loading import import_string
+
+from gateway.live_settings import settings
+from routing.plugins.interface import Maker, Plugin
+from routing.plugins.web import Web, WebFetch
+from routing.tools.registry import missing as missing_tools
+
+BUILT_IN: Final[Mapping[str, Maker]] = {
+    "web": Web,
+    "web-fetch": WebFetch,
+}
+# Settings of virtual routers: they act on their own model only, or are ignored.
+OF_ROUTERS: Final = frozenset(
+    {
+        "auto-router",
+        "auto-beta-router",
+        "pareto-router",
+        "jev-router",
+        "switchyard-router",
+        "moderation",
+    }
+)
+
+
+def maker_of(plugin_id: str) -> Maker | None:
+    """What makes a plugin of its checked settings; None where nothing here carries it out. A
+    backend that the operator configured comes before a built-in one."""
+    path = settings.ROUTER_TOOL_BACKENDS.get(plugin_id)
+    return _loaded(path) if path else BUILT_IN.get(plugin_id)
+
+
+def missing(entries: Iterable[dict[str, Any]]) -> list[str]:
+    """Ids of the switched-on plugins that nothing here can carry out."""
+    return [
+        entry["id"]
+        for entry in entries
+        if _is_on(entry) and entry["id"] not in OF_ROUTERS and not _runs(entry)
+    ]
+
+
+def made(entries: Iterable[dict[str, Any]]) -> tuple[Plugin, ...]:
+    """The plugins of a request, of those that are switched on and can be carried out."""
+    return tuple(
+        maker(entry)
+        for entry in entries
+        if _is_on(entry) and (maker := maker_of(entry["id"])) is not None
+    )
+
+
+def _is_on(entry: Mapping[str, Any]) -> bool:
+    return bool(entry.get("enabled", True))
+
+
+def _runs(entry: dict[str, Any]) -> bool:
+    maker = maker_of(entry["id"])
+    return maker is not None and not missing_tools(maker(entry).tools())
+
+
+@cache
+def _loaded(path: str) -> Maker:
+    maker: Maker = import_string(path)
+    return maker
