@@ -99,10 +99,10 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
 
 def _cut(text: str, chars_max: int | None) -> _Cut:
     """As much as the caller wants and a result may have once it is JSON."""
-    room = settings.ROUTER_TOOL_RESULT_CHARS - _BESIDE_CHARS
-    most = max(0, room if chars_max is None else min(room, chars_max))
-    content = text[:most]
-    over = len(json_text(content)) - max(0, room)
+    limit = settings.ROUTER_TOOL_RESULT_CHARS
+    room = max(limit - _BESIDE_CHARS, limit // 2)
+    content = text[: room if chars_max is None else min(room, chars_max)]
+    over = len(json_text(content)) - room
     if over > 0:
         # What is left out is at least as long in JSON.
         content = content[: max(0, len(content) - over)]
