@@ -33,6 +33,8 @@ def main(number: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=number) as line:
+        # Whoever made it may wait in another way.
+        line.setblocking(True)
         while (head := _received(line)) is not None and (page := _received(line)) is not None:
             asked = json.loads(head)
             _bound_time(asked["seconds"])

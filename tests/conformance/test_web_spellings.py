@@ -189,7 +189,8 @@ def test_the_openai_client_reads_citations(web: WebDesk) -> None:
         web.script(search(), {"text": LINK})
         answer = client.responses.create(model="acme/over-openai", input="Hello", tools=tools)
 
-    (annotation,) = chat.choices[0].message.annotations or ()
+    annotations: Any = chat.choices[0].message.annotations
+    (annotation,) = annotations
     assert annotation.url_citation.url == "https://one.example/a"
     assert answer.output_text == LINK
     message: Any = answer.output[-1]

@@ -86,7 +86,9 @@ def test_messages_tell_it_as_its_own_provider_would(web: WebDesk, stream: bool) 
         "https://one.example/a",
         "https://two.example/b",
     ]
-    (citation,) = text["citations"]
+    deltas = [value["delta"] for value in raw if "delta" in value] if stream else []
+    cited = [delta["citation"] for delta in deltas if delta.get("type") == "citations_delta"]
+    (citation,) = cited if stream else text["citations"]
     assert citation["type"] == "web_search_result_location"
     assert (citation["url"], citation["title"]) == ("https://one.example/a", "One & only")
     usage = raw["usage"] if not stream else raw[-2]["usage"]

@@ -1,5 +1,6 @@
 """Pages are taken apart in processes that have little to lose."""
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -62,6 +63,23 @@ def test_one_that_takes_too_long_is_killed_and_the_next_page_is_read() -> None:
     assert time.monotonic() - began < 2
     assert not is_there(pid)
     assert read().title == "On cats"
+
+
+def test_a_line_that_does_not_block_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As sockets under gevent are."""
+    made = socket.socketpair
+
+    def not_blocking() -> tuple[socket.socket, socket.socket]:
+        ours, theirs = made()
+        theirs.setblocking(False)
+        return ours, theirs
+
+    monkeypatch.setattr(socket, "socketpair", not_blocking)
+    read()
+    first = idle_pid()
+
+    assert read().title == "On cats"
+    assert idle_pid() == first
 
 
 def test_one_that_dies_is_replaced() -> None:

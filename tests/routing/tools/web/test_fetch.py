@@ -184,7 +184,7 @@ def test_domains_hold(site: WebSite, lists: dict[str, Any]) -> None:
 
 
 def test_domains_hold_for_redirects_too(site: WebSite) -> None:
-    allowed = {"allowed_domains": ["127.0.0.1/to", "127.0.0.1/json"]}
+    allowed: dict[str, Any] = {"allowed_domains": ["127.0.0.1/to", "127.0.0.1/json"]}
 
     assert error_of(fetch(f"{site.url}/to?url=/plain", **allowed))[0] == "url_not_allowed"
     assert not fetch(f"{site.url}/to?url=/json", **allowed).failed

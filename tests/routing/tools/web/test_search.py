@@ -111,7 +111,7 @@ def test_domains_hold_whatever_the_engine_does(running_engine: SearchEngine, nam
 
 
 def test_what_engines_are_told_of_the_wishes(running_engine: SearchEngine) -> None:
-    wishes = {
+    wishes: dict[str, Any] = {
         "max_results": 25,
         "max_characters": 700,
         "mode": "deep",
