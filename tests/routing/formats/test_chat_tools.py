@@ -298,7 +298,7 @@ def test_plugin_settings_keep_their_bounds(
 
 @pytest.mark.parametrize(
     "plugin",
-    ["web", "web-fetch", "fusion", "response-healing", "context-compression", "file-parser"],
+    ["web", "fusion", "response-healing", "context-compression", "file-parser"],
 )
 def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str) -> None:
     assert needed(accepted(plugins=[{"id": plugin}])) == [plugin]
