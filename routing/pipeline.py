@@ -32,6 +32,7 @@ from routing.history.drafts import Draft, draft_for
 from routing.ids import generation_id
 from routing.metering.orders import Payer
 from routing.metering.usage import estimated_tokens
+from routing.own_search import beside_own_tools, where_no_provider_does
 from routing.plugging import plugged, refusal_by, shaped
 from routing.plugins.context_compression import compressed
 from routing.plugins.interface import Context, Plugin
@@ -136,9 +137,11 @@ def _arranged(
 ) -> "_Arranged":
     """A checked request as its model is asked, and its plan. Raises `GatewayError`."""
     chat, plugins = plugged(chat, caller.default_text_model)
+    chat = beside_own_tools(chat)
     asked = asked_of(chat, caller, region=region)
     context = Context(caller, asked.resolution.models, deadline)
-    if (other := shaped(plugins, chat, context)) is not chat:
+    other = where_no_provider_does(chat, asked.resolution.models, format)
+    if (other := shaped(plugins, other, context)) is not chat:
         chat, asked = other, asked_of(other, caller, region=region)
     chat, stages, refusal = _guarded(chat, caller)
     blocked = refusal or refusal_by(plugins, chat, context)

@@ -31,6 +31,7 @@ SHORTHANDS: Final = frozenset(
 )
 SERVER_PREFIX: Final = "router:"
 WEB_SEARCH: Final = "router:web_search"
+WEB_FETCH: Final = "router:web_fetch"
 ADVISOR: Final = "router:advisor"
 TOOL_SEARCH: Final = "router:tool_search"
 SUBAGENT: Final = "router:subagent"

@@ -13,6 +13,7 @@ from routing.plugins.fusion import Fusion
 from routing.plugins.interface import Maker, Plugin
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
+from routing.plugins.web import Web, WebFetch
 from routing.tools.registry import missing as missing_tools
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
@@ -21,6 +22,8 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
     "fusion": Fusion,
     "moderation": Moderation,
     "response-healing": ResponseHealing,
+    "web": Web,
+    "web-fetch": WebFetch,
 }
 # Settings of virtual routers: they act on their own model only, or are ignored.
 OF_ROUTERS: Final = frozenset(

@@ -26,6 +26,7 @@ def history_facts(call: Call, last: Attempt | None, outcome: "Outcome") -> dict[
         "guarded": any(stage.get("type") == _GUARDING for stage in call.stages),
         "audio_parts": _audio_parts(call),
         "web_searches": outcome.usage.web_searches,
+        **_of_tools(call),
         **(_of_attempt(call, last, outcome) if last is not None else {}),
     }
 
@@ -66,6 +67,18 @@ def _of_attempt(call: Call, last: Attempt, outcome: "Outcome") -> dict[str, Any]
         "cache_saved_nano": cache_saving_nano(usage, prices) if charged else 0,
         "web_nano": searched_nano if charged else 0,
         "web_cost_nano": searched_nano,
+    }
+
+
+def _of_tools(call: Call) -> dict[str, Any]:
+    """What the gateway's own tools did on the web."""
+    if call.loop is None:
+        return {}
+    tally = call.loop.tally
+    return {
+        "search_results": tally.search_results,
+        "search_engine": tally.search_engine,
+        "fetches": tally.fetches,
     }
 
 

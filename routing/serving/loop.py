@@ -17,6 +17,7 @@ from routing.ids import tool_call_id
 from routing.metering.report import ToolUse
 from routing.serving.stop_conditions import is_met
 from routing.serving.tally import Tally
+from routing.tools.citing import cited
 from routing.tools.interface import Result
 from routing.tools.running import ToolCall
 from routing.tools.toolbox import Toolbox
@@ -24,6 +25,8 @@ from routing.tools.toolbox import Toolbox
 STEPS_MAX: Final = 30
 # Where the caller's conditions have taken the place of that, a turn has a bound all the same.
 CALLS_PER_TURN_MAX: Final = 30
+# The caller format whose answers of several turns are one text.
+CHAT: Final = "chat"
 _NO_STEPS_LEFT: Final = "Not run: the limit of tool calls is reached. Answer with what you have"
 # Finish reasons of an answer whose calls are not to be trusted to be whole.
 _BROKEN_OFF: Final = frozenset({"length", "content_filter", "error"})
@@ -32,7 +35,7 @@ _FREE_CHOICES: Final = ("auto", "none")
 
 class Loop:
     """`tally` is what it has cost, `pieces` what the caller was told, in order. `turns` counts
-    answers of the model. `annotations` are told when it ends.
+    answers of the model.
 
     `functions` are the calls of the caller's own functions that the last turn made. `writer` is
     that of the stream, once a turn has ended in it, and `opened` whether it has said its beginning.
@@ -41,7 +44,10 @@ class Loop:
     def __init__(self, chat: ChatRequest, toolbox: Toolbox) -> None:
         self.tally = Tally()
         self.pieces: list[dict[str, Any] | Activity] = []
-        self.annotations: list[dict[str, Any]] = []
+        self._citable: list[dict[str, Any]] = []
+        # How much was said before this turn, where an answer is one text.
+        self._chars_before = self._chars = 0
+        self._is_one_text = chat.format == CHAT
         self.turns = self.requested = self.executed = 0
         self.writer: Any = None
         self.opened = False
@@ -68,6 +74,7 @@ class Loop:
         server = [call for call in calls if self._toolbox.find(_name(call)) is not None]
         self.functions = [call for call in calls if self._toolbox.find(_name(call)) is None]
         self._said = {name: each for name, each in message.items() if name != "tool_calls"}
+        self._chars_before, self._chars = self._chars, self._chars + len(self._text)
         self._show(logprobs)
         self.requested += len(server)
         if not server or finish in _BROKEN_OFF:
@@ -166,11 +173,23 @@ class Loop:
             activity.block_type, activity.block = result.block_type, result.block
             if result.images:
                 self.pieces.append({"role": "assistant", "images": result.images})
-            self.annotations += result.annotations
+            self._citable += result.annotations
             content = {"tool_call_id": activity.call_id, "content": result.text}
             answers.append({"role": "tool", **content})
         self._new = [_sent_back(self._said), *answers]
         self._show_functions()
+
+    @property
+    def annotations(self) -> list[dict[str, Any]]:
+        """What the answer cites of what tools found, to be told when it ends."""
+        before = self._chars_before if self._is_one_text else 0
+        return cited(self._citable, self._text, before=before) if self._citable else []
+
+    @property
+    def _text(self) -> str:
+        """Of this turn."""
+        content = self._said.get("content")
+        return content if type(content) is str else ""
 
     @property
     def goes_on(self) -> bool:

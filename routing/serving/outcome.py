@@ -147,6 +147,9 @@ def note_results(call: Call, attempt: Attempt, results: Iterable[Result]) -> Non
     assert prices is not None
     for result in results:
         loop.tally.add_fee(result.cost_nano)
+        loop.tally.add_web(
+            results=result.search_results, engine=result.search_engine, fetches=result.fetches
+        )
         if result.web_searches:
             pinned = prices.effective(loop.tally.usage.prompt_tokens, call.created_at)
             loop.tally.add_searches(result.web_searches)

@@ -25,6 +25,9 @@ class Tally:
 
     def __init__(self) -> None:
         self.usage = Usage(prompt_tokens=0, completion_tokens=0)
+        # Of the web: what tools found and read there, and what they searched with.
+        self.search_results = self.fetches = 0
+        self.search_engine: str | None = None
         self._cost = NO_COST
         self._turns_nano = self._own_turns_nano = _NOTHING
         self._fees_nano = self._own_fees_nano = _NOTHING
@@ -43,6 +46,11 @@ class Tally:
     def add_searches(self, count: int) -> None:
         """Searches that tools made; what they cost is a fee."""
         self.usage = self.usage._replace(web_searches=self.usage.web_searches + count)
+
+    def add_web(self, *, results: int, engine: str | None, fetches: int) -> None:
+        self.search_results += results
+        self.search_engine = engine or self.search_engine
+        self.fetches += fetches
 
     def add_fee(self, nano: Fraction, *, own_nano: Fraction = _NOTHING) -> None:
         """`own_nano` is the list price of what a team's own credential paid for."""

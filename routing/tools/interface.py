@@ -31,8 +31,9 @@ class Result:
     `text` is what the model reads. For the caller: `item` are the own fields of the responses
     format's output item, `block` and `block_type` the result block of messages where that format
     has one, `annotations` and `images` (chat-shaped) what the answer shows of it. `web_searches`
-    are priced by the endpoint that asked, `cost_nano` is the tool's own fee; both are charged
-    whatever becomes of the answer. What models cost that the tool asked is not in it.
+    are priced by the endpoint that asked; with the `search_results` they gave, the `search_engine`
+    and the `fetches` of pages the record tells of them. `cost_nano` is the tool's own fee; both
+    are charged whatever becomes of the answer. What models cost that the tool asked is not in it.
     """
 
     text: str
@@ -42,6 +43,9 @@ class Result:
     annotations: list[dict[str, Any]] = field(default_factory=list)
     images: list[dict[str, Any]] = field(default_factory=list)
     web_searches: int = 0
+    search_results: int = 0
+    search_engine: str | None = None
+    fetches: int = 0
     cost_nano: Fraction = NO_COST
     failed: bool = False
 

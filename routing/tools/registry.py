@@ -19,6 +19,8 @@ from routing.tools.search_models import SearchModels
 from routing.tools.shell import Bash, Shell, can_run
 from routing.tools.subagent import Subagent
 from routing.tools.tool_search import ToolSearch
+from routing.tools.web.fetch import WebFetch, fetches_here
+from routing.tools.web.search import WebSearch, searches_here
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "router:advisor": Advisor,
@@ -32,6 +34,8 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
     "router:shell": Shell,
     "router:subagent": Subagent,
     "router:tool_search": ToolSearch,
+    "router:web_fetch": WebFetch,
+    "router:web_search": WebSearch,
 }
 # What must be there for a built-in tool to do anything.
 _NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
@@ -40,6 +44,8 @@ _NEEDS: Final[Mapping[str, Callable[[dict[str, Any]], bool]]] = {
     "router:files": can_run,
     "router:image_generation": any_image_model,
     "router:shell": can_run,
+    "router:web_fetch": fetches_here,
+    "router:web_search": searches_here,
 }
 
 

@@ -80,9 +80,9 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "num_media_prompt": detail.get("media_parts", 0),
         "num_media_completion": None,
         "num_input_audio_prompt": detail.get("audio_parts", 0),
-        "num_search_results": None,
-        "num_fetches": None,
-        "web_search_engine": "native" if detail.get("web_searches") else None,
+        "num_search_results": detail.get("search_results"),
+        "num_fetches": detail.get("fetches"),
+        "web_search_engine": _search_engine(detail),
         "service_tier": row.service_tier,
         "is_byok": row.is_byok,
         "usage": usd(row.charge_nano),
@@ -99,6 +99,10 @@ def _own_cost_nano(row: Generation) -> int:
     of_all = row.upstream_cost_nano if row.is_byok else 0
     own_nano: int = row.detail.get("own_cost_nano", of_all)
     return own_nano
+def _search_engine(detail: dict[str, Any]) -> str | None:
+    """The one the gateway searched with; providers keep theirs to themselves."""
+    own: str | None = detail.get("search_engine")
+    return own or ("native" if detail.get("web_searches") else None)
 
 
 def _usd_or_none(amount_nano: int | None) -> Any:

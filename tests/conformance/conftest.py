@@ -8,10 +8,13 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.deciding import DecisionsDesk
 from tests.conformance.desk import Desk, Serve
+from tests.conformance.web import WebDesk, with_search_prices
 from tests.support.bed import Bed
 from tests.support.catalogue import DECISIONS, THREE_WIRES, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.search_engine import RunningSearchEngine
 from tests.support.server import GatewayServer
+from tests.support.web_site import RunningWebSite
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +139,41 @@ def serve(
             return lambda: Desk(server, simulator, seed_account(server), "acme/small")
 
         yield desks
+
+
+@pytest.fixture(scope="session")
+def web_desks(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Callable[[], WebDesk]]:
+    """Desks on a gateway that searches and fetches."""
+    folder = tmp_path_factory.mktemp("web")
+    with (
+        RunningSearchEngine() as engine,
+        RunningWebSite() as site,
+        StartGateway(stores, folder) as starter,
+    ):
+        server = starter.build(
+            ROUTER_SEARCH_ENGINE="searxng",
+            ROUTER_SEARCH_URL=engine.url,
+            ROUTER_SEARCH_TIMEOUT="1",
+            ROUTER_FETCH_PRIVATE_HOSTS="127.0.0.1",
+            ROUTER_KEEPALIVE_SECONDS="0.1",
+        )
+        server.manage("load_catalogue", str(with_search_prices(folder, simulator.url)))
+        server.start()
+
+        def desks() -> WebDesk:
+            simulator.clear()
+            engine.asked.clear()
+            site.met.clear()
+            return WebDesk(Desk(server, simulator, seed_account(server)), engine, site)
+
+        yield desks
+        audit = server.manage("audit_ledger")
+        assert audit["mismatches"] == []
+        assert audit["open_holds"] == 0
+
+
+@pytest.fixture
+def web(web_desks: Callable[[], WebDesk]) -> WebDesk:
+    return web_desks()

@@ -15,12 +15,13 @@ from routing.formats.messages.pieces import (
     fragments_of,
     text_of,
 )
-from routing.formats.messages.server_use import result_of, use_of
+from routing.formats.messages.server_use import fetches_of, result_of, use_of
 from routing.formats.messages.thinking import blocks_of
-from routing.formats.messages.usage import stop_of, usage_of
+from routing.formats.messages.usage import stop_of, usage_of, with_fetches
 from routing.ids import message_id, tool_use_id
 
 WIRE: Final = "anthropic"
+_NO_TEXT: Final = {"type": "text", "text": "", "citations": None}
 _ABSENT: Final[dict[str, Any]] = {
     "stop_reason": None,
     "stop_sequence": None,
@@ -52,11 +53,13 @@ def whole_answer(whole: Whole) -> dict[str, Any]:
     else:
         silent = is_silent(whole.request)
         pieces = whole.pieces or [whole.message]
+        blocks = [block for piece in pieces for block in _blocks_of(piece, silent=silent)]
+        fetches = sum(fetches_of(piece) for piece in pieces if isinstance(piece, Activity))
         body = {
             **envelope(whole.served),
-            "content": [block for piece in pieces for block in _blocks_of(piece, silent=silent)],
+            "content": _citations_at_home(blocks),
             **stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence),
-            "usage": usage_of(ending.usage, ending.service_tier),
+            "usage": with_fetches(usage_of(ending.usage, ending.service_tier), fetches),
         }
     if ending.router_metadata is not None:
         body["router_metadata"] = ending.router_metadata
@@ -68,6 +71,17 @@ def _blocks_of(piece: dict[str, Any] | Activity, *, silent: bool) -> list[dict[s
         return blocks_of_message(piece, silent=silent)
     result = result_of(piece)
     return [use_of(piece)[0], *([result] if result is not None else [])]
+
+
+def _citations_at_home(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is cited at an answer's end belongs to its last text, as in a stream."""
+    if len(blocks) < 2 or blocks[-1] | {"citations": None} != _NO_TEXT:
+        return blocks
+    *others, text, citing = blocks
+    if text["type"] != "text":
+        return blocks
+    citations = [*(text["citations"] or ()), *(citing["citations"] or ())]
+    return [*others, {**text, "citations": citations or None}]
 
 
 def envelope(served: Served) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pydantic_core
 from gateway.http.jsonio import dumps
 from routing.formats.caller import Activity
 from routing.formats.messages.pieces import DIRECT
-from routing.formats.server_tools import SERVER_PREFIX
+from routing.formats.server_tools import SERVER_PREFIX, WEB_FETCH, WEB_SEARCH
 
 OWN_PREFIX: Final = "srvtoolu_router_"
 
@@ -31,11 +31,24 @@ def use_of(activity: Activity) -> tuple[dict[str, Any], str]:
 def result_of(activity: Activity) -> dict[str, Any] | None:
     """The block of its result, where the format has one for the tool."""
     if activity.block_type is None:
-        return None
+        kind = _OF_THE_WEB.get(activity.tool)
+        return _failed(activity, kind) if kind is not None else None
     said = {"type": activity.block_type, "tool_use_id": _id(activity), "content": activity.block}
     return said | ({"caller": DIRECT} if activity.block_type in _WITH_CALLER else {})
 
 
+def _failed(activity: Activity, kind: str) -> dict[str, Any]:
+    """A tool that was stopped, or was not run, says nothing itself."""
+    error = {"type": f"{kind}_error", "error_code": "unavailable"}
+    return {"type": kind, "tool_use_id": _id(activity), "content": error, "caller": DIRECT}
+
+
+def fetches_of(activity: Activity) -> int:
+    """How many pages a call counts as in the usage."""
+    return int(activity.tool == WEB_FETCH and activity.status == "completed")
+
+
+_OF_THE_WEB: Final = {WEB_SEARCH: "web_search_tool_result", WEB_FETCH: "web_fetch_tool_result"}
 _WITH_CALLER: Final = frozenset({"web_search_tool_result", "web_fetch_tool_result"})
 
 

@@ -14,8 +14,8 @@ from routing.formats.messages.errors import error_object
 from routing.formats.messages.frames import DELTA_END, PING, frame
 from routing.formats.messages.passing import PassedEvents
 from routing.formats.messages.pieces import citations_of, details_of, fragments_of, text_of
-from routing.formats.messages.server_use import result_of, use_of
-from routing.formats.messages.usage import NO_USAGE, stop_of, usage_of
+from routing.formats.messages.server_use import fetches_of, result_of, use_of
+from routing.formats.messages.usage import NO_USAGE, stop_of, usage_of, with_fetches
 
 _CHARS_PER_TOKEN: Final = 4
 
@@ -23,7 +23,7 @@ _CHARS_PER_TOKEN: Final = 4
 class MessagesStream:
     """See `StreamWriter`."""
 
-    __slots__ = ("_begun", "_blocks", "_passed", "_prompt_chars", "_served")
+    __slots__ = ("_begun", "_blocks", "_fetches", "_passed", "_prompt_chars", "_served")
 
     keep_alive = PING
 
@@ -33,6 +33,7 @@ class MessagesStream:
         self._blocks = BlockWriter(silent=is_silent(request))
         self._passed: PassedEvents | None = None
         self._begun = False
+        self._fetches = 0
 
     def fingerprint(self, value: str) -> None:
         """The format has no place for it."""
@@ -77,6 +78,7 @@ class MessagesStream:
 
     def tool_ended(self, activity: Activity) -> bytes:
         result = result_of(activity)
+        self._fetches += fetches_of(activity)
         return self._blocks.whole(result) if result is not None else b""
 
     def closing(self, ending: Ending) -> bytes:
@@ -84,7 +86,7 @@ class MessagesStream:
             rest, last = self._passed.rest(), self._passed.last(ending)
         else:
             stop = stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence)
-            usage = usage_of(ending.usage, ending.service_tier)
+            usage = with_fetches(usage_of(ending.usage, ending.service_tier), self._fetches)
             last = {"delta": {**stop, "container": None}, "usage": usage}
             rest = (b"" if self._begun else self.first()) + self._blocks.finish()
         said = rest + frame("message_delta", last)

@@ -48,6 +48,14 @@ def usage_of(
     return whole | {name: usage[name] for name in _COSTS if name in usage}
 
 
+def with_fetches(usage: dict[str, Any], fetches: int) -> dict[str, Any]:
+    """The usage object of an answer for which the gateway fetched pages."""
+    told = usage["server_tool_use"]
+    if not fetches or told is None:
+        return usage
+    return usage | {"server_tool_use": {**told, "web_fetch_requests": fetches}}
+
+
 def stop_of(
     finish_reason: str, native_finish: str | None, stop_sequence: str | None
 ) -> dict[str, Any]:

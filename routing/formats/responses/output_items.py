@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from typing import Any, Final, Protocol
 
+import pydantic_core
+
 from routing.formats.caller import Activity
 from routing.formats.responses.events import Events, Fragments
 from routing.formats.responses.output_parts import (
@@ -14,6 +16,7 @@ from routing.formats.responses.output_parts import (
     OutputPart,
     PartKind,
 )
+from routing.formats.server_tools import ADVISOR, SUBAGENT, WEB_FETCH, WEB_SEARCH
 
 
 class Item(Protocol):
@@ -179,6 +182,9 @@ class CallItem(_Growing):
 
 
 FUSION: Final = "fusion_call"
+# Only items of these can have failed; others are incomplete then.
+_MAY_FAIL: Final = frozenset({ADVISOR, SUBAGENT})
+_OF_PAGES: Final = ("url", "title", "content", "httpStatus", "error")
 # Tools whose work the format tells of in events of their own: their name there, and what is said
 # when one begins.
 _STEPS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
@@ -203,6 +209,10 @@ class ToolItem(_Growing):
         said = (super().opening(), *(self._step(name, step) for step in under_way))
         return b"".join(said)
 
+    def closing(self, status: str) -> bytes:
+        fails = status == "failed" and self._activity.tool not in _MAY_FAIL
+        return super().closing("incomplete" if fails else status)
+
     def end_of_content(self) -> bytes:
         """What the format tells of a few tools while they work."""
         if self._steps is None or self._activity.status != "completed":
@@ -225,6 +235,7 @@ class ToolItem(_Growing):
     def value(self) -> dict[str, Any]:
         activity = self._activity
         return {
+            **_always(activity),
             **(activity.item if self.status != "in_progress" else {}),
             "id": self.id,
             "type": activity.tool,
@@ -232,6 +243,24 @@ class ToolItem(_Growing):
             "call_id": activity.call_id,
             "arguments": activity.arguments,
         }
+
+
+def _always(activity: Activity) -> dict[str, Any]:
+    """Fields that the item of a tool has in any case: also of a call that was stopped."""
+    if activity.tool == WEB_FETCH:
+        return dict.fromkeys(_OF_PAGES)
+    if activity.tool == WEB_SEARCH:
+        return {"action": {"type": "search", "query": _query(activity.arguments)}}
+    return {}
+
+
+def _query(arguments: str) -> str:
+    try:
+        value = pydantic_core.from_json(arguments)
+    except ValueError:
+        return ""
+    query = value.get("query") if isinstance(value, dict) else None
+    return query if isinstance(query, str) else ""
 
 
 class ImageItem(_Growing):

@@ -297,17 +297,14 @@ def test_plugin_settings_keep_their_bounds(
         assert plugin_paths(plugin, **{name: value})[0].startswith(name)
 
 
-@pytest.mark.parametrize(
-    "plugin",
-    ["web", "web-fetch"],
-)
+@pytest.mark.parametrize("plugin", ["web"])
 def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str) -> None:
     assert needed(accepted(plugins=[{"id": plugin}])) == [plugin]
     assert needed(accepted(plugins=[{"id": plugin, "enabled": True}])) == [plugin]
     assert needed(accepted(plugins=[{"id": plugin, "enabled": False}])) == []
 
 
-@pytest.mark.parametrize("plugin", sorted(OF_ROUTERS | BUILT_IN.keys()))
+@pytest.mark.parametrize("plugin", sorted((OF_ROUTERS | BUILT_IN.keys()) - {"web"}))
 def test_router_plugins_and_built_in_ones_are_no_obstacle(plugin: str) -> None:
     assert needed(accepted(plugins=[{"id": plugin}])) == []
 

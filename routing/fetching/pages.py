@@ -1,0 +1,164 @@
+"""HTML pages as text, taken apart in processes of their own.
+
+A page can be made to keep whoever reads it busy for a long time, or to find a weakness in a parser.
+So each process has little to lose: an empty environment, bounded memory, a moment per page.
+"""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pydantic_core
+
+from gateway.http.jsonio import dumps
+from routing.fetching import reader
+
+# As many at once; others wait for theirs.
+READERS_MAX: Final = 2
+# Memory that a page took is given back by ending the process now and then.
+PAGES_PER_READER: Final = 50
+_TOLD_BYTES_MAX: Final = 64 * 1_048_576
+_LENGTH: Final = struct.Struct("!I")
+_SCRIPT: Final = str(Path(reader.__file__).resolve())
+
+
+class Page(NamedTuple):
+    """What a page says."""
+
+    title: str
+    text: str
+
+
+class Unreadable(Exception):
+    """Nothing could be made of the page in the time there was."""
+
+
+def read_page(page: bytes, *, charset: str | None, url: str, timeout_s: float) -> Page:
+    """Title and text of an HTML page. Raises `Unreadable`."""
+    until = time.monotonic() + timeout_s
+    with _readers.one(until) as taken:
+        return taken.read(page, charset, url, until)
+
+
+class _Reader:
+    """One process. Whatever goes wrong, it is killed, and the next page gets another."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self._pid = os.getpid()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                number = theirs.fileno()
+                self._process = subprocess.Popen(  # noqa: S603 - Our own interpreter and script.
+                    [sys.executable, "-I", _SCRIPT, str(number)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=(number,),
+                    env={"LANG": "C.UTF-8"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except BaseException:
+            ours.close()
+            raise
+        self._line = ours
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process began it: a forked child must not speak over its parent's line."""
+        return self._pid == os.getpid()
+
+    def read(self, page: bytes, charset: str | None, url: str, until: float) -> Page:
+        self.pages += 1
+        asked = {"charset": charset, "url": url, "seconds": max(0.1, until - time.monotonic())}
+        head = dumps(asked)
+        try:
+            self._send(_LENGTH.pack(len(head)) + head, until)
+            self._send(_LENGTH.pack(len(page)) + page, until)
+            (size,) = _LENGTH.unpack(self._received(_LENGTH.size, until))
+            if size > _TOLD_BYTES_MAX:
+                raise Unreadable
+            told: dict[str, Any] = pydantic_core.from_json(self._received(size, until))
+        except (OSError, ValueError):
+            raise Unreadable from None
+        return Page(told["title"], told["text"])
+
+    def end(self) -> None:
+        self._line.close()
+        if self.is_ours:
+            self._process.kill()
+            self._process.wait()
+
+    def _send(self, data: bytes, until: float) -> None:
+        self._line.settimeout(_left(until))
+        self._line.sendall(data)
+
+    def _received(self, size: int, until: float) -> bytes:
+        parts, left = [], size
+        while left:
+            self._line.settimeout(_left(until))
+            part = self._line.recv(min(left, 1_048_576))
+            if not part:
+                raise Unreadable
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+class _Readers:
+    def __init__(self) -> None:
+        self._idle: list[_Reader] = []
+        self._free = threading.Semaphore(READERS_MAX)
+
+    @contextmanager
+    def one(self, until: float) -> Iterator[_Reader]:
+        """A reader for one page."""
+        if not self._free.acquire(timeout=_left(until)):
+            raise Unreadable
+        try:
+            taken = self._taken()
+            try:
+                yield taken
+            except BaseException:  # Also a greenlet being killed leaves one in the midst of a page.
+                taken.end()
+                raise
+            if taken.pages < PAGES_PER_READER:
+                self._idle.append(taken)
+            else:
+                taken.end()
+        finally:
+            self._free.release()
+
+    def end_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().end()
+
+    def _taken(self) -> _Reader:
+        while self._idle:
+            taken = self._idle.pop()
+            if taken.is_ours:
+                return taken
+            taken.end()
+        return _Reader()
+
+
+def _left(until: float) -> float:
+    return max(0.001, until - time.monotonic())
+
+
+_readers = _Readers()
+
+
+def end_readers() -> None:
+    """End those that wait for a page."""
+    _readers.end_idle()

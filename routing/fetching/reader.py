@@ -1,0 +1,103 @@
+"""The process that turns web pages into text: one page after the other, over one socket.
+
+Pages are anybody's, so what takes them apart stands alone: it knows no secret, is bounded in memory
+and time, and is killed where it does not end. Nothing of the project is imported here.
+
+Asked: four bytes of length, a JSON object (`charset`, null where nobody said; `url`; `seconds` of
+processor time), four bytes of length, the page. Told: four bytes of length, a JSON object (`title`
+and `text`).
+"""
+
+import contextlib
+import json
+import math
+import re
+import resource
+import socket
+import struct
+import sys
+from typing import Any, Final
+
+MEMORY_BYTES: Final = 1_536 * 1_048_576
+# Larger ones are not looked at for what of them is the article.
+ARTICLE_BYTES_MAX: Final = 1_048_576
+# A page that has less than this beside its frame is mostly frame: all of its text is told.
+ARTICLE_CHARS_MIN: Final = 200
+TITLE_CHARS_MAX: Final = 300
+_LENGTH: Final = struct.Struct("!I")
+_EMPTY_LINES: Final = re.compile(r"\n\s*\n\s*\n+")
+
+
+def main(number: int) -> None:
+    """Answer on the socket with that file descriptor until the other side closes it."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with socket.socket(fileno=number) as line:
+        # Whoever made it may wait in another way.
+        line.setblocking(True)
+        while (head := _received(line)) is not None and (page := _received(line)) is not None:
+            asked = json.loads(head)
+            _bound_time(asked["seconds"])
+            told = json.dumps(read(page, asked["charset"], asked["url"])).encode()
+            line.sendall(_LENGTH.pack(len(told)) + told)
+
+
+def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
+    """Title and text of an HTML page, as Markdown where it has an article."""
+    from lxml.etree import LxmlError  # type: ignore[import-untyped]  # It ships no types.
+    from trafilatura import extract, html2txt, load_html
+
+    tree = load_html(_decoded(page, charset))
+    if tree is None:
+        return {"title": "", "text": ""}
+    title = " ".join(str(tree.findtext(".//title") or "").split())[:TITLE_CHARS_MAX]
+    text = ""
+    if len(page) <= ARTICLE_BYTES_MAX:
+        with contextlib.suppress(LxmlError, ValueError, RecursionError):
+            text = _article(extract, tree, url)
+    if len(text) < ARTICLE_CHARS_MIN:
+        whole = html2txt(tree) or " ".join(" ".join(tree.itertext()).split())
+        text = max(text, whole, key=len)
+    return {"title": title, "text": _EMPTY_LINES.sub("\n\n", text).strip()}
+
+
+def _article(extract: Any, tree: Any, url: str) -> str:
+    options = {"include_links": True, "include_comments": False, "output_format": "markdown"}
+    return extract(tree, url=url, fast=True, **options) or ""
+
+
+def _decoded(page: bytes, charset: str | None) -> bytes | str:
+    """As its server said; else the page itself says, or it is guessed."""
+    if charset is None:
+        return page
+    try:
+        return page.decode(charset, "replace")
+    except (LookupError, ValueError):
+        return page
+
+
+def _bound_time(seconds: float) -> None:
+    """For this page. Whoever asked may be gone by now, and so cannot kill what hangs."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+
+
+def _received(line: socket.socket) -> bytes | None:
+    head = _exactly(line, _LENGTH.size)
+    return None if head is None else _exactly(line, _LENGTH.unpack(head)[0])
+
+
+def _exactly(line: socket.socket, size: int) -> bytes | None:
+    parts, left = [], size
+    while left:
+        part = line.recv(min(left, 1_048_576))
+        if not part:
+            return None
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

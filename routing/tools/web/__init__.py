@@ -1,0 +1,1 @@
+"""What server tools do on the web."""

@@ -1,0 +1,174 @@
+"""A page that a model chose, fetched through the guarded door and read."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from gateway.live_settings import settings
+from routing.fetching.doors import door_for
+from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
+from routing.fetching.pages import Unreadable, read_page
+from routing.fetching.targets import Target, TargetRefused, split_url, target_of
+from routing.tools.web.domains import Domains
+from routing.tools.web.failing import Code, WebFailed
+from routing.upstreams.door import Limits, Reply
+from routing.upstreams.door_errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    DoorError,
+    FirstByteTimeout,
+    IdleTimeout,
+    NotAllowed,
+)
+
+HOPS_MAX: Final = 5
+_CONNECT_S: Final = 10.0
+# Of the time that a call has: the rest is for reading what came.
+_SHARE_OF_FETCHING: Final = 0.7
+_SHARE_OF_READING: Final = 0.25
+# More than anybody waits for: what is too much is cut here, not refused.
+_ENDLESS_BYTES: Final = 2**50
+_TOO_SLOW: Final = (ConnectTimeout, DeadlineExceeded, FirstByteTimeout, IdleTimeout)
+_HEADERS: Final = [
+    ("User-Agent", "Mozilla/5.0 (compatible; routing-gateway web_fetch)"),
+    ("Accept", "text/html, application/xhtml+xml, text/plain;q=0.9, */*;q=0.5"),
+]
+_TEXTS: Final = frozenset(
+    {
+        *("application/json", "application/xml", "application/javascript", "application/yaml"),
+        *("application/x-yaml", "application/x-ndjson", "application/rtf", "application/sql"),
+    }
+)
+_HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+_MARKUP: Final = (b"<!doctype html", b"<html")
+
+
+class Document(NamedTuple):
+    """A page as it was read; `url` is where it was in the end."""
+
+    url: str
+    status: int
+    title: str
+    text: str
+
+
+class _Body(NamedTuple):
+    data: bytes
+    charset: str | None
+    url: str
+    timeout_s: float
+
+
+def fetched(url: str, domains: Domains, *, timeout_s: float) -> Document:
+    """Raises `WebFailed`."""
+    began = time.monotonic()
+    followed, body = _body(url, domains, began + timeout_s * _SHARE_OF_FETCHING)
+    status = followed.reply.status
+    if status >= 400:
+        code: Code = "too_many_requests" if status == 429 else "url_not_accessible"
+        raise WebFailed(code, f"The site answered with status {status}", status=status)
+    kind, charset = _kind(followed.reply.headers)
+    read = _reader_of(kind, body)
+    if read is None:
+        told = kind or "bytes"
+        raise WebFailed(
+            "unsupported_content_type", f"The page is no text but {told}", status=status
+        )
+    found = _Body(body, charset, followed.url, timeout_s * _SHARE_OF_READING)
+    title, text = read(found)
+    return Document(followed.url, status, title.replace("\0", ""), text.replace("\0", ""))
+
+
+def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]:
+    def prepare(target: Target, *, method: str, hop: int) -> Ready:
+        if not domains.permit(target.host, target.path):
+            raise WebFailed("url_not_allowed", f"{target.host} is not among the allowed domains")
+        return Ready(target.path, _HEADERS, b"")
+
+    try:
+        followed = follow(
+            target_of(*split_url(url)),
+            method="GET",
+            prepare=prepare,
+            door_of=lambda host: door_for(host, private=settings.ROUTER_FETCH_PRIVATE_HOSTS),
+            limits=_limits(deadline - time.monotonic()),
+            deadline=deadline,
+            hops_max=HOPS_MAX,
+        )
+        with followed.reply as reply:
+            return followed, _read(reply, settings.ROUTER_FETCH_BYTES)
+    except TargetRefused as error:
+        raise WebFailed("url_not_allowed", str(error)) from None
+    except NotAllowed:
+        raise WebFailed("url_not_allowed", "This host is not one of the public Internet") from None
+    except TooManyRedirects:
+        raise WebFailed("url_not_accessible", f"More than {HOPS_MAX} redirects") from None
+    except _TOO_SLOW:
+        raise WebFailed("url_not_accessible", "The site took too long") from None
+    except DoorError as error:
+        raise WebFailed("url_not_accessible", f"The site failed: {error}") from None
+    except ValueError as error:
+        # What the door itself finds wrong with a request.
+        raise WebFailed("invalid_tool_input", str(error)) from None
+
+
+def _limits(timeout_s: float) -> Limits:
+    return Limits(
+        connect_s=min(_CONNECT_S, timeout_s),
+        first_byte_s=timeout_s,
+        idle_s=timeout_s,
+        body_bytes_max=_ENDLESS_BYTES,
+    )
+
+
+def _read(reply: Reply, bytes_max: int) -> bytes:
+    """The body, or its beginning where it is longer."""
+    body = bytearray()
+    while len(body) < bytes_max and (piece := reply.read_some()):
+        body += piece
+    return bytes(body[:bytes_max])
+
+
+def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
+    """The media type in lower case, and the charset that the server names."""
+    kind, *parameters = headers.get("content-type", "").split(";")
+    for part in parameters:
+        name, _, value = part.strip().partition("=")
+        if name.strip().lower() == "charset":
+            return kind.strip().lower(), _known(value.strip("\"' "))
+    return kind.strip().lower(), None
+
+
+def _known(charset: str) -> str | None:
+    """None for what turns no bytes into text."""
+    try:
+        b"x".decode(charset, "replace")
+    except (LookupError, ValueError):
+        return None
+    return charset
+
+
+def _reader_of(kind: str, body: bytes) -> Callable[[_Body], tuple[str, str]] | None:
+    """What reads a body of this kind; None where nothing does."""
+    if kind in _HTML or (not kind and body[:200].lstrip().lower().startswith(_MARKUP)):
+        return _page
+    is_text = not kind or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
+    return _plain if (is_text or kind in _TEXTS) and b"\0" not in body else None
+
+
+def _page(body: _Body) -> tuple[str, str]:
+    try:
+        page = read_page(
+            body.data, charset=body.charset, url=body.url, timeout_s=max(0.1, body.timeout_s)
+        )
+    except Unreadable:
+        raise WebFailed("unavailable", "The page could not be read") from None
+    return page.title, page.text
+
+
+def _plain(body: _Body) -> tuple[str, str]:
+    try:
+        return "", body.data.decode(body.charset or "utf-8", "replace")
+    except ValueError:
+        # A few charsets raise all the same.
+        return "", body.data.decode("utf-8", "replace")

@@ -1,0 +1,162 @@
+"""`router:web_search`: the search engine that the operator chose."""
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from gateway.live_settings import settings
+from routing.tools.interface import Context, Definition, Result
+from routing.tools.texts import json_text
+from routing.tools.web.asking import answer_of, chosen
+from routing.tools.web.domains import Domains
+from routing.tools.web.engines import Engine, Found, Wish, country_of
+from routing.tools.web.failing import WebFailed, failed_result
+from routing.tools.web.uses import Uses
+
+RESULTS_DEFAULT: Final = 5
+RESULTS_MAX: Final = 25
+TOTAL_RESULTS_DEFAULT: Final = 50
+QUERY_CHARS_MAX: Final = 400
+# Characters of text told of each result.
+CHARS_BY_SIZE: Final = {"low": 500, "medium": 1_500, "high": 5_000}
+_BLOCK: Final = "web_search_tool_result"
+_CITED_CHARS: Final = 300
+_DEPTHS: Final = {
+    **dict.fromkeys(("instant", "fast", "turbo"), "fast"),
+    **dict.fromkeys(("deep-lite", "deep", "deep-reasoning", "advanced"), "deep"),
+}
+_DEFINITION: Final = Definition(
+    "web_search",
+    "Searches the web and returns titles, URLs and texts of the pages found. Cite the pages that "
+    "you use as Markdown links to their URLs.",
+    {
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "What to look for."}},
+        "required": ["query"],
+        "additionalProperties": False,
+    },
+)
+
+
+def searches_here(parameters: dict[str, Any]) -> bool:
+    """Whether there is an engine, and the caller wants no other one."""
+    engine = chosen()
+    return engine is not None and parameters.get("engine", "auto") in ("auto", engine.name)
+
+
+class WebSearch:
+    """Searches within the caller's domains. `search_prompt` is told to the model beside what is
+    found."""
+
+    time_s: float | None = None
+    definition = _DEFINITION
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self._most = min(int(parameters.get("max_results", RESULTS_DEFAULT)), RESULTS_MAX)
+        self._uses = Uses(parameters.get("max_uses"))
+        self._total = Uses(parameters.get("max_total_results", TOTAL_RESULTS_DEFAULT))
+        self._chars = _chars(parameters)
+        self._depth = _DEPTHS.get(parameters.get("mode", ""), "auto")
+        self._country = country_of(parameters.get("user_location"))
+        self._domains = Domains(
+            parameters.get("allowed_domains"), parameters.get("excluded_domains")
+        )
+        self._prompt = parameters.get("search_prompt")
+
+    def run(self, arguments: dict[str, Any], context: Context) -> Result:
+        query = arguments.get("query")
+        try:
+            engine, found = self._found(query, context)
+        except WebFailed as error:
+            return failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
+        return self._result(str(query), engine, found)
+
+    def _found(self, query: Any, context: Context) -> tuple[Engine, list[Found]]:
+        engine = chosen()
+        if not isinstance(query, str) or not query.strip():
+            raise WebFailed("invalid_tool_input", "query must be a text")
+        if len(query) > QUERY_CHARS_MAX:
+            raise WebFailed("query_too_long", f"query is longer than {QUERY_CHARS_MAX} characters")
+        if engine is None:
+            raise WebFailed("unavailable", "There is no search engine")
+        if not self._uses.take():
+            raise WebFailed("max_uses_exceeded", "No more searches may be made for this request")
+        most = self._total.take(self._most)
+        if not most:
+            raise WebFailed("max_uses_exceeded", "No more results may be had for this request")
+        found: list[Found] = []
+        try:
+            found = self._asked(engine, query.strip(), context)[:most]
+        finally:
+            self._total.give_back(most - len(found))
+        return engine, found
+
+    def _asked(self, engine: Engine, query: str, context: Context) -> list[Found]:
+        wish = Wish(
+            query,
+            self._most,
+            self._chars,
+            self._depth,
+            [each.host for each in self._domains.allowed],
+            [each.host for each in self._domains.blocked if not each.path],
+            self._country,
+        )
+        left_s = context.deadline - time.monotonic()
+        timeout_s = min(left_s, float(settings.ROUTER_SEARCH_TIMEOUT))
+        sent = engine.request(wish, settings.ROUTER_SEARCH_KEY)
+        answer = answer_of(engine, sent, timeout_s=timeout_s)
+        return list(self._permitted(engine.results(answer)))
+
+    def _permitted(self, found: Iterator[Found]) -> Iterator[Found]:
+        """Each page once, whatever the engine makes of the lists."""
+        seen = set[str]()
+        for each in found:
+            if each.url and each.url not in seen and self._domains.permit_url(each.url):
+                seen.add(each.url)
+                yield each._replace(text=each.text[: self._chars])
+
+    def _result(self, query: str, engine: Engine, found: Sequence[Found]) -> Result:
+        said: dict[str, Any] = {"query": query, "results": [_told(each) for each in found]}
+        if self._prompt:
+            said = {"instructions": self._prompt, **said}
+        return Result(
+            json_text(said),
+            item=_item(query, found),
+            block_type=_BLOCK,
+            block=[_shown(each) for each in found],
+            annotations=[_citation(each) for each in found],
+            web_searches=1,
+            search_results=len(found),
+            search_engine=engine.name,
+        )
+
+
+def _chars(parameters: dict[str, Any]) -> int:
+    size = CHARS_BY_SIZE[parameters.get("search_context_size", "medium")]
+    return int(parameters.get("max_characters", size))
+
+
+def _told(each: Found) -> dict[str, Any]:
+    told = {"title": each.title, "url": each.url, "text": each.text}
+    return told | ({"published": each.age} if each.age else {})
+
+
+def _item(query: str, found: Sequence[Found] = ()) -> dict[str, Any]:
+    sources = [{"type": "url", "url": each.url} for each in found]
+    return {"action": {"type": "search", "query": query, "sources": sources}}
+
+
+def _shown(each: Found) -> dict[str, Any]:
+    return {
+        "type": "web_search_result",
+        "url": each.url,
+        "title": each.title,
+        "encrypted_content": "",
+        "page_age": each.age,
+    }
+
+
+def _citation(each: Found) -> dict[str, Any]:
+    """Its place in the answer is not known yet."""
+    cited = {"url": each.url, "title": each.title, "content": each.text[:_CITED_CHARS]}
+    return {"type": "url_citation", "url_citation": {**cited, "start_index": 0, "end_index": 0}}

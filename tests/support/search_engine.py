@@ -1,0 +1,166 @@
+"""Search engines as a gateway meets them: SearXNG, Brave, Tavily and Exa, in their own shapes.
+
+The query says what goes wrong: `hang`, `huge`, `drip`, `html`, `odd`, or `status 503`.
+"""
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+PAGES = [
+    ("https://one.example/a", "One & <b>only</b>", "The <strong>first</strong> page &amp; more."),
+    ("https://two.example/b", "Two", "The second page."),
+    ("https://sub.one.example/c", "Three", "The third page."),
+    ("https://one.example/a", "One again", "The same page."),
+    ("javascript:alert(1)", "Four", "No page at all."),
+]
+AGE = "2026-02-03T04:05:06"
+
+
+@dataclass
+class Asked:
+    """One search as it came."""
+
+    method: str
+    path: str
+    params: dict[str, str]
+    headers: dict[str, str]
+    json: Any
+
+    @property
+    def query(self) -> str:
+        """In whichever place the engine has it."""
+        return str(self.params.get("q") or (self.json or {}).get("query") or "")
+
+
+@dataclass
+class SearchEngine:
+    """`url` is the base URL; `asked` what came so far."""
+
+    port: int
+    asked: list[Asked] = field(default_factory=list)
+    let_go: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    engine: SearchEngine
+
+    def handle_one(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = urlsplit(self.path)
+        asked = Asked(
+            self.command,
+            parts.path,
+            {name: values[0] for name, values in parse_qs(parts.query).items()},
+            {name.lower(): value for name, value in self.headers.items()},
+            json.loads(body) if body else None,
+        )
+        self.engine.asked.append(asked)
+        self._answer(asked, asked.query.partition(" site:")[0])
+
+    do_GET = do_POST = handle_one
+
+    def _answer(self, asked: Asked, query: str) -> None:
+        if query == "hang":
+            self.engine.let_go.wait(20)
+            self.close_connection = True
+        elif query == "drip":
+            self._drip()
+        elif query == "huge":
+            self._say(b'{"results": "' + b"x" * 10_000_000 + b'"}')
+        elif query == "html":
+            self._say(b"<html>no</html>")
+        elif query == "odd":
+            self._say(json.dumps({"results": [1, None, {"url": 5}, {"title": "no"}]}).encode())
+        elif query.startswith("status "):
+            self._say(b"secret-detail", status=int(query.removeprefix("status ")))
+        else:
+            self._say(json.dumps(_shaped(asked)).encode())
+
+    def _drip(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "100000")
+        self.end_headers()
+        self.close_connection = True
+        until = time.monotonic() + 20
+        try:
+            while time.monotonic() < until and not self.engine.let_go.is_set():
+                self.wfile.write(b" ")
+                self.engine.let_go.wait(0.05)
+        except OSError:
+            pass
+
+    def _say(self, body: bytes, *, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _shaped(asked: Asked) -> dict[str, Any]:
+    """By the paths and methods of the four; the key stands where each looks for it."""
+    if asked.path == "/web/search":
+        assert asked.headers["x-subscription-token"] == "canary-key"
+        of_brave = [
+            {"url": url, "title": title, "description": text, "page_age": AGE}
+            for url, title, text in PAGES
+        ]
+        return {"type": "search", "web": {"type": "search", "results": of_brave}}
+    if asked.method == "GET":
+        assert asked.params["format"] == "json"
+        results = [
+            {"url": url, "title": title, "content": text, "engine": "e", "publishedDate": AGE}
+            for url, title, text in PAGES
+        ]
+        return {"query": asked.query, "number_of_results": 5, "results": results, "answers": []}
+    if "x-api-key" in asked.headers:
+        assert asked.headers["x-api-key"] == "canary-key"
+        of_exa = [
+            {"id": url, "url": url, "title": title, "text": text, "publishedDate": AGE}
+            for url, title, text in PAGES
+        ]
+        return {"requestId": "r", "results": of_exa}
+    assert asked.headers["authorization"] == "Bearer canary-key"
+    of_tavily = [
+        {"url": url, "title": title, "content": text, "score": 0.5, "published_date": AGE}
+        for url, title, text in PAGES
+    ]
+    return {"query": asked.query, "results": of_tavily, "response_time": 0.1}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who is asked may hang up on us."""
+
+
+class RunningSearchEngine:
+    """An engine while the block lasts."""
+
+    def __enter__(self) -> SearchEngine:
+        handler = type("Handler", (_Handler,), {})
+        self._server = _Server(("127.0.0.1", 0), handler)
+        engine = SearchEngine(int(self._server.server_address[1]))
+        handler.engine = engine  # type: ignore[attr-defined]  # The class is made here.
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        self._engine = engine
+        return engine
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.let_go.set()
+        self._server.shutdown()
+        self._server.server_close()
