@@ -256,7 +256,8 @@ def _held() -> dict[str, Any]:
 
 def _count(rows: QuerySet[Any]) -> QuerySet[Any]:
     mine = rows.filter(workspace=OuterRef("pk")).order_by().values("workspace")
-    return mine.annotate(number=Count("pk")).values("number")
+    counted: QuerySet[Any] = mine.annotate(number=Count("pk")).values("number")
+    return counted
 
 
 def _insert(workspace: Workspace, by: Actor) -> None:

@@ -65,7 +65,7 @@ def _open_holds(session: Session, payer: Payer) -> list[_Open]:
         " created_at FROM accounts_hold WHERE account_id = %s",
         (session.uuid(payer.account_id),),
     ).fetchall()
-    return [_Open(*row[:6], _day(row[6])) for row in rows]
+    return [_Open._make((*row[:6], _day(row[6]))) for row in rows]
 
 
 def _day(moment: Any) -> date:

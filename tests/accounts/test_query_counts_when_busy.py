@@ -4,7 +4,7 @@ guardrails, a full workspace; nor, beside what an `Idempotency-Key` itself asks,
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -66,7 +66,11 @@ def scene() -> Iterator[Scene]:
                 by=SYSTEM,
             )
         rails = [_guardrail(tenant) for _ in range(2)]
-        assigned = {"account_id": account, "guardrail_id": rails[0].pk, "by": SYSTEM}
+        assigned: dict[str, Any] = {
+            "account_id": account,
+            "guardrail_id": rails[0].pk,
+            "by": SYSTEM,
+        }
         assign_keys(**assigned, assigner=None, key_hashes=[key.hash])
         assign_members(**assigned, assigner=None, user_ids=[tenant.admin.public_id])
         default = tenant.workspace.default_guardrail_id
@@ -118,7 +122,7 @@ def _full_workspace(tenant: Tenant) -> Workspace:
         account_id=tenant.account.pk,
         by=SYSTEM,
     )
-    names = {"account_id": tenant.account.pk, "reference": "full", "by": SYSTEM}
+    names: dict[str, Any] = {"account_id": tenant.account.pk, "reference": "full", "by": SYSTEM}
     add_members(**names, user_ids=[tenant.admin.public_id])
     set_budget(**names, interval="daily", limit_nano=USD, include_byok=None)
     return made

@@ -22,6 +22,7 @@ from tests.routing.metering.books import (
     carry_out,
     hold_order,
     new_payer,
+    renewed,
     running_writer,
     settle_order,
 )
@@ -146,6 +147,9 @@ def test_a_budget_s_counter_that_is_off_is_named_and_put_right(payer: Payer, col
         include_byok=None,
         by=SYSTEM,
     )
+    with running_writer() as writer:
+        # Requests are under way, so it is put on by the next one.
+        assert carry_out(writer, hold_order(renewed(payer), 0)) is True
     assert audit(now=datetime.now(UTC)).mismatches == []
     budget = SpendCounter.objects.filter(scope="workspace")
     before = list(budget.values())
