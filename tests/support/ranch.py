@@ -85,6 +85,14 @@ class Ranch:
         self.server.env["DATABASE_URL"] = f"postgresql://{USER}@127.0.0.1:{proxy_port}/{database}"
         self.start()
 
+    def look_after(self) -> None:
+        """Start again what ended by itself, as a supervisor does: Celery gives up where a child is
+        killed before it is up."""
+        for name in WORKERS:
+            process = self._running.get(name)
+            if process is not None and process.poll() is not None:
+                self.start_worker(name)
+
     def retried(self, method: str, path: str, *, within_s: float = 20.0) -> int:
         """The status once it is no 502 any more."""
         deadline = time.monotonic() + within_s
@@ -127,6 +135,7 @@ class Ranch:
         """The first of these statuses that the intern is seen in."""
         deadline = time.monotonic() + within_s
         while (status := self.status(intern_id)) not in statuses:
+            self.look_after()
             if time.monotonic() > deadline:
                 logs = "".join(
                     file.read_text(errors="replace")[-2000:] for file in self.folder.glob("*.log")
