@@ -140,8 +140,8 @@ def _arranged(
     context = Context(caller, asked.resolution.models, deadline)
     if (other := shaped(plugins, chat, context)) is not chat:
         chat, asked = other, asked_of(other, caller, region=region)
-    chat, stages, blocked = _guarded(chat, caller)
-    blocked = blocked or refusal_by(plugins, chat, context)
+    chat, stages, refusal = _guarded(chat, caller)
+    blocked = refusal or refusal_by(plugins, chat, context)
     chat, loop = equipped(chat)
     if stages or loop is not None:
         asked = asked._replace(ask=ask_of(chat))

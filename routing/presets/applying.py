@@ -67,7 +67,7 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
     # Who may not have them is told so before what there is not.
     chat.native_tools += both.missing
     chat.server_tools += both.missing
-    caching = {name: preset.config[name] for name in CACHE if name in preset.config}
+    caching: dict[str, Any] = {name: preset.config[name] for name in CACHE if name in preset.config}
     return Applied(chat, preset.id, _requested(named, both), caching)
 
 

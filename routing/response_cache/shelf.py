@@ -7,6 +7,7 @@ is its own: what comes later to the same place takes it. Whatever the hint store
 import threading
 import time
 from functools import cache
+from typing import Any
 
 from django.conf import settings
 
@@ -44,9 +45,10 @@ def find(name: str) -> bytes | None:
     if not store.configured:
         return _shelf().find(_place(name))
     # Answers are larger than hints: how long they take says nothing of those.
-    return store.run(
+    value: Any = store.run(
         lambda redis: redis.get(_place_key(name)), None, limit_s=settings.REDIS_TIMEOUT
     )
+    return value if isinstance(value, bytes) else None
 
 
 def put(name: str, value: bytes, *, ttl_s: int) -> None:

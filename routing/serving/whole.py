@@ -63,7 +63,7 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     attempt, answer, loop = talk.attempt, talk.answer, call.loop
     assert loop is not None
     call.served_by = attempt
-    pieces = loop.pieces
+    pieces: Pieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
     said = merged(pieces, hides_reasoning=call.hides_reasoning)

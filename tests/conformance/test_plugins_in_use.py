@@ -155,10 +155,9 @@ def test_a_small_one_that_is_told_not_to_refuses(desk: Desk) -> None:
     talk = [{"role": "user", "content": "x" * 5_000}, *HELLO]
     asked: dict[str, Any] = {"model": "acme/tiny", "messages": talk}
 
-    for off in (
-        {"plugins": [{"id": "context-compression", "enabled": False}]},
-        {"transforms": []},
-    ):
+    plugin = {"id": "context-compression", "enabled": False}
+    ways: list[dict[str, Any]] = [{"plugins": [plugin]}, {"transforms": []}]
+    for off in ways:
         desk.refused(400, "context_length_exceeded", **asked, **off)
     desk.ok(**asked, transforms=["middle-out"])
 

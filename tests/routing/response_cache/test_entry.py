@@ -17,7 +17,12 @@ IDS = {"chat": "gen-new", "message": "msg_new", "response": "resp_new"}
 
 
 def name(key: str = "key", **changes: Any) -> str:
-    said = {"kind": "chat", "model": "m", "stream": False, "bodies": (BODY,)} | changes
+    said: dict[str, Any] = {
+        "kind": "chat",
+        "model": "m",
+        "stream": False,
+        "bodies": (BODY,),
+    } | changes
     return name_of(key, **said)
 
 
