@@ -14,6 +14,7 @@ from routing.response_cache.entry import Entry, name_of, packed, unpacked
 from routing.response_cache.retelling import retold, retold_events
 from routing.response_cache.shelf import find, put
 from routing.response_cache.wish import Wish
+from routing.serving.attempts import Attempts
 from routing.serving.booking import book, wait_for
 from routing.serving.call import Call
 from routing.serving.outcome import retold_outcome
@@ -96,6 +97,8 @@ def _told_again(call: Call, entry: Entry) -> HttpResponseBase:
     # Nothing was asked, so there is nothing to be kept beside the first one's.
     call.content = None
     call.retold = entry
+    # No endpoint is tried: whoever comes next may probe the one that this call was to probe.
+    Attempts(call).end_probe()
     wait_for(book(call, retold_outcome(entry)))
     headers = {
         "X-Generation-Id": call.generation_id,
