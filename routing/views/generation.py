@@ -99,6 +99,8 @@ def _own_cost_nano(row: Generation) -> int:
     of_all = row.upstream_cost_nano if row.is_byok else 0
     own_nano: int = row.detail.get("own_cost_nano", of_all)
     return own_nano
+
+
 def _search_engine(detail: dict[str, Any]) -> str | None:
     """The one the gateway searched with; providers keep theirs to themselves."""
     own: str | None = detail.get("search_engine")
