@@ -215,7 +215,11 @@ def test_its_page_shows_what_it_was_used_for(
 ) -> None:
     row, now = brought(account), datetime.now(UTC)
     owner = {"account": account, "workspace": workspace, "api_key": key, "created_at": now}
-    served = {"is_byok": True, "detail": {"byok": {"id": str(row.pk)}}, "status": 200}
+    served: dict[str, Any] = {
+        "is_byok": True,
+        "detail": {"byok": {"id": str(row.pk)}},
+        "status": 200,
+    }
     generation(id="gen-1", **owner, **served, upstream_cost_nano=1500, charge_nano=75)
     generation(id="gen-2", **owner, **served, upstream_cost_nano=500, charge_nano=25)
     generation(id="gen-3", **owner, **served | {"status": 502}, upstream_cost_nano=9)

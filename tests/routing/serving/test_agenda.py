@@ -17,7 +17,7 @@ def errands(
 ) -> list[Errand]:
     agenda = Agenda({"state": "s", "questions": questions}, [])
     native = endpoint()
-    limits = {"decisions_max_questions": most, "decisions_max_options": options}
+    limits: dict[str, Any] = {"decisions_max_questions": most, "decisions_max_options": options}
     provider = replace(native.provider, kind="decisions")
     return agenda.errands(replace(native, provider=provider, decides="native", **limits))
 

@@ -7,7 +7,8 @@ import pytest
 
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
-from routing.serving.outcome import Outcome, settle_order
+from routing.serving.outcome import Outcome
+from routing.serving.records import settle_order
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.test_own_credentials import entry
