@@ -38,7 +38,8 @@ def backends(settings) -> None:
     settings.ROUTER_TOOL_BACKENDS = {"web": f"{HERE}.Clock", "web-fetch": f"{HERE}.Hopeless"}
 
 
-@pytest.mark.parametrize("plugin_id", sorted(BUILT_IN))
+# Search needs an engine of the operator's.
+@pytest.mark.parametrize("plugin_id", sorted(BUILT_IN.keys() - {"web"}))
 def test_what_is_built_in_runs(plugin_id: str) -> None:
     assert missing([{"id": plugin_id}]) == []
     (plugin,) = made([{"id": plugin_id}])
