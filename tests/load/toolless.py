@@ -4,6 +4,7 @@
 Times the steps of the pipeline that are theirs. Prints a line of JSON: a list of `Toolless`.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ def walk() -> Callable[[], None]:
     """All steps once, in the pipeline's order, for a request as the bench asks them."""
     import django
 
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     django.setup()
     from accounts.caller import Caller
     from routing.disabled_tools import refuse_disabled_tools
