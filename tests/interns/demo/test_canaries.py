@@ -20,7 +20,7 @@ from tests.support.running import SUPERVISOR, Run
 pytestmark = pytest.mark.timeout(240)
 SECRET = f"canary-secret-{uuid.uuid4().hex}"
 TOLD = f"canary-instructions-{uuid.uuid4().hex}"
-WRITTEN = f"canary-file-{uuid.uuid4().hex}"
+WRITTEN = f"canary-note-{uuid.uuid4().hex}"
 # Where an intern's own files are, and what they become.
 ITS_OWN = ("interns", "archives")
 PAGES = (
