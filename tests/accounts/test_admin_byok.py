@@ -224,7 +224,7 @@ def test_its_page_shows_what_it_was_used_for(
     generation(id="gen-2", **owner, **served, upstream_cost_nano=500, charge_nano=25)
     generation(id="gen-3", **owner, **served | {"status": 502}, upstream_cost_nano=9)
     # Partly on the gateway's credential, which answered last.
-    partly = {**detail, "own_cost_nano": 0, "own_fee_nano": 0}
+    partly = {**served["detail"], "own_cost_nano": 0, "own_fee_nano": 0}
     mixed = {**served, "is_byok": False, "detail": partly}
     generation(id="gen-5", **owner, **mixed, upstream_cost_nano=700, charge_nano=700)
     another = {**served, "detail": {"byok": {"id": "another"}}}
