@@ -22,8 +22,9 @@ from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 QUERIES_MAX = 6
-# Making an intern makes its key, its vault and the first line of its history with it.
-_MORE = {("POST", "api/v1/interns"): 13}
+# Making an intern locks its workspace, and makes its key, its vault and the first line of its
+# history.
+_MORE = {("POST", "api/v1/interns"): 14}
 # What begins and ends transactions asks nothing.
 _MARKS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 # Enough to tell a query for each from one for all.

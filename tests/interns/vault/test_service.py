@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from accounts.services.records import by_command
-from accounts.services.workspaces import delete_workspace
+from accounts.services.workspaces import clear_deleted, delete_workspace
 from gateway.http.errors import PermissionDenied
 from interns.models import Vault, VaultSecret
 from interns.vault.service import (
@@ -95,9 +95,14 @@ def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
 
     ApiKey.objects.filter(workspace=made).update(disabled=True)
     delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=by_command("test"))
-    assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
+
+    secrets = VaultSecret.objects.values_list("vault__workspace_id", flat=True)
+    assert list(secrets) == [team.workspace.pk]
     with pytest.raises(PermissionDenied):
         workspace_vault(made.pk)
+    # The empty vault goes with the schedule.
+    clear_deleted()
+    assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
 
 
 @pytest.mark.django_db(transaction=True)
