@@ -65,7 +65,8 @@ def workspace_vault(workspace_id: UUID) -> Vault:
     """The workspace's vault, made where there is none. Raises `PermissionDenied` where the
     workspace was deleted meanwhile."""
     rows = Vault.objects.filter(workspace=workspace_id, intern__isnull=True)
-    found = rows.first()
+    # One of a deleted workspace stays until the schedule takes it.
+    found = rows.filter(workspace__deleted_at__isnull=True).first()
     if found is not None:
         return found
     with transaction.atomic():
