@@ -30,6 +30,7 @@ from interns.vault.service import detach_vault
 _FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
 _HISTORY_ROWS = 50
 _LOG_LINES = 100
+_TIME = "%Y-%m-%d %H:%M:%S"
 _SHOWN = (
     *("id", "account", "workspace", "creator", "name", "hostname", "status", "progress", "age"),
     *("status_reason", "last_failure_message", "held", "vault", "attached_vault_id", "key"),
@@ -142,14 +143,14 @@ class InternAdmin(PageAdmin):
     def runtime_facts(self, intern: Intern) -> SafeString | None:
         if not intern.runtime:
             return None
-        return _table(intern.runtime.items())
+        return _table(_readable(intern.runtime).items())
 
     @admin.display(description="history")
     def history(self, intern: Intern) -> SafeString:
         rows = InternTransition.objects.filter(intern_id=intern.pk).order_by("-pk")
         shown = [
             (
-                row.at.strftime("%Y-%m-%d %H:%M:%S"),
+                row.at.strftime(_TIME),
                 row.rule,
                 f"{row.from_status or '-'} → {row.to_status or '-'}",
                 row.by,
@@ -256,6 +257,14 @@ def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> Non
             before=before,
             after=facts_of(intern, _FACTS),
         )
+
+
+def _readable(facts: dict[str, Any]) -> dict[str, Any]:
+    """With the moment of its start as the history tells moments."""
+    begun_at = facts.get("begun_at")
+    if not isinstance(begun_at, float):
+        return facts
+    return {**facts, "begun_at": datetime.fromtimestamp(begun_at, UTC).strftime(_TIME)}
 
 
 def _table(rows: Any) -> SafeString:

@@ -1,9 +1,11 @@
 """Archives of interns' disks: made at teardown and read back before anything is removed (management
 reference 6.8), added by operators, forgotten when their time is over."""
 
+import fcntl
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -23,6 +25,8 @@ from interns.runtime.driver import ArchiveFailed, Driver
 log = logging.getLogger("gateway.interns")
 _FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
 _BATCH: Final = 100
+# A file is made a moment before it is locked.
+_LEFT_OVER_S: Final = 60.0
 
 
 class NotWaiting(ValueError):
@@ -112,15 +116,37 @@ def check_archive(row: WorkspaceArchive, alive: Callable[[], None] = lambda: Non
 @contextmanager
 def _spool() -> Iterator[tuple[BinaryIO, str]]:
     """A file beside where local archives lie, so that moving there is no second copy."""
-    archives = private_folder(Path(settings.GATEWAY_HOME) / "archives")
-    folder = private_folder(archives / "partial")
-    handle, path = tempfile.mkstemp(dir=folder, suffix=".tar")
+    private_folder(_partial().parent)
+    handle, path = tempfile.mkstemp(dir=private_folder(_partial()), suffix=".tar")
     try:
         with os.fdopen(handle, "w+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             yield file, path
     finally:
         with suppress(FileNotFoundError):
             Path(path).unlink()
+
+
+def forget_left_over() -> int:
+    """Remove what workers that were killed had packed so far: nobody holds its lock. How many."""
+    return sum(map(_forgotten, _partial().glob("*.tar")))
+
+
+def _forgotten(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            if time.time() - os.fstat(file.fileno()).st_mtime < _LEFT_OVER_S:
+                return False
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+    except OSError:
+        # It is in use, or it has just been moved to where it is kept.
+        return False
+    return True
+
+
+def _partial() -> Path:
+    return Path(settings.GATEWAY_HOME) / "archives" / "partial"
 
 
 def _measured(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:

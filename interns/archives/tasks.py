@@ -4,11 +4,13 @@ from datetime import UTC, datetime
 
 from celery import shared_task
 
-from interns.archives.service import forget_expired_archives
+from interns.archives.service import forget_expired_archives, forget_left_over
 
 
 # What is left is forgotten the next time.
 @shared_task(soft_time_limit=600, time_limit=630)
 def forget_archives() -> int:
-    """Every hour, remove archives that are older than `INTERN_ARCHIVE_DAYS`."""
+    """Every hour, remove archives that are older than `INTERN_ARCHIVE_DAYS`, and what was never
+    finished."""
+    forget_left_over()
     return forget_expired_archives(datetime.now(UTC))

@@ -15,7 +15,10 @@ from tests.support.ranch import Ranch, ranch_of
 from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.timeout(600)
-LEASE_S, REAPER_S = 2.0, 0.5
+# Far above what a worker takes to start (2 s on a busy machine of two cores, 4 s where it is the
+# first), and above the 5 s after which Celery at last sees that a child to which it has given a
+# message is dead. Where the lease is shorter both attempts pass before anybody can work.
+LEASE_S, REAPER_S = 6.0, 0.5
 # Two leases and two reaper rounds, the work, and worker processes that start on a busy machine.
 SETTLES_S = 2 * (LEASE_S + REAPER_S) + 30.0
 SHORT = {
@@ -49,6 +52,23 @@ def strike(ranch: Ranch, chance: random.Random) -> None:
         ranch.kill_worker("interns")
 
 
+def lost_at(
+    ranch: Ranch, intern_id: str, ends: set[str], *, within_s: float = SETTLES_S
+) -> list[str]:
+    """Where the intern settled, if its operation was lost; it is one of `ends` in any case."""
+    status = ranch.settled(intern_id, within_s=within_s)
+    assert status in ends
+    if status not in {"failed", "destroy_failed"}:
+        return []
+    assert ranch.ok("GET", f"/interns/{intern_id}")["last_failure_message"] == LOST
+    return [status]
+
+
+def losses_max(rounds: int) -> int:
+    """One kill is one attempt, so what is lost twice is a machine too busy to start a worker."""
+    return max(1, rounds // 5)
+
+
 @pytest.mark.parametrize(
     "rounds",
     [10, pytest.param(50, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])],
@@ -56,22 +76,18 @@ def strike(ranch: Ranch, chance: random.Random) -> None:
 )
 def test_whoever_is_killed_every_intern_settles(ranch: Ranch, rounds: int) -> None:
     chance = seeded()
-    ends: list[str] = []
+    lost: list[str] = []
     for number in range(rounds):
         intern_id = ranch.new(f"w1-{number}", provision=True)
         strike(ranch, chance)
-        status = ranch.settled(intern_id, within_s=SETTLES_S)
-        if status == "failed":
-            failed = ranch.ok("GET", f"/interns/{intern_id}")
-            assert failed["last_failure_message"] == LOST
-        assert status in {"running", "failed"}
+        lost += lost_at(ranch, intern_id, {"running", "failed"})
         assert set(ranch.script.runtimes()) <= {intern_id}
         ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
         strike(ranch, chance)
-        ends.append(ranch.settled(intern_id, within_s=SETTLES_S))
-        assert ends[-1] in {"", "destroy_failed"}
+        lost += lost_at(ranch, intern_id, {"", "destroy_failed"})
         ranch.removed(intern_id, within_s=SETTLES_S)
 
+    assert len(lost) <= losses_max(rounds), lost
     state = ranch.script.read()
     assert (state["runtimes"], state["disks"]) == ({}, {})
     assert ranch.server.manage("reconcile_interns")["leaked"] == []

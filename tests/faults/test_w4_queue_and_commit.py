@@ -78,7 +78,9 @@ def test_a_database_that_goes_in_the_middle_of_a_job(
         StartGateway(stores, tmp_path) as starter,
         TcpProxy("127.0.0.1", stores.postgres.port) as proxy,
     ):
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **SHORT)
+        # A lease that is over while the database is gone.
+        settings = {**SHORT, "INTERN_LEASE_SECONDS": "2"}
+        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
         ranch.start_behind(proxy.port)
         intern_id = ranch.new("patient")
         ranch.script.fail("start", {"delay_s": 0.5})

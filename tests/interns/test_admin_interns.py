@@ -54,6 +54,11 @@ def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Clie
     assert key.label in text
     assert "All time" in text or "Requests" in text
 
+    facts = {"pid": 1, "begun_at": 1_790_000_000.5}
+    Intern.objects.filter(pk=made["id"]).update(runtime=facts)
+    text = admin_client.get(page(Intern, "change", made["id"])).content.decode()
+    assert "<td>begun_at</td><td>2026-09-21 14:13:20</td>" in text
+
 
 def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client: Client) -> None:
     made = farm.running("research")

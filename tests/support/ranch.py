@@ -148,8 +148,8 @@ class Ranch:
         return self.eventually(intern_id, "", *SETTLED, within_s=within_s)
 
     def removed(self, intern_id: str, *, within_s: float = PATIENCE_S) -> None:
-        """Have it deleted, again where the operation was lost: workers that start on a busy machine
-        may miss both attempts."""
+        """Have it deleted, again where the operation was lost. That each is lost in the end is no
+        success: who calls this counts them."""
         deadline = time.monotonic() + within_s
         while self.settled(intern_id, within_s=within_s):
             assert time.monotonic() < deadline, f"{intern_id} is still there"

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import json
+import os
 import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from interns.archives.service import (
     archive_workspace,
     check_archive,
     forget_expired_archives,
+    forget_left_over,
     has_archive,
 )
 from interns.archives.unpacking import unpack
@@ -104,6 +106,30 @@ def test_what_is_kept_is_not_made_again(home: Path, disk: Any, intern: Intern) -
     first = archive_workspace(intern, disk)
     assert archive_workspace(intern, disk) == first
     assert disk.reads == 1
+
+
+def test_what_a_killed_worker_had_packed_is_forgotten(
+    home: Path, disk: Any, intern: Intern
+) -> None:
+    """It holds what the intern's disk held, and nobody else would ever remove it."""
+    assert forget_left_over() == 0
+    partial = home / "archives" / "partial"
+    partial.mkdir(parents=True)
+    (partial / "killed.tar").write_bytes(b"half of a disk")
+    (partial / "beginning.tar").touch()
+    os.utime(partial / "killed.tar", (0, 0))
+
+    class Slow(Disk):
+        def archive(self, intern_id: uuid.UUID, into: BinaryIO) -> int:
+            files = super().archive(intern_id, into)
+            into.flush()
+            os.utime(into.fileno(), (0, 0))
+            assert forget_left_over() == 1
+            return files
+
+    slow: Any = Slow(disk.folder)
+    assert check_archive(archive_workspace(intern, slow)) == ""
+    assert [path.name for path in partial.iterdir()] == ["beginning.tar"]
 
 
 def test_a_disk_that_cannot_be_read_leaves_nothing(home: Path, disk: Any, intern: Intern) -> None:
