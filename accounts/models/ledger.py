@@ -122,7 +122,8 @@ class Hold(models.Model):
     amount_nano = models.BigIntegerField()
     byok_nano = models.BigIntegerField(default=0, db_default=0)
     # Of the counters it is held on, those with a limit, with commas between; "0" for none.
-    counter_ids = models.CharField(max_length=400)
+    # Limits that are set while it is open add theirs, so there is no telling how many.
+    counter_ids = models.TextField()
     model = models.CharField(max_length=200)
     created_at = models.DateTimeField()
     lease_expires_at = models.DateTimeField()

@@ -26,6 +26,13 @@ def end_budget_of(pairs: Iterable[tuple[UUID, dict[str, int]]]) -> None:
         _end(Q(scope_id__in=ids))
 
 
+def end_budgets_of_member(account_id: UUID, user: int | None) -> None:
+    """No guardrail's budget any more for all that a user's keys spend in the account, until the
+    ledger writer meets it again."""
+    if user is not None:
+        _end(Q(account=account_id, scope_id__endswith=f":u:{user}"))
+
+
 def _end(whose: Q) -> None:
     counters = SpendCounter.objects.filter(whose, scope="guardrail", limit_nano__isnull=False)
     counters.update(limit_nano=None)

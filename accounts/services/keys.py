@@ -16,6 +16,7 @@ from accounts.keystring import hash_of, label_of, new_key
 from accounts.models import Account, ApiKey, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.audit import recount_budgets
+from accounts.services.guardrail_budgets import end_budgets_of_member
 from accounts.services.key_limits import Usage, limit_counters
 from accounts.services.records import SYSTEM, Actor, facts_of, record_change
 from accounts.services.spend_scopes import outdate_limits
@@ -186,6 +187,8 @@ def _apply(
         # What the key spent is another member's from here on, whose budgets are others.
         outdate_limits(key.account_id)
         recount_budgets(key.account_id, now=at)
+        # What the key holds as well: the ledger writer makes that member's counters anew.
+        end_budgets_of_member(key.account_id, key.creator_id)
     _record(key, by, action, before, at)
     return True, usage
 

@@ -271,10 +271,17 @@ class Attempts:
         return False
 
     def _told_again(self, order: HoldOrder | TopUpOrder) -> Any:
-        """The outcome of an order whose payer knew older limits, once it knows those of now."""
+        """The outcome of an order whose payer knew older limits, once it knows those of now.
+
+        The limits of another workspace, where the key was moved to one, are none of this call's: it
+        counts where it was begun, and who sends it again is asked by the rules of the new one.
+        """
         call = self._call
         for _ in range(_LOOKS_MAX):
-            call.caller = caller = renewed(call.caller)
+            caller = renewed(call.caller)
+            if caller.workspace_id != call.root.payer.workspace_id:
+                raise Unavailable
+            call.caller = caller
             for each in {id(payer): payer for payer in (call, call.root)}.values():
                 each.payer = each.payer._replace(
                     budgets=caller.budgets,

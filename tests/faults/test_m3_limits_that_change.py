@@ -1,8 +1,13 @@
 """M3 for limits that are set while requests run, and what these ask for beyond what they hold."""
 
+import uuid
+
 import pytest
+from django.db import connection, transaction
 
 from accounts.models import SpendCounter
+from accounts.services.spend_scopes import close_scopes
+from accounts.spending import SpendScope, guardrail_scope_id
 from routing.metering.orders import OUTDATED, Refusal, TopUpOrder
 from tests.faults.test_m3_four_limits_at_once import in_process, put_on
 from tests.routing.metering.books import (
@@ -60,5 +65,31 @@ def test_a_key_s_limit_that_nobody_met_counts_after_it_is_changed_again() -> Non
         put_on("key", payer, 41 * CENT)
         assert carry_out(writer, hold_order(now, CENT)) is True
         assert isinstance(carry_out(writer, hold_order(now, 1)), Refusal)
+
+    assert_books_agree()
+
+
+@in_process
+def test_a_request_under_way_holds_on_as_many_limits_as_are_set() -> None:
+    """None is refused because another one has met too many of them."""
+    payer = new_payer(USD)
+    scopes: list[SpendScope] = []
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT setval(pg_get_serial_sequence('accounts_spendcounter', 'id'), 100000000)"
+            )
+
+    with running_writer() as writer:
+        assert carry_out(writer, hold_order(payer, CENT)) is True
+        for _ in range(45):
+            with transaction.atomic():
+                close_scopes(payer.account_id, scopes)
+            scope_id = guardrail_scope_id(uuid.uuid4(), key=payer.key_id)
+            scopes = [SpendScope("guardrail", scope_id, "day", USD, counts_byok=False)]
+            now = renewed(payer)._replace(budgets=tuple(scopes))
+            hold = hold_order(now, 1)
+            assert carry_out(writer, hold) is True
+            assert carry_out(writer, settle_order(hold, 1)) is True
 
     assert_books_agree()

@@ -5,8 +5,10 @@ import uuid
 import pytest
 from django.db import transaction
 
-from accounts.models import ApiKey, SpendCounter, User
+from accounts.models import Account, ApiKey, SpendCounter, User, Workspace
+from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import change_key
+from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import outdate_limits
 from accounts.spending import SpendScope, guardrail_scope_id
 from routing.metering.orders import Payer, Refusal
@@ -18,6 +20,7 @@ from tests.routing.metering.books import (
     carry_out,
     hold_order,
     new_payer,
+    payer_with_new_key,
     renewed,
     running_writer,
     settle_order,
@@ -75,4 +78,29 @@ def test_what_is_given_back_is_there_to_be_spent_again() -> None:
         assert isinstance(carry_out(writer, hold_order(mine, 1)), Refusal)
 
     assert totals(payer) == (USD, 6 * CENT, 4 * CENT)
+    assert_books_agree()
+
+
+def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too() -> None:
+    payer = new_payer(USD)
+    members = [User.objects.create_user(username=name) for name in ("first", "second")]
+    other = payer_with_new_key(Account.objects.get(pk=payer.account_id))
+    for key, member in zip((payer, other), members, strict=True):
+        ApiKey.objects.filter(pk=key.key_id).update(creator=member)
+    change_guardrail(
+        account_id=payer.account_id,
+        guardrail_id=Workspace.objects.get(pk=payer.workspace_id).default_guardrail_id,
+        by=SYSTEM,
+        changes={"limit_nano": 30 * CENT, "reset_interval": "monthly"},
+    )
+
+    with running_writer() as writer:
+        for key, cents in ((payer, 20), (other, 1)):
+            assert carry_out(writer, hold_order(renewed(key), cents * CENT)) is True
+        change_key(
+            keys=ApiKey.objects.filter(pk=payer.key_id), changes={"creator_id": members[1].pk}
+        )
+        assert isinstance(carry_out(writer, hold_order(renewed(other), 9 * CENT + 1)), Refusal)
+        assert carry_out(writer, hold_order(renewed(other), 9 * CENT)) is True
+
     assert_books_agree()
