@@ -71,11 +71,15 @@ class Objects:
         key = self.account.api_key
         return str(self._done("POST", "/api/v1/interns", body, key=key)["id"])
 
-    def secret(self) -> str:
-        """The name of one that the workspace has."""
+    def secret(self, vault: str = "/api/v1/vault") -> str:
+        """The name of one that the workspace has, or an intern."""
         name, body = f"secret_{next(_numbers)}", {"value": "v", "hosts": ["example.com"]}
-        self._done("PUT", f"/api/v1/vault/secrets/{name}", body, key=self.account.api_key)
+        self._done("PUT", f"{vault}/secrets/{name}", body, key=self.account.api_key)
         return name
+
+    def secret_of_intern(self) -> dict[str, str]:
+        intern = self.intern()
+        return {"intern_id": intern, "name": self.secret(f"/api/v1/vault/interns/{intern}")}
 
     def budget(self) -> dict[str, str]:
         workspace = self.workspace()
@@ -119,6 +123,7 @@ _NAMED: Mapping[str, Callable[[Objects], str]] = {
 _PRESET = "/api/v1/presets/{slug}"
 _PATHS: Mapping[str, Callable[[Objects], dict[str, str]]] = {
     "/api/v1/workspaces/{workspace}/budgets/{interval}": Objects.budget,
+    "/api/v1/vault/interns/{intern_id}/secrets/{name}": Objects.secret_of_intern,
     _PRESET: Objects.preset,
     f"{_PRESET}/versions": Objects.preset,
     f"{_PRESET}/versions/{{version}}": lambda objects: {**objects.preset(), "version": "1"},

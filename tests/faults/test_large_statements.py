@@ -141,6 +141,7 @@ def _check_slow_reader(
 
 
 @pytest.mark.both
+@pytest.mark.timeout(180)  # Its rows take most of it.
 def test_fifty_thousand_requests(start_gateway: StartGateway) -> None:
     check_statement(start_gateway, 50_000, within_s=15, wait_s=2)
 
