@@ -69,6 +69,9 @@ class Caching:
         heard, self._heard = self._heard, []
         if call.good_end is None or attempt is None or self._bytes_left < 0:
             return
+        if call.cut_unpaid:
+            # Whoever has paid since is to have all of it.
+            return
         finish, native_finish = call.good_end
         entry = Entry(
             generation_id=call.generation_id,

@@ -10,9 +10,10 @@ from gateway.http.jsonio import dumps
 from routing.response_cache.entry import BODY_CHARS_MAX, is_small
 from routing.response_cache.wish import Wish
 from routing.serving.call import Call
+from routing.views import cached
 from routing.views.cached import caching_of
 from tests.routing.selection.entries import endpoint
-from tests.routing.serving.calls import call_to
+from tests.routing.serving.calls import attempt_at, call_to
 
 
 def wishing(**body: Any) -> Call:
@@ -57,3 +58,20 @@ def test_whatever_makes_a_body_large_counts(value: Any) -> None:
 def test_small_bodies_are_small(body: dict[str, Any]) -> None:
     assert is_small(body)
     assert len(dumps(body)) < BODY_CHARS_MAX
+
+
+@pytest.mark.parametrize("cut_unpaid", [False, True])
+def test_what_was_cut_for_want_of_credits_is_not_kept(
+    cut_unpaid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(cached, "put", lambda name, *_, **__: kept.append(name))
+    call = wishing()
+    call.attempts.append(attempt_at(endpoint()))
+    call.good_end, call.cut_unpaid = ("length", None), cut_unpaid
+    caching = caching_of(call, call.chat.body)
+    assert caching is not None
+    caching.hear(b"{}")
+    caching.keep()
+
+    assert len(kept) == (0 if cut_unpaid else 1)
