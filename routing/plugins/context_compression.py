@@ -1,14 +1,18 @@
 """`context-compression`: a conversation that is too long for a model is made to fit."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
+from gevent.threadpool import ThreadPool
+
+from gateway.http.large import no_collections
+from gateway.turns import beside_the_loop
 from routing.catalogue.entries import EndpointEntry
-from routing.formats.chat.facts import read_messages
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
 from routing.plugins.interface import Plugin
-from routing.plugins.middle_out import fixed_chars, without_middle
+from routing.plugins.middle_out import fixed_chars, sizes_of, without_middle
 from routing.plugins.texts import with_messages
 
 ID: Final = "context-compression"
@@ -16,6 +20,7 @@ ID: Final = "context-compression"
 _BY_ITSELF_TOKENS_MAX: Final = 8_192
 # Dense text has this many characters a token; what is compressed anyway is to fit for sure.
 _CHARS_PER_TOKEN_MIN: Final = 3
+_THREADS: Final = 2
 
 
 class ContextCompression(Plugin):
@@ -41,12 +46,27 @@ def compressed(
     wish = _wish(chat)
     rooms = [_room(each, output_tokens) for each in endpoints if _may(each, wish)]
     tokens = max(rooms, default=0.0)
-    messages: list[dict[str, Any]] = chat.body["messages"]
-    beside = chat.prompt_text_chars - read_messages(messages).text_chars
-    if tokens <= 0 or fixed_chars(messages) + beside > tokens * CHARS_PER_TOKEN:
+    if tokens <= 0:
         return None
-    made = without_middle(messages, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
-    return Compressed(with_messages(chat, made), _stage(len(messages), len(made)))
+    return beside_the_loop(lambda: _made(chat, tokens), threads=_threads)
+
+
+@cache
+def _threads() -> ThreadPool:
+    """Of this process, made after it was forked."""
+    return ThreadPool(_THREADS)
+
+
+def _made(chat: ChatRequest, tokens: float) -> Compressed | None:
+    """The request within so many tokens; however many messages it has, each is read a few times."""
+    messages: list[dict[str, Any]] = chat.body["messages"]
+    with no_collections():
+        sizes = sizes_of(messages)
+        beside = chat.prompt_text_chars - sum(sizes)
+        if fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:
+            return None
+        made = without_middle(messages, sizes, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
+        return Compressed(with_messages(chat, made), _stage(len(messages), len(made)))
 
 
 def _wish(chat: ChatRequest) -> bool | None:

@@ -15,23 +15,29 @@ _CUT: Final = "\n…\n"
 _CUT_CHARS_MIN: Final = 64
 
 
-def fixed_chars(messages: list[dict[str, Any]]) -> int:
-    """The size of what is never taken out."""
+def sizes_of(messages: list[dict[str, Any]]) -> list[int]:
+    """The characters of each message."""
+    return [read_messages([each]).text_chars for each in messages]
+
+
+def fixed_chars(messages: list[dict[str, Any]], sizes: list[int]) -> int:
+    """The size of what is never taken out; `sizes` are those of the messages."""
     newest = _newest_turn(messages)
-    return sum(_chars(each) for at, each in enumerate(messages) if at >= newest or _stays(each))
+    return sum(sizes[at] for at, each in enumerate(messages) if at >= newest or _stays(each))
 
 
-def without_middle(messages: list[dict[str, Any]], chars_max: int) -> list[dict[str, Any]]:
+def without_middle(
+    messages: list[dict[str, Any]], sizes: list[int], chars_max: int
+) -> list[dict[str, Any]]:
     """The messages with as much of the middle taken out as brings them down to that size, or as
-    near as what stays lets them."""
-    units = _units(messages)
-    excess = sum(map(_chars, messages)) - chars_max
+    near as what stays lets them. `sizes` are those of the messages."""
+    excess = sum(sizes) - chars_max
     gone: set[int] = set()
     cut: dict[int, dict[str, Any]] = {}
-    for unit in _from_the_middle(units):
+    for unit in _from_the_middle(_units(messages)):
         if excess <= 0:
             break
-        size = sum(_chars(messages[at]) for at in unit)
+        size = sum(sizes[at] for at in unit)
         if size > excess and (shorter := _shortened(messages, unit, excess)) is not None:
             cut[unit[0]] = shorter
             break
@@ -43,26 +49,19 @@ def without_middle(messages: list[dict[str, Any]], chars_max: int) -> list[dict[
 def _units(messages: list[dict[str, Any]]) -> list[list[int]]:
     """The places of what may go, together what goes together."""
     units: list[list[int]] = []
+    # The latest unit that makes a call of that id.
+    callers: dict[str, int] = {}
     for at in range(_newest_turn(messages)):
         message = messages[at]
         if _stays(message):
             continue
         if message["role"] == "tool" and units:
             # What answers a call stands somewhere behind it, mostly at once.
-            units[_caller_of(messages, units, message)].append(at)
-        else:
-            units.append([at])
+            units[callers.get(message["tool_call_id"], len(units) - 1)].append(at)
+            continue
+        callers |= {call["id"]: len(units) for call in message.get("tool_calls") or ()}
+        units.append([at])
     return units
-
-
-def _caller_of(
-    messages: list[dict[str, Any]], units: list[list[int]], result: dict[str, Any]
-) -> int:
-    for place in range(len(units) - 1, -1, -1):
-        calls = messages[units[place][0]].get("tool_calls") or ()
-        if any(call.get("id") == result["tool_call_id"] for call in calls):
-            return place
-    return len(units) - 1
 
 
 def _newest_turn(messages: list[dict[str, Any]]) -> int:
@@ -101,7 +100,3 @@ def _shortened(
 
 def _stays(message: dict[str, Any]) -> bool:
     return message["role"] in _KEPT_ROLES
-
-
-def _chars(message: dict[str, Any]) -> int:
-    return read_messages([message]).text_chars

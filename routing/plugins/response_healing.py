@@ -5,23 +5,21 @@ Only whole answers that were to be JSON. What cannot be mended stays as it came.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
-import json_repair
 from orjson import loads
 
-from gateway.http.jsonio import dumps
-from gateway.turns import beside_the_loop
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Plugin
+from routing.plugins.mending import mended
 
 ID: Final = "response-healing"
 _OF_JSON: Final = frozenset({"json_object", "json_schema"})
 _FENCED: Final = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)(?:\r?\n[ \t]*```|\Z)", re.DOTALL)
 _BRACKET: Final = re.compile(r"[{\[]")
-# A shorter one is mended before anybody would notice.
-_AT_ONCE_CHARS: Final = 2_048
-_CHARS_MAX: Final = 1_000_000
+CHARS_MAX: Final = 65_536
+FENCES_MAX: Final = 3
 
 
 class ResponseHealing(Plugin):
@@ -42,28 +40,18 @@ class ResponseHealing(Plugin):
 
 def healed(text: str, *, wants_object: bool) -> str | None:
     """The JSON text that was meant; None where it is good as it is, or beyond mending."""
-    if len(text) > _CHARS_MAX or _is_wanted(_strict(text), wants_object):
+    if len(text) > CHARS_MAX or _is_wanted(_strict(text), wants_object):
         return None
-    if len(text) <= _AT_ONCE_CHARS:
-        return _mended(text, wants_object)
-    return beside_the_loop(lambda: _mended(text, wants_object))
-
-
-def _mended(text: str, wants_object: bool) -> str | None:
-    for part in _parts(text):
+    parts = list(dict.fromkeys(_parts(text)))
+    for part in parts:
         if _is_wanted(_strict(part), wants_object):
             return part
-    for part in _parts(text):
-        value = _repaired(part)
-        # Of mere prose in brackets nothing is left.
-        if value and _is_wanted(value, wants_object):
-            return dumps(value).decode()
-    return None
+    return mended(parts, wants_object=wants_object) if parts else None
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Where the JSON may stand: in a fence, else from the first bracket on."""
-    for fenced in _FENCED.finditer(text):
+    """Where the JSON may stand: in one of the first fences, else from the first bracket on."""
+    for fenced in islice(_FENCED.finditer(text), FENCES_MAX):
         yield fenced.group(1).strip()
     first = _BRACKET.search(text)
     if first is not None:
@@ -79,13 +67,6 @@ def _strict(text: str) -> Any:
     try:
         return loads(text)
     except ValueError:
-        return None
-
-
-def _repaired(text: str) -> Any:
-    try:
-        return json_repair.loads(text, skip_json_loads=True)
-    except (ValueError, RecursionError):
         return None
 
 

@@ -14,6 +14,10 @@ from gateway.sealing import UnsealError, seal_bytes, unseal_bytes
 _PURPOSE = "response-cache"
 # Streams repeat themselves, and a little effort finds most of it.
 _EFFORT = 1
+# To write and hash larger bodies would hold up everybody else.
+BODY_CHARS_MAX = 1_048_576
+# A value takes at least as long as so many characters.
+_VALUE_CHARS = 32
 
 
 class Entry(NamedTuple):
@@ -55,6 +59,28 @@ def name_of(
         digest.update(hashlib.sha256(dumps(body)).digest())
     parts = (str(key_id), kind, model, str(stream), beside, digest.hexdigest())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def is_small(body: Mapping[str, Any]) -> bool:
+    """Whether it takes a moment to name a body: its characters, and so many for each value, are
+    counted up to the bound."""
+    left, waiting = BODY_CHARS_MAX, list[Any]([body])
+    while waiting and (left := left - _own_chars(waiting[-1])) >= 0:
+        value: Any = waiting.pop()
+        if isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return left >= 0
+
+
+def _own_chars(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict | list):
+        return _VALUE_CHARS * len(value)
+    return value.bit_length() // 3 if isinstance(value, int) else 0
 
 
 def packed(entry: Entry, name: str) -> bytes:

@@ -39,6 +39,7 @@ def converse(call: Call, attempts: Attempts) -> Talk:
             served = answer_of(call, attempts)
         except GatewayError:
             if last is not None and attempts.is_unaffordable:
+                call.cut_unpaid = True
                 return _cut_short(last)
             raise
         if served.failure is not None:

@@ -39,6 +39,7 @@ class LoopStream(AnswerStream):
         if self._last is None or not self._attempts.is_unaffordable:
             raise self._attempts.error()
         # The next turn cannot be paid.
+        self._call.cut_unpaid = True
         yield from self._close(*self._last, "length")
 
     def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:

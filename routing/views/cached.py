@@ -10,7 +10,7 @@ from gateway.http.responses import EventStream, written_response
 from gateway.live_settings import settings
 from routing.formats.responses.ids import response_id, stem_of
 from routing.ids import message_id
-from routing.response_cache.entry import Entry, name_of, packed, unpacked
+from routing.response_cache.entry import Entry, is_small, name_of, packed, unpacked
 from routing.response_cache.retelling import retold, retold_events
 from routing.response_cache.shelf import find, put
 from routing.response_cache.wish import Wish
@@ -69,6 +69,9 @@ class Caching:
         heard, self._heard = self._heard, []
         if call.good_end is None or attempt is None or self._bytes_left < 0:
             return
+        if call.cut_unpaid:
+            # Whoever has paid since is to have all of it.
+            return
         finish, native_finish = call.good_end
         entry = Entry(
             generation_id=call.generation_id,
@@ -85,10 +88,12 @@ class Caching:
 
 
 def caching_of(call: Call, body: dict[str, Any]) -> Caching | None:
-    """None where the cache is off, or nothing of the request may be kept. Nor is what was sent
-    upstream kept, for those who want to see it."""
+    """None where the cache is off, or nothing of the request may be kept, or it is large. Nor is
+    what was sent upstream kept, for those who want to see it."""
     wish = call.cache_wish
     if wish is None or call.choice.retains_nothing or call.chat.echo_upstream_body:
+        return None
+    if not (is_small(body) and is_small(call.chat.body)):
         return None
     return Caching(call, wish, body)
 

@@ -32,6 +32,7 @@ def desks(serve: Serve) -> Callable[[], Desk]:
         ROUTER_TOOL_TIMEOUT="1",
         ROUTER_TOOL_RESULT_CHARS="1000",
         ROUTER_KEEPALIVE_SECONDS="0.1",
+        ROUTER_RESPONSE_CACHE_ENABLED="true",
     )
 
 
@@ -130,9 +131,13 @@ def test_a_turn_that_cannot_be_paid_ends_the_loop_with_what_there_is(
         book_usage(desk.account.account_id, until_balance_nano=4_000_000)
     desk.spent_nano = desk.total_usage_nano()
 
-    response = desk.post(tools=[FILES], stream=stream, max_tokens=16)
+    asked: dict[str, Any] = {"tools": [FILES], "stream": stream, "max_tokens": 16}
+    response = desk.post(headers={"X-Router-Cache": "true"}, **asked)
 
     assert response.status_code == 200, response.text
+    assert response.headers["X-Router-Cache-Status"] == "MISS"
+    # Nor is it kept for later.
+    assert desk.post(headers={"X-Router-Cache": "true"}, **asked).status_code == 402
     assert '"finish_reason":"length"' in response.text
     assert '"So' in response.text
     assert "Never" not in response.text

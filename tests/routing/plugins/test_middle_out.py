@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.facts import read_messages
-from routing.plugins.middle_out import fixed_chars, without_middle
+from routing.plugins.middle_out import fixed_chars, sizes_of, without_middle
 
 
 def says(role: str, text: str, **more: Any) -> dict[str, Any]:
@@ -23,6 +23,10 @@ def result(call_id: str, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
+def shortened(talk: list[dict[str, Any]], chars_max: int) -> list[dict[str, Any]]:
+    return without_middle(talk, sizes_of(talk), chars_max)
+
+
 def chars(messages: list[dict[str, Any]]) -> int:
     return read_messages(messages).text_chars
 
@@ -35,17 +39,17 @@ TALK = [
 
 
 def test_what_fits_is_left_alone() -> None:
-    assert without_middle(TALK, chars(TALK)) == TALK
+    assert shortened(TALK, chars(TALK)) == TALK
 
 
 def test_the_middle_goes_first() -> None:
-    made = without_middle(TALK, chars(TALK) - 300)
+    made = shortened(TALK, chars(TALK) - 300)
 
     assert made == [*TALK[:3], *TALK[6:]]
 
 
 def test_the_last_that_goes_is_only_shortened() -> None:
-    made = without_middle(TALK, chars(TALK) - 130)
+    made = shortened(TALK, chars(TALK) - 130)
 
     assert len(made) == len(TALK) - 1
     cut = made[3]
@@ -57,23 +61,49 @@ def test_the_last_that_goes_is_only_shortened() -> None:
 
 def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
-    made = without_middle(talk, 1)
+    made = shortened(talk, 1)
 
     assert made == [talk[0], *talk[-3:]]
-    assert chars(made) == fixed_chars(talk)
+    assert chars(made) == fixed_chars(talk, sizes_of(talk))
 
 
 def test_a_call_goes_with_its_result() -> None:
     around = [says("user", "a" * 20), says("assistant", "z" * 20), says("user", "b")]
     talk = [around[0], call("c1"), result("c1", "r" * 500), *around[1:]]
 
-    assert without_middle(talk, 60) == around
+    assert shortened(talk, 60) == around
 
 
 def test_a_conversation_without_a_user_keeps_its_end() -> None:
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
 
-    assert without_middle(talk, 1) == talk[1:]
+    assert shortened(talk, 1) == talk[1:]
+
+
+def test_a_result_goes_with_the_latest_call_of_its_id() -> None:
+    first, second = ([call("c"), result("c", text * 200)] for text in "ab")
+    around = [says("user", "a" * 20), says("user", "z" * 20), says("user", "b")]
+    talk = [around[0], *first, *second, *around[1:]]
+
+    assert shortened(talk, 270) == [around[0], *second, *around[1:]]
+
+
+def test_each_message_is_looked_at_a_few_times_however_many_results_a_call_has() -> None:
+    looks = 0
+
+    class Counted(dict[str, Any]):
+        def get(self, key: str, default: Any = None) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().get(key, default)
+
+    users, results = [says("user", "a")] * 500, [result("c", "b")] * 500
+    talk: list[dict[str, Any]] = [
+        Counted(each) for each in [call("c"), *users, *results, says("user", "z")]
+    ]
+
+    assert shortened(talk, 50) == talk[500:501] + talk[-1:]
+    assert looks < 10 * len(talk)
 
 
 @st.composite
@@ -92,9 +122,9 @@ def talks(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @given(talks(), st.integers(0, 2_000))
 def test_any_conversation(talk: list[dict[str, Any]], chars_max: int) -> None:
-    made = without_middle(talk, chars_max)
+    made = shortened(talk, chars_max)
 
-    assert chars(made) <= max(chars_max, fixed_chars(talk))
+    assert chars(made) <= max(chars_max, fixed_chars(talk, sizes_of(talk)))
     assert not read_messages(made).orphans
     kept = [each for each in made if each in talk]
     assert len(made) - len(kept) <= 1  # The one that was shortened.

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.plugins.response_healing import ResponseHealing, healed
+from routing.plugins import json_mender, response_healing
+from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, healed
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
 GOOD = json.dumps(VALUE)
@@ -75,7 +76,7 @@ def test_a_list_will_do_only_where_no_object_is_asked_for() -> None:
     assert healed(text, wants_object=True) is None
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 20_000, '{"a": "' + "x" * 300_000])
+@pytest.mark.parametrize("text", ["[" * 60_000, '{"a":' * 12_000, '{"a": "' + "x" * 60_000])
 def test_what_is_deep_or_long_harms_nobody(text: str) -> None:
     made = healed(text, wants_object=False)
 
@@ -90,11 +91,38 @@ def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) ->
     assert json.loads(made) == value
 
 
-@given(st.text(max_size=200))
-def test_any_text_becomes_json_or_stays(text: str) -> None:
-    made = healed(text, wants_object=True)
+@given(st.lists(st.text(max_size=200), max_size=3))
+def test_any_texts_become_json_or_nothing(texts: list[str]) -> None:
+    made = json_mender.mended(texts, wants_object=True)
 
     assert made is None or isinstance(json.loads(made), dict)
+
+
+@pytest.mark.parametrize("text", ['{"a": 1e999,}', '{"a": "\ud800",}'])
+def test_what_json_has_no_words_for_is_not_mended(text: str) -> None:
+    assert healed(text, wants_object=True) is None
+
+
+def test_what_would_take_hours_is_left_as_it_is() -> None:
+    text = "{ // a\n" * (CHARS_MAX // 7)
+
+    assert healed(text, wants_object=True) is None
+
+
+def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def nothing(texts: list[str], *, wants_object: bool) -> None:
+        tried.extend(texts)
+
+    monkeypatch.setattr(response_healing, "mended", nothing)
+    many = "".join(f"```\n{{{number}]\n```\n" for number in range(1_000))
+
+    assert healed(many, wants_object=True) is None
+    assert tried[:FENCES_MAX] == ["{0]", "{1]", "{2]"]
+    assert len(tried) == FENCES_MAX + 1
+    assert healed("{" * (CHARS_MAX + 1), wants_object=True) is None
+    assert len(tried) == FENCES_MAX + 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,79 @@
+"""Makes JSON of what was nearly some, in a process of its own: `python -I json_mender.py LIMITS`.
+
+One frame comes on standard input, the texts to try and whether an object is wanted; one goes out,
+the JSON text of the first that can be mended, empty where there is none. What takes too much of
+anything ends the process. Nothing of the project is imported here.
+"""
+
+import json
+import os
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+LENGTH = struct.Struct(">I")
+NICE = 10
+
+
+def main() -> None:
+    bind(json.loads(sys.argv[1]))
+    (length,) = LENGTH.unpack(sys.stdin.buffer.read(LENGTH.size))
+    asked = json.loads(sys.stdin.buffer.read(length))
+    told = (mended(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
+    sys.stdout.buffer.write(LENGTH.pack(len(told)) + told)
+    sys.stdout.buffer.flush()
+
+
+def mended(texts: Sequence[str], *, wants_object: bool) -> str | None:
+    """The JSON text of the first that was meant to be some."""
+    wanted = (dict,) if wants_object else (dict, list)
+    for text in texts:
+        value = repaired(text)
+        # Of mere prose in brackets nothing is left.
+        if value and isinstance(value, wanted) and (made := written(value)) is not None:
+            return made
+    return None
+
+
+def repaired(text: str) -> Any:
+    import json_repair
+
+    try:
+        return json_repair.loads(text, skip_json_loads=True)
+    except (ValueError, RecursionError):
+        return None
+
+
+def written(value: Any) -> str | None:
+    """None for what JSON has no words for."""
+    try:
+        made = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        made.encode()
+    except (ValueError, RecursionError):
+        return None
+    return made
+
+
+def bind(limits: dict[str, Any]) -> None:
+    """The process ends by itself, whatever becomes of whoever waits for it."""
+    os.nice(NICE)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, limits["seconds"] + 1)
+    wanted = [
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CPU, limits["cpu_seconds"]),
+    ]
+    if sys.platform == "linux":
+        wanted.append((resource.RLIMIT_DATA, limits["memory_bytes"]))
+    for kind, most in wanted:
+        hard = resource.getrlimit(kind)[1]
+        bound = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (bound, bound))
+
+
+if __name__ == "__main__":
+    main()

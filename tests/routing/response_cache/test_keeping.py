@@ -1,0 +1,77 @@
+"""Which requests have a cache, and which of their answers are kept."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.http.jsonio import dumps
+from routing.response_cache.entry import BODY_CHARS_MAX, is_small
+from routing.response_cache.wish import Wish
+from routing.serving.call import Call
+from routing.views import cached
+from routing.views.cached import caching_of
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import attempt_at, call_to
+
+
+def wishing(**body: Any) -> Call:
+    call = call_to(endpoint(), **body)
+    call.cache_wish = Wish(60, clears=False)
+    return call
+
+
+def talk(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("messages", "has_one"),
+    [
+        (talk("Hi"), True),
+        (talk("x" * (BODY_CHARS_MAX - 1_000)), True),
+        (talk("x" * BODY_CHARS_MAX), False),
+        (talk(*["x"] * 50_000), False),
+    ],
+)
+def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
+    call = wishing(messages=messages)
+
+    assert (caching_of(call, call.chat.body) is not None) is has_one
+    # Also what was made of it counts, and what it was made of.
+    small = wishing()
+    assert (caching_of(call, small.chat.body) is not None) is has_one
+    assert (caching_of(small, call.chat.body) is not None) is has_one
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["x" * BODY_CHARS_MAX, [0] * 40_000, {str(n): 0 for n in range(40_000)}, 1 << 4_000_000],
+    ids=["text", "list", "object", "number"],
+)
+def test_whatever_makes_a_body_large_counts(value: Any) -> None:
+    assert not is_small({"deep": [{"in": value}]})
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=50) | st.integers(), max_size=5))
+def test_small_bodies_are_small(body: dict[str, Any]) -> None:
+    assert is_small(body)
+    assert len(dumps(body)) < BODY_CHARS_MAX
+
+
+@pytest.mark.parametrize("cut_unpaid", [False, True])
+def test_what_was_cut_for_want_of_credits_is_not_kept(
+    cut_unpaid: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(cached, "put", lambda name, *_, **__: kept.append(name))
+    call = wishing()
+    call.attempts.append(attempt_at(endpoint()))
+    call.good_end, call.cut_unpaid = ("length", None), cut_unpaid
+    caching = caching_of(call, call.chat.body)
+    assert caching is not None
+    caching.hear(b"{}")
+    caching.keep()
+
+    assert len(kept) == (0 if cut_unpaid else 1)
