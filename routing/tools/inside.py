@@ -221,11 +221,16 @@ def listed(order: Order, limits: Order) -> Order:
             path = Path(folder, name)
             with suppress(OSError):
                 size = path.lstat().st_size
-                found.append({"path": os.path.relpath(path, WORK), "bytes": size})
+                found.append({"path": spelt(os.path.relpath(path, WORK)), "bytes": size})
         if len(found) > LISTED_MAX:
             break
     found.sort(key=lambda each: str(each["path"]))
     return {"files": found[:LISTED_MAX], "cut": len(found) > LISTED_MAX}
+
+
+def spelt(path: str) -> str:
+    """Names are any bytes on disk, but only UTF-8 leaves the sandbox."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def placed(path: str) -> Path:

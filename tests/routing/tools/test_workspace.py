@@ -130,6 +130,15 @@ def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
         ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
 
 
+def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
+    bash(toolbox, "echo kept > file; touch $'bad\\xff'")
+
+    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+
+    assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
+    assert bash(toolbox, "cat file")["stdout"] == "kept\n"
+
+
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
     seen = bash(
         toolbox,
