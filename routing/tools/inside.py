@@ -1,6 +1,7 @@
 """What runs inside of a workspace's sandbox and does as it is told: commands and files.
 
-A program of its own with the standard library alone, and nothing else of the gateway is there.
+A program of its own with the standard library and `diffs` alone; nothing else of the gateway is
+there.
 Frames on standard input are orders, those on standard output what they came to. Nothing that a
 command started outlives it.
 """
@@ -19,6 +20,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
+
+from routing.tools.diffs import DiffFailed, patched
 
 Order = dict[str, Any]
 
@@ -187,16 +190,35 @@ def end_all() -> None:
 
 
 def read(order: Order, limits: Order) -> Order:
-    most = order["bytes"]
-    with placed(order["path"]).open("rb") as file:
+    text, is_cut = text_of(placed(order["path"]), order["bytes"])
+    return {"text": readable(text), "cut": is_cut}
+
+
+def text_of(path: Path, most: int) -> tuple[str, bool]:
+    """At most so many bytes of a file, and whether there are more."""
+    with path.open("rb") as file:
         data = file.read(most + 1)
     is_cut = len(data) > most
     try:
         # A file that is cut may end inside of a character.
-        text = data[:most].decode("utf-8", "ignore" if is_cut else "strict")
+        return data[:most].decode("utf-8", "ignore" if is_cut else "strict"), is_cut
     except UnicodeDecodeError:
         raise Refused("The file is no text") from None
-    return {"text": readable(text), "cut": is_cut}
+
+
+def patch(order: Order, limits: Order) -> Order:
+    """Here, where it may take its time: whoever waits for it gives up, and it ends."""
+    path, most = placed(order["path"]), order["bytes"]
+    text, is_cut = text_of(path, most)
+    if is_cut:
+        raise Refused("The file is too long to be changed")
+    try:
+        text = patched(text, order["diff"])
+    except DiffFailed as error:
+        raise Refused(str(error)) from None
+    if len(text) > most:
+        raise Refused(f"A file has at most {most} characters")
+    return write({"path": order["path"], "text": text}, limits)
 
 
 def write(order: Order, limits: Order) -> Order:
@@ -243,6 +265,7 @@ def placed(path: str) -> Path:
 ORDERS: dict[str, Callable[[Order, Order], Order]] = {
     "run": run,
     "read": read,
+    "patch": patch,
     "write": write,
     "remove": remove,
     "list": listed,

@@ -23,3 +23,27 @@ def test_a_name_that_is_no_utf8_is_listed_as_text(work: Path) -> None:
 
     assert [each["path"] for each in listed["files"]] == ["bad\ufffd", "b\u00e4"]
     json.dumps(listed, ensure_ascii=False).encode()
+
+
+def test_a_patch_is_made_inside(work: Path) -> None:
+    (work / "a").write_text("x\nz\n")
+
+    assert inside.answer({"do": "patch", "path": "a", "diff": "-x\n+y", "bytes": 9}, {}) == {}
+
+    assert (work / "a").read_text() == "y\nz\n"
+
+
+@pytest.mark.parametrize(
+    ("diff", "told"),
+    [
+        ("-w", "The file has no such lines: 'w'"),
+        ("+123456789", "A file has at most 9 characters"),
+    ],
+)
+def test_a_patch_that_cannot_be_made_changes_nothing(work: Path, diff: str, told: str) -> None:
+    (work / "a").write_text("x\n")
+
+    asked = {"do": "patch", "path": "a", "diff": diff, "bytes": 9}
+
+    assert inside.answer(asked, {}) == {"error": told}
+    assert (work / "a").read_text() == "x\n"

@@ -111,6 +111,8 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
         ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
         ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
+        ("apply_patch", {"type": "update_file", "path": "y", "diff": "-x"}, "No such file"),
+        ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
     ],
 )
 def test_what_is_wrong_is_told(
