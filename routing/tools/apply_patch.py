@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from routing.tools.diffs import DiffFailed, created, patched
+from routing.tools.diffs import DiffFailed, created
 from routing.tools.files import TEXT_BYTES_MAX, bounded_text
 from routing.tools.interface import Context, Definition, Result, ToolFailed
 from routing.tools.texts import json_text
@@ -46,23 +46,19 @@ class ApplyPatch(InWorkspace):
             self.workspace.ask({"do": "remove", "path": path})
         else:
             operation["diff"] = diff = _diff(diff)
-            self._write(kind, path, diff)
+            (self._create if kind == "create_file" else self._update)(path, diff)
         return Result(json_text({"status": "completed"}), item={"operation": operation})
 
-    def _write(self, kind: str, path: str, diff: str) -> None:
+    def _create(self, path: str, diff: str) -> None:
         try:
-            text = created(diff) if kind == "create_file" else patched(self._read(path), diff)
+            text = bounded_text(created(diff))
         except DiffFailed as error:
             raise ToolFailed(str(error)) from None
-        order = {"do": "write", "path": path, "text": bounded_text(text)}
-        self.workspace.ask(order | {"new": kind == "create_file"})
+        self.workspace.ask({"do": "write", "path": path, "text": text, "new": True})
 
-    def _read(self, path: str) -> str:
-        said = self.workspace.ask({"do": "read", "path": path, "bytes": TEXT_BYTES_MAX})
-        text = said.get("text")
-        if said.get("cut") or not isinstance(text, str):
-            raise ToolFailed("The file is too long to be changed")
-        return text
+    def _update(self, path: str, diff: str) -> None:
+        order = {"do": "patch", "path": path, "diff": diff, "bytes": TEXT_BYTES_MAX}
+        self.workspace.ask(order)
 
 
 def _diff(diff: Any) -> str:

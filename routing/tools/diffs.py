@@ -4,13 +4,15 @@ A line begins with a space (it stays), `-` (it goes) or `+` (it comes). `@@` beg
 and what stands behind it is a line that comes before that place.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 _PLACE: Final = "@@"
 _END: Final = "*** End of File"
 # How exactly the lines of a file must be those of a diff: the first that finds any is taken.
 _LIKE: Final[Sequence[Callable[[str], str]]] = (str, str.rstrip, str.strip)
+# Lines of a file that one diff may look at, again for each of its places: a few seconds' work.
+LOOKED_AT_MAX: Final = 20_000_000
 
 
 class DiffFailed(ValueError):
@@ -39,13 +41,33 @@ def patched(text: str, diff: str) -> str:
     """The text once the diff was applied; its line ends stay. Raises `DiffFailed`."""
     ending = "\r\n" if "\r\n" in text else "\n"
     # Of the last line's end comes an empty one, which keeps it.
-    lines = text.replace("\r\n", "\n").split("\n")
+    file = _File(text.replace("\r\n", "\n").split("\n"))
     out, at = list[str](), 0
     for hunk in _hunks(diff):
-        start = _found(lines, hunk, at)
-        out += lines[at:start] + hunk.new
+        start = _found(file, hunk, at)
+        out += file.lines[at:start] + hunk.new
         at = start + len(hunk.old)
-    return ending.join(out + lines[at:])
+    return ending.join(out + file.lines[at:])
+
+
+class _File:
+    """The lines of a file, as they are and as much alike as each of `_LIKE` makes them."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self.lines = lines
+        self._alike: dict[Callable[[str], str], list[str]] = {}
+        self._looked_at = 0
+
+    def alike(self, like: Callable[[str], str]) -> list[str]:
+        if like not in self._alike:
+            self._alike[like] = [like(line) for line in self.lines]
+        return self._alike[like]
+
+    def looked_at(self, count: int) -> None:
+        """Raises `DiffFailed` once it was too many."""
+        self._looked_at += count
+        if self._looked_at > LOOKED_AT_MAX:
+            raise DiffFailed("The diff has too many places for a file of this length")
 
 
 def _hunks(diff: str) -> list[_Hunk]:
@@ -83,21 +105,45 @@ def _take(line: str, old: list[str], new: list[str]) -> None:
         new.append(rest)
 
 
-def _found(lines: list[str], hunk: _Hunk, at: int) -> int:
+def _found(file: _File, hunk: _Hunk, at: int) -> int:
     """Where the hunk's old lines begin, from `at` on."""
     if hunk.anchor:
-        at = _behind(lines, hunk.anchor, at)
+        at = _behind(file.lines, hunk.anchor, at)
     if not hunk.old:
-        return _end_of(lines) if hunk.at_end or not hunk.anchor else at
+        return _end_of(file.lines) if hunk.at_end or not hunk.anchor else at
     for like in _LIKE:
-        old = [like(line) for line in hunk.old]
-        have = [like(line) for line in lines]
-        places = range(at, len(lines) - len(old) + 1)
-        fitting = (place for place in places if have[place : place + len(old)] == old)
+        fitting = places(file.alike(like), [like(line) for line in hunk.old], at)
         found = max(fitting, default=None) if hunk.at_end else next(fitting, None)
+        # As far as it went.
+        last = len(file.lines) if found is None or hunk.at_end else found + len(hunk.old)
+        file.looked_at(last - at)
         if found is not None:
             return found
     raise DiffFailed(f"The file has no such lines: {hunk.old[0][:80]!r}")
+
+
+def places(lines: Sequence[str], old: Sequence[str], at: int) -> Iterator[int]:
+    """Where `old` begins in `lines`, from `at` on. No line is looked at again from its beginning
+    (Knuth, Morris and Pratt), so that lines which are all alike take no longer than others."""
+    back = _borders(old)
+    fit = 0
+    for n in range(at, len(lines)):
+        while fit and (fit == len(old) or lines[n] != old[fit]):
+            fit = back[fit - 1]
+        fit += lines[n] == old[fit]
+        if fit == len(old):
+            yield n + 1 - fit
+
+
+def _borders(old: Sequence[str]) -> list[int]:
+    """For each beginning of `old`: how many of its last lines are also its first ones."""
+    back, fit = [0] * len(old), 0
+    for n in range(1, len(old)):
+        while fit and old[n] != old[fit]:
+            fit = back[fit - 1]
+        fit += old[n] == old[fit]
+        back[n] = fit
+    return back
 
 
 def _behind(lines: list[str], anchor: str, at: int) -> int:

@@ -1,6 +1,7 @@
 """What runs inside of a workspace's sandbox and does as it is told: commands and files.
 
-A program of its own with the standard library alone, and nothing else of the gateway is there.
+A program of its own with the standard library and `diffs` alone; nothing else of the gateway is
+there.
 Frames on standard input are orders, those on standard output what they came to. Nothing that a
 command started outlives it.
 """
@@ -20,18 +21,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from routing.tools.diffs import DiffFailed, patched
+
 Order = dict[str, Any]
 
 WORK = Path("/workspace")
 LENGTH = struct.Struct(">I")
-WATCH_S = 0.05
+WATCH_S = 0.02
+TICK_S = 0.01
 NICE = 10
 FILES_MAX = 50_000
 LISTED_MAX = 1000
 # More than anybody reads: whoever writes on is stopped.
 ENDLESS_BYTES = 16 * 1_048_576
-OPEN_FILES = 512
+# Each may be memory that no process has mapped.
+OPEN_FILES = 128
+# Runtimes take far more addresses than memory.
+ADDRESSES_PER_BYTE = 4
+IPC_RMID = 0
 PR_SET_DUMPABLE = 4
+PROC = Path("/proc")
+SEGMENTS = PROC / "sysvipc/shm"
 # What fills up: a place in memory each.
 PLACES = (WORK, Path("/tmp"), Path("/dev/shm"))  # noqa: S108 - Of its own, inside.
 
@@ -147,8 +157,8 @@ def watched(
                 return why
         reading = [each for each in kept if not each.is_over]
         if not reading:
-            time.sleep(WATCH_S / 5)
-        for each in select.select(reading, [], [], WATCH_S / 5)[0]:
+            time.sleep(TICK_S)
+        for each in select.select(reading, [], [], TICK_S)[0]:
             each.read_some()
         if any(each.count > ENDLESS_BYTES for each in kept):
             return "output"
@@ -157,19 +167,66 @@ def watched(
 
 def too_much(limits: Order) -> str | None:
     """What the processes have too much of, if anything."""
-    count = used = 0
-    for place in Path("/proc").iterdir():
-        if not place.name.isdigit() or int(place.name) in (1, os.getpid()):
-            continue
-        count += 1
-        with suppress(OSError, ValueError):
-            fields = (place / "statm").read_text().split()
-            used += (int(fields[1]) - int(fields[2])) * resource.getpagesize()
-    if count > limits["processes"]:
+    running = processes()
+    if len(running) > limits["processes"]:
         return "processes"
+    try:
+        used = used_bytes(running)
+    except PermissionError:
+        return "hidden"
     if used > limits["memory_bytes"]:
         return "memory"
     return "files" if file_count() > FILES_MAX else None
+
+
+def processes() -> list[Path]:
+    """All but this program and the sandbox's first process."""
+    kept = (1, os.getpid())
+    return [each for each in PROC.iterdir() if each.name.isdigit() and int(each.name) not in kept]
+
+
+def used_bytes(running: list[Path]) -> int:
+    """Memory of these processes, shared memory included: also what none of them has mapped. What
+    they share may be counted more than once. Raises `PermissionError` if one hides what it has."""
+    memfds: dict[tuple[int, int], int] = {}
+    for process in running:
+        memfds |= memfds_of(process)
+    mapped = sum(mapped_bytes(process) for process in running)
+    return mapped + sum(memfds.values()) + sum(each["rss"] for each in segments())
+
+
+def mapped_bytes(process: Path) -> int:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        lines = (process / "status").read_text(errors="replace").splitlines()
+        kinds = [line.split() for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
+        return sum(int(kind[1]) * 1024 for kind in kinds)
+    return 0
+
+
+def memfds_of(process: Path) -> dict[tuple[int, int], int]:
+    """The bytes of each file without a place that it has open. Raises `PermissionError` if it does
+    not let others see."""
+    found: dict[tuple[int, int], int] = {}
+    try:
+        for file in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):
+                if str(file.readlink()).startswith("/memfd:"):
+                    state = file.stat()
+                    found[state.st_dev, state.st_ino] = state.st_blocks * 512
+    except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
+        # One that ends meanwhile may be told of as one that may not be seen.
+        if isinstance(error, PermissionError) and process.exists():
+            raise
+    return found
+
+
+def segments() -> list[dict[str, int]]:
+    """System V's shared memory, which outlives who made it: `shmid`, `rss` (bytes) and more."""
+    try:
+        names, *rows = SEGMENTS.read_text().splitlines()
+    except OSError:  # Not every kernel has it.
+        return []
+    return [dict(zip(names.split(), map(int, row.split()), strict=True)) for row in rows]
 
 
 def file_count() -> int:
@@ -181,22 +238,43 @@ def end_all() -> None:
     """Everything but this program and the sandbox's first process."""
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
+    for each in segments():
+        ctypes.CDLL(None).shmctl(each["shmid"], IPC_RMID, None)
 
 
 # --- Files ----------------------------------------------------------------------------------------
 
 
 def read(order: Order, limits: Order) -> Order:
-    most = order["bytes"]
-    with placed(order["path"]).open("rb") as file:
+    text, is_cut = text_of(placed(order["path"]), order["bytes"])
+    return {"text": readable(text), "cut": is_cut}
+
+
+def text_of(path: Path, most: int) -> tuple[str, bool]:
+    """At most so many bytes of a file, and whether there are more."""
+    with path.open("rb") as file:
         data = file.read(most + 1)
     is_cut = len(data) > most
     try:
         # A file that is cut may end inside of a character.
-        text = data[:most].decode("utf-8", "ignore" if is_cut else "strict")
+        return data[:most].decode("utf-8", "ignore" if is_cut else "strict"), is_cut
     except UnicodeDecodeError:
         raise Refused("The file is no text") from None
-    return {"text": readable(text), "cut": is_cut}
+
+
+def patch(order: Order, limits: Order) -> Order:
+    """Here, where it may take its time: whoever waits for it gives up, and it ends."""
+    path, most = placed(order["path"]), order["bytes"]
+    text, is_cut = text_of(path, most)
+    if is_cut:
+        raise Refused("The file is too long to be changed")
+    try:
+        text = patched(text, order["diff"])
+    except DiffFailed as error:
+        raise Refused(str(error)) from None
+    if len(text) > most:
+        raise Refused(f"A file has at most {most} characters")
+    return write({"path": order["path"], "text": text}, limits)
 
 
 def write(order: Order, limits: Order) -> Order:
@@ -221,11 +299,16 @@ def listed(order: Order, limits: Order) -> Order:
             path = Path(folder, name)
             with suppress(OSError):
                 size = path.lstat().st_size
-                found.append({"path": os.path.relpath(path, WORK), "bytes": size})
+                found.append({"path": spelt(os.path.relpath(path, WORK)), "bytes": size})
         if len(found) > LISTED_MAX:
             break
     found.sort(key=lambda each: str(each["path"]))
     return {"files": found[:LISTED_MAX], "cut": len(found) > LISTED_MAX}
+
+
+def spelt(path: str) -> str:
+    """Names are any bytes on disk, but only UTF-8 leaves the sandbox."""
+    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def placed(path: str) -> Path:
@@ -238,6 +321,7 @@ def placed(path: str) -> Path:
 ORDERS: dict[str, Callable[[Order, Order], Order]] = {
     "run": run,
     "read": read,
+    "patch": patch,
     "write": write,
     "remove": remove,
     "list": listed,
@@ -279,6 +363,8 @@ def bind(limits: Order) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
         (resource.RLIMIT_DATA, limits["memory_bytes"]),
+        # What is shared is no data.
+        (resource.RLIMIT_AS, ADDRESSES_PER_BYTE * limits["memory_bytes"]),
         (resource.RLIMIT_FSIZE, limits["disk_bytes"]),
         # Not enforced in a sandbox that root started.
         (resource.RLIMIT_NPROC, limits["processes"] + 16),

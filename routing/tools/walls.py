@@ -24,7 +24,15 @@ log = logging.getLogger("gateway.tools")
 WORK: Final = "/workspace"
 _USER: Final = 1000
 _SHARED_MEMORY_BYTES: Final = 16 * 1_048_576
-_PROGRAM: Final = "/inside.py"
+# Of the gateway nothing else is there.
+_PROGRAM: Final = "/program"
+_MODULES: Final = ("inside.py", "diffs.py")
+_BEGIN: Final = f"""
+import sys
+sys.path.append({_PROGRAM!r})
+from routing.tools.inside import main
+main()
+"""
 _SHELLS: Final = ("/bin/bash", "/bin/sh")
 _TRIAL: Final = "import ctypes, json, resource, select, struct, subprocess"
 
@@ -45,8 +53,13 @@ def wrapped() -> list[str]:
     program = shutil.which("bwrap")
     if program is None:
         raise FileNotFoundError("bwrap")
-    inside = ["--ro-bind", str(Path(__file__).with_name("inside.py")), _PROGRAM]
-    return [*_walls(program, inside), *_python(), _PROGRAM, json.dumps(_limits())]
+    inside = [word for name in _MODULES for word in _module(name)]
+    return [*_walls(program, inside), *_python(), "-c", _BEGIN, json.dumps(_limits())]
+
+
+def _module(name: str) -> list[str]:
+    here = Path(__file__).with_name(name)
+    return ["--ro-bind", str(here), f"{_PROGRAM}/routing/tools/{name}"]
 
 
 def _limits() -> dict[str, int | str]:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.tools.diffs import DiffFailed, created, patched
+from routing.tools import diffs
+from routing.tools.diffs import DiffFailed, created, patched, places
 
 TEXT = "def one():\n    return 1\n\n\ndef two():\n    return 1\n"
 
@@ -77,3 +78,61 @@ def test_a_whole_diff_makes_the_other_text(
 
     if diff:
         assert patched(before, "\n".join(diff)) == after
+
+
+@given(
+    st.lists(st.sampled_from("ab"), max_size=12),
+    st.lists(st.sampled_from("ab"), min_size=1, max_size=5),
+    st.integers(0, 13),
+)
+def test_every_place_is_found(lines: list[str], old: list[str], at: int) -> None:
+    everywhere = range(at, len(lines) - len(old) + 1)
+
+    assert list(places(lines, old, at)) == [n for n in everywhere if lines[n:][: len(old)] == old]
+
+
+class Line(str):
+    """One that counts how often such lines were looked at."""
+
+    __slots__ = ()
+    looked_at = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Line.looked_at += 1
+        return super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+
+def test_lines_that_are_all_alike_are_looked_at_a_few_times() -> None:
+    Line.looked_at = 0
+
+    assert list(places([Line("x")] * 2000, [Line("x")] * 500 + [Line("y")], 0)) == []
+
+    assert Line.looked_at <= 4 * 2500
+
+
+def test_a_diff_of_endless_places_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them is found only where blanks do not matter, after the whole file was read."""
+    monkeypatch.setattr(diffs, "LOOKED_AT_MAX", 10_000)
+    file = "x \n" * 1000
+
+    assert patched(file, "@@\n-x\n+y\n" * 5).startswith("y\n" * 5 + "x \n")
+    with pytest.raises(DiffFailed, match="too many places"):
+        patched(file, "@@\n-x\n+y\n" * 20)
+
+
+def test_a_file_is_made_alike_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+
+    def counted(line: str) -> str:
+        made.append(line)
+        return line
+
+    monkeypatch.setattr(diffs, "_LIKE", (counted,))
+
+    patched("x\n" * 100, "@@\n-x\n+y\n" * 20)
+
+    assert len(made) == 101 + 20

@@ -111,6 +111,8 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
         ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
         ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
+        ("apply_patch", {"type": "update_file", "path": "y", "diff": "-x"}, "No such file"),
+        ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
     ],
 )
 def test_what_is_wrong_is_told(
@@ -128,6 +130,15 @@ def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
 
     with pytest.raises(ToolFailed, match="The file exists already"):
         ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
+
+
+def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
+    bash(toolbox, "echo kept > file; touch $'bad\\xff'")
+
+    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+
+    assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
+    assert bash(toolbox, "cat file")["stdout"] == "kept\n"
 
 
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
