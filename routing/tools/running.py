@@ -41,7 +41,8 @@ class Running:
     def wait(self, timeout_s: float | None) -> bool:
         """Whether all have ended within that time; None waits for as long as they may take."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        return all(job.wait(until) for job in self._jobs)
+        # Nearest limit first: nobody's passes while another is waited for.
+        return all(job.wait(until) for job in sorted(self._jobs, key=lambda job: job.until))
 
     def results(self) -> list[Result]:
         return [job.result() for job in self._jobs]
@@ -65,16 +66,16 @@ class _Job:
         self._result: Result | None = None
         own_s = call.fitted.tool.time_s
         limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
-        self._until = min(time.monotonic() + limit_s, context.deadline)
+        self.until = min(time.monotonic() + limit_s, context.deadline)
         self._task = None if call.refused else _started(partial(self._carry_out, call, context))
         if call.refused:
             self._result = failed(call.refused)
 
     def wait(self, until: float | None) -> bool:
         if self._result is None and self._task is not None:
-            limit = self._until if until is None else min(until, self._until)
+            limit = self.until if until is None else min(until, self.until)
             self._task.join(max(0.0, limit - time.monotonic()))
-            if self._result is None and time.monotonic() >= self._until:
+            if self._result is None and time.monotonic() >= self.until:
                 self.stop()
                 self.leave(time.monotonic() + _NOTICE_S)
                 self._result = self._result or failed("The tool took too long and was stopped")
