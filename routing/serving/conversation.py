@@ -81,7 +81,7 @@ def _run(call: Call, attempt: Attempt, calls: list[ToolCall]) -> list[Result]:
     try:
         running.wait(None)
     except BaseException:  # Also a greenlet being killed must not leave tools running.
-        note_results(call, attempt, running.stop())
+        note_results(call, attempt, running.stop(to_the_end=call.root.caller_left))
         raise
     results = running.results()
     note_results(call, attempt, results)

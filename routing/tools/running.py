@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from gevent import GreenletExit
+
 from gateway.db import under_gevent
 from gateway.live_settings import settings
 from routing.tools.interface import Context, Result, ToolFailed
@@ -52,9 +54,18 @@ class Running:
         for job in self._jobs:
             job.stop()
 
-    def stop(self) -> list[Result]:
-        """The same, once they have noticed; the results of those that had ended before."""
+    def stop(self, *, to_the_end: bool = False) -> list[Result]:
+        """The same, once they have noticed; the results of those that had ended before. Those that
+        go on because somebody is billed for them are waited for `to_the_end`."""
         self.cut()
+        if to_the_end:
+            try:
+                for job in self._jobs:
+                    job.leave(job.until + _NOTICE_S)
+            except GreenletExit:
+                # The worker is stopping: there is no time left.
+                for job in self._jobs:
+                    job.stop(again=True)
         until = time.monotonic() + _NOTICE_S
         for job in self._jobs:
             job.leave(until)
@@ -67,6 +78,7 @@ class _Job:
         own_s = call.fitted.tool.time_s
         limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
         self.until = min(time.monotonic() + limit_s, context.deadline)
+        self._was_stopped = False
         self._task = None if call.refused else _started(partial(self._carry_out, call, context))
         if call.refused:
             self._result = failed(call.refused)
@@ -94,8 +106,10 @@ class _Job:
         assert self._result is not None
         return self._result
 
-    def stop(self) -> None:
-        if self._task is not None:
+    def stop(self, *, again: bool = False) -> None:
+        """Once, but `again`: it may need a while, and is not to be stopped in what it does then."""
+        if self._task is not None and (again or not self._was_stopped):
+            self._was_stopped = True
             self._task.stop()
 
     def _carry_out(self, call: ToolCall, context: Context) -> None:
