@@ -75,13 +75,14 @@ def _told(call: Call) -> Told:
         failed = True
         raise
     finally:
-        loop.close()
-        attempts.end_probe()
-        limiting.settle(call, loop.tally.usage)
+        # Before anything that waits: the answer may be settled meanwhile.
         # What failed costs nothing, but for what its own tools did; who leaves pays what was made.
         root.loop.tally.add_fees_of(loop.tally, turns=not failed)
         root.shares.pop(id(call), None)
         root.shares[id(root)] = root.loop.tally.owed
+        loop.close()
+        attempts.end_probe()
+        limiting.settle(call, loop.tally.usage)
     return Told(merged(loop.pieces, hides_reasoning=True), talk.attempt.endpoint.model_id)
 
 

@@ -140,6 +140,8 @@ class Call:
     parent: "Call | None" = None
     # What calls on its behalf, this one included, may have to pay of the hold; by their identity.
     shares: dict[int, Charge] = field(default_factory=dict)
+    # Nobody reads the answer any more; of the root, and set before its tools are stopped.
+    caller_left: bool = False
     # Asks a model for a tool of this call.
     ask: Callable[["Call", dict[str, Any]], Told] | None = None
     # Those that the request switches on.

@@ -6,6 +6,7 @@ from gateway.http.errors import GatewayError
 from routing.exchange import Answer
 from routing.formats.chat.message import clean_message, text_chars
 from routing.ids import tool_call_id
+from routing.metering.usage import Usage
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
 from routing.serving.guarded_results import guarded_results
@@ -43,6 +44,7 @@ def converse(call: Call, attempts: Attempts) -> Talk:
                 return _cut_short(last)
             raise
         if served.failure is not None:
+            note_turn(call, served.attempt, _usage(call, served), native_finish=None, broken=True)
             raise attempts.error()
         last = served
         finish, calls = _taken(call, served)
@@ -67,7 +69,7 @@ def _taken(call: Call, served: Served) -> tuple[str, list[ToolCall]]:
     attempt, answer, loop = served.attempt, served.answer, call.loop
     assert loop is not None
     went_well(attempt)
-    usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    usage = _usage(call, served)
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         observed(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
@@ -77,12 +79,17 @@ def _taken(call: Call, served: Served) -> tuple[str, list[ToolCall]]:
     return finish, loop.take(message, finish=finish, logprobs=answer.logprobs)
 
 
+def _usage(call: Call, served: Served) -> Usage:
+    answer = served.answer
+    return measured(call, served.attempt, answer.usage, text_chars(answer.message))
+
+
 def _run(call: Call, attempt: Attempt, calls: list[ToolCall]) -> list[Result]:
     running = Running(calls, context_of(call, attempt))
     try:
         running.wait(None)
     except BaseException:  # Also a greenlet being killed must not leave tools running.
-        note_results(call, attempt, running.stop())
+        note_results(call, attempt, running.stop(to_the_end=call.root.caller_left))
         raise
     results = running.results()
     note_results(call, attempt, results)

@@ -18,6 +18,7 @@ from routing.serving.stream import AnswerStream, CallerGone, Work
 from routing.serving.stream_books import settle
 from routing.serving.turns import context_of, tell_stage, turns_after
 from routing.serving.upstream_call import read_to_end
+from routing.tools.interface import Result
 from routing.tools.running import Running, ToolCall
 from routing.upstreams.reply import Reply
 
@@ -76,6 +77,9 @@ class LoopStream(AnswerStream):
         self._running = running = Running(calls, context_of(self._call, attempt))
         try:
             yield from self._waited(running, relay)
+        except (CallerGone, GeneratorExit):
+            note_results(self._call, attempt, self._stopped(running))
+            raise
         except BaseException:  # Also a greenlet being killed must not leave tools running.
             note_results(self._call, attempt, running.stop())
             raise
@@ -87,6 +91,14 @@ class LoopStream(AnswerStream):
         relay.loop.told(results)
         yield relay.results(relay.loop.activities, results)
         self._wrote_at = process.now()
+
+    def _stopped(self, running: Running) -> list[Result]:
+        """The results there are, once agents have counted what their providers bill."""
+        self._call.caller_left = not self._stopping
+        if self._call.caller_left:
+            # Not every caller who is given up has closed its end.
+            self._watch.cut()
+        return running.stop(to_the_end=self._call.caller_left)
 
     def _waited(self, running: Running, relay: LoopRelay) -> Work[None]:
         """Until all tools have ended; the caller's connection is kept alive meanwhile."""
@@ -127,5 +139,6 @@ class LoopStream(AnswerStream):
 
     def _caller_left(self) -> None:
         super()._caller_left()
+        self._call.caller_left = True
         if self._running is not None:
             self._running.cut()

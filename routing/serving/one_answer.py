@@ -1,15 +1,19 @@
 """One answer in one piece, from whichever endpoint of a call's plan gives it."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from gateway.db import under_gevent
 from routing.exchange import Answer
 from routing.formats.chat.message import has_content
 from routing.formats.finish import normal_finish
 from routing.serving import process
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
+from routing.serving.left_turn import counted_turn
 from routing.serving.upstream_call import send
+from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import UpstreamFailure, from_door, from_error_object, refused
 from routing.upstreams.wires import wire_of
@@ -58,7 +62,14 @@ def finish_of(answer: Answer, message: dict[str, Any]) -> str:
 
 
 def _ask(call: Call, attempt: Attempt) -> Answer:
-    reply = send(call, attempt)
+    ask = partial(_received, call, attempt)
+    if call.parent is None or not under_gevent():
+        return ask(AbortHandle())
+    return counted_turn(call, attempt, ask, is_good=_is_good)
+
+
+def _received(call: Call, attempt: Attempt, abort: AbortHandle) -> Answer:
+    reply = send(call, attempt, abort_handle=abort)
     try:
         with reply:
             raw = reply.read_all()
@@ -78,6 +89,10 @@ def _breakage(answer: Answer) -> UpstreamFailure | None:
     if normal_finish(answer.native_finish, has_tool_calls=False, refused=False) != "error":
         return None
     return from_error_object({"message": "the upstream broke off its answer"})
+
+
+def _is_good(answer: Answer) -> bool:
+    return _breakage(answer) is None
 
 
 def _is_refusal(answer: Answer) -> bool:

@@ -126,16 +126,19 @@ def note_turn(
     *,
     native_finish: str | None,
     cancelled: bool = False,
+    broken: bool = False,
 ) -> None:
     """Count one turn of a loop: the model's answer, in full or up to where its caller left. One
-    without a token and without a finish reason of the upstream's own is free."""
+    without a token and without a finish reason of the upstream's own is free; so is one that the
+    upstream broke off."""
     loop = call.loop
     assert loop is not None
     loop.tally.add_turn(
         usage,
         exact_cost(usage, *_priced(call, attempt, usage)),
         is_own=attempt.own is not None,
-        is_free=usage.completion_tokens == 0 and native_finish is None and not cancelled,
+        is_free=broken
+        or (usage.completion_tokens == 0 and native_finish is None and not cancelled),
     )
     call.root.shares[id(call)] = loop.tally.owed
 
@@ -207,14 +210,15 @@ def failed(
 def _failed_loop(loop: Loop, error: GatewayError, *, usage: Usage, cost: Cost) -> Outcome:
     fees, before = loop.tally.fees, loop.tally.cost
     both = Cost(*(one + other for one, other in zip(before, cost, strict=True)))
+    used = summed(loop.tally.usage, usage)
     return Outcome(
         status=error.status,
-        usage=summed(loop.tally.usage, usage),
+        usage=used,
         cost=both,
         charged_nano=fees.charged_nano,
         byok_nano=fees.byok_nano,
         shared_nano=fees.shared_nano,
-        finish_reason="error" if loop.turns or usage is not _NOTHING else None,
+        finish_reason="error" if loop.turns or usage is not _NOTHING or used != _NOTHING else None,
         error_type=error.error_type,
         tools=loop.tool_use,
     )

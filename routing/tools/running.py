@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from gevent import GreenletExit
+
 from gateway.db import under_gevent
 from gateway.live_settings import settings
 from routing.tools.interface import Context, Result, ToolFailed
@@ -41,7 +43,8 @@ class Running:
     def wait(self, timeout_s: float | None) -> bool:
         """Whether all have ended within that time; None waits for as long as they may take."""
         until = None if timeout_s is None else time.monotonic() + timeout_s
-        return all(job.wait(until) for job in self._jobs)
+        # Nearest limit first: nobody's passes while another is waited for.
+        return all(job.wait(until) for job in sorted(self._jobs, key=lambda job: job.until))
 
     def results(self) -> list[Result]:
         return [job.result() for job in self._jobs]
@@ -51,9 +54,18 @@ class Running:
         for job in self._jobs:
             job.stop()
 
-    def stop(self) -> list[Result]:
-        """The same, once they have noticed; the results of those that had ended before."""
+    def stop(self, *, to_the_end: bool = False) -> list[Result]:
+        """The same, once they have noticed; the results of those that had ended before. Those that
+        go on because somebody is billed for them are waited for `to_the_end`."""
         self.cut()
+        if to_the_end:
+            try:
+                for job in self._jobs:
+                    job.leave(job.until + _NOTICE_S)
+            except GreenletExit:
+                # The worker is stopping: there is no time left.
+                for job in self._jobs:
+                    job.stop(again=True)
         until = time.monotonic() + _NOTICE_S
         for job in self._jobs:
             job.leave(until)
@@ -65,16 +77,17 @@ class _Job:
         self._result: Result | None = None
         own_s = call.fitted.tool.time_s
         limit_s = float(settings.ROUTER_TOOL_TIMEOUT) if own_s is None else own_s
-        self._until = min(time.monotonic() + limit_s, context.deadline)
+        self.until = min(time.monotonic() + limit_s, context.deadline)
+        self._was_stopped = False
         self._task = None if call.refused else _started(partial(self._carry_out, call, context))
         if call.refused:
             self._result = failed(call.refused)
 
     def wait(self, until: float | None) -> bool:
         if self._result is None and self._task is not None:
-            limit = self._until if until is None else min(until, self._until)
+            limit = self.until if until is None else min(until, self.until)
             self._task.join(max(0.0, limit - time.monotonic()))
-            if self._result is None and time.monotonic() >= self._until:
+            if self._result is None and time.monotonic() >= self.until:
                 self.stop()
                 self.leave(time.monotonic() + _NOTICE_S)
                 self._result = self._result or failed("The tool took too long and was stopped")
@@ -93,8 +106,10 @@ class _Job:
         assert self._result is not None
         return self._result
 
-    def stop(self) -> None:
-        if self._task is not None:
+    def stop(self, *, again: bool = False) -> None:
+        """Once, but `again`: it may need a while, and is not to be stopped in what it does then."""
+        if self._task is not None and (again or not self._was_stopped):
+            self._was_stopped = True
             self._task.stop()
 
     def _carry_out(self, call: ToolCall, context: Context) -> None:

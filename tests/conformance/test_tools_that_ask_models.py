@@ -1,6 +1,8 @@
 """Advisors, subagents, fusions and pictures: other models' answers inside of one, on its bill."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from tests.support.own_credentials import bring
 
 pytestmark = pytest.mark.both
 MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
+UNSTOPPED = "acme/unstopped"
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -248,12 +251,10 @@ def test_tools_without_a_backend_are_refused(desk: Desk) -> None:
     assert error["message"] == "server tool not available: router:bash"
 
 
-def test_who_leaves_while_an_agent_works_pays_the_turns_that_were_made(desk: Desk) -> None:
-    turns = used(100, 10), used(30, 3)
-    desk.upstream.script("chat-a", calls("subagent", turns[0], task="Tell the time"))
-    desk.upstream.script("responses-a", calls("datetime", turns[1]), {"gate": "never"})
-    agent = tool("subagent", model=THIRD, tools=[tool("datetime")])
-    body = {"model": MODEL, "messages": HELLO, "stream": True, "tools": [agent]}
+@contextmanager
+def caller(desk: Desk, *tools: dict[str, Any]) -> Iterator[str]:
+    """The id of an answer whose caller leaves at the end of the block."""
+    body = {"model": MODEL, "messages": HELLO, "stream": True, "tools": tools}
     data = json.dumps(body).encode()
     head = (
         f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}\r\n"
@@ -261,14 +262,63 @@ def test_who_leaves_while_an_agent_works_pays_the_turns_that_were_made(desk: Des
     wire = Wire(int(desk.server.env["PORT"]))
     wire.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
     _, headers = wire.head()
-    desk.upstream.wait_gate("never")
-
+    yield headers["x-generation-id"]
     wire.close()
 
-    record = desk.wait_record(headers["x-generation-id"])
-    assert record["cancelled"] is True
-    assert desk.charged_nano(headers["x-generation-id"]) == price(*turns)
+
+def prompts_nano(desk: Desk, generation_id: str, *turns: dict[str, int]) -> int:
+    """What was charged beside these turns, for prompts whose answers nobody waited for."""
+    assert desk.wait_record(generation_id)["cancelled"] is True
+    more_nano = desk.charged_nano(generation_id) - price(*turns)
+    assert more_nano % PROMPT_NANO == 0
+    return more_nano
+
+
+def test_who_leaves_while_an_agent_works_pays_what_was_made_and_asked(desk: Desk) -> None:
+    turns = used(100, 10), used(30, 3)
+    desk.upstream.script("chat-a", calls("subagent", turns[0], task="Tell the time"))
+    desk.upstream.script("responses-a", calls("datetime", turns[1]), {"gate": "never"})
+    agent = tool("subagent", model=THIRD, tools=[tool("datetime")])
+
+    with caller(desk, agent) as generation_id:
+        desk.upstream.wait_gate("never")
+
+    # The prompt of the turn in progress, whose provider stops its bill.
+    assert 0 < prompts_nano(desk, generation_id, *turns) < price(used(1_000, 0))
     desk.upstream.open_gate("never")
+
+
+def test_who_leaves_a_panel_pays_all_that_it_was_asked(desk: Desk) -> None:
+    first = used(100, 10)
+    desk.upstream.script("chat-a", calls("fusion", first, question="Why?"))
+    desk.upstream.script("messages-a", {"gate": "one"})
+    desk.upstream.script("responses-a", {"gate": "other"})
+
+    with caller(desk, tool("fusion", analysis_models=[OTHER, THIRD])) as generation_id:
+        desk.upstream.wait_gate("one")
+        desk.upstream.wait_gate("other")
+
+    # "Why?" is a token to each.
+    assert prompts_nano(desk, generation_id, first) == 2 * PROMPT_NANO
+    desk.upstream.open_gate("one")
+    desk.upstream.open_gate("other")
+
+
+@pytest.mark.parametrize("agent", ["fusion", "subagent"])
+def test_who_leaves_a_provider_that_bills_to_the_end_pays_its_whole_answer(
+    desk: Desk, agent: str
+) -> None:
+    turns = used(100, 10), used(30, 3)
+    desk.upstream.script("chat-a", calls(agent, turns[0], question="Why?", task="Go"))
+    desk.upstream.script("chat-c", {"gate": "late", "text": "Because.", "usage": turns[1]})
+    models: dict[str, Any] = {"model": UNSTOPPED, "analysis_models": [UNSTOPPED]}
+    named = "model" if agent == "subagent" else "analysis_models"
+
+    with caller(desk, tool(agent, **{named: models[named]})) as generation_id:
+        desk.upstream.wait_gate("late")
+    desk.upstream.open_gate("late")
+
+    assert prompts_nano(desk, generation_id, *turns) == 0
 
 
 def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:

@@ -137,3 +137,15 @@ def test_waiting_ends_before_they_do() -> None:
     assert not running.wait(0.05)
     assert running.stop() == []
     gate.set()
+
+
+def test_who_has_no_limit_does_not_keep_others_beyond_theirs() -> None:
+    gate = threading.Event()
+    agent, late = Odd(gate.wait, time_s=float("inf")), Odd(gate.wait, time_s=0.0)
+    running = Running([call(agent), call(late)], context())
+
+    assert not running.wait(0.0)
+
+    (result,) = running.stop()
+    gate.set()
+    assert json.loads(result.text) == {"error": "The tool took too long and was stopped"}
