@@ -1,8 +1,10 @@
 """`file-parser`: the text of PDFs and text files, for models that read no files."""
 
+import time
 from typing import Any, Final
 
-from gateway.http.errors import GatewayError, InvalidRequest
+from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge
+from gateway.live_settings import settings
 from routing.fetching.targets import URL_CHARS_MAX
 from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import provider_tools
@@ -12,6 +14,8 @@ from routing.plugins.texts import with_messages
 
 ID: Final = "file-parser"
 FILES_MAX: Final = 20
+# Of all files that a request shows, each as often as it is shown.
+TEXT_CHARS_MAX: Final = 4_000_000
 NATIVE: Final = "native"
 # Both spellings of reading the text that is there; recognising what is only a picture needs more
 # than there is here.
@@ -27,6 +31,8 @@ class FileParser(Plugin):
         super().__init__(settings)
         self._engine: str | None = (settings.get("pdf") or {}).get("engine")
         self._read: dict[int | str, tuple[str, FileText]] = {}
+        self._chars_left = TEXT_CHARS_MAX
+        self._until: float | None = None
         self._annotations: list[dict[str, Any]] = []
 
     def asked(self, chat: ChatRequest, context: Context) -> ChatRequest:
@@ -73,6 +79,7 @@ class FileParser(Plugin):
         found = self._text_of(file["file_data"], path, context.deadline)
         if found.text is None:
             return part
+        self._spend(len(found.text), path)
         name = str(file.get("filename") or "")[:_NAME_CHARS_MAX]
         said = {"type": "text", "text": _shown(found, name)}
         self._cite(found, name, said)
@@ -86,12 +93,21 @@ class FileParser(Plugin):
             return self._read[key][1]
         if len(self._read) == FILES_MAX:
             raise InvalidRequest(f"{path}: more than {FILES_MAX} files to be read")
+        if not self._chars_left:
+            raise _too_much(path)
+        if self._until is None:
+            self._until = min(deadline, time.monotonic() + settings.ROUTER_FILE_SECONDS)
         try:
-            found = text_of(where, deadline)
+            found = text_of(where, self._until, chars_max=self._chars_left)
         except GatewayError as error:
             raise type(error)(f"{path}: The file {error.text}") from None
         self._read[key] = where, found
         return found
+
+    def _spend(self, chars: int, path: str) -> None:
+        if chars > self._chars_left:
+            raise _too_much(path)
+        self._chars_left -= chars
 
     def _cite(self, found: FileText, name: str, said: dict[str, Any]) -> None:
         file: dict[str, Any] = {"hash": found.hash} | ({"name": name} if name else {})
@@ -112,6 +128,12 @@ class FileParser(Plugin):
             "pages": sum(found.pages or 0 for found in read),
         }
         return {"type": "plugin", "name": ID, "summary": f"{len(read)} files read", "data": data}
+
+
+def _too_much(path: str) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"{path}: The files of a request have more than {TEXT_CHARS_MAX} characters in all"
+    )
 
 
 def _shown(found: FileText, name: str) -> str:

@@ -14,16 +14,17 @@ from gateway.apart import Apart, Ended, TookTooLong
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, Unavailable
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
+from routing.fetching.charsets import decoded
 from routing.fetching.doors import door_for
 from routing.fetching.following import Ready, TooManyRedirects, follow
 from routing.fetching.targets import Target, TargetRefused, split_url, target_of
 from routing.upstreams.door import Limits, Reply
 from routing.upstreams.door_errors import BodyTooLarge, DoorError, NotAllowed
 
-TEXT_CHARS_MAX: Final = 4_000_000
 AT_ONCE: Final = 2
 _MEMORY_BYTES: Final = 1_073_741_824
-_ANSWER_BYTES_MAX: Final = 64 * 1_048_576
+_FACTS_BYTES_MAX: Final = 65_536
+_CHAR_BYTES_MAX: Final = 4
 _HOPS_MAX: Final = 5
 _CONNECT_S: Final = 10.0
 _PIECE_CHARS: Final = 1 << 20
@@ -42,6 +43,7 @@ _TEXTS: Final = frozenset(
         "application/javascript",
     }
 )
+_TOO_SLOW: Final = "takes too long to be read"
 _free = threading.BoundedSemaphore(AT_ONCE)
 
 
@@ -66,17 +68,18 @@ class _Content(NamedTuple):
     size: int
 
 
-def text_of(where: str, deadline: float) -> FileText:
-    """The text of a file at an http(s) or in a data URL; `deadline` is monotonic. Raises
-    `GatewayError`, whose text says what is wrong with the file."""
-    until = min(deadline, time.monotonic() + settings.ROUTER_FILE_SECONDS)
+def text_of(where: str, until: float, *, chars_max: int) -> FileText:
+    """The text of a file at an http(s) or in a data URL, or as much of its beginning; `until` is
+    monotonic. Raises `GatewayError`, whose text says what is wrong with the file."""
+    if time.monotonic() >= until:
+        raise InvalidRequest(_TOO_SLOW)
     content = _of_data(where) if where[:5].lower() == "data:" else _fetched(where, until)
     if content.size > settings.ROUTER_FILE_BYTES:
         raise PayloadTooLarge(f"is larger than {settings.ROUTER_FILE_BYTES} bytes")
     if not _free.acquire(timeout=max(0.0, until - time.monotonic())):
         raise Unavailable("could not be read in time: others are being read")
     try:
-        return _read(content, until)
+        return _read(content, until, chars_max)
     finally:
         _free.release()
 
@@ -158,15 +161,15 @@ def _content(reply: Reply) -> _Content:
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def _read(content: _Content, until: float) -> FileText:
+def _read(content: _Content, until: float, chars_max: int) -> FileText:
     left_s = until - time.monotonic()
     if left_s <= 0:
-        raise InvalidRequest("takes too long to be read")
+        raise InvalidRequest(_TOO_SLOW)
     limits = {
         "seconds": left_s,
         "memory_bytes": _MEMORY_BYTES,
         "pages": settings.ROUTER_FILE_PAGES,
-        "chars": TEXT_CHARS_MAX,
+        "chars": chars_max,
     }
     facts = {
         "encoding": content.encoding,
@@ -181,17 +184,19 @@ def _read(content: _Content, until: float) -> FileText:
     try:
         reader.send(dumps(facts), until)
         reader.send_pieces(content.pieces, content.sent, until)
-        frame = reader.receive(_ANSWER_BYTES_MAX, until + _GRACE_S)
-        told: dict[str, Any] = pydantic_core.from_json(frame)
+        facts_told = reader.receive(_FACTS_BYTES_MAX, until + _GRACE_S)
+        told: dict[str, Any] = pydantic_core.from_json(facts_told)
+        text = reader.receive(chars_max * _CHAR_BYTES_MAX, until + _GRACE_S)
     except TookTooLong:
-        raise InvalidRequest("takes too long to be read") from None
+        raise InvalidRequest(_TOO_SLOW) from None
     except (Ended, ValueError):
         raise InvalidRequest("cannot be read") from None
     finally:
         reader.close()
     if "error" in told:
         raise InvalidRequest(f"cannot be read: {told['error']}")
-    return FileText(told.get("text"), told["hash"], told.get("pages"), told.get("cut", False))
+    said = decoded(text) if told["has_text"] else None
+    return FileText(said, told["hash"], told.get("pages"), told.get("cut", False))
 
 
 def _is_text(kind: str) -> bool:

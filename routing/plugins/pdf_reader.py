@@ -1,7 +1,8 @@
 """Reads one file as text, in a process of its own: `python -I pdf_reader.py LIMITS`.
 
-Two frames come on standard input, what the file is and its content, encoded or not; one goes out,
-with its text or why there is none. A file that takes too much of anything ends the process.
+Two frames come on standard input, what the file is and its content, encoded or not; two go out,
+what is known of it or why it cannot be read, and its text in UTF-8. A file that takes too much of
+anything ends the process.
 """
 
 import base64
@@ -135,11 +136,19 @@ def whole(length: int) -> bytes:
     return bytes(data)
 
 
-def tell(value: dict[str, Any]) -> None:
-    data = json.dumps(value).encode()
-    rest = memoryview(LENGTH.pack(len(data)) + data)
-    while rest:
-        rest = rest[os.write(1, rest) :]
+def tell(told: dict[str, Any]) -> None:
+    """The text apart from the rest: as JSON it would be several times as long, and its reader would
+    have to take it in one go."""
+    text: str | None = told.pop("text", None)
+    write(json.dumps(told | {"has_text": text is not None}).encode())
+    write((text or "").encode("utf-8", "replace"))
+
+
+def write(data: bytes) -> None:
+    for each in (LENGTH.pack(len(data)), data):
+        rest = memoryview(each)
+        while rest:
+            rest = rest[os.write(1, rest) :]
 
 
 if __name__ == "__main__":

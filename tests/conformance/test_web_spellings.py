@@ -111,6 +111,22 @@ def test_engines_that_are_not_here_are_refused(
     assert web.sent() == []
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"tools": [{"type": "router:web_fetch", "parameters": {"blocked_domains": ["[::1]"]}}]},
+        {"tools": [{"type": "web_search", "excluded_domains": ["[::1]"]}]},
+        {"plugins": [{"id": "web", "include_domains": ["[::1]"]}]},
+    ],
+)
+def test_what_is_no_domain_is_refused(web: WebDesk, asked: dict[str, Any]) -> None:
+    response = web.post("chat", **asked)
+
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == "Not a domain: '[::1]'"
+    assert web.sent() == []
+
+
 # --- Searches of a provider's own -----------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ PAGES: dict[str, tuple[int, str, bytes]] = {
     "/unnamed": (200, "", PAGE.encode()),
     "/plain": (200, "text/plain", "Grüße".encode()),
     "/json": (200, "application/json", b'{"a": 1}'),
+    "/punycode": (200, "text/plain; charset=punycode", b"words-"),
     "/odd-charset": (200, "text/plain; charset=base64", b"words"),
     "/empty": (200, _HTML, b""),
     "/picture": (200, "image/png", b"\x89PNG\0\0"),

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.live_settings import settings
+from routing.fetching.charsets import decoded, known_charset
 from routing.fetching.doors import door_for
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
@@ -135,17 +136,8 @@ def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
     for part in parameters:
         name, _, value = part.strip().partition("=")
         if name.strip().lower() == "charset":
-            return kind.strip().lower(), _known(value.strip("\"' "))
+            return kind.strip().lower(), known_charset(value.strip("\"' "))
     return kind.strip().lower(), None
-
-
-def _known(charset: str) -> str | None:
-    """None for what turns no bytes into text."""
-    try:
-        b"x".decode(charset, "replace")
-    except (LookupError, ValueError):
-        return None
-    return charset
 
 
 def _reader_of(kind: str, body: bytes) -> Callable[[_Body], tuple[str, str]] | None:
@@ -167,8 +159,4 @@ def _page(body: _Body) -> tuple[str, str]:
 
 
 def _plain(body: _Body) -> tuple[str, str]:
-    try:
-        return "", body.data.decode(body.charset or "utf-8", "replace")
-    except ValueError:
-        # A few charsets raise all the same.
-        return "", body.data.decode("utf-8", "replace")
+    return "", decoded(body.data, body.charset or "utf_8")

@@ -98,7 +98,7 @@ class WebSearch:
             self._chars,
             self._depth,
             [each.host for each in self._domains.allowed],
-            [each.host for each in self._domains.blocked if not each.path],
+            [each.host for each in self._domains.blocked if not each.paths.split],
             self._country,
         )
         left_s = context.deadline - time.monotonic()

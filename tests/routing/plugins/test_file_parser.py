@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from django.test import override_settings
+from pydantic_core import from_json
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
@@ -14,8 +15,9 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
+from routing.plugins import file_parser
 from routing.plugins.file_parser import FILES_MAX, FileParser
-from routing.plugins.files import text_of
+from routing.plugins.files import FileText, text_of
 from routing.plugins.interface import Context
 from tests.support.pdfs import data_url, pdf
 
@@ -152,7 +154,7 @@ def test_without_a_file_nothing_happens() -> None:
 )
 def test_what_cannot_be_read_is_told_with_its_place(where: str, told: str) -> None:
     with pytest.raises(GatewayError, match=told.replace("(", r"\(")):
-        text_of(where, time.monotonic() + 30)
+        text_of(where, time.monotonic() + 30, chars_max=1000)
     if where.startswith(("data:", "http")) and where != "data:nothing":
         error = refused(part(where))
         assert error.status == 400
@@ -192,6 +194,61 @@ def test_only_so_many_files_are_read() -> None:
 
     with override_settings(ROUTER_FILE_SECONDS=60):
         assert "more than 20 files" in refused(*many).text
+
+
+def test_all_files_of_a_request_share_their_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_parser, "TEXT_CHARS_MAX", 10)
+    more = "\n[There is more of this file than is shown here.]"
+    one, two, three = (part(f"data:text/plain,{number * 6}") for number in "123")
+
+    after = FileParser(TEXT_ENGINE).asked(chat(one, two), context())
+
+    assert [each["text"] for each in parts_of(after)[1:]] == [
+        "<file>\n111111\n</file>",
+        f"<file>\n2222{more}\n</file>",
+    ]
+    for last in (one, three):
+        error = refused(one, two, last)
+        assert error.status == 413
+        assert error.text.startswith("messages.0.content.3: The files of a request have more than")
+
+
+@override_settings(ROUTER_FILE_SECONDS=40)
+def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    until = set[float]()
+
+    def noted(where: str, at: float, **given: Any) -> FileText:
+        until.add(at)
+        return text_of(where, at, **given)
+
+    monkeypatch.setattr(file_parser, "text_of", noted)
+    began = time.monotonic()
+
+    FileParser(TEXT_ENGINE).asked(chat(*(part(f"data:text/plain,{n}") for n in "123")), context())
+
+    assert len(until) == 1
+    assert until.pop() >= began + 40
+
+
+def test_without_time_nothing_is_fetched() -> None:
+    with pytest.raises(GatewayError, match="takes too long to be read"):
+        text_of("http://10.0.0.1/a.pdf", time.monotonic(), chars_max=1)
+
+
+def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    frames: list[bytes] = []
+
+    def noted(frame: bytes) -> Any:
+        frames.append(frame)
+        return from_json(frame)
+
+    monkeypatch.setattr("pydantic_core.from_json", noted)
+    text = "\U0001f600\u0436\n" * 50_000
+
+    found = text_of(data_url(text.encode(), "text/plain"), time.monotonic() + 30, chars_max=200_000)
+
+    assert found.text == text
+    assert max(map(len, frames)) < 200
 
 
 @override_settings(ROUTER_FILE_SECONDS=0.4)

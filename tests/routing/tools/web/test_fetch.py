@@ -71,6 +71,7 @@ def test_what_each_format_shows_of_it(site: WebSite) -> None:
         ("/meta", "Grüße"),
         ("/json", '{"a": 1}'),
         ("/odd-charset", "words"),
+        ("/punycode", "words-"),
         ("/empty", ""),
     ],
 )

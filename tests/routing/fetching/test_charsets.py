@@ -1,0 +1,85 @@
+"""Texts in charsets that strangers name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.fetching import charsets
+from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decoded, known_charset
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("UTF-8", "utf_8"),
+        ("ISO-8859-1", "latin_1"),
+        ("latin1", "latin_1"),
+        ("iso-8859-15", "iso8859_15"),
+        ("windows-1251", "cp1251"),
+        ("Shift_JIS", "shift_jis"),
+        ("gb2312", "gb2312"),
+        ("koi8-r", "koi8_r"),
+        ("macintosh", "mac_roman"),
+        ("punycode", None),
+        ("idna", None),
+        ("utf-7", None),
+        ("unicode-escape", None),
+        ("raw_unicode_escape", None),
+        ("base64", None),
+        ("zip", None),
+        ("undefined", None),
+        ("nonsense", None),
+        ("utf-8\0", "utf_8"),
+        ("", None),
+    ],
+)
+def test_charsets_are_those_of_texts(name: str, known: str | None) -> None:
+    assert known_charset(name) == known
+
+
+def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("codecs.lookup", asked.append)
+
+    assert known_charset("nobody-has-this-one") is None
+    assert asked == []
+
+
+@pytest.mark.parametrize("charset", sorted(CHARSETS))
+def test_every_charset_turns_any_bytes_into_text(charset: str) -> None:
+    assert isinstance(decoded(bytes(range(1, 256)), charset), str)
+    assert decoded(b"", charset) == ""
+
+
+@given(st.text(max_size=200), st.sampled_from(["utf_8", "utf_16", "utf_16_be", "gb18030"]))
+def test_pieces_are_the_whole(text: str, charset: str) -> None:
+    data = text.encode(charset, "replace")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charsets, "PIECE_BYTES", 3)
+
+        assert decoded(data, charset) == data.decode(charset, "replace")
+
+
+@given(st.binary(max_size=200))
+def test_pieces_of_what_is_wrong_are_replaced_as_the_whole_is(data: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charsets, "PIECE_BYTES", 3)
+
+        assert decoded(data) == data.decode("utf-8", "replace")
+
+
+def test_without_a_mark_it_is_little_endian() -> None:
+    assert decoded("Grüße".encode("utf-16-le"), "utf_16") == "Grüße"
+    assert decoded("Grüße".encode("utf-32-le"), "utf_32") == "Grüße"
+
+
+def test_others_have_their_turn_after_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[Any] = []
+    monkeypatch.setattr(charsets, "give_way", lambda: turns.append(None))
+
+    decoded(b"x" * PIECE_BYTES)
+    assert len(turns) == 0
+    decoded(b"x" * (4 * PIECE_BYTES + 1))
+    assert len(turns) == 4
