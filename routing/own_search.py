@@ -12,8 +12,8 @@ from routing.catalogue.entries import ModelEntry
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
-from routing.formats.messages.tools import SEARCH_PREFIX
-from routing.formats.server_tools import SHORTHANDS, WEB_SEARCH
+from routing.formats.messages.tools import is_search
+from routing.formats.server_tools import WEB_SEARCH
 from routing.plugins.texts import with_more_tools
 from routing.tools.registry import missing, parameters_of
 
@@ -70,7 +70,7 @@ def where_no_provider_does(
 
 
 def _is_search(kind: Any) -> bool:
-    return isinstance(kind, str) and (kind in SHORTHANDS or kind.startswith(SEARCH_PREFIX))
+    return isinstance(kind, str) and is_search(kind)
 
 
 def _tools(chat: ChatRequest) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from routing.formats.server_tools import SHORTHANDS
 from tests.routing.formats.messages.bodies import EPHEMERAL, TOOL, accepted, paths
 from tests.routing.formats.needing import needed
 
@@ -73,6 +74,12 @@ def test_a_providers_search_may_not_be_left_out() -> None:
     request = accepted(tools=[SEARCH, newer, SEARCH, TOOL])
     assert request.native_tools == ("web_search_20250305", "web_search_20260209")
     assert len(request.body["tools"]) == 1
+
+
+@pytest.mark.parametrize("kind", sorted(SHORTHANDS))
+def test_a_shorthand_is_a_search_too(kind: str) -> None:
+    assert accepted(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
+    assert paths(tools=[{**SEARCH, "type": kind, "name": "x"}]) == ["tools.0.name"]
 
 
 @pytest.mark.parametrize(
