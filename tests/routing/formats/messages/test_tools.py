@@ -110,6 +110,21 @@ def test_a_tool_is_checked_inside(tool: dict[str, Any], path: str) -> None:
     assert set(paths(tools=[tool])) >= {f"tools.0.{path}"}
 
 
+@pytest.mark.parametrize("settings", [{}, {"parameters": {"name": "a"}}])
+def test_agents_are_named_once(settings: dict[str, Any]) -> None:
+    advisor = {"type": "router:advisor", **settings}
+    assert paths(tools=[advisor, TOOL, advisor]) == ["tools.2.parameters.name"]
+    accepted(tools=[advisor, {"type": "router:advisor", "parameters": {"name": "b"}}])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"inherit_functions": True}, {"inherited_function_names": []}]
+)
+def test_no_subagent_inherits_functions(settings: dict[str, Any]) -> None:
+    tool = {"type": "router:subagent", "parameters": settings}
+    assert paths(tools=[tool]) == [f"tools.0.parameters.{name}" for name in settings]
+
+
 def test_a_tool_is_an_object() -> None:
     assert paths(tools=["f"]) == ["tools.0"]
     assert paths(tools=None) == ["tools"]
