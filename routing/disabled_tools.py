@@ -1,10 +1,11 @@
 """Server tools that a workspace has switched off (management reference 5.4)."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.http.errors import PermissionDenied
-from routing.formats.server_tools import WEB_SEARCH, canonical_tool
+from routing.formats.server_tools import SERVER_PREFIX, TOOL_SEARCH, WEB_SEARCH, canonical_tool
 from routing.selection.naming import parse
 
 # Plugins that do a server tool's work; `:online` behind a model is another spelling of the first.
@@ -13,6 +14,12 @@ _TOOL_OF_PLUGIN: Final[Mapping[str, str]] = {
     "web-fetch": "router:web_fetch",
     "fusion": "router:fusion",
 }
+# Tools of which a provider has several kinds.
+_FAMILIES: Final[Mapping[str, str]] = {
+    "web_search": WEB_SEARCH,
+    "tool_search_tool": TOOL_SEARCH,
+}
+_DATE: Final = re.compile(r"_\d{8}$")
 
 
 class ToolDisabled(PermissionDenied):
@@ -27,16 +34,18 @@ def refuse_disabled_tools(
     plugins: Iterable[Mapping[str, Any]] = (),
     references: Sequence[str] = (),
     native: Iterable[str] = (),
+    nested: Iterable[str] = (),
 ) -> None:
     """Raise `ToolDisabled` where a request names a tool that is switched off, however it does.
 
     `body` is the checked request, after its preset: the tools that a tool may use count too.
     `plugins` are those in force, `references` the models named, `native` the types of tools that a
-    provider would run.
+    provider would run, `nested` those of tools that the body does not show.
     """
     if not disabled:
         return
     named = [*_in_body(body), *_by_plugin(plugins), *_by_suffix(references), *_native(native)]
+    named += map(canonical_tool, nested)
     off = next((tool for tool in named if tool in disabled), None)
     if off is not None:
         raise ToolDisabled(off)
@@ -61,8 +70,9 @@ def _named(tools: Iterable[Any]) -> Iterator[str]:
 def _native(types: Iterable[str]) -> Iterator[str]:
     """A provider's own tool that does what one of ours does."""
     for each in types:
-        name = each.removeprefix("local_")
-        yield WEB_SEARCH if name.startswith("web_search") else f"router:{name}"
+        name = _DATE.sub("", each.removeprefix("local_"))
+        own = next((tool for start, tool in _FAMILIES.items() if name.startswith(start)), None)
+        yield own or f"{SERVER_PREFIX}{name}"
 
 
 def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:

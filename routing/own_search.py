@@ -12,13 +12,15 @@ from routing.catalogue.entries import ModelEntry
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
-from routing.formats.messages.tools import SEARCH_PREFIX
-from routing.formats.server_tools import SHORTHANDS, WEB_SEARCH
+from routing.formats.messages.tools import is_search
+from routing.formats.server_tools import WEB_SEARCH
 from routing.plugins.texts import with_more_tools
 from routing.tools.registry import missing, parameters_of
 
 # What the tool of the messages format calls otherwise.
 _RENAMED: Final = {"blocked_domains": "excluded_domains"}
+# Choices of the messages format that name no tool.
+_IN_A_WORD: Final[Mapping[Any, str]] = {"none": "none", "auto": "auto", "any": "required"}
 _IN_BOTH: Final = (
     *("max_uses", "max_results", "max_total_results", "max_characters", "search_context_size"),
     *("user_location", "allowed_domains", "excluded_domains", "engine", "mode"),
@@ -37,10 +39,14 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
     tool = {"type": WEB_SEARCH, "parameters": _parameters(named)}
     if missing([tool]):
         return chat
+    if not _allowed(chat):
+        return replace(chat, native_tools=())
     searching = with_more_tools(chat, [tool])
+    chosen = _chosen(chat)
     return replace(
         searching,
-        body=_choosing(searching.body, chat.original),
+        body=searching.body | chosen,
+        supplied_parameters=searching.supplied_parameters | chosen.keys(),
         native_tools=(),
         original=_without_searches(chat),
     )
@@ -64,7 +70,7 @@ def where_no_provider_does(
 
 
 def _is_search(kind: Any) -> bool:
-    return isinstance(kind, str) and (kind in SHORTHANDS or kind.startswith(SEARCH_PREFIX))
+    return isinstance(kind, str) and is_search(kind)
 
 
 def _tools(chat: ChatRequest) -> list[dict[str, Any]]:
@@ -86,14 +92,36 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def _choosing(body: dict[str, Any], original: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A choice of the provider's search is one of the gateway's."""
-    choice = (original or {}).get("tool_choice")
-    if not isinstance(choice, dict) or "tool_choice" in body:
-        return body
-    if _is_search(choice.get("type")) or choice.get("name") == "web_search":
-        return {**body, "tool_choice": {"type": WEB_SEARCH}}
-    return body
+def _choice(chat: ChatRequest) -> Any:
+    return (chat.original or {}).get("tool_choice")
+
+
+def _allowed(chat: ChatRequest) -> bool:
+    """Whether the model may search: a list of allowed tools may leave the search out."""
+    choice = _choice(chat)
+    if not isinstance(choice, dict) or choice.get("type") != "allowed_tools":
+        return True
+    return any(_is_search(tool.get("type")) for tool in choice["tools"])
+
+
+def _chosen(chat: ChatRequest) -> dict[str, Any]:
+    """What the caller said of calls, where the translation lost it with the provider's tool."""
+    choice = _choice(chat)
+    said: dict[str, Any] = {}
+    if choice is not None and "tool_choice" not in chat.body:
+        chosen = _chosen_search(choice) if isinstance(choice, dict) else choice
+        said |= {"tool_choice": chosen} if chosen else {}
+    if isinstance(choice, dict) and choice.get("disable_parallel_tool_use"):
+        said["parallel_tool_calls"] = False
+    return said
+
+
+def _chosen_search(choice: Mapping[str, Any]) -> Any:
+    """A choice of the provider's search is one of the gateway's. None for one of another tool."""
+    kind = choice.get("type")
+    if _is_search(kind) or choice.get("name") == "web_search":
+        return {"type": WEB_SEARCH}
+    return choice["mode"] if kind == "allowed_tools" else _IN_A_WORD.get(kind)
 
 
 def _without_searches(chat: ChatRequest) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from routing.equipping import equipped, refuse_what_nothing_runs
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
+from routing.formats.provider_tools import provider_tools
 from routing.guarding.filters import Filtered, filtered
 from routing.history.drafts import Draft, draft_for
 from routing.ids import generation_id
@@ -211,7 +212,8 @@ def asked_of(
         chat.body,
         plugins=chat.plugins,
         references=references,
-        native=chat.native_tools,
+        native=provider_tools(chat),
+        nested=chat.server_tools,
     )
     refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)

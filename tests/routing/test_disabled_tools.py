@@ -1,14 +1,21 @@
 """Server tools that a workspace switched off, under every name a request may give them."""
 
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounts.caller import Caller
 from accounts.models.account import SERVER_TOOLS
 from routing.disabled_tools import ToolDisabled, refuse_disabled_tools
+from routing.formats.caller import CallerFormat
+from routing.formats.messages.format import MESSAGES
+from routing.formats.responses.format import RESPONSES
 from routing.formats.server_tools import SHORTHANDS
+from routing.pipeline import asked_of
 
 SEARCH = frozenset({"router:web_search"})
 FUNCTION = {
@@ -99,9 +106,46 @@ def test_a_request_is_refused_exactly_if_it_names_one(
         ("web_search_preview", "router:web_search"),
         ("local_shell", "router:shell"),
         ("image_generation", "router:image_generation"),
+        ("web_fetch_20250910", "router:web_fetch"),
+        ("advisor_20260301", "router:advisor"),
+        ("tool_search_tool_regex", "router:tool_search"),
+        ("tool_search_tool_regex_20251119", "router:tool_search"),
+        ("bash_20250124", "router:bash"),
     ],
 )
 def test_a_tool_that_the_provider_runs_counts_as_ours(kind: str, tool: str) -> None:
     with pytest.raises(ToolDisabled):
         check({}, frozenset({tool}), native=[kind])
     check({}, frozenset({"router:datetime"}), native=[kind])
+
+
+HELLO = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("format", "tool", "disabled"),
+    [
+        (MESSAGES, {"type": "web_search", "name": "web_search"}, "router:web_search"),
+        (MESSAGES, {"type": "web_fetch_20250910", "name": "web_fetch"}, "router:web_fetch"),
+        (
+            RESPONSES,
+            {
+                "type": "namespace",
+                "name": "n",
+                "description": "d",
+                "tools": [{"type": "router:web_fetch"}],
+            },
+            "router:web_fetch",
+        ),
+    ],
+)
+def test_a_whole_request_that_names_one_is_refused(
+    format: CallerFormat, tool: dict[str, Any], disabled: str
+) -> None:
+    said = {"input": "Hi"} if format is RESPONSES else {"messages": HELLO, "max_tokens": 5}
+    body = {"model": "acme/solo", "tools": [tool], **said}
+    chat = format.parse(body, session_header=None, models_max=3)
+    one = Caller(1, "h", False, uuid4(), uuid4(), "user_1", False, False, None, "")
+
+    with pytest.raises(ToolDisabled, match=disabled):
+        asked_of(chat, replace(one, disabled_server_tools=frozenset({disabled})))

@@ -95,6 +95,48 @@ def test_a_choice_of_it_goes_on() -> None:
         assert searching_here(other).body["tool_choice"]["type"] == "function"
 
 
+@pytest.mark.parametrize(
+    ("kind", "chat"), [("none", "none"), ("auto", "auto"), ("any", "required")]
+)
+def test_a_choice_in_messages_that_names_no_tool_goes_on(kind: str, chat: str) -> None:
+    with SEARCHING:
+        request = searching_here(asked(MESSAGES, NATIVE, tool_choice={"type": kind}))
+
+    assert request.body["tool_choice"] == chat
+    assert "tool_choice" in request.supplied_parameters
+
+
+def test_one_call_at_a_time_goes_on() -> None:
+    choice = {"type": "auto", "disable_parallel_tool_use": True}
+    with SEARCHING:
+        request = searching_here(asked(MESSAGES, NATIVE, tool_choice=choice))
+
+    assert request.body["parallel_tool_calls"] is False
+
+
+@pytest.mark.parametrize("choice", ["none", "auto", "required"])
+def test_a_choice_in_a_word_goes_on(choice: str) -> None:
+    with SEARCHING:
+        request = searching_here(asked(RESPONSES, {"type": "web_search"}, tool_choice=choice))
+
+    assert request.body["tool_choice"] == choice
+
+
+@pytest.mark.parametrize(("listed", "searches"), [("function", False), ("web_search", True)])
+def test_only_an_allowed_search_is_run(listed: str, searches: bool) -> None:
+    function = {"type": "function", "name": "f", "parameters": {}}
+    allowed = [{"type": listed} | ({"name": "f"} if listed == "function" else {})]
+    choice = {"type": "allowed_tools", "mode": "required", "tools": allowed}
+    with SEARCHING:
+        tools = function, {"type": "web_search"}
+        request = searching_here(asked(RESPONSES, *tools, tool_choice=choice))
+
+    assert ("router:web_search" in request.server_tools) is searches
+    assert len(request.body["tools"]) == 1
+    assert request.body["tool_choice"] == "required"
+    assert request.native_tools == ()
+
+
 def test_what_it_cannot_do_stays_as_it_is() -> None:
     others = [
         asked(MESSAGES, FUNCTION),

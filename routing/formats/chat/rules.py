@@ -10,8 +10,8 @@ from gateway.http.validation import Issue, shortened
 from routing.formats.server_tools import ADVISOR, SUBAGENT, canonical_tool
 
 TOOL_STEPS_MAX: Final = 30
-# Settings of a subagent that only the responses format offers.
-_RESPONSES_ONLY: Final = ("inherit_functions", "inherited_function_names")
+# Settings of a subagent that nothing carries out: the responses format lets them say no.
+INHERITING: Final = ("inherit_functions", "inherited_function_names")
 
 
 def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
@@ -53,9 +53,9 @@ def _taken(kind: str, name: str | None) -> str:
 
 
 def _subagent_issues(settings: dict[str, Any], path: str) -> Iterator[Issue]:
-    for key in _RESPONSES_ONLY:
+    for key in INHERITING:
         if key in settings:
-            yield Issue(f"{path}.{key}", "Invalid input: only available on the responses endpoint")
+            yield Issue(f"{path}.{key}", "Invalid input: a subagent cannot have functions of the request")
 
 
 def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:

@@ -13,9 +13,9 @@ from routing.formats.chat.request import (
 )
 from routing.formats.chat.schema import ChatBody
 from routing.formats.messages.prompt import chat_messages, for_message_upstreams, orphan_issues
-from routing.formats.messages.rules import cross_field_issues
+from routing.formats.messages.rules import agent_issues, cross_field_issues
 from routing.formats.messages.schema import MessagesBody, check_messages
-from routing.formats.messages.tools import SEARCH_PREFIX
+from routing.formats.messages.tools import is_search
 from routing.formats.server_tools import SERVER_PREFIX
 
 # The same in both formats. The numbers come from the checked body, where 5.0 is 5.
@@ -81,7 +81,8 @@ def _check(body: dict[str, Any], session_header: str | None, models_max: int) ->
         checked = check_messages(body)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
-    issues = cross_field_issues(checked, models_max) + header_issues(session_header)
+    issues = cross_field_issues(checked, models_max) + agent_issues(body)
+    issues += header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     return checked
@@ -123,7 +124,7 @@ def _tier(body: dict[str, Any]) -> str | None:
 
 def _provider_searches(body: dict[str, Any]) -> tuple[str, ...]:
     kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
-    return tuple(dict.fromkeys(kind for kind in kinds if kind.startswith(SEARCH_PREFIX)))
+    return tuple(dict.fromkeys(filter(is_search, kinds)))
 
 
 def _tools(body: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.http.validation import Issue, shortened
+from routing.formats.chat.rules import cross_field_issues as chat_issues
 from routing.formats.messages.schema import MessagesBody
+from routing.formats.messages.tools import CUSTOM
 from routing.formats.server_tools import SERVER_PREFIX
 
 
@@ -31,6 +33,17 @@ def _fallback_issues(checked: MessagesBody, models_max: int) -> Iterator[Issue]:
             yield Issue(name, f"Too big: expected array to have <={models_max} items")
     if models and fallbacks:
         yield Issue("fallbacks", "Invalid input: cannot be combined with models")
+
+
+def agent_issues(body: dict[str, Any]) -> list[Issue]:
+    """What is wrong with the tools that are models of their own. The checked body has lost the
+    settings that are not for this format, so this one is the caller's."""
+    return chat_issues({"tools": [_as_in_chat(tool) for tool in body.get("tools", ())]})
+
+
+def _as_in_chat(tool: Any) -> dict[str, Any]:
+    """The type and settings; what the caller's own tools are otherwise is no matter of chat's."""
+    return {"type": tool.get("type") or CUSTOM, "parameters": tool.get("parameters", {})}
 
 
 def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:

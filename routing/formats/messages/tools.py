@@ -10,6 +10,7 @@ from routing.formats.chat.parts import CacheControl
 from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
 from routing.formats.server_tools import (
     SERVER_PREFIX,
+    SHORTHANDS,
     Advisor,
     Bash,
     Datetime,
@@ -89,6 +90,12 @@ ServerTool = Annotated[
     Tagged("type"),
 ]
 
+
+def is_search(kind: str) -> bool:
+    """Whether it is a web search that the provider runs, by a dated name or a shorthand."""
+    return kind in SHORTHANDS or kind.startswith(SEARCH_PREFIX)
+
+
 _SERVER, _SEARCH, _ADVISOR, _PROVIDER = (HIDDEN + name for name in ("s", "w", "a", "p"))
 _CUSTOM: Final = HIDDEN + CUSTOM
 
@@ -101,7 +108,7 @@ def _kind(tool: Any) -> str | None:
         return None
     if kind.startswith(SERVER_PREFIX):
         return _SERVER
-    if kind.startswith(SEARCH_PREFIX):
+    if is_search(kind):
         return _SEARCH
     return _ADVISOR if kind.startswith("advisor_") else _PROVIDER
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.http.validation import ISSUES_MAX, Issue, shortened
+from routing.formats.chat.rules import INHERITING
 from routing.formats.chat.rules import cross_field_issues as chat_issues
 from routing.formats.responses.tools import named, with_nested
 from routing.formats.server_tools import ADVISOR, SUBAGENT, canonical_tool
@@ -23,6 +24,7 @@ def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
     tools = body.get("tools", [])
     issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
     issues += chat_issues(_as_in_chat(body))
+    issues += _heir_issues(tools)
     choice = body.get("tool_choice")
     if type(choice) is dict:
         issues += _choice_issues(choice, _offered(tools))
@@ -78,6 +80,16 @@ def _agent_name(tool: dict[str, Any]) -> dict[str, Any]:
     settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
     name = {"name": settings["name"]} if "name" in settings else {}
     return {"type": tool["type"], "parameters": name}
+
+
+def _heir_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
+    """Subagents that should have functions of the caller's, which none is given."""
+    for index, tool in enumerate(tools):
+        settings = tool.get("parameters", {}) if tool["type"] == SUBAGENT else {}
+        for key in INHERITING:
+            if settings.get(key):
+                text = "Invalid input: a subagent cannot have functions of the request"
+                yield Issue(f"tools.{index}.parameters.{key}", text)
 
 
 def _offered(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from routing.formats.server_tools import SHORTHANDS
 from tests.routing.formats.messages.bodies import EPHEMERAL, TOOL, accepted, paths
 from tests.routing.formats.needing import needed
 
@@ -75,6 +76,12 @@ def test_a_providers_search_may_not_be_left_out() -> None:
     assert len(request.body["tools"]) == 1
 
 
+@pytest.mark.parametrize("kind", sorted(SHORTHANDS))
+def test_a_shorthand_is_a_search_too(kind: str) -> None:
+    assert accepted(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
+    assert paths(tools=[{**SEARCH, "type": kind, "name": "x"}]) == ["tools.0.name"]
+
+
 @pytest.mark.parametrize(
     ("tool", "path"),
     [
@@ -101,6 +108,21 @@ def test_a_providers_search_may_not_be_left_out() -> None:
 )
 def test_a_tool_is_checked_inside(tool: dict[str, Any], path: str) -> None:
     assert set(paths(tools=[tool])) >= {f"tools.0.{path}"}
+
+
+@pytest.mark.parametrize("settings", [{}, {"parameters": {"name": "a"}}])
+def test_agents_are_named_once(settings: dict[str, Any]) -> None:
+    advisor = {"type": "router:advisor", **settings}
+    assert paths(tools=[advisor, TOOL, advisor]) == ["tools.2.parameters.name"]
+    accepted(tools=[advisor, {"type": "router:advisor", "parameters": {"name": "b"}}])
+
+
+@pytest.mark.parametrize(
+    "settings", [{"inherit_functions": True}, {"inherited_function_names": []}]
+)
+def test_no_subagent_inherits_functions(settings: dict[str, Any]) -> None:
+    tool = {"type": "router:subagent", "parameters": settings}
+    assert paths(tools=[tool]) == [f"tools.0.parameters.{name}" for name in settings]
 
 
 def test_a_tool_is_an_object() -> None:

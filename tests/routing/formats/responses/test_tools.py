@@ -115,9 +115,17 @@ def test_server_tools_stay_as_they_are(kind: str) -> None:
     assert request.native_tools == ()
 
 
-def test_agents_are_named_once_and_subagents_may_inherit() -> None:
+def test_no_subagent_inherits_functions() -> None:
     heir = {"inherit_functions": True, "inherited_function_names": ["f"]}
-    accepted(tools=[{"type": "router:subagent", "parameters": heir}])
+    assert paths(tools=[FUNCTION, {"type": "router:subagent", "parameters": heir}]) == [
+        "tools.1.parameters.inherit_functions",
+        "tools.1.parameters.inherited_function_names",
+    ]
+    alone = {"inherit_functions": False, "inherited_function_names": []}
+    accepted(tools=[{"type": "router:subagent", "parameters": alone}])
+
+
+def test_agents_are_named_once() -> None:
     advisor = {"type": "router:advisor"}
     assert paths(tools=[advisor, advisor]) == ["tools.1.parameters.name"]
 

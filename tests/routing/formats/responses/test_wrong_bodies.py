@@ -64,7 +64,7 @@ BODIES: list[dict[str, Any]] = [
             {"type": "shell"},
             {"type": "web_search", "parameters": {"max_results": 1}},
             {"type": "router:datetime", "parameters": {"timezone": "UTC"}},
-            {"type": "router:subagent", "parameters": {"name": "a", "inherit_functions": True}},
+            {"type": "router:subagent", "parameters": {"name": "a", "inherit_functions": False}},
             {"type": "router:shell", "parameters": {}},
         ],
         tool_choice={
