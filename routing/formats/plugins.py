@@ -58,7 +58,7 @@ class Moderation(TypedDict, total=False):
     id: Annotated[Literal["moderation"], REQUIRED]
 
 
-class Web(_Plugin, total=False):
+class _Web(_Plugin, total=False):
     id: Annotated[Literal["web"], REQUIRED]
     engine: SearchEngine
     mode: SearchMode
@@ -68,6 +68,15 @@ class Web(_Plugin, total=False):
     include_domains: list[str]
     exclude_domains: list[str]
     user_location: UserLocation | None
+
+
+def _one_domain_list(plugin: _Web) -> _Web:
+    if plugin.get("include_domains") and plugin.get("exclude_domains"):
+        raise ValueError("Invalid input: include_domains and exclude_domains exclude each other")
+    return plugin
+
+
+Web = Annotated[_Web, AfterValidator(_one_domain_list)]
 
 
 class WebFetchPlugin(_Plugin, total=False):

@@ -32,7 +32,7 @@ def asked(format: CallerFormat, *tools: dict[str, Any], **more: Any) -> ChatRequ
 def test_settings_of_messages_are_the_gateways() -> None:
     tool = NATIVE | {
         "max_uses": 2,
-        "allowed_domains": ["a.example"],
+        "allowed_domains": [],
         "blocked_domains": ["b.example"],
         "user_location": PLACE,
     }
@@ -46,7 +46,7 @@ def test_settings_of_messages_are_the_gateways() -> None:
         "parameters": {
             "max_uses": 2,
             "user_location": PLACE,
-            "allowed_domains": ["a.example"],
+            "allowed_domains": [],
             "excluded_domains": ["b.example"],
         },
     }

@@ -55,7 +55,9 @@ def _taken(kind: str, name: str | None) -> str:
 def _subagent_issues(settings: dict[str, Any], path: str) -> Iterator[Issue]:
     for key in INHERITING:
         if key in settings:
-            yield Issue(f"{path}.{key}", "Invalid input: a subagent cannot have functions of the request")
+            yield Issue(
+                f"{path}.{key}", "Invalid input: a subagent cannot have functions of the request"
+            )
 
 
 def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:

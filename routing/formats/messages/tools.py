@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
 
 from gateway.http.validation import HIDDEN, options_text
@@ -49,7 +49,7 @@ class Shell(TypedDict, total=False):
     parameters: dict[str, Any]
 
 
-class ProviderSearch(TypedDict, total=False):
+class _ProviderSearch(TypedDict, total=False):
     """Web search that the provider runs."""
 
     type: Annotated[str, REQUIRED]
@@ -59,6 +59,15 @@ class ProviderSearch(TypedDict, total=False):
     blocked_domains: list[str] | None
     user_location: UserLocation | None
     cache_control: CacheControl | None
+
+
+def _one_domain_list(tool: _ProviderSearch) -> _ProviderSearch:
+    if tool.get("allowed_domains") and tool.get("blocked_domains"):
+        raise ValueError("Invalid input: allowed_domains and blocked_domains exclude each other")
+    return tool
+
+
+ProviderSearch = Annotated[_ProviderSearch, AfterValidator(_one_domain_list)]
 
 
 class ProviderAdvisor(TypedDict, total=False):

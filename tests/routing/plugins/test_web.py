@@ -6,6 +6,7 @@ import pytest
 from django.test import override_settings
 
 from routing.formats.chat.format import CHAT
+from routing.formats.chat.request import ChatInvalid
 from routing.plugging import plugged
 from routing.plugins.registry import missing
 from routing.plugins.web import Web, WebFetch
@@ -85,6 +86,13 @@ def test_a_request_gets_the_tool(fields: dict[str, Any]) -> None:
 def test_what_is_switched_off_adds_none(fields: dict[str, Any]) -> None:
     with SEARCHING:
         assert asked(**fields).server_tools == []
+
+
+def test_a_search_has_one_list_of_domains() -> None:
+    one = {"id": "web", "include_domains": ["a.example"], "exclude_domains": []}
+    asked(plugins=[one])
+    with pytest.raises(ChatInvalid, match="exclude each other"):
+        asked(plugins=[one | {"exclude_domains": ["b.example"]}])
 
 
 def test_a_tool_of_the_callers_own_stays_as_it_is() -> None:

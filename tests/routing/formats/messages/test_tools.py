@@ -110,6 +110,12 @@ def test_a_tool_is_checked_inside(tool: dict[str, Any], path: str) -> None:
     assert set(paths(tools=[tool])) >= {f"tools.0.{path}"}
 
 
+def test_a_search_has_one_list_of_domains() -> None:
+    search = {**SEARCH, "allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}
+    assert paths(tools=[TOOL, search]) == ["tools.1"]
+    accepted(tools=[{**search, "blocked_domains": None}])
+
+
 @pytest.mark.parametrize("settings", [{}, {"parameters": {"name": "a"}}])
 def test_agents_are_named_once(settings: dict[str, Any]) -> None:
     advisor = {"type": "router:advisor", **settings}
