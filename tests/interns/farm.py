@@ -177,3 +177,10 @@ def open_farm(script: Script, queue: Queue) -> Farm:
         script,
         queue,
     )
+
+
+def queued(farm: Farm) -> tuple[Any, Lease]:
+    """An intern that waits for a worker, and the message of it."""
+    made = farm.new()
+    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    return made, farm.queue.messages.popleft()

@@ -1,0 +1,186 @@
+"""What becomes of work whose messages come twice or late, and whose workers die."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from interns import leases
+from interns.jobs.prober import probe_all
+from interns.models import Intern, LeaseKind
+from interns.releasing import release_by_hand
+from interns.runtime.driver import current_driver
+from tests.interns.farm import Farm, carry_out, queued
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.mark.parametrize("kind", list(LeaseKind))
+def test_of_five_deliveries_four_find_nothing_to_do(farm: Farm, kind: LeaseKind) -> None:
+    """W2."""
+    if kind == LeaseKind.PROVISION:
+        made, message = queued(farm)
+    else:
+        made = farm.running()
+        row = farm.row(made["id"])
+        taken = leases.take(row, kind, by="test", now=datetime.now(UTC))
+        assert taken is not None
+        message = taken
+    before = len(farm.script.calls("start"))
+
+    assert [carry_out(message) for _ in range(5)] == [True, False, False, False, False]
+    assert len(farm.script.calls("start")) - before == int(kind == LeaseKind.PROVISION)
+
+
+def test_a_worker_that_comes_too_late_moves_nothing(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W2: it lost its lease while it lived on, and another one did the work."""
+    made, message = queued(farm)
+    driver = current_driver()
+    real = type(driver).start
+
+    def start(self: Any, plan: Any) -> Any:
+        runtime = real(self, plan)
+        monkeypatch.setattr(type(driver), "start", real)
+        farm.expire(made["id"])
+        assert farm.reap().again == 1
+        assert farm.queue.work() == 1
+        return runtime
+
+    monkeypatch.setattr(type(driver), "start", start)
+    assert carry_out(message) is True
+
+    row = farm.row(made["id"])
+    assert (row.status, row.lease_id) == ("running", None)
+    assert farm.script.runtimes() == {made["id"]: str(row.boot_id)}
+    assert farm.rules(made["id"]).count("T10") == 1
+
+
+def test_what_a_late_worker_began_for_nobody_is_stopped(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, message = queued(farm)
+    driver = current_driver()
+    real = type(driver).start
+
+    def start(self: Any, plan: Any) -> Any:
+        release_by_hand(Intern.objects.get().pk, by="operator")
+        return real(self, plan)
+
+    monkeypatch.setattr(type(driver), "start", start)
+    carry_out(message)
+
+    assert farm.get(made["id"])["last_failure_message"].startswith("operation_lost: ")
+    assert farm.script.runtimes() == {}
+
+
+def test_a_lost_provisioning_is_done_again_once(farm: Farm) -> None:
+    made, message = queued(farm)
+    farm.expire(made["id"])
+
+    assert farm.reap() == (1, 0, 0)
+    assert carry_out(message) is False
+    assert farm.reap() == (0, 0, 0)
+    assert farm.queue.work() == 1
+    assert farm.get(made["id"])["status"] == "running"
+
+
+@pytest.mark.parametrize("picked", [False, True])
+def test_a_provisioning_that_is_lost_twice_has_failed(farm: Farm, picked: bool) -> None:
+    made, message = queued(farm)
+    if picked:
+        leases.pick_up(message, by="worker", now=datetime.now(UTC))
+        farm.script.plant(made["id"], message.operation_id)
+    farm.expire(made["id"])
+    farm.reap()
+    again = farm.queue.messages.popleft()
+    farm.expire(made["id"])
+
+    assert farm.reap() == (0, 1, 0)
+    lost = farm.get(made["id"])
+    assert (lost["status"], lost["progress"]) == ("failed", None)
+    assert lost["last_failure_message"] == "operation_lost: the worker was lost twice"
+    assert farm.rules(made["id"])[-1] == "T12"
+    assert farm.script.runtimes() == {}
+    assert carry_out(again) is False
+
+
+def test_a_lost_teardown_ends_in_a_true_state(farm: Farm) -> None:
+    made = farm.running()
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    for _ in range(2):
+        farm.expire(made["id"])
+        farm.reap()
+    farm.queue.messages.clear()
+
+    lost = farm.get(made["id"])
+    assert lost["status"] == "destroy_failed"
+    assert lost["last_failure_message"].startswith("operation_lost")
+    assert farm.rules(made["id"])[-1] == "T20"
+    farm.queue.at_once = True
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    farm.get(made["id"], status=404)
+    assert farm.rules(made["id"])[-2:] == ["T16", "T17"]
+
+
+def test_a_lost_suspension_is_repeated_once_and_then_forgotten(farm: Farm) -> None:
+    made = farm.running()
+    row = farm.row(made["id"])
+    leases.take(row, LeaseKind.SUSPEND, by="test", now=datetime.now(UTC))
+    farm.expire(made["id"])
+    assert farm.reap() == (1, 0, 0)
+    farm.expire(made["id"])
+    assert farm.reap() == (0, 1, 0)
+
+    row = farm.row(made["id"])
+    assert (row.status, row.lease_id) == ("running", None)
+    farm.script.lose(made["id"])
+    assert probe_all(current_driver()) == 1
+    assert farm.get(made["id"])["last_failure_message"] == "runtime_exited: the runtime is gone"
+
+
+def test_a_lost_suspension_that_is_repeated_stops(farm: Farm) -> None:
+    made = farm.running()
+    leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=datetime.now(UTC))
+    farm.expire(made["id"])
+    farm.reap()
+
+    assert farm.queue.work() == 1
+    assert farm.get(made["id"])["status"] == "stopped"
+
+
+def test_an_attempt_that_nobody_could_be_told_of_does_not_count(farm: Farm) -> None:
+    made, _ = queued(farm)
+    farm.expire(made["id"])
+    farm.queue.down = True
+    assert [farm.reap() for _ in range(3)] == [(0, 0, 0)] * 3
+
+    farm.queue.down = False
+    assert farm.reap() == (1, 0, 0)
+    farm.queue.work()
+    assert farm.get(made["id"])["status"] == "running"
+
+
+def test_who_waits_for_busy_workers_is_not_lost(farm: Farm, settings: Any) -> None:
+    settings.INTERN_JOBS = 1
+    _, first = queued(farm)
+    leases.pick_up(first, by="worker", now=datetime.now(UTC))
+    second, _ = queued(farm)
+
+    for _ in range(3):
+        farm.expire(second["id"])
+        assert farm.reap() == (0, 0, 1)
+    farm.expire(second["id"])
+    farm.expire(Intern.objects.exclude(pk=second["id"]).get().pk.hex)
+    assert farm.reap().again == 2
+
+
+def test_who_was_overtaken_in_the_queue_was_lost(farm: Farm, settings: Any) -> None:
+    settings.INTERN_JOBS = 1
+    first, _ = queued(farm)
+    _, later = queued(farm)
+    leases.pick_up(later, by="worker", now=datetime.now(UTC))
+
+    farm.expire(first["id"])
+    assert farm.reap() == (1, 0, 0)
