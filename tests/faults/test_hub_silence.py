@@ -23,6 +23,7 @@ from tests.support.pdfs import data_url, pdf
 from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 
+pytestmark = pytest.mark.alone
 MIB = 1_048_576
 BODY_BYTES = 32 * MIB
 LARGE_S, OTHERWISE_S = 0.25, 0.05
