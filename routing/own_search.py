@@ -46,7 +46,7 @@ def searching_here(chat: ChatRequest) -> ChatRequest:
     return replace(
         searching,
         body=searching.body | chosen,
-        supplied_parameters=searching.supplied_parameters | chosen.keys(),
+        supplied_parameters=frozenset((*searching.supplied_parameters, *chosen)),
         native_tools=(),
         original=_without_searches(chat),
     )
