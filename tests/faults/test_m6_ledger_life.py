@@ -133,7 +133,8 @@ class LedgerLife(RuleBasedStateMachine):
         key = self._key(hold)
         open_amount = self.model.held.get(hold.generation_id)
         fits = open_amount is not None and self.model.fits(key, amount)
-        order = TopUpOrder(hold.generation_id, hold.payer, amount)
+        # Who raises knows the limits of now, as whoever begins to hold.
+        order = TopUpOrder(hold.generation_id, renewed(hold.payer), amount)
         assert (carry_out(self.writer, order) is True) == fits
         if fits and open_amount is not None:
             self.model.held[hold.generation_id] = (key, open_amount[1] + amount)
