@@ -146,7 +146,7 @@ def test_w7_a_worker_that_is_asked_to_stop_loses_nothing(patient_ranch: Ranch) -
     """W7: SIGTERM with twenty provisionings in the queue; another worker takes what is left."""
     ranch = patient_ranch
     interns = [ranch.new(f"w7-{number}", provision=True) for number in range(20)]
-    time.sleep(0.5)
+    ranch.server.wait_until(lambda: bool(ranch.script.calls("start")))
 
     ranch.replace_worker("interns")
     for intern_id in interns:

@@ -85,9 +85,10 @@ def test_a_database_that_goes_in_the_middle_of_a_job(
         intern_id = ranch.new("patient")
         ranch.script.fail("start", {"delay_s": 0.5})
         ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
-        time.sleep(0.2)
+        ranch.server.wait_until(lambda: bool(ranch.script.calls("start")))
         proxy.refuse()
         proxy.cut()
+        # Until the lease is over: nobody can be asked when that is.
         time.sleep(3)
         proxy.thaw()
 

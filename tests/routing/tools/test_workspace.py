@@ -145,7 +145,7 @@ def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
     seen = bash(
         toolbox,
         f"cat {Path(__file__).resolve()} {walls.__file__} /etc/passwd; env; ls -a; hostname; id -u;"
-        " for f in /x /dev/x /usr/x /root/x; do echo > $f; done; set -- /proc/[0-9]*; echo $#;"
+        " for f in /x /dev/x /usr/x /srv/x; do echo > $f; done; set -- /proc/[0-9]*; echo $#;"
         " exec 3<>/dev/tcp/127.0.0.1/80",
     )
 
@@ -155,7 +155,7 @@ def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
     assert "workspace\n1000\n3\n" in seen["stdout"]
     said = seen["stderr"]
     assert said.count("No such file or directory") >= 3
-    assert said.count("Read-only file system") + said.count("/root/x: No such file") == 4
+    assert said.count("Read-only file system") + said.count("/srv/x: No such file") == 4
     assert "/dev/tcp/127.0.0.1/80: " in said
 
 
