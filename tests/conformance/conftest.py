@@ -12,9 +12,9 @@ from tests.conformance.web import WebDesk, with_search_prices
 from tests.support.bed import Bed
 from tests.support.catalogue import DECISIONS, THREE_WIRES, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
-from tests.support.search_engine import RunningSearchEngine
+from tests.support.search_engine import serve_search_engine
 from tests.support.server import GatewayServer
-from tests.support.web_site import RunningWebSite
+from tests.support.web_site import serve_web_site
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +148,8 @@ def web_desks(
     """Desks on a gateway that searches and fetches."""
     folder = tmp_path_factory.mktemp("web")
     with (
-        RunningSearchEngine() as engine,
-        RunningWebSite() as site,
+        serve_search_engine() as engine,
+        serve_web_site() as site,
         StartGateway(stores, folder) as starter,
     ):
         server = starter.build(

@@ -15,7 +15,7 @@ from routing.upstreams import dialing
 from routing.upstreams.resolver import Address, Resolver
 from tests.faults.test_s5_addresses import LITERALS
 from tests.routing.tools.made import context
-from tests.support.web_site import RunningWebSite, WebSite
+from tests.support.web_site import WebSite, serve_web_site
 
 pytestmark = pytest.mark.both
 PUBLIC = "93.184.216.34"
@@ -23,7 +23,7 @@ PUBLIC = "93.184.216.34"
 
 @pytest.fixture(scope="module")
 def running_web_site() -> Iterator[WebSite]:
-    with RunningWebSite() as site:
+    with serve_web_site() as site:
         yield site
     for door in (doors._guarded(), doors._open()):
         door.close_idle()

@@ -14,7 +14,7 @@ import requests
 from interns.models import Intern, Status
 from tests.accounts.dump import database_text
 from tests.faults.test_s5_addresses import LITERALS
-from tests.interns.outbound.site import RunningSite, Site
+from tests.interns.outbound.site import Site, serve_site
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
 
@@ -72,7 +72,7 @@ class Scene:
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    with RunningSite() as site:
+    with serve_site() as site:
         yield site
 
 

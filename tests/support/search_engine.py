@@ -4,12 +4,12 @@ The query says what goes wrong: `hang`, `huge`, `drip`, `html`, `odd`, or `statu
 """
 
 import json
-import threading
 import time
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.local_site import LocalSite, Running, SiteHandler
 
 PAGES = [
     ("https://one.example/a", "One & <b>only</b>", "The <strong>first</strong> page &amp; more."),
@@ -38,21 +38,14 @@ class Asked:
 
 
 @dataclass
-class SearchEngine:
+class SearchEngine(LocalSite):
     """`url` is the base URL; `asked` what came so far."""
 
-    port: int
     asked: list[Asked] = field(default_factory=list)
-    let_go: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    engine: SearchEngine
+class _Handler(SiteHandler):
+    site: SearchEngine
 
     def handle_one(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -64,15 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
             {name.lower(): value for name, value in self.headers.items()},
             json.loads(body) if body else None,
         )
-        self.engine.asked.append(asked)
+        self.site.asked.append(asked)
         self._answer(asked, asked.query.partition(" site:")[0])
 
     do_GET = do_POST = handle_one
 
     def _answer(self, asked: Asked, query: str) -> None:
         if query == "hang":
-            self.engine.let_go.wait(20)
-            self.close_connection = True
+            self.silence()
         elif query == "drip":
             self._drip()
         elif query == "huge":
@@ -93,21 +85,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         until = time.monotonic() + 20
         try:
-            while time.monotonic() < until and not self.engine.let_go.is_set():
+            while time.monotonic() < until and not self.site.let_go.is_set():
                 self.wfile.write(b" ")
-                self.engine.let_go.wait(0.05)
+                self.site.let_go.wait(0.05)
         except OSError:
             pass
 
     def _say(self, body: bytes, *, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+        self.answer(body, status=status, Content_Type="application/json")
 
 
 def _shaped(asked: Asked) -> dict[str, Any]:
@@ -141,26 +126,5 @@ def _shaped(asked: Asked) -> dict[str, Any]:
     return {"query": asked.query, "results": of_tavily, "response_time": 0.1}
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who is asked may hang up on us."""
-
-
-class RunningSearchEngine:
-    """An engine while the block lasts."""
-
-    def __enter__(self) -> SearchEngine:
-        handler = type("Handler", (_Handler,), {})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        engine = SearchEngine(int(self._server.server_address[1]))
-        handler.engine = engine  # type: ignore[attr-defined]  # The class is made here.
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        self._engine = engine
-        return engine
-
-    def __exit__(self, *_: object) -> None:
-        self._engine.let_go.set()
-        self._server.shutdown()
-        self._server.server_close()
+def serve_search_engine() -> Running[SearchEngine]:
+    return Running(SearchEngine, _Handler)

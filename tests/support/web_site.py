@@ -1,11 +1,10 @@
 """A site of the web with pages of many kinds."""
 
 import gzip
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from tests.support.local_site import LocalSite, Running, SiteHandler
 
 ARTICLE = "".join(
     f"<p>Paragraph {number} of the article tells of cats, and of nothing else at all.</p>"
@@ -44,20 +43,13 @@ PAGES: dict[str, tuple[int, str, bytes]] = {
 
 
 @dataclass
-class WebSite:
+class WebSite(LocalSite):
     """`met` are the paths that were asked for."""
 
-    port: int
     met: list[str] = field(default_factory=list)
-    let_go: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(SiteHandler):
     site: WebSite
 
     def do_GET(self) -> None:
@@ -65,58 +57,16 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if parts.path == "/to":
-            self.say(b"", status=int(query.get("status", "302")), location=query["url"])
+            self.answer(b"", status=int(query.get("status", "302")), Location=query["url"])
         elif parts.path == "/silent":
-            self.site.let_go.wait(20)
-            self.close_connection = True
+            self.silence()
         elif parts.path == "/bomb":
-            self.say(gzip.compress(b"boom " * 10_000_000), kind="text/plain", encoding="gzip")
+            bomb = gzip.compress(b"boom " * 10_000_000)
+            self.answer(bomb, Content_Type="text/plain", Content_Encoding="gzip")
         else:
             status, kind, body = PAGES.get(parts.path, PAGES["/gone"])
-            self.say(body, status=status, kind=kind)
-
-    def say(
-        self,
-        body: bytes,
-        *,
-        status: int = 200,
-        kind: str = "",
-        location: str = "",
-        encoding: str = "",
-    ) -> None:
-        self.send_response(status)
-        given = {"Content-Type": kind, "Location": location, "Content-Encoding": encoding}
-        for name, value in given.items():
-            if value:
-                self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
+            self.answer(body, status=status, Content_Type=kind)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who reads it may hang up."""
-
-
-class RunningWebSite:
-    """The site while the block lasts."""
-
-    def __enter__(self) -> WebSite:
-        handler = type("Handler", (_Handler,), {})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        site = WebSite(int(self._server.server_address[1]))
-        handler.site = site  # type: ignore[attr-defined]  # The class is made here.
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        self._site = site
-        return site
-
-    def __exit__(self, *_: object) -> None:
-        self._site.let_go.set()
-        self._server.shutdown()
-        self._server.server_close()
+def serve_web_site() -> Running[WebSite]:
+    return Running(WebSite, _Handler)

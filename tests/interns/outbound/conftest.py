@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.interns.outbound.site import RunningSite, Site
+from tests.interns.outbound.site import Site, serve_site
 from tests.routing.upstreams.conftest import certificate, server_tls, trusting
 
 __all__ = ["certificate", "server_tls", "trusting"]
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def running_site() -> Iterator[Site]:
     from routing.fetching import doors
 
-    with RunningSite() as site:
+    with serve_site() as site:
         yield site
     for door in (doors._guarded(), doors._open()):
         door.close_idle()

@@ -5,12 +5,11 @@ import gzip
 import html
 import json
 import ssl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from tests.support.local_site import LocalSite, Running, SiteHandler
 
 
 @dataclass
@@ -24,24 +23,17 @@ class Met:
 
 
 @dataclass
-class Site:
+class Site(LocalSite):
     """`url` has the address, `named` another name of the same site."""
 
-    port: int
     met: list[Met] = field(default_factory=list)
-    let_go: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
 
     @property
     def named(self) -> str:
         return f"http://localhost:{self.port}"
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(SiteHandler):
     site: Site
 
     def handle_one(self) -> None:
@@ -55,18 +47,6 @@ class _Handler(BaseHTTPRequestHandler):
         ROUTES.get(parts.path, _echo)(self, met, query)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = handle_one
-
-    def answer(self, body: bytes, *, status: int = 200, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 def _echo(handler: _Handler, met: Met, query: dict[str, str]) -> None:
@@ -119,8 +99,7 @@ def _bytes(handler: _Handler, met: Met, query: dict[str, str]) -> None:
 
 
 def _silent(handler: _Handler, met: Met, query: dict[str, str]) -> None:
-    handler.site.let_go.wait(20)
-    handler.close_connection = True
+    handler.silence()
 
 
 def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
@@ -174,31 +153,5 @@ ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
 }
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A caller that leaves is none."""
-
-
-class RunningSite:
-    """A site while the block lasts, over TLS where there is a context for it."""
-
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
-
-    def __enter__(self) -> Site:
-        handler = type("Handler", (_Handler,), {})
-        self._server = _Server(("127.0.0.1", 0), handler)
-        if self._tls is not None:
-            self._server.socket = self._tls.wrap_socket(self._server.socket, server_side=True)
-        site = Site(int(self._server.server_address[1]))
-        handler.site = site  # type: ignore[attr-defined]  # The class is made here.
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        self._site = site
-        return site
-
-    def __exit__(self, *_: object) -> None:
-        self._site.let_go.set()
-        self._server.shutdown()
-        self._server.server_close()
+def serve_site(tls: ssl.SSLContext | None = None) -> Running[Site]:
+    return Running(Site, _Handler, tls)

@@ -16,7 +16,7 @@ from routing.fetching import doors
 from routing.upstreams import dialing, resolver
 from routing.upstreams.resolver import Address
 from tests.interns.outbound.door import VALUE, Door
-from tests.interns.outbound.site import RunningSite, Site
+from tests.interns.outbound.site import Site, serve_site
 from tests.interns.vault.team import SHARED, vault_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -148,7 +148,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
     monkeypatch.setattr(dialing, "default_tls_context", lambda: trusting)
     monkeypatch.setattr(doors, "_guarded", doors._open)
     door.keep("token", hosts=["upstream.example"])
-    with RunningSite(server_tls) as site:
+    with serve_site(server_tls) as site:
         here = (Address(socket.AF_INET, ("127.0.0.1", site.port)),)
         monkeypatch.setattr(resolver, "_getaddrinfo", lambda *_: here)
         said = door.fetch(f"https://upstream.example:{site.port}/spelled", headers=SAY)

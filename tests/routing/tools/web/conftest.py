@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.web_site import RunningWebSite, WebSite
+from tests.support.web_site import WebSite, serve_web_site
 
 
 @pytest.fixture(scope="module")
 def running_web_site() -> Iterator[WebSite]:
     from routing.fetching import doors, pages
 
-    with RunningWebSite() as site:
+    with serve_web_site() as site:
         yield site
     for door in (doors._guarded(), doors._open()):
         door.close_idle()

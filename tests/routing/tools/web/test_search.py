@@ -11,7 +11,7 @@ from django.test import override_settings
 from routing.tools.registry import missing
 from routing.tools.web.search import WebSearch
 from tests.routing.tools.made import context
-from tests.support.search_engine import AGE, RunningSearchEngine, SearchEngine
+from tests.support.search_engine import AGE, SearchEngine, serve_search_engine
 
 KEY = "canary-key"
 ENGINES = ["searxng", "brave", "tavily", "exa"]
@@ -19,7 +19,7 @@ ENGINES = ["searxng", "brave", "tavily", "exa"]
 
 @pytest.fixture(scope="module")
 def running_engine() -> Iterator[SearchEngine]:
-    with RunningSearchEngine() as engine:
+    with serve_search_engine() as engine:
         yield engine
 
 
