@@ -80,7 +80,8 @@ class FrontDoor(WSGIHandler):
         response._resource_closers.append(request.close)  # type: ignore[attr-defined]
         response._handler_class = type(self)  # type: ignore[attr-defined]  # Django sets it too.
         status = f"{response.status_code} {response.reason_phrase}"
-        start_response(status, list(response.items()))
+        # As `items()` has them, which are headers read one by one.
+        start_response(status, list(response.headers._store.values()))
         return response
 
     @cached_property

@@ -61,8 +61,8 @@ NO_COST = ExactCost(Fraction(0), Fraction(0), Fraction(0))
 
 def cost_of(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
-    parts = prices.whole[0]
-    return Cost(*(_rounded(amount, parts) for amount in _amounts(usage, prices, units)))
+    parts, (total, prompt, completion) = prices.whole[0], _amounts(usage, prices, units)
+    return Cost(_rounded(total, parts), _rounded(prompt, parts), _rounded(completion, parts))
 
 
 def exact_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> ExactCost:

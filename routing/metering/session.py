@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import psycopg
@@ -78,9 +79,8 @@ class Session:
             self._raw.cursor().executemany(self._spelled(insertion(table, names)), rows)
             return
         for several in portions(rows):
-            self._flight.execute(
-                insertion(table, names, len(several)), [value for row in several for value in row]
-            )
+            values = list(chain.from_iterable(several))
+            self._flight.execute(insertion(table, names, len(several)), values)
 
     def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition that `column` is one of `values`, and its parameters."""

@@ -5,6 +5,7 @@ Order of locks: accounts in primary-key order, then their holds, then their coun
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -63,6 +64,7 @@ RECORD_COLUMNS = (
     "trace",
 )
 GENERATION_COLUMNS = ("id", "account_id", "workspace_id", "api_key_id", *RECORD_COLUMNS)
+_recorded = itemgetter(*RECORD_COLUMNS[1:])
 
 
 @dataclass(slots=True)
@@ -332,5 +334,5 @@ def record_row(session: Session, order: SettleOrder) -> tuple[Any, ...]:
         session.uuid(payer.workspace_id),
         payer.key_id,
         session.time(record["created_at"]),
-        *[record[column] for column in RECORD_COLUMNS[1:]],
+        *_recorded(record),
     )

@@ -44,6 +44,7 @@ WEIGHTS_SUM: Final = 10_000
 WORD_SETS: Final = (
     *("input_modalities", "output_modalities", "supplied_parameters", "required_parameters"),
 )
+_word_sets = attrgetter("kinds", *WORD_SETS)
 _MILLION: Final = 1_000_000
 _NAMES: Final = tuple(field.name for field in fields(Policy))
 _values = attrgetter(*_NAMES)
@@ -208,8 +209,7 @@ def _rounded(
 
 
 def _asked(ask: Ask) -> dict[str, Any]:
-    sets = [getattr(ask, name) for name in WORD_SETS]
-    facts: dict[str, Any] = {**_words(ask.kinds, *sets), "prompt_tokens": ask.prompt_tokens}
+    facts: dict[str, Any] = {**_words(*_word_sets(ask)), "prompt_tokens": ask.prompt_tokens}
     if ask.output_tokens is not None:
         facts["output_tokens"] = ask.output_tokens
     if ask.tools:

@@ -15,8 +15,10 @@ from routing.formats.caller import CallerFormat
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.history.drafts import Draft
+from routing.metering.cost import Cost
 from routing.metering.estimate import Demand
 from routing.metering.orders import Payer
+from routing.metering.usage import Usage
 from routing.plugins.interface import Plugin
 from routing.response_cache.entry import Entry
 from routing.response_cache.wish import Wish
@@ -67,7 +69,7 @@ class Attempt:
     `own` is the team's own credential it is tried with, None for the gateway's.
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
-    long a stream's caller kept it waiting.
+    long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
     """
 
     endpoint: EndpointEntry
@@ -80,6 +82,7 @@ class Attempt:
     failure: UpstreamFailure | None = None
     held_up_s: float = 0.0
     own: ByokEntry | None = None
+    priced: tuple[Usage, Cost] | None = None
 
 
 @dataclass(slots=True)

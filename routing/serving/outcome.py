@@ -71,7 +71,9 @@ def measured(
 
 def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
     """By the prices pinned at admission, overrides applied."""
-    return cost_of(usage, *_priced(call, attempt, usage))
+    if attempt.priced is None or attempt.priced[0] is not usage:
+        attempt.priced = (usage, cost_of(usage, *_priced(call, attempt, usage)))
+    return attempt.priced[1]
 
 
 def _priced(call: Call, attempt: Attempt, usage: Usage) -> tuple[Prices, Units]:

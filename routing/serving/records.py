@@ -1,6 +1,7 @@
 """The record of a call, and the order that tells the ledger how it ended."""
 
 from datetime import UTC, datetime
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from gateway.http.jsonio import dumps
@@ -10,6 +11,9 @@ from routing.selection.trace import Tried, trace_of
 from routing.serving.call import Attempt, Call
 from routing.serving.facts import history_facts, own_credential, own_part
 from routing.serving.outcome import Outcome
+
+_priced_counts = attrgetter(*PRICED_COUNTS)
+_value = itemgetter(1)
 
 
 def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
@@ -144,7 +148,7 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "completion_images": outcome.usage.completion_image_tokens,
         "media_parts": call.chat.media_parts,
         "images": call.demand.images,
-        **{name: getattr(outcome.usage, name) for name in PRICED_COUNTS},
+        **dict(zip(PRICED_COUNTS, _priced_counts(outcome.usage), strict=True)),
         **history_facts(call, last, outcome),
         "decisions": call.decided,
         "region": last.endpoint.region if last else "global",
@@ -154,8 +158,7 @@ def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:
         "response_cache_source_id": call.retold.generation_id if call.retold else None,
     }
     facts = {name: fact for plugin in call.plugins for name, fact in plugin.facts.items()}
-    told = {name: value for name, value in detail.items() if value}
-    return told | facts | own_part(call, outcome)
+    return dict(filter(_value, detail.items())) | facts | own_part(call, outcome)
 
 
 def _ms(started: float, ended: float | None) -> int | None:

@@ -11,7 +11,7 @@ from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.metering.flight import as_text, insertion, numbered
+from routing.metering.flight import as_texts, insertion, numbered
 from routing.metering.session import NotAsExpected, Session
 
 TABLE = "CREATE TEMPORARY TABLE landed (id int PRIMARY KEY, said text, at timestamptz)"
@@ -117,27 +117,32 @@ def test_placeholders_are_numbered_from_one() -> None:
 
 def test_every_kind_of_value_has_its_text() -> None:
     unit = UUID("12345678123456781234567812345678")
-    assert as_text(None) is None
-    assert [as_text(value) for value in (True, False, 0, -5)] == [b"t", b"f", b"0", b"-5"]
-    assert as_text(unit) == unit.hex.encode()
-    assert as_text([1, 2]) == b"{1,2}"
+    at = datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)
+    assert as_texts([None, True, False, 0, -5]) == [None, b"t", b"f", b"0", b"-5"]
+    assert as_texts([unit, at]) == [unit.hex.encode(), b"2026-02-28T23:59:59+00:00"]
+    assert as_texts([[1, 2], [unit], "", "ü"]) == [
+        b"{1,2}",
+        b"{%s}" % unit.hex.encode(),
+        b"",
+        "ü".encode(),
+    ]
 
 
 @pytest.mark.parametrize("value", [1.5, b"bytes", {}, object()])
 def test_a_value_without_a_text_is_refused(value: object) -> None:
     with pytest.raises(TypeError):
-        as_text(value)
+        as_texts([value])
 
 
 def test_a_nul_never_cuts_a_text_short() -> None:
     with pytest.raises(psycopg.DataError):
-        as_text("before\x00after")
+        as_texts([1, "before\x00after"])
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))))
 def test_any_list_of_texts_is_one_array_literal(values: list[str]) -> None:
     """Read back by PostgreSQL's rules: in quotes, a backslash escapes the next character."""
-    text = as_text(values)
+    [text] = as_texts([values])
     assert text is not None
     read, body = [], text.decode()[1:-1]
     at = 0
