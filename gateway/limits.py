@@ -44,6 +44,11 @@ class Taken(NamedTuple):
     limits: tuple[Limit, ...]
     starts: tuple[int, ...]
 
+    @property
+    def last(self) -> "Taken":
+        """What was taken of the last limit."""
+        return Taken(self.limits[-1:], self.starts[-1:])
+
 
 class Exceeded(NamedTuple):
     """The limit that is used up, how much of it was, and the Unix time of the refusal."""

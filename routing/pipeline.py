@@ -87,7 +87,7 @@ def admit(
     choice = _choice(made)
     call = _call(request, caller, format, made, choice)
     if preset_id is not None:
-        call.preset_id, call.requested_model = str(preset_id), requested or call.requested_model
+        call.preset_id, call.requested_model = preset_id, requested or call.requested_model
     if not policy.order and (made.chat.session_id or not policy.sort_named):
         call.sticky = asked.conversation.key(asked.resolution.models)
     call.region, call.stages, call.loop = region, made.stages, made.loop

@@ -210,6 +210,8 @@ class _Once:
 
 
 def _changed(chat: ChatRequest, change: Callable[[str, bool], str]) -> ChatRequest:
+    if chat.original is None:
+        return changed(chat, change)
     once = _Once(change)
     try:
         return changed(chat, once)

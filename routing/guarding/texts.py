@@ -21,7 +21,7 @@ from routing.guarding.long_texts import closed, opened
 # A text, and whether a user says it -> the text that takes its place.
 Change: TypeAlias = Callable[[str, bool], str]
 
-_PROMPT_FIELDS: Final = ("system", "instructions", "messages", "input", "prediction")
+_PROMPT_FIELDS: Final = frozenset({"system", "instructions", "messages", "input", "prediction"})
 _NO_TEXT: Final = frozenset(
     {
         *("type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "index", "status"),
@@ -70,8 +70,8 @@ def _remeasured(
 def _body(body: dict[str, Any], change: Change) -> dict[str, Any]:
     new: dict[str, Any] = {
         name: value
-        for name in _PROMPT_FIELDS
-        if name in body and (value := _field(name, body[name], change)) is not body[name]
+        for name in _PROMPT_FIELDS & body.keys()
+        if (value := _field(name, body[name], change)) is not body[name]
     }
     return {**body, **new} if new else body
 

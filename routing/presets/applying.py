@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
-from uuid import UUID
 
 from pydantic import ValidationError
 
@@ -40,7 +39,7 @@ class Applied(NamedTuple):
     and what the preset says of caching."""
 
     chat: ChatRequest
-    preset_id: UUID | None = None
+    preset_id: str | None = None
     requested: str | None = None
     caching: Mapping[str, Any] = {}
 
@@ -67,8 +66,13 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
     # Who may not have them is told so before what there is not.
     chat.native_tools += both.missing
     chat.server_tools += both.missing
-    caching: dict[str, Any] = {name: preset.config[name] for name in CACHE if name in preset.config}
-    return Applied(chat, preset.id, _requested(named, both), caching)
+    return Applied(chat, preset.id, _requested(named, both), _caching(preset.config))
+
+
+def _caching(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    if config.keys().isdisjoint(CACHE):
+        return {}
+    return {name: config[name] for name in CACHE if name in config}
 
 
 def _put_default(format: str, said: dict[str, Any], body: dict[str, Any], default: str) -> None:

@@ -19,9 +19,10 @@ _BYTES_MIN: Final = 1_024
 
 
 class InForce(NamedTuple):
-    """A preset's designated version. `size_bytes` is that of its texts."""
+    """A preset's designated version. `id` is the preset's, as records have it; `size_bytes` is that
+    of its texts."""
 
-    id: UUID
+    id: str
     config: dict[str, Any]
     system_prompt: str
     size_bytes: int
@@ -62,7 +63,7 @@ def _designated(workspace_id: UUID, slug: str) -> InForce | None:
         return None
     preset_id, config, prompt = row
     size_bytes = len(config) + len(prompt)
-    return InForce(preset_id, loads(config.encode()), prompt, size_bytes)
+    return InForce(str(preset_id), loads(config.encode()), prompt, size_bytes)
 
 
 def _weight(found: InForce | None) -> int:

@@ -178,6 +178,8 @@ def _put_cap(body: dict[str, Any], wanted: dict[str, Any], name: str) -> None:
 
 def _put_tier(body: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Messages say the priority tier by a speed as well; a named tier has the last word."""
+    if "service_tier" not in wanted and "speed" not in wanted:
+        return
     tier, speed = wanted.pop("service_tier", None), wanted.pop("speed", None)
     if tier in (None, "auto") and speed == "fast" and body.get("service_tier") in (None, "auto"):
         tier = "priority"

@@ -46,7 +46,8 @@ def named_preset(body: Mapping[str, Any]) -> Named | None:
     field = body.get("preset")
     if type(field) is str and ":" not in field and _says_model_alone(body):
         model = body.get("model")
-        rest = {name: value for name, value in body.items() if name != "preset"}
+        rest = dict(body)
+        del rest["preset"]
         return Named(field, rest, model) if field else None
     slugs = dict.fromkeys(preset.slug for preset in map(preset_of, _references(body)) if preset)
     if type(field) is str and field:
@@ -97,6 +98,8 @@ def _without(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_models(body: dict[str, Any], models: Sequence[str]) -> dict[str, Any]:
     """The body with the preset's models in each place where a list names the preset alone."""
+    if "models" not in body and "fallbacks" not in body:
+        return body
     for name in _LISTS:
         if any(map(_has_at, _entries(body, name))):
             entries = [each for entry in body[name] for each in _models_only(entry, models)]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from routing.catalogue.entries import EndpointEntry
+from routing.derived import Derived
 from routing.selection.ask import Policy
 from routing.selection.references import Test
 
@@ -54,13 +55,20 @@ def zdr_group(model_id: str) -> str:
     return _GROUPS.get(model_id.partition("/")[0].casefold(), "other")
 
 
-def permitting(policy: Policy) -> Test | None:
-    """Whether the lists of models, providers and regions leave an endpoint; None where there are
-    none."""
+def _permitting(policy: Policy) -> Test | None:
     tests = list(_tests(policy))
     if len(tests) < 2:
         return tests[0] if tests else None
     return lambda endpoint: all(test(endpoint) for test in tests)
+
+
+def _says_something(test: Test | None) -> bool:
+    return test is not None
+
+
+# Whether the lists of models, providers and regions leave an endpoint; None where there are none.
+# The policy of a key that has guardrails stays the same object.
+permitting: Derived[Policy, Test | None] = Derived(_permitting, may_keep=_says_something)
 
 
 def _tests(policy: Policy) -> Iterator[Test]:

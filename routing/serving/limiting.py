@@ -8,7 +8,7 @@ from typing import Final
 
 from accounts.money import NANO_PER_USD
 from gateway.http.errors import GatewayError
-from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, limits, refusal
 from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
@@ -43,10 +43,10 @@ def too_many(call: Call) -> GatewayError | None:
 def settle(call: Call, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used."""
     taken, call.taken = call.taken, None
-    if taken is None or _kind(taken.limits[-1]) != _TOKENS:
+    if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
         return
     used = usage.prompt_tokens + usage.completion_tokens
-    limits().add(taken, _corrections(taken, used))
+    limits().add(taken.last, [used - taken.limits[-1].cost])
 
 
 def give_back(call: Call) -> None:
@@ -54,10 +54,6 @@ def give_back(call: Call) -> None:
     taken, call.taken = call.taken, None
     if taken is not None:
         limits().give_back(taken)
-
-
-def _corrections(taken: Taken, used: int) -> list[int]:
-    return [used - each.cost if _kind(each) == _TOKENS else 0 for each in taken.limits]
 
 
 def _limits_of(call: Call) -> list[Limit]:
@@ -82,6 +78,9 @@ def _tiers_of(call: Call) -> tuple[bool, bool]:
     """Whether free variants may serve it, and whether anything else may."""
     if call.strategy == "free":
         return True, False
+    if len(call.plan.order) == 1:
+        is_free = call.plan.order[0].model_id.endswith(_FREE)
+        return is_free, not is_free
     models = {each.model_id for each in call.plan.order} or {each.id for each in call.choice.models}
     free = {model for model in models if model.endswith(_FREE)}
     return bool(free), models != free or not models
