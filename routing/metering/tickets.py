@@ -118,6 +118,8 @@ class Patience:
                 now = time.monotonic()
                 for line in self._lines.values():
                     while line and (line[0][1].outcome is not None or line[0][0] <= now):
-                        line.popleft()[1].done.set()
+                        ticket = line.popleft()[1]
+                        if ticket.outcome is None:
+                            ticket.done.set()
         finally:
             self._looking = False
