@@ -191,7 +191,8 @@ def test_files_are_not_read_for_who_cannot_pay(desk: Desk, orm_of: OrmOf) -> Non
     """What is wrong with a file is known to whoever has read it."""
     file = {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA"}}
     parser = {"id": "file-parser", "pdf": {"engine": "cloudflare-ai"}}
-    asked = {"messages": [{"role": "user", "content": [file]}], "plugins": [parser]}
+    talk = [{"role": "user", "content": [file]}]
+    asked: dict[str, Any] = {"messages": talk, "plugins": [parser]}
     assert desk.refused(400, "invalid_request", **asked)["message"].endswith("it is no PDF")
 
     with orm_of(desk.server):
