@@ -83,7 +83,10 @@ def _told(call: Call) -> Told:
         loop.close()
         attempts.end_probe()
         limiting.settle(call, loop.tally.usage)
-    return Told(merged(loop.pieces, hides_reasoning=True), talk.attempt.endpoint.model_id)
+    said = merged(loop.pieces, hides_reasoning=True)
+    calls = loop.functions and talk.finish_reason == "tool_calls"
+    messages = loop.conversation(call.chat) if calls else None
+    return Told(said, talk.attempt.endpoint.model_id, messages)
 
 
 def _depth(call: Call) -> int:

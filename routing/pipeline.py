@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -39,6 +40,7 @@ from routing.plugins.context_compression import compressed
 from routing.plugins.interface import Context, Plugin
 from routing.presets.applying import Applied, applied
 from routing.presets.naming import may_name_a_preset
+from routing.refusing import refuse_early
 from routing.response_cache.wish import wish_of
 from routing.selection.ask import (
     NO_PLAN,
@@ -82,7 +84,8 @@ def admit(
     """
     chat, preset_id, requested, caching = _parsed(request, caller, body, format)
     region, deadline = region_of(request), time.monotonic() + settings.ROUTER_TOTAL_TIMEOUT
-    made = _arranged(chat, caller, format, region=region, deadline=deadline)
+    judge = partial(_refuse_early, request, caller, format)
+    made = _arranged(chat, caller, format, region=region, deadline=deadline, judge=judge)
     asked, plan, policy = made.asked, made.plan, made.asked.policy
     choice = _choice(made)
     call = _call(request, caller, format, made, choice)
@@ -134,13 +137,23 @@ def planned_call(asker: Call, chat: ChatRequest) -> Call:
 
 
 def _arranged(
-    chat: ChatRequest, caller: Caller, format: CallerFormat, *, region: str, deadline: float
+    chat: ChatRequest,
+    caller: Caller,
+    format: CallerFormat,
+    *,
+    region: str,
+    deadline: float,
+    judge: Callable[["_Arranged"], None] | None = None,
 ) -> "_Arranged":
-    """A checked request as its model is asked, and its plan. Raises `GatewayError`."""
+    """A checked request as its model is asked, and its plan. `judge` raises what a request would be
+    refused with whatever its plan is. Raises `GatewayError`."""
     chat, plugins = plugged(chat, caller.default_text_model)
     chat = beside_own_tools(chat)
     asked = asked_of(chat, caller, region=region)
     context = Context(caller, asked.resolution.models, deadline)
+    if judge is not None and plugins:
+        bare = _Arranged(chat, asked, NO_PLAN, NOTHING_LEARNED, [], None, None, plugins)
+        context = replace(context, refuse=partial(judge, bare))
     other = where_no_provider_does(chat, asked.resolution.models, format)
     if (other := shaped(plugins, other, context)) is not chat:
         chat, asked = other, asked_of(other, caller, region=region)
@@ -173,6 +186,16 @@ class _Arranged(NamedTuple):
     blocked: Callable[[], GatewayError] | None
     loop: Loop | None
     plugins: tuple[Plugin, ...]
+
+
+def _refuse_early(
+    request: HttpRequest, caller: Caller, format: CallerFormat, made: _Arranged
+) -> None:
+    """Before work is done for a request: what guardrails, payment and rate limits say of it."""
+    blocked = _guarded(made.chat, caller).refusal
+    if blocked is not None:
+        raise blocked()
+    refuse_early(_call(request, caller, format, made, _choice(made)))
 
 
 def _choice(made: _Arranged) -> Choice:

@@ -34,6 +34,16 @@ def refuse_too_many(call: Call) -> None:
         raise limited
 
 
+def refuse_early(call: Call) -> None:
+    """Before work is done for a request that is not planned yet: raise what it would be refused
+    with by payment or rate limits. It counts for nothing."""
+    _refuse_broke(call)
+    limited = too_many(call)
+    give_back(call)
+    if limited is not None:
+        raise limited
+
+
 def _refuse_broke(call: Call) -> None:
     free = call.strategy == "free" or _is_free(call.choice.models)
     aliases = catalogue.current().aliases

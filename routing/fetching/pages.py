@@ -14,38 +14,40 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import pydantic_core
+from typing import Final, NamedTuple
 
 from gateway.http.jsonio import dumps
 from routing.fetching import reader
+from routing.fetching.charsets import decoded
 
 # As many at once; others wait for theirs.
 READERS_MAX: Final = 2
 # Memory that a page took is given back by ending the process now and then.
 PAGES_PER_READER: Final = 50
-_TOLD_BYTES_MAX: Final = 64 * 1_048_576
+_CHAR_BYTES_MAX: Final = 4
 _LENGTH: Final = struct.Struct("!I")
 _SCRIPT: Final = str(Path(reader.__file__).resolve())
 
 
 class Page(NamedTuple):
-    """What a page says."""
+    """What a page says; `is_cut` whether there is more of it."""
 
     title: str
     text: str
+    is_cut: bool = False
 
 
 class Unreadable(Exception):
     """Nothing could be made of the page in the time there was."""
 
 
-def read_page(page: bytes, *, charset: str | None, url: str, timeout_s: float) -> Page:
-    """Title and text of an HTML page. Raises `Unreadable`."""
+def read_page(
+    page: bytes, *, charset: str | None, url: str, timeout_s: float, chars_max: int
+) -> Page:
+    """Title and text of an HTML page, of the text as much as is asked for. Raises `Unreadable`."""
     until = time.monotonic() + timeout_s
     with _readers.one(until) as taken:
-        return taken.read(page, charset, url, until)
+        return taken.read(page, charset, url, until, chars_max)
 
 
 class _Reader:
@@ -78,20 +80,23 @@ class _Reader:
         """Whether this process began it: a forked child must not speak over its parent's line."""
         return self._pid == os.getpid()
 
-    def read(self, page: bytes, charset: str | None, url: str, until: float) -> Page:
+    def read(
+        self, page: bytes, charset: str | None, url: str, until: float, chars_max: int
+    ) -> Page:
         self.pages += 1
-        asked = {"charset": charset, "url": url, "seconds": max(0.1, until - time.monotonic())}
+        seconds = max(0.1, until - time.monotonic())
+        asked = {"charset": charset, "url": url, "seconds": seconds, "chars": chars_max}
         head = dumps(asked)
         try:
             self._send(_LENGTH.pack(len(head)) + head, until)
-            self._send(_LENGTH.pack(len(page)) + page, until)
-            (size,) = _LENGTH.unpack(self._received(_LENGTH.size, until))
-            if size > _TOLD_BYTES_MAX:
-                raise Unreadable
-            told: dict[str, Any] = pydantic_core.from_json(self._received(size, until))
-        except (OSError, ValueError):
+            self._send(_LENGTH.pack(len(page)), until)
+            self._send(page, until)
+            title = self._frame(reader.TITLE_CHARS_MAX, until)
+            # One character more than is wanted says that there are more.
+            text = self._frame(chars_max + 1, until)
+        except OSError:
             raise Unreadable from None
-        return Page(told["title"], told["text"])
+        return Page(title, text[:chars_max], is_cut=len(text) > chars_max)
 
     def end(self) -> None:
         self._line.close()
@@ -102,6 +107,13 @@ class _Reader:
     def _send(self, data: bytes, until: float) -> None:
         self._line.settimeout(_left(until))
         self._line.sendall(data)
+
+    def _frame(self, chars_max: int, until: float) -> str:
+        """A text, which has no other form: reading JSON would hold up everybody else."""
+        (size,) = _LENGTH.unpack(self._received(_LENGTH.size, until))
+        if size > chars_max * _CHAR_BYTES_MAX:
+            raise Unreadable
+        return decoded(self._received(size, until))
 
     def _received(self, size: int, until: float) -> bytes:
         parts, left = [], size

@@ -4,8 +4,9 @@ Pages are anybody's, so what takes them apart stands alone: it knows no secret, 
 and time, and is killed where it does not end. Nothing of the project is imported here.
 
 Asked: four bytes of length, a JSON object (`charset`, null where nobody said; `url`; `seconds` of
-processor time), four bytes of length, the page. Told: four bytes of length, a JSON object (`title`
-and `text`).
+processor time; `chars` of text that are wanted), four bytes of length, the page. Told: the title
+and the text in UTF-8, four bytes of length before each. A text that is too long is one character
+longer than is wanted.
 """
 
 import contextlib
@@ -38,8 +39,10 @@ def main(number: int) -> None:
         while (head := _received(line)) is not None and (page := _received(line)) is not None:
             asked = json.loads(head)
             _bound_time(asked["seconds"])
-            told = json.dumps(read(page, asked["charset"], asked["url"])).encode()
-            line.sendall(_LENGTH.pack(len(told)) + told)
+            said = read(page, asked["charset"], asked["url"])
+            for each in (said["title"], said["text"][: asked["chars"] + 1]):
+                told = each.encode("utf-8", "replace")
+                line.sendall(_LENGTH.pack(len(told)) + told)
 
 
 def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:

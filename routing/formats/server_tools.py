@@ -99,7 +99,10 @@ class WebSearchParameters(TypedDict, total=False):
 
 
 def _refuse_both_lists(settings: Mapping[str, Any]) -> None:
-    if settings.get("allowed_domains") and settings.get("excluded_domains"):
+    """`filters` is where OpenAI keeps those that are allowed."""
+    filters = settings.get("filters")
+    filtered = isinstance(filters, dict) and filters.get("allowed_domains")
+    if (settings.get("allowed_domains") or filtered) and settings.get("excluded_domains"):
         raise ValueError("Invalid input: allowed_domains and excluded_domains exclude each other")
 
 
@@ -174,6 +177,8 @@ class _WebSearchShorthand(WebSearchParameters, total=False):
         REQUIRED,
     ]
     parameters: WebSearchParameters
+    # Read where it is understood; whoever runs the search judges the rest.
+    filters: Any
 
 
 def _one_domain_list_in_all(tool: _WebSearchShorthand) -> _WebSearchShorthand:
@@ -258,6 +263,12 @@ SubagentTool = Annotated[
     | WebSearchShorthand,
     Tagged("type"),
 ]
+
+
+# Settings of a subagent that no caller gives: functions of the request that it may call, and what
+# agents that wait for such functions have said so far (`id`, chat-shaped `messages`).
+FUNCTIONS: Final = "router_functions"
+WAITING: Final = "router_waiting"
 
 
 class SubagentParameters(_AgentParameters, total=False):

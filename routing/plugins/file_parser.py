@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from gateway.http.errors import GatewayError, InvalidRequest, PayloadTooLarge
 from gateway.live_settings import settings
+from routing.fetching.files import NO_TEXT, FileText
 from routing.fetching.targets import URL_CHARS_MAX
 from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import provider_tools
-from routing.plugins.files import FileText, text_of
+from routing.plugins.files import text_of
 from routing.plugins.interface import Context, Plugin
 from routing.plugins.texts import with_messages
 
@@ -21,7 +22,6 @@ NATIVE: Final = "native"
 # than there is here.
 _TEXT: Final = frozenset({"cloudflare-ai", "pdf-text"})
 _NAME_CHARS_MAX: Final = 200
-_NO_TEXT: Final = "[No text can be read in this file; it may hold pictures of pages alone.]"
 
 
 class FileParser(Plugin):
@@ -76,7 +76,7 @@ class FileParser(Plugin):
         file = part.get("file") if part["type"] == "file" else None
         if file is None or not file.get("file_data"):
             return part
-        found = self._text_of(file["file_data"], path, context.deadline)
+        found = self._text_of(file["file_data"], path, context)
         if found.text is None:
             return part
         self._spend(len(found.text), path)
@@ -85,7 +85,7 @@ class FileParser(Plugin):
         self._cite(found, name, said)
         return said | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
 
-    def _text_of(self, where: str, path: str, deadline: float) -> FileText:
+    def _text_of(self, where: str, path: str, context: Context) -> FileText:
         """Read once, however often it is sent: the same text object or the same URL."""
         # Hashing a long one would hold everybody up.
         key = where if len(where) <= URL_CHARS_MAX else id(where)
@@ -96,7 +96,9 @@ class FileParser(Plugin):
         if not self._chars_left:
             raise _too_much(path)
         if self._until is None:
-            self._until = min(deadline, time.monotonic() + settings.ROUTER_FILE_SECONDS)
+            # Nobody works for who would be refused anyway.
+            context.refuse()
+            self._until = min(context.deadline, time.monotonic() + settings.ROUTER_FILE_SECONDS)
         try:
             found = text_of(where, self._until, chars_max=self._chars_left)
         except GatewayError as error:
@@ -141,4 +143,4 @@ def _shown(found: FileText, name: str) -> str:
     quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
     opening = f'<file name="{quoted}">' if name else "<file>"
     more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
-    return f"{opening}\n{found.text or _NO_TEXT}{more}\n</file>"
+    return f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"

@@ -13,11 +13,16 @@ from routing.formats.chat.request import ChatRequest
 @dataclass(frozen=True, slots=True)
 class Context:
     """What a plugin may know of the request: who asks, the models that it comes to (none where a
-    router found none), and until when there is time (monotonic seconds)."""
+    router found none), and until when there is time (monotonic seconds).
+
+    `refuse` is for plugins that work for long: before they do, it raises the `GatewayError` that
+    guardrails, payment or rate limits would refuse the request with anyway.
+    """
 
     caller: Caller
     models: Sequence[ModelEntry]
     deadline: float
+    refuse: Callable[[], None] = lambda: None
 
 
 class Plugin:

@@ -154,7 +154,7 @@ class Call:
     retold: Entry | None = None
     # The reasons of an answer in full for its end, its own and the upstream's.
     good_end: tuple[str, str | None] | None = None
-    # Whether it was cut where its next turn could not be paid.
+    # Whether a turn of it, or of an agent that it asked, could not be paid.
     cut_unpaid: bool = False
 
     @property

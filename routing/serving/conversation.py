@@ -39,9 +39,11 @@ def converse(call: Call, attempts: Attempts) -> Talk:
         try:
             served = answer_of(call, attempts)
         except GatewayError:
-            if last is not None and attempts.is_unaffordable:
-                call.cut_unpaid = True
-                return _cut_short(last)
+            if attempts.is_unaffordable:
+                # An agent's answer, or that there is none, is part of its asker's.
+                call.root.cut_unpaid = True
+                if last is not None:
+                    return _cut_short(last)
             raise
         if served.failure is not None:
             note_turn(call, served.attempt, _usage(call, served), native_finish=None, broken=True)

@@ -168,16 +168,26 @@ class Loop:
         """Note what the calls came to, in their order."""
         answers = []
         for activity, result in zip(self._activities, results, strict=True):
-            activity.status = "failed" if result.failed else "completed"
+            activity.status = _status(result)
             activity.result, activity.item = result.text, result.item
             activity.block_type, activity.block = result.block_type, result.block
             if result.images:
                 self.pieces.append({"role": "assistant", "images": result.images})
             self._citable += result.annotations
+            agent = {"subagent_id": activity.call_id}
+            self.functions = [*self.functions, *({**call, **agent} for call in result.calls)]
             content = {"tool_call_id": activity.call_id, "content": result.text}
             answers.append({"role": "tool", **content})
         self._new = [_sent_back(self._said), *answers]
         self._show_functions()
+
+    def conversation(self, chat: ChatRequest) -> list[dict[str, Any]]:
+        """With the last turn, which has called functions, and what server tools came to in it;
+        `chat` is what that turn was asked."""
+        server = self._said.get("tool_calls") or []
+        said = {**self._said, "tool_calls": [*server, *self.functions]}
+        results = self._new[1:] if server else []
+        return [*chat.body["messages"], _sent_back(said), *results]
 
     @property
     def annotations(self) -> list[dict[str, Any]]:
@@ -255,6 +265,12 @@ def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
 
 
 _SENT_BACK: Final = ("reasoning", "reasoning_details", "tool_calls")
+
+
+def _status(result: Result) -> str:
+    if result.failed:
+        return "failed"
+    return "in_progress" if result.calls else "completed"
 
 
 def _sent_back(said: dict[str, Any]) -> dict[str, Any]:

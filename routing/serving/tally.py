@@ -31,6 +31,8 @@ class Tally:
         self._cost = NO_COST
         self._turns_nano = self._own_turns_nano = _NOTHING
         self._fees_nano = self._own_fees_nano = _NOTHING
+        # What providers bill for agents that nobody is charged for.
+        self._lost_nano = _NOTHING
 
     def add_turn(self, usage: Usage, cost: ExactCost, *, is_own: bool, is_free: bool) -> None:
         """`is_free` is an answer that costs something upstream and that nobody is charged for."""
@@ -59,21 +61,23 @@ class Tally:
 
     def add_fees_of(self, other: "Tally", *, turns: bool) -> None:
         """What another model that was asked for this answer has cost: its tools, and its `turns`
-        where it gave an answer."""
+        where it gave an answer. The rest of what it cost is told, and charged to nobody."""
+        before_nano = self.total_nano
         self.add_fee(other._fees_nano, own_nano=other._own_fees_nano)
         if turns:
             self.add_fee(other._turns_nano, own_nano=other._own_turns_nano)
+        self._lost_nano += other.total_nano - (self.total_nano - before_nano)
 
     @property
     def cost(self) -> Cost:
         """By the price lists, whoever pays; the parts are those of the model that was asked."""
         turns = self._cost
-        total = turns.total_nano + self._fees_nano + self._own_fees_nano
-        return ExactCost(total, turns.prompt_nano, turns.completion_nano).rounded()
+        return ExactCost(self.total_nano, turns.prompt_nano, turns.completion_nano).rounded()
 
     @property
     def total_nano(self) -> Fraction:
-        return self._cost.total_nano + self._fees_nano + self._own_fees_nano
+        fees_nano = self._fees_nano + self._own_fees_nano + self._lost_nano
+        return self._cost.total_nano + fees_nano
 
     @property
     def whole(self) -> Charge:

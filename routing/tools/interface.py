@@ -34,6 +34,7 @@ class Result:
     are priced by the endpoint that asked; with the `search_results` they gave, the `search_engine`
     and the `fetches` of pages the record tells of them. `cost_nano` is the tool's own fee; both
     are charged whatever becomes of the answer. What models cost that the tool asked is not in it.
+    `calls` are those of the caller's functions, chat-shaped, that the tool waits for.
     """
 
     text: str
@@ -48,13 +49,16 @@ class Result:
     fetches: int = 0
     cost_nano: Fraction = NO_COST
     failed: bool = False
+    calls: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Told(NamedTuple):
-    """What another model answered: a chat message, and its id."""
+    """What another model answered: a chat message, and its id. Where it called functions,
+    `messages` are all of its conversation up to their results."""
 
     message: dict[str, Any]
     model: str
+    messages: list[dict[str, Any]] | None = None
 
     @property
     def text(self) -> str:

@@ -2,15 +2,17 @@
 
 from typing import Any, Final
 
+from routing.formats.server_tools import FUNCTIONS, WAITING
+from routing.ids import tool_call_id
 from routing.tools.asking import agent_name, body_of, instructed, text_in, user
-from routing.tools.interface import Context, Definition, Result
+from routing.tools.interface import Context, Definition, Result, Told
 from routing.tools.texts import json_text
 
 _ABOUT: Final = (
     "Gives a self-contained task to another agent and returns what it found. It knows nothing of "
     "this conversation: the task must say all that it needs."
 )
-_PARAMETERS: Final = {
+_PARAMETERS: Final[dict[str, Any]] = {
     "type": "object",
     "properties": {"task": {"type": "string", "description": "The task, with all context."}},
     "required": ["task"],
@@ -18,24 +20,72 @@ _PARAMETERS: Final = {
 }
 
 
+_RESUME: Final = "The id of an agent that waits, to let it go on; any task will do then."
+# Of what an agent has said, as the caller sends it back.
+_STATE: Final = "router:subagent_state"
+
+
 class Subagent:
-    """Asks one model, and lets it work with the tools that the caller gave it."""
+    """Asks one model, and lets it work with the tools that the caller gave it. Where it calls one
+    of the caller's functions, it waits for the caller."""
 
     # As long as the request may take.
     time_s: float | None = float("inf")
 
     def __init__(self, parameters: dict[str, Any]) -> None:
         self._settings = parameters
+        self._functions: list[dict[str, Any]] = parameters.get(FUNCTIONS) or []
+        waiting = parameters.get(WAITING) or ()
+        self._waiting: dict[str, list[dict[str, Any]]] = {
+            each["id"]: each["messages"] for each in waiting
+        }
         about = parameters.get("instructions") or ""
         told = f"{_ABOUT} {about[:200]}".strip()
-        self.definition = Definition(agent_name("subagent", parameters), told, _PARAMETERS)
+        shown = _with_resume(list(self._waiting)) if self._waiting else _PARAMETERS
+        self.definition = Definition(agent_name("subagent", parameters), told, shown)
 
     def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        task = text_in(arguments, "task")
-        messages = instructed(self._settings.get("instructions"), user(task))
-        tools = self._settings.get("tools")
+        past = self._past(arguments)
+        task = str(arguments.get("task") or "") if past else text_in(arguments, "task")
+        messages = past or instructed(self._settings.get("instructions"), user(task))
+        tools = [*(self._settings.get("tools") or ()), *self._functions]
         answer = context.ask(
             body_of(self._settings, messages, **({"tools": tools} if tools else {}))
         )
-        item = {"model": answer.model, "task": task, "output": answer.text}
-        return Result(json_text({"output": answer.text}), item=item)
+        item = {"model": answer.model, "task": task}
+        if calls := self._calls(answer):
+            return Result(json_text({"status": "waiting"}), item=item, calls=calls)
+        return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
+
+    def _past(self, arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
+        """Of an agent that waits: the one that is meant, or the next one."""
+        asked = arguments.get("resume")
+        is_known = isinstance(asked, str) and asked in self._waiting
+        agent = asked if is_known else next(iter(self._waiting), None)
+        return None if agent is None else self._waiting.pop(agent)
+
+    def _calls(self, answer: Told) -> list[dict[str, Any]]:
+        """Those of the caller's functions, the first with all that the agent needs to go on."""
+        calls: list[dict[str, Any]] = answer.message.get("tool_calls") or []
+        names = {each["function"]["name"] for each in self._functions}
+        are_ours = all(call["function"]["name"] in names for call in calls)
+        if not calls or not are_ours or answer.messages is None:
+            return []
+        # Agents know nothing of each other's ids.
+        made = [{**call, "id": tool_call_id()} for call in calls]
+        name = str(self._settings.get("name") or "").strip() or None
+        state = {"type": _STATE, "name": name, "messages": _renamed(answer.messages, made)}
+        return [made[0] | {"subagent_items": [state]}, *made[1:]]
+
+
+def _with_resume(ids: list[str]) -> dict[str, Any]:
+    resume = {"type": "string", "enum": ids, "description": _RESUME}
+    return {**_PARAMETERS, "properties": {**_PARAMETERS["properties"], "resume": resume}}
+
+
+def _renamed(messages: list[dict[str, Any]], made: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The conversation whose last turn has made these calls of functions, behind those of tools."""
+    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+    said = messages[last]
+    calls = said["tool_calls"][: -len(made)] + made
+    return [*messages[:last], {**said, "tool_calls": calls}, *messages[last + 1 :]]

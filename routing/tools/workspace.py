@@ -53,9 +53,10 @@ class Workspace:
 
     def _told(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
         until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
+        frame = _written(order)
         try:
             inside = self._begun()
-            inside.send(dumps(order), until)
+            inside.send(frame, until)
             return _read(inside.receive(_ANSWER_BYTES_MAX, until))
         except (Ended, TookTooLong, ValueError):
             self._end()
@@ -88,6 +89,14 @@ class Workspace:
                 inside.close()
             finally:
                 self._place.give_back()
+
+
+def _written(order: dict[str, Any]) -> bytes:
+    try:
+        return dumps(order)
+    except TypeError:
+        # Half a character, as models make of those that are written in two.
+        raise ToolFailed("What was given is no valid Unicode text") from None
 
 
 def _read(frame: bytes) -> dict[str, Any]:

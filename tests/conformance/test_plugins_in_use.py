@@ -1,17 +1,22 @@
 """Plugins at inference, in every caller format."""
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 
 from tests.conformance.desk import HELLO, Desk, exact
 from tests.conformance.guarded import governed
+from tests.conformance.money import book_usage
 from tests.conformance.pairs import Pair
 from tests.conformance.test_management_rows_presets import made
 from tests.support.moderating import FORBIDDEN, OUTAGE, SLEEPY
+from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS
 
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 OVER_EVERY_KIND = pytest.mark.parametrize(
@@ -177,6 +182,24 @@ def test_compression_is_a_stage(desk: Desk) -> None:
     told = {"engine": "middle-out", "input_type": "messages"}
     assert stage["data"] == told | {"original_count": 2, "compressed_count": 2}
     assert stages(desk.ok(model="acme/tiny", headers=METADATA)) == []
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def test_files_are_not_read_for_who_cannot_pay(desk: Desk, orm_of: OrmOf) -> None:
+    """What is wrong with a file is known to whoever has read it."""
+    file = {"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA"}}
+    parser = {"id": "file-parser", "pdf": {"engine": "cloudflare-ai"}}
+    talk = [{"role": "user", "content": [file]}]
+    asked: dict[str, Any] = {"messages": talk, "plugins": [parser]}
+    assert desk.refused(400, "invalid_request", **asked)["message"].endswith("it is no PDF")
+
+    with orm_of(desk.server):
+        book_usage(desk.account.account_id, until_balance_nano=0)
+    desk.spent_nano = desk.total_usage_nano()
+
+    assert desk.post(**asked).status_code == 402
 
 
 # --- Moderation -----------------------------------------------------------------------------------

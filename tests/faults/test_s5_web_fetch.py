@@ -1,15 +1,19 @@
-"""S5 for `router:web_fetch`: no URL of a model's, and no redirect of a site's, leads to a private
-address, whatever its spelling and whatever its name comes to."""
+"""S5 for `router:web_fetch` and the files of requests: no URL of a model's or a caller's, and no
+redirect of a site's, leads to a private address, whatever its spelling and whatever its name comes
+to."""
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from gateway.http.errors import InvalidRequest
 from routing.fetching import doors
+from routing.plugins.files import text_of
 from routing.tools.web.fetch import WebFetch
 from routing.upstreams import dialing
 from routing.upstreams.resolver import Address, Resolver
@@ -19,6 +23,8 @@ from tests.support.web_site import WebSite, serve_web_site
 
 pytestmark = pytest.mark.both
 PUBLIC = "93.184.216.34"
+NOT_THERE = "url_not_accessible"
+Refused = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +80,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> Any:
     return answering
 
 
-def refused(url: str, **parameters: Any) -> str:
+def _page_refused(url: str, **parameters: Any) -> str:
     result = WebFetch(parameters).run({"url": url}, context())
     assert result.failed, result.text
     code: str = result.block["error_code"]
@@ -82,16 +88,32 @@ def refused(url: str, **parameters: Any) -> str:
     return code
 
 
+def _file_refused(url: str) -> str:
+    """By the codes of the other."""
+    with pytest.raises(InvalidRequest) as error:
+        text_of(url, time.monotonic() + 30, chars_max=100)
+    is_judged = "not one of the public Internet" in error.value.text
+    return "url_not_allowed" if is_judged or "not fetched" in error.value.text else NOT_THERE
+
+
+@pytest.fixture(params=[_page_refused, _file_refused], ids=["page", "file"])
+def refused(request: pytest.FixtureRequest) -> Refused:
+    chosen: Refused = request.param
+    return chosen
+
+
 @pytest.mark.parametrize("host", LITERALS)
-def test_no_spelling_of_a_private_address_is_dialled(host: str, dialled: list[Any]) -> None:
-    assert refused(f"http://{host}/") in ("url_not_allowed", "url_not_accessible")
+def test_no_spelling_of_a_private_address_is_dialled(
+    refused: Refused, host: str, dialled: list[Any]
+) -> None:
+    assert refused(f"http://{host}/") in ("url_not_allowed", NOT_THERE)
     assert dialled == []
 
 
 @pytest.mark.parametrize("host", LITERALS)
 @pytest.mark.parametrize("status", [301, 307])
 def test_nor_is_one_that_a_site_redirects_to(
-    site: WebSite, names: Any, dialled: list[Any], host: str, status: int
+    refused: Refused, site: WebSite, names: Any, dialled: list[Any], host: str, status: int
 ) -> None:
     # Only names of our own go to our resolver; addresses are what they are.
     original = Resolver.resolve
@@ -107,25 +129,25 @@ def test_nor_is_one_that_a_site_redirects_to(
         to = quote(f"http://{host}/latest", safe="")
         code = refused(f"http://site.example:{site.port}/to?status={status}&url={to}")
 
-    assert code in ("url_not_allowed", "url_not_accessible")
+    assert code in ("url_not_allowed", NOT_THERE)
     assert [address for address in dialled if address[1] != site.port] == []
     assert len(site.met) == 1
 
 
 @pytest.mark.parametrize("second", ["127.0.0.1", "169.254.169.254", "::1", "fd00::1"])
 def test_a_name_that_moves_is_judged_by_what_is_dialled(
-    names: Any, dialled: list[Any], second: str
+    refused: Refused, names: Any, dialled: list[Any], second: str
 ) -> None:
     names(moving_example=[PUBLIC, second])
 
-    assert refused("http://moving.example/") == "url_not_accessible"
+    assert refused("http://moving.example/") == NOT_THERE
     assert refused("http://moving.example/") == "url_not_allowed"
 
     assert [address[0] for address in dialled] == [PUBLIC]
 
 
 def test_a_redirect_to_the_own_name_is_resolved_and_judged_anew(
-    site: WebSite, names: Any, settings: Any, dialled: list[Any]
+    refused: Refused, site: WebSite, names: Any, dialled: list[Any]
 ) -> None:
     """The operator's leave is for the one host, not for where it sends its readers."""
     names(other_example=["127.0.0.1"])
@@ -140,7 +162,8 @@ def test_private_hosts_are_the_operators_alone(site: WebSite, names: Any) -> Non
     url = f"http://site.example:{site.port}/plain"
 
     assert not WebFetch({}).run({"url": url}, context()).failed
-    assert refused(url, allowed_domains=["else.example"]) == "url_not_allowed"
+    assert text_of(url, time.monotonic() + 30, chars_max=100).text
+    assert _page_refused(url, allowed_domains=["else.example"]) == "url_not_allowed"
 
 
 def test_the_door_has_no_proxy() -> None:

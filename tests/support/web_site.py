@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from tests.support.local_site import LocalSite, Running, SiteHandler
+from tests.support.pdfs import pdf
 
 ARTICLE = "".join(
     f"<p>Paragraph {number} of the article tells of cats, and of nothing else at all.</p>"
@@ -36,6 +37,11 @@ PAGES: dict[str, tuple[int, str, bytes]] = {
     "/null": (200, "text/plain", b"a\0b"),
     "/long": (200, "text/plain", b'quote " ' * 200_000),
     "/huge": (200, "text/plain", b"much " * 2_000_000),
+    "/pdf": (200, "application/pdf", pdf("On paper", "and its back")),
+    "/download": (200, "application/octet-stream", pdf("On paper", "and its back")),
+    "/scan": (200, "application/pdf", pdf("")),
+    "/locked": (200, "application/pdf", pdf("Secret", password="x")),
+    "/no-pdf": (200, "application/pdf", PAGE.encode()),
     "/gone": (404, _HTML, b"<html><body>secret-detail</body></html>"),
     "/busy": (429, _HTML, b""),
     "/broken": (500, _HTML, b""),

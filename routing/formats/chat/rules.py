@@ -7,10 +7,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.http.validation import Issue, shortened
-from routing.formats.server_tools import ADVISOR, SUBAGENT, canonical_tool
+from routing.formats.server_tools import (
+    ADVISOR,
+    FUNCTIONS,
+    SUBAGENT,
+    WAITING,
+    canonical_tool,
+)
 
 TOOL_STEPS_MAX: Final = 30
-# Settings of a subagent that nothing carries out: the responses format lets them say no.
+# Settings of a subagent that the responses format alone has.
 INHERITING: Final = ("inherit_functions", "inherited_function_names")
 
 
@@ -53,11 +59,10 @@ def _taken(kind: str, name: str | None) -> str:
 
 
 def _subagent_issues(settings: dict[str, Any], path: str) -> Iterator[Issue]:
-    for key in INHERITING:
+    for key in (*INHERITING, FUNCTIONS, WAITING):
         if key in settings:
-            yield Issue(
-                f"{path}.{key}", "Invalid input: a subagent cannot have functions of the request"
-            )
+            text = "Invalid input: only in the responses format may agents call functions"
+            yield Issue(f"{path}.{key}", text)
 
 
 def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:

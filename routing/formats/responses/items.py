@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from gateway.http.validation import HIDDEN
 from routing.formats.chat.parts import CacheBreakpoint, CacheControl
-from routing.formats.fields import ONE_KIND, REQUIRED, Base64, Tagged, WebOrDataUrl
+from routing.formats.fields import ONE_KIND, REQUIRED, Base64, NonEmpty, Tagged, WebOrDataUrl
 
 
 class _Part(TypedDict, total=False):
@@ -95,11 +95,22 @@ class MessageItem(TypedDict, total=False):
     phase: Literal["commentary", "final_answer"] | None
 
 
+class AgentState(TypedDict, total=False):
+    """What an agent has said; whoever asks its model judges the messages."""
+
+    type: Annotated[Literal["router:subagent_state"], REQUIRED]
+    name: str | None
+    messages: Annotated[list[dict[str, Any]], REQUIRED]
+
+
 class FunctionCall(TypedDict, total=False):
     type: Annotated[Literal["function_call"], REQUIRED]
     call_id: Annotated[str, REQUIRED]
     name: Annotated[str, REQUIRED]
     arguments: Annotated[str, REQUIRED]
+    # Of a call that a subagent made.
+    subagent_id: NonEmpty | None
+    subagent_items: list[AgentState] | None
 
 
 class FunctionCallOutput(TypedDict, total=False):

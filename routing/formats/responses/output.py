@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.formats.caller import Activity
+from routing.formats.responses.agents import AGENT_ID, AGENT_ITEMS
 from routing.formats.responses.events import Events
 from routing.formats.responses.ids import item_id
 from routing.formats.responses.output_items import (
@@ -48,6 +49,7 @@ class Output:
         self._calls: dict[Any, CallItem] = {}
         self._last_call: CallItem | None = None
         self._tools: dict[tuple[str, int], ToolItem] = {}
+        self._waiting: list[Item] = []
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -81,15 +83,17 @@ class Output:
         return out + self._opened(item)
 
     def end_tool(self, activity: Activity) -> bytes:
-        """It has ended; its output is in the activity."""
+        """It has ended, or waits for the caller; its output is in the activity."""
         item = self._tools.pop((activity.call_id, activity.index))
+        if activity.status == "in_progress":
+            self._waiting.append(item)
         return item.closing(activity.status)
 
     def finish(self, *, cut: bool) -> bytes:
         """Close what is open. Where the answer was `cut` short, its last item is incomplete."""
         out: list[bytes] = []
         for item in self._items:
-            if item.status == "in_progress":
+            if item.status == "in_progress" and item not in self._waiting:
                 last = item is self._items[-1]
                 out.append(item.closing("incomplete" if cut and last else "completed"))
         self._said = self._text = None
@@ -217,6 +221,7 @@ class Output:
             len(self._items),
             call_id=call.get("id") or self._id("call"),
             name=function.get("name") or "",
+            beside={name: call[name] for name in (AGENT_ID, AGENT_ITEMS) if name in call},
         )
         self._calls[call.get("index")] = self._last_call = item
         return item

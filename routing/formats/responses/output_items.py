@@ -158,11 +158,20 @@ class CallItem(_Growing):
     """A function call, its arguments as the upstream spelt them."""
 
     def __init__(
-        self, events: Events, item_id: str, output_index: int, *, call_id: str, name: str
+        self,
+        events: Events,
+        item_id: str,
+        output_index: int,
+        *,
+        call_id: str,
+        name: str,
+        beside: dict[str, Any],
     ) -> None:
+        """`beside` says which agent made it, where one did."""
         super().__init__(events, item_id, output_index)
         self.call_id = call_id
         self.name = name
+        self._beside = beside
         kind = "response.function_call_arguments.delta"
         self.arguments = Fragments(events, kind, self.place)
 
@@ -174,6 +183,7 @@ class CallItem(_Growing):
             "call_id": self.call_id,
             "name": self.name,
             "arguments": self.arguments.text,
+            **self._beside,
         }
 
     def end_of_content(self) -> bytes:
@@ -236,7 +246,7 @@ class ToolItem(_Growing):
         activity = self._activity
         return {
             **_always(activity),
-            **(activity.item if self.status != "in_progress" else {}),
+            **activity.item,
             "id": self.id,
             "type": activity.tool,
             "status": self.status,

@@ -13,6 +13,7 @@ from routing.formats.chat.request import (
     models_issues,
     translated_request,
 )
+from routing.formats.responses.agents import set_apart, told_to_wait, with_heirs
 from routing.formats.responses.conversation import chat_messages
 from routing.formats.responses.rules import cross_field_issues, orphan_issues
 from routing.formats.responses.schema import check_body
@@ -36,11 +37,13 @@ def parse_responses(
     `beside` are checked fields in the words of chat that responses have none for.
     """
     _check(body, session_header, models_max)
-    messages, left_out = chat_messages(body.get("instructions"), body["input"])
+    items, waiting = set_apart(body["input"])
+    messages, left_out = chat_messages(body.get("instructions"), items)
+    messages += told_to_wait(waiting)
     if not messages:
         raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
     request = translated_request(
-        {**chat_fields(body), **(beside or {}), "messages": messages},
+        {**with_heirs(chat_fields(body), waiting), **(beside or {}), "messages": messages},
         session_header=session_header,
         format="responses",
         original=body,

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.http.validation import ISSUES_MAX, Issue, shortened
-from routing.formats.chat.rules import INHERITING
 from routing.formats.chat.rules import cross_field_issues as chat_issues
+from routing.formats.responses.agents import agent_issues, names_of_heirs
 from routing.formats.responses.tools import named, with_nested
-from routing.formats.server_tools import ADVISOR, SUBAGENT, canonical_tool
+from routing.formats.server_tools import ADVISOR, FUNCTIONS, SUBAGENT, WAITING, canonical_tool
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 _CALL_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
@@ -25,6 +25,7 @@ def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
     issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
     issues += chat_issues(_as_in_chat(body))
     issues += _heir_issues(tools)
+    issues += agent_issues(body["input"], tools)
     choice = body.get("tool_choice")
     if type(choice) is dict:
         issues += _choice_issues(choice, _offered(tools))
@@ -83,13 +84,18 @@ def _agent_name(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _heir_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
-    """Subagents that should have functions of the caller's, which none is given."""
+    """Subagents that should have functions which the request does not."""
+    functions = {tool["name"] for tool in tools if tool["type"] == "function"}
     for index, tool in enumerate(tools):
         settings = tool.get("parameters", {}) if tool["type"] == SUBAGENT else {}
-        for key in INHERITING:
-            if settings.get(key):
-                text = "Invalid input: a subagent cannot have functions of the request"
-                yield Issue(f"tools.{index}.parameters.{key}", text)
+        path = f"tools.{index}.parameters"
+        for place, name in enumerate(names_of_heirs(settings)):
+            if name not in functions:
+                text = f'Invalid input: no function named "{shortened(name)}" in tools'
+                yield Issue(f"{path}.inherited_function_names.{place}", text)
+        for key in (FUNCTIONS, WAITING):
+            if key in settings:
+                yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")
 
 
 def _offered(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:

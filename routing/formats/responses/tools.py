@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
 from routing.formats.chat.parts import CacheControl
@@ -68,7 +68,9 @@ class UpstreamTool(TypedDict, total=False):
 
 class InheritingParameters(SubagentParameters, total=False):
     inherit_functions: bool
-    inherited_function_names: list[str]
+    inherited_function_names: list[
+        Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+    ]
 
 
 class Subagent(TypedDict, total=False):

@@ -21,7 +21,8 @@ _BLOCK: Final = "web_fetch_tool_result"
 _ENGINES: Final = frozenset({"auto", "router"})
 _DEFINITION: Final = Definition(
     "web_fetch",
-    "Reads a page of the web at its URL and returns its title and text. For pages and text files.",
+    "Reads a page of the web at its URL and returns its title and text. For pages, PDFs and text "
+    "files.",
     {
         "type": "object",
         "properties": {
@@ -82,6 +83,7 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
     at = now.isoformat(timespec="seconds")
     said = {"url": document.url, "title": document.title, "retrieved_at": at}
     content, is_cut = _cut(document.text, chars_max)
+    is_cut = is_cut or document.is_cut
     text = json_text(said | {"content": content} | ({"cut": True} if is_cut else {}))
     return Result(
         text,

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from gateway.live_settings import settings
 from routing.fetching.charsets import decoded, known_charset
 from routing.fetching.doors import door_for
+from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
 from routing.fetching.targets import Target, TargetRefused, split_url, target_of
@@ -41,16 +42,26 @@ _TEXTS: Final = frozenset(
     }
 )
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
+# Types by which a server says that it does not know.
+_UNTOLD: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_PDF_MARK: Final = b"%PDF-"
 _MARKUP: Final = (b"<!doctype html", b"<html")
 
 
 class Document(NamedTuple):
-    """A page as it was read; `url` is where it was in the end."""
+    """A page as it was read; `url` is where it was in the end, `is_cut` whether it says more."""
 
     url: str
     status: int
     title: str
     text: str
+    is_cut: bool = False
+
+
+class _Read(NamedTuple):
+    title: str
+    text: str
+    is_cut: bool = False
 
 
 class _Body(NamedTuple):
@@ -69,6 +80,9 @@ def fetched(url: str, domains: Domains, *, timeout_s: float) -> Document:
         code: Code = "too_many_requests" if status == 429 else "url_not_accessible"
         raise WebFailed(code, f"The site answered with status {status}", status=status)
     kind, charset = _kind(followed.reply.headers)
+    if _is_pdf(kind, body) and len(body) > settings.ROUTER_FILE_BYTES:
+        told = f"The PDF is larger than {settings.ROUTER_FILE_BYTES} bytes"
+        raise WebFailed("url_not_accessible", told, status=status)
     read = _reader_of(kind, body)
     if read is None:
         told = kind or "bytes"
@@ -76,8 +90,9 @@ def fetched(url: str, domains: Domains, *, timeout_s: float) -> Document:
             "unsupported_content_type", f"The page is no text but {told}", status=status
         )
     found = _Body(body, charset, followed.url, timeout_s * _SHARE_OF_READING)
-    title, text = read(found)
-    return Document(followed.url, status, title.replace("\0", ""), text.replace("\0", ""))
+    title, text, is_cut = read(found)
+    title, text = title.replace("\0", ""), text.replace("\0", "")
+    return Document(followed.url, status, title, text, is_cut)
 
 
 def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]:
@@ -97,7 +112,7 @@ def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]
             hops_max=HOPS_MAX,
         )
         with followed.reply as reply:
-            return followed, _read(reply, settings.ROUTER_FETCH_BYTES)
+            return followed, _read(reply)
     except TargetRefused as error:
         raise WebFailed("url_not_allowed", str(error)) from None
     except NotAllowed:
@@ -122,12 +137,20 @@ def _limits(timeout_s: float) -> Limits:
     )
 
 
-def _read(reply: Reply, bytes_max: int) -> bytes:
-    """The body, or its beginning where it is longer."""
-    body = bytearray()
+def _read(reply: Reply) -> bytes:
+    """The body, or its beginning where it is longer. Of a PDF a beginning says nothing: of one that
+    is too long there is a byte more than is read."""
+    kind, _ = _kind(reply.headers)
+    body, bytes_max = bytearray(), settings.ROUTER_FETCH_BYTES
     while len(body) < bytes_max and (piece := reply.read_some()):
         body += piece
+        if _is_pdf(kind, body):
+            bytes_max = settings.ROUTER_FILE_BYTES + 1
     return bytes(body[:bytes_max])
+
+
+def _is_pdf(kind: str, body: bytes | bytearray) -> bool:
+    return kind == PDF or (kind in _UNTOLD and body.startswith(_PDF_MARK))
 
 
 def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
@@ -140,23 +163,39 @@ def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
     return kind.strip().lower(), None
 
 
-def _reader_of(kind: str, body: bytes) -> Callable[[_Body], tuple[str, str]] | None:
+def _reader_of(kind: str, body: bytes) -> Callable[[_Body], _Read] | None:
     """What reads a body of this kind; None where nothing does."""
+    if _is_pdf(kind, body):
+        return _pdf
     if kind in _HTML or (not kind and body[:200].lstrip().lower().startswith(_MARKUP)):
         return _page
     is_text = not kind or kind.startswith("text/") or kind.endswith(("+json", "+xml"))
     return _plain if (is_text or kind in _TEXTS) and b"\0" not in body else None
 
 
-def _page(body: _Body) -> tuple[str, str]:
+def _page(body: _Body) -> _Read:
     try:
         page = read_page(
-            body.data, charset=body.charset, url=body.url, timeout_s=max(0.1, body.timeout_s)
+            body.data,
+            charset=body.charset,
+            url=body.url,
+            timeout_s=max(0.1, body.timeout_s),
+            chars_max=settings.ROUTER_TOOL_RESULT_CHARS,
         )
     except Unreadable:
         raise WebFailed("unavailable", "The page could not be read") from None
-    return page.title, page.text
+    return _Read(page.title, page.text, page.is_cut)
 
 
-def _plain(body: _Body) -> tuple[str, str]:
-    return "", decoded(body.data, body.charset or "utf_8")
+def _pdf(body: _Body) -> _Read:
+    until = time.monotonic() + min(body.timeout_s, float(settings.ROUTER_FILE_SECONDS))
+    content = Content(PDF, "", [body.data], len(body.data), len(body.data))
+    try:
+        read = read_file(content, until, chars_max=settings.ROUTER_TOOL_RESULT_CHARS)
+    except FileUnreadable as error:
+        raise WebFailed("unavailable", f"The PDF {error}") from None
+    return _Read("", read.text or NO_TEXT, read.is_cut)
+
+
+def _plain(body: _Body) -> _Read:
+    return _Read("", decoded(body.data, body.charset or "utf_8"))

@@ -40,7 +40,12 @@ def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[
 def _input(items: str | list[Any]) -> str | list[Any]:
     if isinstance(items, str):
         return items
-    return [_unsigned(item) for item in items if not _is_foreign(item)]
+    agents = {item["call_id"] for item in items if item.get("subagent_id")}
+    return [
+        _unsigned(item)
+        for item in items
+        if not _is_foreign(item) and not (agents and item.get("call_id") in agents)
+    ]
 
 
 def _is_foreign(item: dict[str, Any]) -> bool:

@@ -19,9 +19,12 @@ def readers() -> Iterator[None]:
     pages.end_readers()
 
 
-def read(page: str | bytes = PAGE, *, timeout_s: float = 60.0) -> pages.Page:
+def read(
+    page: str | bytes = PAGE, *, timeout_s: float = 60.0, chars_max: int = 100_000
+) -> pages.Page:
     raw = page.encode() if isinstance(page, str) else page
-    return read_page(raw, charset="utf-8", url="https://a.example/x", timeout_s=timeout_s)
+    url = "https://a.example/x"
+    return read_page(raw, charset="utf-8", url=url, timeout_s=timeout_s, chars_max=chars_max)
 
 
 def idle_pid() -> int:
@@ -43,6 +46,21 @@ def test_one_process_reads_page_after_page_and_knows_nothing() -> None:
     assert environment == b"LANG=C.UTF-8\0"
     files = [str(link.readlink()) for link in Path(f"/proc/{first}/fd").iterdir()]
     assert all(name == "/dev/null" or name.startswith("socket:") for name in files)
+
+
+def test_no_more_of_a_text_is_told_than_is_wanted() -> None:
+    whole = read("<html><body><p>" + "\U0001f600\u0436 " * 50 + "</p></body></html>")
+    size = len(whole.text)
+    assert (size, whole.is_cut) == (149, False)
+
+    again = [
+        read(f"<html><body><p>{whole.text}</p></body></html>", chars_max=n) for n in (149, 148)
+    ]
+
+    assert [(each.text, each.is_cut) for each in again] == [
+        (whole.text, False),
+        (whole.text[:148], True),
+    ]
 
 
 def test_a_process_is_ended_after_many_pages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Files that become text before a model is chosen."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
@@ -9,15 +9,16 @@ from django.test import override_settings
 from pydantic_core import from_json
 
 from accounts.caller import Caller
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, PaymentRequired
 from routing.catalogue.entries import ModelEntry
+from routing.fetching.files import FileText
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.plugins import file_parser
 from routing.plugins.file_parser import FILES_MAX, FileParser
-from routing.plugins.files import FileText, text_of
+from routing.plugins.files import text_of
 from routing.plugins.interface import Context
 from tests.support.pdfs import data_url, pdf
 
@@ -228,6 +229,20 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
 
     assert len(until) == 1
     assert until.pop() >= began + 40
+
+
+def test_nothing_is_read_for_whoever_would_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_parser, "text_of", None)
+
+    def refuse() -> None:
+        raise PaymentRequired
+
+    broke = replace(context(), refuse=refuse)
+
+    with pytest.raises(PaymentRequired):
+        FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
+    without = chat()
+    assert FileParser(TEXT_ENGINE).asked(without, broke) is without
 
 
 def test_without_time_nothing_is_fetched() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, PaymentRequired
 from routing.exchange import Answer
 from routing.metering.usage import Usage
 from routing.serving import conversation
@@ -67,3 +67,21 @@ def test_a_later_turn_is_added_to_those_before(monkeypatch: pytest.MonkeyPatch) 
     assert whole.cost.total_nano == 2 * streamed.cost.total_nano
     assert whole.usage.prompt_tokens == 60
     assert (whole.charged_nano, whole.finish_reason) == (0, "error")
+
+
+def test_whose_agent_cannot_be_paid_has_an_answer_that_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root, agent = call_to(endpoint()), call_to(endpoint())
+    agent.loop, agent.parent = Loop(agent.chat, Toolbox(())), root
+
+    def refused(*_: object) -> Served:
+        raise PaymentRequired
+
+    monkeypatch.setattr(conversation, "answer_of", refused)
+    monkeypatch.setattr(Attempts, "is_unaffordable", True)
+
+    with pytest.raises(PaymentRequired):
+        converse(agent, Attempts(agent))
+
+    assert root.cut_unpaid

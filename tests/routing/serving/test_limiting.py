@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.hints import Hints
+from gateway.http.errors import RateLimited
 from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
+from routing import refusing
 from routing.catalogue.entries import EndpointEntry
 from routing.metering.usage import Usage
 from routing.serving import limiting
@@ -69,6 +71,22 @@ def all_on(settings: Settings) -> Settings:
     settings.ROUTER_KEY_RPM = 7
     settings.ROUTER_KEY_TPM = 5000
     return settings
+
+
+def test_who_is_refused_early_is_refused_for_nothing(
+    all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusing, "refuse_broke", lambda *_, **given: None)
+    call = call_to()
+    limit = limiting._limits_of(call)[0]
+
+    for _ in range(2 * all_on.ROUTER_KEY_RPM):
+        refusing.refuse_early(call)
+
+    assert counters.left(limit) == limit.most
+    assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
+    with pytest.raises(RateLimited):
+        refusing.refuse_early(call)
 
 
 MINE = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]

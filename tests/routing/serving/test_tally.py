@@ -63,3 +63,20 @@ def test_models_that_tools_ask_are_fees_of_the_answer(mine, others, answered) ->
     shared = round(sum((total for total, own in owed if not own), Fraction(0)))
     own = round(sum((total for total, own in owed if own), Fraction(0)))
     assert outer.whole == (shared + fee_nano(own), own, shared if own else 0)
+
+
+@given(turns, turns, fees, st.booleans())
+def test_what_agents_cost_is_told_whoever_pays(mine, others, paid, answered) -> None:
+    root, asked, deepest = Tally(), Tally(), Tally()
+    for tally, made in ((root, mine), (asked, others), (deepest, others)):
+        for total, is_own, is_free in made:
+            tally.add_turn(Usage(1, 1), exact(total), is_own=is_own, is_free=is_free)
+    for shared_fee, own_fee in paid:
+        deepest.add_fee(shared_fee, own_nano=own_fee)
+    alone = root.total_nano, asked.total_nano, deepest.total_nano
+
+    asked.add_fees_of(deepest, turns=True)
+    root.add_fees_of(asked, turns=answered)
+
+    assert root.total_nano == sum(alone)
+    assert root.cost.total_nano == round(sum(alone, Fraction(0)))

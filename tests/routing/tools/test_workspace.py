@@ -141,6 +141,15 @@ def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
     assert bash(toolbox, "cat file")["stdout"] == "kept\n"
 
 
+def test_half_a_character_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
+    bash(toolbox, "echo a > kept")
+
+    with pytest.raises(ToolFailed, match="no valid Unicode text"):
+        ask(toolbox, "files", action="read", path="\ud800")
+
+    assert "a" in ask(toolbox, "files", action="read", path="kept").text
+
+
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
     seen = bash(
         toolbox,

@@ -115,14 +115,16 @@ def test_server_tools_stay_as_they_are(kind: str) -> None:
     assert request.native_tools == ()
 
 
-def test_no_subagent_inherits_functions() -> None:
-    heir = {"inherit_functions": True, "inherited_function_names": ["f"]}
-    assert paths(tools=[FUNCTION, {"type": "router:subagent", "parameters": heir}]) == [
-        "tools.1.parameters.inherit_functions",
-        "tools.1.parameters.inherited_function_names",
-    ]
-    alone = {"inherit_functions": False, "inherited_function_names": []}
-    accepted(tools=[{"type": "router:subagent", "parameters": alone}])
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview"])
+def test_a_search_has_one_list_of_domains(kind: str) -> None:
+    filters = {"allowed_domains": ["a.example"]}
+    accepted(tools=[{"type": kind, "filters": filters, "excluded_domains": []}])
+    for both in (
+        {"filters": filters, "excluded_domains": ["b.example"]},
+        {"filters": filters, "parameters": {"excluded_domains": ["b.example"]}},
+        {"allowed_domains": ["a.example"], "excluded_domains": ["b.example"]},
+    ):
+        assert len(paths(tools=[{"type": kind, **both}])) == 1
 
 
 def test_agents_are_named_once() -> None:

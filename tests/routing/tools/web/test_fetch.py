@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
+from routing.fetching.files import NO_TEXT
 from routing.tools.registry import missing
 from routing.tools.web.fetch import WebFetch
 from tests.routing.tools.made import context
@@ -73,6 +74,9 @@ def test_what_each_format_shows_of_it(site: WebSite) -> None:
         ("/odd-charset", "words"),
         ("/punycode", "words-"),
         ("/empty", ""),
+        ("/pdf", "On paper\n\nand its back"),
+        ("/download", "On paper\n\nand its back"),
+        ("/scan", NO_TEXT),
     ],
 )
 def test_pages_of_many_kinds(site: WebSite, path: str, content: str) -> None:
@@ -111,6 +115,35 @@ def test_no_more_is_read_than_the_operator_allows(site: WebSite, settings: Any, 
     assert len(json.loads(fetch(site.url + path).text)["content"]) == 1024
 
 
+@pytest.mark.parametrize(
+    ("limits", "given"),
+    [
+        ({"ROUTER_FILE_PAGES": 1}, {}),
+        ({"ROUTER_TOOL_RESULT_CHARS": 100}, {"max_content_tokens": 2}),
+    ],
+)
+def test_of_a_pdf_only_so_much_is_read(
+    site: WebSite, settings: Any, limits: dict[str, int], given: dict[str, Any]
+) -> None:
+    for name, value in limits.items():
+        setattr(settings, name, value)
+    # A beginning of it would say nothing.
+    settings.ROUTER_FETCH_BYTES = 100
+
+    told = json.loads(fetch(f"{site.url}/pdf", **given).text)
+
+    assert (told["content"], told["cut"]) == ("On paper", True)
+
+
+def test_a_pdf_that_is_too_large_is_not_read(site: WebSite, settings: Any) -> None:
+    settings.ROUTER_FILE_BYTES = 100
+
+    assert error_of(fetch(f"{site.url}/pdf")) == (
+        "url_not_accessible",
+        "The PDF is larger than 100 bytes",
+    )
+
+
 def test_uses_are_counted(site: WebSite) -> None:
     tool = WebFetch({"max_uses": 1})
 
@@ -135,6 +168,8 @@ def test_uses_are_counted(site: WebSite) -> None:
         ("{site}/broken", "url_not_accessible", "The site answered with status 500"),
         ("{site}/busy", "too_many_requests", "The site answered with status 429"),
         ("{site}/picture", "unsupported_content_type", "The page is no text but image/png"),
+        ("{site}/locked", "unavailable", "The PDF cannot be read: it is encrypted"),
+        ("{site}/no-pdf", "unavailable", "The PDF cannot be read: it is no PDF"),
         ("{site}/null", "unsupported_content_type", "The page is no text but text/plain"),
         ("{site}/to?url=file:///etc/passwd", "url_not_allowed", "http:// or https://"),
         ("http://127.0.0.1:1024/", "url_not_accessible", "The site failed"),

@@ -1,0 +1,202 @@
+"""Subagents that call functions of the request (inference reference 1.6).
+
+Such a call ends the answer like one of the model itself. Nothing is kept here meanwhile: what the
+agent has said so far goes out with its first call (`subagent_items`) and comes back with what the
+functions came to. Then the model that had asked it is told that the agent waits, and calls it once
+more to let it go on.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from gateway.http.jsonio import dumps
+from gateway.http.validation import Issue
+from routing.formats.responses.parts import content
+from routing.formats.server_tools import FUNCTIONS, SUBAGENT, WAITING
+
+AGENT_ID: Final = "subagent_id"
+AGENT_ITEMS: Final = "subagent_items"
+_OUTPUT: Final = "function_call_output"
+_CALLS: Final = ("function_call", "custom_tool_call")
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_GOES_ON: Final = (
+    "The agent waits: it has called functions, whose results are there now. Call it again with "
+    "this id as `resume` to let it go on."
+)
+
+
+class Waiting(NamedTuple):
+    """An agent whose functions have been called: the name of its tool, None where it has none, and
+    its conversation, chat-shaped, up to their results."""
+
+    id: str
+    name: str | None
+    messages: list[dict[str, Any]]
+
+
+class _Round(NamedTuple):
+    """Calls that one agent made at once: where they are among the items, and the items."""
+
+    id: str
+    calls: list[tuple[int, dict[str, Any]]]
+
+    @property
+    def state(self) -> Mapping[str, Any] | None:
+        items = (item for _, call in self.calls for item in call.get(AGENT_ITEMS) or ())
+        return next(items, None)
+
+    @property
+    def call_ids(self) -> list[str]:
+        return [call["call_id"] for _, call in self.calls]
+
+
+def set_apart(
+    given: str | list[dict[str, Any]],
+) -> tuple[str | list[dict[str, Any]], list[Waiting]]:
+    """Checked items of the model that the request is for, and the agents that wait. What agents
+    called that have gone on since is left out, as all that server tools did."""
+    if isinstance(given, str) or not (rounds := _rounds(given)):
+        return given, []
+    of_agents = {call_id for each in rounds for call_id in each.call_ids}
+    rest = [item for item in given if not _is_of(item, of_agents)]
+    last = _last_said(given)
+    return rest, [_waiting(each, given) for each in rounds if _waits(each, last)]
+
+
+def told_to_wait(waiting: Iterable[Waiting]) -> list[dict[str, Any]]:
+    """What the model is told of them: its calls, as it has forgotten them, and their results."""
+    messages: list[dict[str, Any]] = []
+    for each in waiting:
+        function = {"name": _called(each.name), "arguments": dumps({"resume": each.id}).decode()}
+        call = {"id": each.id, "type": "function", "function": function}
+        said = dumps({"status": "waiting", "id": each.id, "note": _GOES_ON}).decode()
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": each.id, "content": said})
+    return messages
+
+
+def with_heirs(fields: dict[str, Any], waiting: list[Waiting]) -> dict[str, Any]:
+    """Translated fields whose subagents have the functions that are theirs, and their own past.
+    Those that wait are let go on first."""
+    tools: list[dict[str, Any]] = fields.get("tools") or []
+    if not any(tool["type"] == SUBAGENT for tool in tools):
+        return fields
+    functions = [tool for tool in tools if tool["type"] == "function"]
+    made = [_heir(tool, functions, waiting) if tool["type"] == SUBAGENT else tool for tool in tools]
+    fields = fields | {"tools": made}
+    is_free = fields.get("tool_choice", "auto") == "auto"
+    # Some models that think before they call cannot be made to.
+    if waiting and is_free and "reasoning" not in fields:
+        alone = sum(tool["type"] == SUBAGENT for tool in made) == 1
+        fields["tool_choice"] = {"type": SUBAGENT} if alone else "required"
+    return fields
+
+
+def names_of_heirs(settings: Mapping[str, Any]) -> list[str]:
+    """The functions that a subagent is to have by name."""
+    if settings.get("inherit_functions"):
+        return []
+    return [name.strip() for name in settings.get("inherited_function_names") or ()]
+
+
+def agent_issues(given: str | list[dict[str, Any]], tools: list[dict[str, Any]]) -> Iterator[Issue]:
+    """Calls of agents that cannot go on: of another one than there is, or without what they need.
+    Items are looked at where their schema was met."""
+    if isinstance(given, str) or not (rounds := _rounds(given)):
+        return
+    names = {_name(tool) for tool in tools if tool["type"] == SUBAGENT}
+    answered = {item["call_id"] for item in given if item.get("type") == _OUTPUT}
+    last = _last_said(given)
+    for each in rounds:
+        place = each.calls[0][0]
+        if not _waits(each, last):
+            continue
+        if each.state is None:
+            text = "Invalid input: what the agent said is missing, send its items as they came"
+            yield Issue(f"input.{place}.{AGENT_ITEMS}", text)
+        elif each.state.get("name") not in names:
+            text = "Invalid input: the subagent that made this call is not in tools"
+            yield Issue(f"input.{place}.{AGENT_ID}", text)
+        for index, call in each.calls:
+            if call["call_id"] not in answered:
+                text = "Invalid input: no output for this call"
+                yield Issue(f"input.{index}.call_id", text)
+
+
+def _rounds(items: list[dict[str, Any]]) -> list[_Round]:
+    found: list[_Round] = []
+    latest: dict[str, _Round] = {}
+    for index, item in enumerate(items):
+        if item.get("type") != "function_call" or not item.get(AGENT_ID):
+            continue
+        agent = item[AGENT_ID]
+        # Models give the same ids again: the first call has what the agent said.
+        if agent not in latest or item.get(AGENT_ITEMS):
+            latest[agent] = _Round(agent, [])
+            found.append(latest[agent])
+        latest[agent].calls.append((index, item))
+    return found
+
+
+def _is_of(item: dict[str, Any], call_ids: set[str]) -> bool:
+    kind = item.get("type")
+    return kind in ("function_call", _OUTPUT) and item["call_id"] in call_ids
+
+
+def _last_said(items: list[dict[str, Any]]) -> int:
+    """Where the model, or a tool that the gateway ran, has last said anything but calls."""
+    places = (place for place, item in enumerate(items) if _is_said(item))
+    return max(places, default=-1)
+
+
+def _is_said(item: dict[str, Any]) -> bool:
+    kind = item.get("type", "message")
+    if kind == "message":
+        return bool(item["role"] == "assistant")
+    return kind not in _CALLS and not kind.endswith("_output")
+
+
+def _waits(each: _Round, last_said: int) -> bool:
+    """Once it goes on there is a new item of it."""
+    return each.calls[-1][0] > last_said
+
+
+def _waiting(each: _Round, items: list[dict[str, Any]]) -> Waiting:
+    state = each.state
+    assert state is not None  # Refused before.
+    outputs = {item["call_id"]: item for item in items if item.get("type") == _OUTPUT}
+    results = [
+        {"role": "tool", "tool_call_id": call_id, "content": content(outputs[call_id]["output"])}
+        for call_id in each.call_ids
+    ]
+    return Waiting(each.id, state.get("name"), [*state["messages"], *results])
+
+
+def _heir(
+    tool: dict[str, Any], functions: list[dict[str, Any]], waiting: list[Waiting]
+) -> dict[str, Any]:
+    settings = tool.get("parameters", {})
+    names = names_of_heirs(settings)
+    inherited = [
+        {"type": "function", "function": each["function"]}
+        for each in functions
+        if settings.get("inherit_functions") or each["function"]["name"] in names
+    ]
+    past = [
+        {"id": each.id, "messages": each.messages} for each in waiting if each.name == _name(tool)
+    ]
+    if not (inherited or past):
+        return tool
+    return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: past}}
+
+
+def _name(tool: Mapping[str, Any]) -> str | None:
+    name = tool.get("parameters", {}).get("name")
+    return name.strip() if isinstance(name, str) else None
+
+
+def _called(name: str | None) -> str:
+    """What the model knows the tool by, where no function has its name."""
+    words = f"subagent_{name}" if name else "subagent"
+    return _NOT_IN_NAMES.sub("_", words)[:64]

@@ -1,0 +1,137 @@
+"""Subagents that may call functions of the request, and what comes back of such calls."""
+
+from typing import Any
+
+import pytest
+
+from routing.formats.chat.request import ChatRequest
+from routing.formats.server_tools import FUNCTIONS, WAITING
+from routing.upstreams.responses.passing import _input
+from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
+
+OTHER = {**FUNCTION, "name": "g"}
+SAID = [{"role": "user", "content": "Do it"}, {"role": "assistant", "tool_calls": []}]
+STATE = {"type": "router:subagent_state", "name": None, "messages": SAID}
+ITEM = {"type": "router:subagent", "id": "st_1", "status": "in_progress", "call_id": "a1"}
+ASKED = {"role": "user", "content": "Hi"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "22"}
+DONE = {**ITEM, "id": "st_2", "status": "completed", "call_id": "a2"}
+ANSWER = {"role": "assistant", "content": "So it is."}
+
+
+def agent(**parameters: Any) -> dict[str, Any]:
+    return {"type": "router:subagent", "parameters": parameters}
+
+
+def called(**fields: Any) -> dict[str, Any]:
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    return call | {"subagent_id": "a1", "subagent_items": [STATE]} | fields
+
+
+def settings_of(request: ChatRequest) -> dict[str, Any]:
+    settings: dict[str, Any] = request.body["tools"][-1]["parameters"]
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("wish", "names"),
+    [
+        ({}, []),
+        ({"inherit_functions": False}, []),
+        ({"inherit_functions": True}, ["f", "g"]),
+        ({"inherited_function_names": [" g "]}, ["g"]),
+        ({"inherit_functions": True, "inherited_function_names": ["nobody"]}, ["f", "g"]),
+    ],
+)
+def test_which_functions_a_subagent_has(wish: dict[str, Any], names: list[str]) -> None:
+    request = accepted(tools=[FUNCTION, OTHER, agent(**wish)])
+
+    inherited = settings_of(request).get(FUNCTIONS, [])
+    assert [each["function"]["name"] for each in inherited] == names
+
+
+@pytest.mark.parametrize(
+    ("wish", "path"),
+    [
+        ({"inherited_function_names": ["f", "nobody"]}, "inherited_function_names.1"),
+        ({"inherited_function_names": [" "]}, "inherited_function_names.0"),
+        ({FUNCTIONS: []}, FUNCTIONS),
+        ({WAITING: []}, WAITING),
+    ],
+)
+def test_functions_that_there_are_not(wish: dict[str, Any], path: str) -> None:
+    assert paths(tools=[FUNCTION, agent(**wish)]) == [f"tools.1.parameters.{path}"]
+
+
+def test_an_agent_that_waits_is_let_go_on_first() -> None:
+    request = accepted(
+        input=[ASKED, ITEM, called(), OUTPUT], tools=[FUNCTION, agent(inherit_functions=True)]
+    )
+
+    result = {"role": "tool", "tool_call_id": "c1", "content": "22"}
+    assert settings_of(request)[WAITING] == [{"id": "a1", "messages": [*SAID, result]}]
+    first, made, told = request.body["messages"]
+    assert first == ASKED
+    assert made["tool_calls"][0]["id"] == told["tool_call_id"] == "a1"
+    assert made["tool_calls"][0]["function"]["name"] == "subagent"
+    assert request.body["tool_choice"] == {"type": "router:subagent"}
+
+
+def test_outputs_may_stand_between_the_calls_of_several() -> None:
+    second = called(call_id="c2", subagent_id="b1")
+    items = [ASKED, ITEM, {**ITEM, "call_id": "b1"}, called(), OUTPUT, second]
+    both = [agent(inherit_functions=True), agent(name="x")]
+
+    request = accepted(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=[FUNCTION, *both])
+
+    waiting = request.body["tools"][1]["parameters"][WAITING]
+    assert [each["id"] for each in waiting] == ["a1", "b1"]
+    assert not settings_of(request).get(WAITING)
+    assert request.body["tool_choice"] == "required"
+
+
+@pytest.mark.parametrize("later", [[DONE, ANSWER], [ANSWER], [DONE]])
+def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> None:
+    items = [ASKED, ITEM, called(), OUTPUT, *later, {"role": "user", "content": "More"}]
+
+    request = accepted(input=items, tools=[FUNCTION, agent(inherit_functions=True)])
+
+    assert not settings_of(request).get(WAITING)
+    assert {each["role"] for each in request.body["messages"]} <= {"user", "assistant"}
+    assert all("tool_calls" not in each for each in request.body["messages"])
+    assert "tool_choice" not in request.body
+    # Nor is an upstream of this format sent any of it.
+    assert all("call_id" not in item for item in _input(items))
+
+
+def test_one_that_has_the_id_of_an_earlier_one_is_another() -> None:
+    earlier = {**STATE, "messages": [{"role": "user", "content": "Before"}]}
+    items = [ASKED, ITEM, called(call_id="c0", subagent_items=[earlier])]
+    items += [{**OUTPUT, "call_id": "c0"}, DONE, ASKED, ITEM, called(), OUTPUT]
+
+    request = accepted(input=items, tools=[FUNCTION, agent(inherit_functions=True)])
+
+    (waiting,) = settings_of(request)[WAITING]
+    assert waiting["messages"][:2] == SAID
+
+
+def test_a_choice_of_the_caller_s_stays() -> None:
+    given: dict[str, Any] = {"input": [ASKED, called(), OUTPUT], "tools": [FUNCTION, agent()]}
+
+    assert accepted(**given, tool_choice="none").body["tool_choice"] == "none"
+    assert "tool_choice" not in accepted(**given, reasoning={"effort": "low"}).body
+
+
+@pytest.mark.parametrize(
+    ("items", "tools", "path"),
+    [
+        ([called()], [FUNCTION, agent()], "input.1.call_id"),
+        ([called(), OUTPUT], [FUNCTION], "input.1.subagent_id"),
+        ([called(), OUTPUT], [FUNCTION, agent(name="x")], "input.1.subagent_id"),
+        ([called(subagent_items=[]), OUTPUT], [FUNCTION, agent()], "input.1.subagent_items"),
+        ([called(subagent_items=[5]), OUTPUT], [agent()], "input.1.subagent_items.0"),
+        ([called(subagent_id=""), OUTPUT], [agent()], "input.1.subagent_id"),
+    ],
+)
+def test_calls_that_nothing_goes_on_with(items: list[Any], tools: list[Any], path: str) -> None:
+    assert paths(input=[ASKED, *items], tools=tools) == [path]
