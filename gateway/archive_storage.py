@@ -6,17 +6,24 @@ from urllib.parse import urlsplit
 
 # What is read back beyond that goes to a temporary file.
 _IN_MEMORY_BYTES: Final = 8 * 1024 * 1024
+_ATTEMPTS: Final = 2
+# Many know neither bucket names in the host nor boto3's own checksums; ours is looked at.
+_OTHER_SERVERS: Final[dict[str, Any]] = {
+    "s3": {"addressing_style": "path"},
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
 
 
-def archive_storage(store: str, endpoint: str, home: Path) -> dict[str, Any]:
+def archive_storage(store: str, endpoint: str, home: Path, *, silence_s: float) -> dict[str, Any]:
     """`store` is empty for `archives/` in the home folder, or `s3://bucket/prefix`.
 
     `endpoint` is the URL of an S3-compatible server; credentials come from where boto3 looks for
-    them."""
+    them. A server that lets itself be waited for `silence_s` is asked once more, then given up."""
     if not store:
         return {
             "BACKEND": "interns.archives.local.LocalArchives",
-            "OPTIONS": {"location": str(home / "archives")},
+            "OPTIONS": {"location": str(home / "archives"), "allow_overwrite": True},
         }
     parts = urlsplit(store)
     options: dict[str, Any] = {
@@ -25,19 +32,21 @@ def archive_storage(store: str, endpoint: str, home: Path) -> dict[str, Any]:
         "default_acl": None,
         "file_overwrite": True,
         "max_memory_size": _IN_MEMORY_BYTES,
+        "client_config": _client(silence_s, _OTHER_SERVERS if endpoint else {}),
     }
     if endpoint:
-        options |= {"endpoint_url": endpoint, "client_config": _for_other_servers()}
+        options["endpoint_url"] = endpoint
     return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}
 
 
-def _for_other_servers() -> Any:
-    """Many know neither bucket names in the host nor boto3's own checksums; ours is looked at."""
+def _client(silence_s: float, more: dict[str, Any]) -> Any:
     from botocore.config import Config
 
     options: dict[str, Any] = {
-        "s3": {"addressing_style": "path"},
-        "request_checksum_calculation": "when_required",
-        "response_checksum_validation": "when_required",
+        # The one to connect holds for each piece that is sent, too.
+        "connect_timeout": silence_s,
+        "read_timeout": silence_s,
+        "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        **more,
     }
     return Config(**options)  # type: ignore[no-untyped-call]  # botocore has no types.

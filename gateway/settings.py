@@ -291,6 +291,8 @@ RATE_INTERN_TURNS = env.integer("RATE_INTERN_TURNS", 0, maximum=_RATE_MAX)
 RATE_VAULT = env.integer("RATE_VAULT", 0, maximum=_RATE_MAX)
 INTERN_ARCHIVE_STORE = env.archive_store("INTERN_ARCHIVE_STORE")
 INTERN_ARCHIVE_ENDPOINT = env.base_url("INTERN_ARCHIVE_ENDPOINT")
+INTERN_ARCHIVE_SECONDS = env.seconds("INTERN_ARCHIVE_SECONDS", 3600)
+INTERN_ARCHIVE_SILENCE_SECONDS = env.seconds("INTERN_ARCHIVE_SILENCE_SECONDS", 20)
 INTERN_FETCH_SECONDS = env.seconds("INTERN_FETCH_SECONDS", 30)
 INTERN_FETCH_BYTES = env.integer("INTERN_FETCH_BYTES", 5_242_880, minimum=1024, maximum=67_108_864)
 INTERN_FETCH_RPM = env.integer("INTERN_FETCH_RPM", 120, maximum=_RATE_MAX)
@@ -298,7 +300,12 @@ INTERN_FETCH_PRIVATE_HOSTS = env.host_names("INTERN_FETCH_PRIVATE_HOSTS")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
-    "intern-archives": archive_storage(INTERN_ARCHIVE_STORE, INTERN_ARCHIVE_ENDPOINT, GATEWAY_HOME),
+    "intern-archives": archive_storage(
+        INTERN_ARCHIVE_STORE,
+        INTERN_ARCHIVE_ENDPOINT,
+        GATEWAY_HOME,
+        silence_s=INTERN_ARCHIVE_SILENCE_SECONDS,
+    ),
 }
 
 # --- Background work ------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class BudgetInline(ReadOnlyInline):
 class BudgetForm(Form):
     """A budget; it holds from the moment it is saved."""
 
-    limit_usd = UsdField(min_value=0.000000001, label="limit (USD)")
+    limit_usd = UsdField(min_value=0.000000001, label="Limit in USD")
     include_byok_in_budgets = forms.BooleanField(
         required=False,
         help_text="Spending on credentials of the account's own counts, at list price: for all "

@@ -13,6 +13,11 @@ _USD_MAX = 1_000_000_000
 _DIGITS_MAX = 18
 
 
+def checkboxes() -> forms.CheckboxSelectMultiple:
+    """Several of a list. The class is the admin's own for lists whose labels keep their width."""
+    return forms.CheckboxSelectMultiple(attrs={"class": "radiolist"})
+
+
 class UsdField(forms.DecimalField):
     """USD as typed, whole nano-USD (or None) once cleaned. Initial values are USD text."""
 

@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import UsdField, WordsField, models_field
+from accounts.admin.fields import UsdField, WordsField, checkboxes, models_field
 from accounts.known_catalogue import canonical_providers
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
@@ -69,7 +69,7 @@ class GuardrailForm(Form):
     """A guardrail, held to the rules of the API."""
 
     limit_usd = UsdField(
-        required=False, label="limit (USD)", help_text="Of each holder, with a reset interval."
+        required=False, label="Limit in USD", help_text="Of each holder, with a reset interval."
     )
     allowed_models = WordsField(required=False, help_text="Model ids; empty allows all.")
     ignored_models = WordsField(required=False)
@@ -77,7 +77,7 @@ class GuardrailForm(Form):
     ignored_providers = WordsField(required=False)
     allowed_data_regions = forms.MultipleChoiceField(
         choices=[(name, name) for name in DATA_REGIONS],
-        widget=forms.CheckboxSelectMultiple,
+        widget=checkboxes(),
         required=False,
         help_text="None allows all.",
     )

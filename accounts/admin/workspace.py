@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
-from accounts.admin.fields import NumbersField
+from accounts.admin.fields import NumbersField, checkboxes
 from accounts.admin.glance import usage_shown
 from accounts.known_models import is_known_model
 from accounts.models import Membership, Workspace, WorkspaceMembership
@@ -50,7 +50,7 @@ class WorkspaceForm(Form):
     )
     disabled_server_tools = forms.MultipleChoiceField(
         choices=[(name, name) for name in SERVER_TOOLS],
-        widget=forms.CheckboxSelectMultiple,
+        widget=checkboxes(),
         required=False,
     )
     io_logging_sampling_rate = forms.FloatField(

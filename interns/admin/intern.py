@@ -30,6 +30,8 @@ from interns.vault.service import detach_vault
 _FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
 _HISTORY_ROWS = 50
 _LOG_LINES = 100
+# Django says None of a page's own columns; of its fields it says this.
+_NONE = "-"
 _TIME = "%Y-%m-%d %H:%M:%S"
 _SHOWN = (
     *("id", "account", "workspace", "creator", "name", "hostname", "status", "progress", "age"),
@@ -47,8 +49,8 @@ class InternAdmin(PageAdmin):
     form = InternForm
     budget = usd_column("budget_nano", "budget")
     list_display = (
-        *("name", "account", "workspace_slug", "creator", "status", "progress", "age", "held"),
-        *("last_failure", "hostname", "budget", "created_at"),
+        *("name", "account", "status", "progress", "age", "last_failure", "held"),
+        *("creator", "workspace_slug", "hostname", "budget", "created_at"),
     )
     list_filter = ("status", "lease_kind", "created_at")
     list_select_related = ("workspace__account", "creator")
@@ -60,6 +62,9 @@ class InternAdmin(PageAdmin):
         *("release_lease", "install_slack", "detach_vault"),
     )
     change_list_template = "admin/interns/intern/change_list.html"
+
+    class Media:
+        css = {"all": ("interns/admin.css",)}
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -101,9 +106,9 @@ class InternAdmin(PageAdmin):
         return intern.workspace.slug
 
     @admin.display(description="progress")
-    def progress(self, intern: Intern) -> str | None:
+    def progress(self, intern: Intern) -> str:
         step = intern.progress_step
-        return f"{step} of {len(STEPS)}: {STEPS[step - 1]}" if step else None
+        return f"{step} of {len(STEPS)}: {STEPS[step - 1]}" if step else _NONE
 
     @admin.display(description="in it for", ordering="-status_since")
     def age(self, intern: Intern) -> str:
@@ -111,9 +116,9 @@ class InternAdmin(PageAdmin):
         return str(timedelta(seconds=max(0, seconds)))
 
     @admin.display(description="held by")
-    def held(self, intern: Intern) -> str | None:
+    def held(self, intern: Intern) -> str:
         if intern.lease_expires_at is None:
-            return None
+            return _NONE
         until = intern.lease_expires_at.astimezone(UTC).strftime("%H:%M:%S")
         return f"{intern.lease_kind} until {until}, attempt {intern.lease_attempt + 1}"
 
@@ -122,27 +127,27 @@ class InternAdmin(PageAdmin):
         return (intern.last_failure_message or intern.status_reason)[:80] or None
 
     @admin.display(description="vault")
-    def vault(self, intern: Intern) -> str | None:
+    def vault(self, intern: Intern) -> str:
         found = Vault.objects.filter(intern=intern.pk).values_list("pk", flat=True).first()
-        return None if found is None else str(found)
+        return _NONE if found is None else str(found)
 
     @admin.display(description="API key")
-    def key(self, intern: Intern) -> SafeString | None:
+    def key(self, intern: Intern) -> str:
         if intern.api_key is None:
-            return None
+            return _NONE
         path = reverse("admin:accounts_apikey_change", args=[intern.api_key.pk])
         return format_html('<a href="{}">{}</a>', path, intern.api_key)
 
     @admin.display(description="spend")
-    def spent(self, intern: Intern) -> SafeString | None:
+    def spent(self, intern: Intern) -> str:
         if intern.api_key_id is None:
-            return None
+            return _NONE
         return usage_shown(intern.workspace.account_id, "key", intern.api_key_id)
 
     @admin.display(description="runtime")
-    def runtime_facts(self, intern: Intern) -> SafeString | None:
+    def runtime_facts(self, intern: Intern) -> str:
         if not intern.runtime:
-            return None
+            return _NONE
         return _table(_readable(intern.runtime).items())
 
     @admin.display(description="history")
@@ -163,7 +168,7 @@ class InternAdmin(PageAdmin):
     @admin.display(description="log")
     def log_tail(self, intern: Intern) -> SafeString:
         lines = current_driver().log_tail(intern.pk, lines=_LOG_LINES)
-        return format_html("<pre>{}</pre>", "\n".join(lines))
+        return format_html('<pre class="runtime-log">{}</pre>', "\n".join(lines))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         try:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 from uuid import UUID
@@ -19,6 +20,7 @@ from django.db import transaction
 from accounts.services.records import Actor, by_command, facts_of, record_change
 from gateway.home import private_folder
 from interns.archives import store
+from interns.archives.patience import waited_for
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed, Driver
 
@@ -44,8 +46,10 @@ def archive_workspace(
 ) -> WorkspaceArchive:
     """Keep the intern's disk and read it back, to be sure; what is kept already is not made again.
 
-    The runtime is stopped. Takes as long as the disk is large, outside of any transaction; `alive`
-    is called now and then. Raises `ArchiveFailed`, and then nothing was removed.
+    The runtime is stopped, so every attempt keeps the same bytes, one that was given up and ends
+    late too. Takes as long as the disk is large, outside of any transaction, the store at most
+    `INTERN_ARCHIVE_SECONDS`; `alive` is called now and then. Raises `ArchiveFailed`, and then
+    nothing was removed.
     """
     known = archive_of(intern.pk)
     if known is not None:
@@ -54,12 +58,11 @@ def archive_workspace(
         with _spool() as (file, path):
             files = driver.archive(intern.pk, file)
             sha256, size = _measured(file, alive)
-            uri = store.save(f"{intern.pk}.tar", file, path)
-        with store.opened(uri) as kept:
-            found = store.digest(kept, alive)
+            keep = partial(_kept, f"{intern.pk}.tar", file, path)
+            uri, *found = waited_for(keep, settings.INTERN_ARCHIVE_SECONDS, alive)
     except store.errors() as error:
         raise ArchiveFailed(f"the archive could not be kept: {_said(error)}") from error
-    if found != (sha256, size):
+    if found != [sha256, size]:
         raise ArchiveFailed("the archive read back is not what was written")
     return _noted(intern, uri, sha256, size, files)
 
@@ -147,6 +150,13 @@ def _forgotten(path: Path) -> bool:
 
 def _partial() -> Path:
     return Path(settings.GATEWAY_HOME) / "archives" / "partial"
+
+
+def _kept(name: str, file: BinaryIO, path: str) -> tuple[str, str, int]:
+    """Store the file and read it back: its URI, the SHA-256 of what is there, and its bytes."""
+    uri = store.save(name, file, path)
+    with store.opened(uri) as kept:
+        return uri, *store.digest(kept)
 
 
 def _measured(file: BinaryIO, alive: Callable[[], None]) -> tuple[str, int]:

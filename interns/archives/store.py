@@ -47,8 +47,7 @@ def store() -> Storage:
 
 def save(name: str, file: BinaryIO, path: str) -> str:
     """Put the file, which lies at `path`, into the store under this name, in place of one that is
-    there; its URI."""
-    store().delete(name)
+    there; its URI. The other one is there until this one is, whoever is late."""
     saved = store().save(name, _Moved(file, path))
     return uri_of(saved)
 

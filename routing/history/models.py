@@ -167,6 +167,9 @@ class UsageRolled(models.Model):
 
     until = models.DateTimeField()
 
+    class Meta:
+        verbose_name_plural = "usage rolled up"
+
     def __str__(self) -> str:
         return f"until {self.until}"
 

@@ -51,6 +51,9 @@ class CallsCounted(models.Model):
 
     until = models.DateTimeField()
 
+    class Meta:
+        verbose_name_plural = "calls counted"
+
     def __str__(self) -> str:
         return f"until {self.until}"
 

@@ -14,6 +14,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('until', models.DateTimeField()),
             ],
+            options={'verbose_name_plural': 'calls counted'},
         ),
         migrations.CreateModel(
             name='DailyCalls',

@@ -56,6 +56,7 @@ class Migration(migrations.Migration):
                 ),
                 ("until", models.DateTimeField()),
             ],
+            options={"verbose_name_plural": "usage rolled up"},
         ),
         migrations.CreateModel(
             name="GenerationContent",

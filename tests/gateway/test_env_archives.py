@@ -46,9 +46,13 @@ def test_other_stores_stop_the_start(monkeypatch: pytest.MonkeyPatch, said: str)
 
 
 def test_a_store_says_bucket_prefix_and_server(tmp_path: Path) -> None:
-    local = archive_storage("", "", tmp_path)
-    assert local["OPTIONS"] == {"location": str(tmp_path / "archives")}
-    told = archive_storage("s3://bucket/a/b", "http://127.0.0.1:9000", tmp_path)["OPTIONS"]
+    local = archive_storage("", "", tmp_path, silence_s=2)
+    assert local["OPTIONS"] == {"location": str(tmp_path / "archives"), "allow_overwrite": True}
+    place = ("s3://bucket/a/b", "http://127.0.0.1:9000")
+    told = archive_storage(*place, tmp_path, silence_s=2)["OPTIONS"]
     assert (told["bucket_name"], told["location"]) == ("bucket", "a/b")
     assert told["endpoint_url"] == "http://127.0.0.1:9000"
-    assert "endpoint_url" not in archive_storage("s3://bucket", "", tmp_path)["OPTIONS"]
+    amazon = archive_storage("s3://bucket", "", tmp_path, silence_s=2)["OPTIONS"]
+    assert "endpoint_url" not in amazon
+    for client in (told["client_config"], amazon["client_config"]):
+        assert (client.connect_timeout, client.read_timeout) == (2, 2)

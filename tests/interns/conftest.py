@@ -44,7 +44,7 @@ def farm(db: None, script: "Script", queue: "Queue", tmp_path: Path, settings: A
         **settings.STORAGES,
         "intern-archives": {
             "BACKEND": "django.core.files.storage.FileSystemStorage",
-            "OPTIONS": {"location": str(tmp_path / "archives")},
+            "OPTIONS": {"location": str(tmp_path / "archives"), "allow_overwrite": True},
         },
     }
     return open_farm(script, queue)

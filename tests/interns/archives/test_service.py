@@ -81,7 +81,7 @@ def intern(team: Team) -> Intern:
 def _use(settings: Any, home: Path, place: str, endpoint: str) -> None:
     settings.GATEWAY_HOME = home
     settings.INTERN_ARCHIVE_STORE = place
-    kept = {"intern-archives": archive_storage(place, endpoint, home)}
+    kept = {"intern-archives": archive_storage(place, endpoint, home, silence_s=5)}
     settings.STORAGES = {**settings.STORAGES, **kept}
 
 

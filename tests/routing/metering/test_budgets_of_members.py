@@ -5,8 +5,10 @@ import uuid
 import pytest
 from django.db import transaction
 
-from accounts.models import Account, ApiKey, SpendCounter, User, Workspace
-from accounts.services.guardrails import change_guardrail
+from accounts.models import Account, ApiKey, Membership, SpendCounter, User, Workspace
+from accounts.services.accounts import admit_member
+from accounts.services.guardrail_assignments import assign_members
+from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import change_key
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import outdate_limits
@@ -102,5 +104,49 @@ def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too() ->
         )
         assert isinstance(carry_out(writer, hold_order(renewed(other), 9 * CENT + 1)), Refusal)
         assert carry_out(writer, hold_order(renewed(other), 9 * CENT)) is True
+
+    assert_books_agree()
+
+
+def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent() -> None:
+    """The key that was given to somebody else meanwhile counts for that one."""
+    payer = new_payer(USD)
+    account = Account.objects.get(pk=payer.account_id)
+    back, stays = (
+        admit_member(account=account, username=name, role=Membership.Role.MEMBER)
+        for name in ("back", "stays")
+    )
+    other = payer_with_new_key(account)
+    ApiKey.objects.filter(pk__in=(payer.key_id, other.key_id)).update(creator=back)
+    guardrail = create_guardrail(
+        account_id=account.pk,
+        workspace_id=None,
+        by=SYSTEM,
+        settings={"name": "g", "limit_nano": 30 * CENT, "reset_interval": "monthly"},
+    )
+
+    def assign() -> None:
+        assign_members(
+            account_id=account.pk,
+            guardrail_id=guardrail.pk,
+            by=SYSTEM,
+            assigner=None,
+            user_ids=[back.public_id],
+        )
+
+    assign()
+    with running_writer() as writer:
+        for key, cents in ((payer, 20), (other, 5)):
+            hold = hold_order(renewed(key), cents * CENT)
+            assert carry_out(writer, hold) is True
+            assert carry_out(writer, settle_order(hold, cents * CENT)) is True
+        Membership.objects.get(account=account, user=back).delete()
+        assert_books_agree()
+        change_key(keys=ApiKey.objects.filter(pk=payer.key_id), changes={"creator_id": stays.pk})
+        assert_books_agree()
+        admit_member(account=account, username="back", role=Membership.Role.MEMBER)
+        assign()
+        assert isinstance(carry_out(writer, hold_order(renewed(other), 25 * CENT + 1)), Refusal)
+        assert carry_out(writer, hold_order(renewed(other), 25 * CENT)) is True
 
     assert_books_agree()

@@ -1,0 +1,118 @@
+"""A store that does not answer ends an archive in time, and nothing is removed because of it."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.archive_storage import archive_storage
+from interns.archives.patience import waited_for
+from interns.leases import LeaseLost
+from interns.models import WorkspaceArchive
+from tests.interns.archives.s3 import FakeS3
+from tests.interns.farm import Farm
+from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+
+SILENCE_S, WHOLE_S = 0.3, 1.5
+# Two silences and the pause between the tries; a busy machine takes some more.
+GIVEN_UP_S = 15.0
+FAILED = "workspace_archive_failed: the archive could not be kept: "
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.fixture
+def elsewhere(farm: Farm, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has archives kept by the S3 server at a URL."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    settings.INTERN_ARCHIVE_SECONDS = WHOLE_S
+    settings.INTERN_ARCHIVE_STORE = place = "s3://bucket"
+
+    def use(url: str, silence_s: float) -> None:
+        kept = archive_storage(place, url, tmp_path, silence_s=silence_s)
+        settings.STORAGES = {**settings.STORAGES, "intern-archives": kept}
+
+    return use
+
+
+@pytest.fixture
+def silent() -> Iterator[RawUpstream]:
+    """Takes connections and never says a word."""
+    with RawUpstream(Peer.hold) as upstream:
+        yield upstream
+
+
+@pytest.fixture
+def dripping() -> Iterator[RawUpstream]:
+    """Takes everything, and gives it back a byte at a time, without end."""
+
+    def drip(peer: Peer) -> None:
+        request = peer.read_request() or b""
+        if request.startswith(b"GET"):
+            peer.send(HEAD)
+            peer.drip(b"x", every_s=SILENCE_S / 6)
+        else:
+            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            peer.hold()
+
+    with RawUpstream(drip) as upstream:
+        yield upstream
+
+
+def refused_by_the_store(farm: Farm) -> tuple[str, str]:
+    """The intern whose teardown met it, and what is told of it; all else is as it was."""
+    made = farm.suspended()
+    farm.queue.at_once = True
+    began = time.monotonic()
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    assert time.monotonic() - began < GIVEN_UP_S
+    failed = farm.get(made["id"])
+    assert failed["status"] == "destroy_failed"
+    assert list(farm.script.read()["disks"]) == [made["id"]]
+    assert farm.row(made["id"]).lease_id is None
+    assert not WorkspaceArchive.objects.exists()
+    return made["id"], failed["last_failure_message"]
+
+
+@pytest.mark.django_db
+def test_a_store_that_is_silent(farm: Farm, elsewhere: Any, silent: RawUpstream) -> None:
+    elsewhere(silent.url, SILENCE_S)
+    intern_id, said = refused_by_the_store(farm)
+    assert said.startswith(FAILED)
+    # Once it works the disk is still there to be kept.
+    with FakeS3() as s3:
+        elsewhere(s3.url, GIVEN_UP_S)
+        farm.refused(409, "workspace_archive_failed", "DELETE", f"/interns/{intern_id}")
+        word = {"acknowledge_workspace_loss": True}
+        farm.ok("DELETE", f"/interns/{intern_id}", word, status=202)
+        farm.get(intern_id, status=404)
+        assert list(s3.objects) == [f"bucket/{intern_id}.tar"]
+    assert WorkspaceArchive.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_a_store_that_takes_its_time(farm: Farm, elsewhere: Any, dripping: RawUpstream) -> None:
+    elsewhere(dripping.url, SILENCE_S * 10)
+    _, said = refused_by_the_store(farm)
+    assert said == f"{FAILED}the store took more than {WHOLE_S:g} s"
+
+
+def test_whoever_lost_the_lease_does_not_wait_for_the_store() -> None:
+    over = threading.Event()
+
+    def alive() -> None:
+        raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        waited_for(over.wait, 60, alive)
+    over.set()
+
+
+def test_what_is_done_in_time_is_given_back() -> None:
+    assert waited_for(lambda: 7, 60, lambda: None) == 7
+    with pytest.raises(ZeroDivisionError):
+        waited_for(lambda: 1 // 0, 60, lambda: None)
