@@ -87,6 +87,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
         window="day",
         window_start=window_starts(now)["day"],
         spent_nano=3 * USD,
+        limit_nano=USD,
     )
 
     data = told(mine, string)
@@ -101,7 +102,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
         ("workspace", "daily", 2),
         ("key_limit", "daily", 5),
     ]
-    assert [row["spend_usd"] for row in data["budgets"]] == [3, 0, 0, 6, 0, 0, 6]
+    assert [row["spend_usd"] for row in data["budgets"]] == [3, 0, 6, 6, 0, 0, 6]
     assert [row["remaining_usd"] for row in data["budgets"]][-1] == -1
     rails = [row["guardrail_id"] for row in data["budgets"]]
     assert rails == [str(default)] * 2 + [str(each.pk) for each in made] + [None] * 3
