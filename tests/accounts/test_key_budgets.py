@@ -14,15 +14,10 @@ from accounts.services.records import SYSTEM
 from accounts.spending import guardrail_scope_id
 from accounts.windows import window_end, window_starts
 from tests.accounts.test_keys import spent
-from tests.support.management import Manager, manager
+from tests.support.management import Manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
-
-
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
 
 
 def told(mine: Manager, string: str) -> Any:
