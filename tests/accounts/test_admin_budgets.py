@@ -104,9 +104,9 @@ def test_the_workspace_s_page_shows_what_was_spent_of_each(
     for interval, usd in (("lifetime", 900), ("monthly", 700), ("daily", 20)):
         budget(workspace, interval, usd)
     SpendCounter.objects.filter(window="month").update(spent_nano=123_450_000_000)
-    SpendCounter.objects.filter(window="day").update(
-        spent_nano=3 * USD, byok_spent_nano=USD, counts_byok=True
-    )
+    SpendCounter.objects.filter(window="day").update(spent_nano=3 * USD, byok_spent_nano=USD)
+    Workspace.objects.filter(pk=workspace.pk).update(include_byok_in_budgets=True)
+    SpendCounter.objects.update(counts_byok=True)
     SpendCounter.objects.create(
         scope="workspace",
         scope_id=workspace.pk.hex,

@@ -1,5 +1,8 @@
 """Every change of a key leaves a record that nobody changes afterwards."""
 
+import sqlite3
+from contextlib import closing
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,9 +15,11 @@ from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled
 from accounts.services.records import by_command, record_change
 from tests.accounts.office import Office, at, open_office
+from tests.support.bed import Bed
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
+KEEP = import_module("accounts.migrations.0013_sqlite_keeps_records").KEEP
 
 
 @pytest.fixture
@@ -155,9 +160,11 @@ def test_records_are_neither_changed_nor_removed(office: Office) -> None:
     assert last().action == "created"
 
 
-def test_postgresql_keeps_records_from_sql_as_well(office: Office) -> None:
-    if connection.vendor != "postgresql":
-        return  # SQLite has the model's guard alone.
+def test_the_database_keeps_records_from_sql_as_well(office: Office) -> None:
+    if connection.vendor == "sqlite":
+        with connection.cursor() as cursor:
+            # The test bed goes without it, to empty tables between tests.
+            cursor.execute(KEEP["accounts_auditrecord_no_delete"])
     for sql in ("UPDATE accounts_auditrecord SET action = ''", "DELETE FROM accounts_auditrecord"):
         with (
             pytest.raises(DatabaseError, match="kept as they were written"),
@@ -166,6 +173,18 @@ def test_postgresql_keeps_records_from_sql_as_well(office: Office) -> None:
         ):
             cursor.execute(sql)
     assert last().action == "created"
+
+
+def test_a_new_database_on_sqlite_keeps_records(stores: Bed) -> None:
+    if stores.is_postgres:
+        return  # The test before this one has asked it.
+    url = stores.create()
+    try:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+            found = database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+            assert {name for (name,) in found} >= set(KEEP)
+    finally:
+        stores.drop(url)
 
 
 def test_an_operator_finds_records_and_changes_none(admin_client: Client, office: Office) -> None:

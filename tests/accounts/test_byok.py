@@ -1,74 +1,44 @@
-"""/byok: credentials brought, read, changed and deleted through the API."""
+"""/byok: credentials brought, read and listed through the API."""
 
 import uuid
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
-from django.test.utils import CaptureQueriesContext
 
-from accounts import known_providers
-from accounts.byok import opened, usable_credentials
-from accounts.caller import Caller, read_caller
-from accounts.known_providers import KeyTrial, know_providers_by
-from accounts.models import ApiKey, AuditRecord, ByokCredential
+from accounts.models import ApiKey, ByokCredential
 from accounts.services import byok
-from accounts.services.keys import create_key, rotate_key
-from accounts.services.records import SYSTEM
-from tests.accounts.dump import database_text
+from tests.accounts.brought import FIELDS, HASHES, NEW, brought, key_of
 from tests.support.management import Manager, manager
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
-KEY = "sk-abcd1234efgh"
-NEW = {"provider": "openai", "key": KEY}
-FIELDS = {
-    *("id", "provider", "name", "label", "workspace_id", "disabled", "is_fallback"),
-    *("sort_order", "allowed_models", "allowed_api_key_hashes", "allowed_user_ids"),
-    "created_at",
-}
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("providers")]
 
 
-class Providers:
-    """Who is asked about keys, what they say, and what they were asked in which transaction."""
-
-    def __init__(self) -> None:
-        self.verdict = KeyTrial("accepted", "the provider answered 200")
-        self.asked: list[tuple[str, str]] = []
-        self.meanwhile: Callable[[], object] = lambda: None
-
-    def try_key(self, slug: str, key: str) -> KeyTrial:
-        self.asked.append((slug, key))
-        self.meanwhile()
-        return self.verdict
+def bad(body: dict[str, Any], said: str) -> Any:
+    return pytest.param(NEW | body, said, id=said[:60])
 
 
-@pytest.fixture(autouse=True)
-def providers() -> Iterator[Providers]:
-    before, told = known_providers._asked[:], Providers()
-    know_providers_by(lambda slug: slug in {"openai", "acme"}, try_key=told.try_key)
-    yield told
-    known_providers._asked[:] = before
-
-
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
-
-
-def brought(mine: Manager, **said: Any) -> Any:
-    return mine.ok("POST", "/byok", NEW | said, status=201)["data"]
-
-
-def key_of(mine: Manager, name: str = "k") -> ApiKey:
-    workspace = mine.account.workspaces.get(is_default=True)
-    return create_key(account=mine.account, name=name, workspace=workspace, creator=mine.admin)[0]
-
-
-def caller_of(key: ApiKey) -> Caller:
-    caller = read_caller(key.hash)
-    assert caller is not None
-    return caller
+PATTERN = "/^[0-9a-f]{64}$/"
+BAD = [
+    bad({"provider": None}, "provider: Invalid input: expected string, received null"),
+    bad({"provider": "nope"}, "provider: Invalid input: nope is no provider of the catalogue"),
+    bad({"key": ""}, "key: Too small: expected string to have >=1 characters"),
+    bad({"key": 5}, "key: Invalid input: expected string, received number"),
+    bad({"key": " "}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
+    bad({"key": "a\nb"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
+    bad({"key": "{no"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
+    bad({"key": "k" * 8193}, "key: Too big: expected string to have <=8192 characters"),
+    bad({"name": "n" * 256}, "name: Too big: expected string to have <=255 characters"),
+    bad({"workspace_id": "x"}, "workspace_id: Invalid UUID"),
+    bad({"disabled": "no"}, "disabled: Invalid input: expected boolean, received string"),
+    bad({"is_fallback": None}, "is_fallback: Invalid input: expected boolean, received null"),
+    bad({"allowed_models": ["m"] * 101}, "allowed_models: Too big: expected array to have <=100"),
+    bad({"allowed_models": [1]}, "allowed_models.0: Invalid input: expected string, received num"),
+    bad({HASHES: []}, f"{HASHES}: Too small: expected array to have >=1 items"),
+    bad({HASHES: ["0" * 64] * 101}, f"{HASHES}: Too big: expected array to have <=100 items"),
+    bad({HASHES: ["A" * 64]}, f"{HASHES}.0: Invalid string: must match pattern {PATTERN}"),
+    bad({HASHES: ["0" * 64]}, f"{HASHES}.0: Invalid input: no key of this account"),
+    bad({"allowed_user_ids": ["u"] * 101}, "allowed_user_ids: Too big: expected array to have"),
+]
 
 
 def test_a_new_credential_shows_every_field_but_the_key(mine: Manager) -> None:
@@ -103,35 +73,6 @@ def test_what_is_said_is_kept(mine: Manager) -> None:
     assert mine.ok("GET", f"/byok/{made['id'].upper()}")["data"] == made
 
 
-def bad(body: dict[str, Any], said: str) -> Any:
-    return pytest.param(NEW | body, said, id=said[:60])
-
-
-HASHES = "allowed_api_key_hashes"
-PATTERN = "/^[0-9a-f]{64}$/"
-BAD = [
-    bad({"provider": None}, "provider: Invalid input: expected string, received null"),
-    bad({"provider": "nope"}, "provider: Invalid input: nope is no provider of the catalogue"),
-    bad({"key": ""}, "key: Too small: expected string to have >=1 characters"),
-    bad({"key": 5}, "key: Invalid input: expected string, received number"),
-    bad({"key": " "}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "a\nb"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "{no"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "k" * 8193}, "key: Too big: expected string to have <=8192 characters"),
-    bad({"name": "n" * 256}, "name: Too big: expected string to have <=255 characters"),
-    bad({"workspace_id": "x"}, "workspace_id: Invalid UUID"),
-    bad({"disabled": "no"}, "disabled: Invalid input: expected boolean, received string"),
-    bad({"is_fallback": None}, "is_fallback: Invalid input: expected boolean, received null"),
-    bad({"allowed_models": ["m"] * 101}, "allowed_models: Too big: expected array to have <=100"),
-    bad({"allowed_models": [1]}, "allowed_models.0: Invalid input: expected string, received num"),
-    bad({HASHES: []}, f"{HASHES}: Too small: expected array to have >=1 items"),
-    bad({HASHES: ["0" * 64] * 101}, f"{HASHES}: Too big: expected array to have <=100 items"),
-    bad({HASHES: ["A" * 64]}, f"{HASHES}.0: Invalid string: must match pattern {PATTERN}"),
-    bad({HASHES: ["0" * 64]}, f"{HASHES}.0: Invalid input: no key of this account"),
-    bad({"allowed_user_ids": ["u"] * 101}, "allowed_user_ids: Too big: expected array to have"),
-]
-
-
 @pytest.mark.parametrize(("body", "said"), BAD)
 def test_what_breaks_the_rules_is_refused(mine: Manager, body: dict[str, Any], said: str) -> None:
     assert mine.refused(400, "POST", "/byok", body).startswith(said)
@@ -161,13 +102,6 @@ def test_an_account_has_so_many_and_no_more(mine: Manager, monkeypatch: pytest.M
 
     mine.ok("DELETE", f"/byok/{made[1]['id']}")
     brought(mine)
-
-
-def test_callers_share_what_they_read(mine: Manager) -> None:
-    first, second = key_of(mine), key_of(mine, "second")
-    brought(mine)
-
-    assert caller_of(first).byok[0] is caller_of(second).byok[0]
 
 
 def test_keys_and_workspaces_of_others_are_refused(mine: Manager) -> None:
@@ -233,264 +167,3 @@ def test_lists_are_narrowed_and_paged(mine: Manager) -> None:
     assert mine.ok("GET", "/byok?limit=1&provider=openai")["total_count"] == 3
     for query in ("limit=0", "limit=101", "offset=-1", "workspace_id=x", "provider=%00"):
         mine.refused(400, "GET", f"/byok?{query}")
-
-
-def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
-    key = key_of(mine)
-    made = brought(mine, name="n", allowed_models=["a/b"], allowed_api_key_hashes=[key.hash])
-    path = f"/byok/{made['id']}"
-
-    changed = mine.ok("PATCH", path, {"disabled": True, "provider": "acme", "sort_order": 9})
-    assert changed["data"] == made | {"disabled": True}
-    nothing = {"name": None, "allowed_models": None, HASHES: None, "allowed_user_ids": None}
-    assert mine.ok("PATCH", path, nothing)["data"] == made | nothing | {"disabled": True}
-    narrowed = {HASHES: [key.hash], "allowed_user_ids": [mine.admin.public_id]}
-    assert mine.ok("PATCH", path, narrowed)["data"][HASHES] == [key.hash]
-    for body in ({}, {"provider": "acme"}):
-        assert mine.refused(400, "PATCH", path, body) == "No update fields provided"
-    assert mine.refused(400, "PATCH", path, {HASHES: []}).startswith(f"{HASHES}: Too small")
-    assert mine.refused(400, "PATCH", path, {"key": ""}).startswith("key: Too small")
-
-
-def test_a_rotated_key_of_the_account_is_still_the_one_that_was_meant(mine: Manager) -> None:
-    key = key_of(mine)
-    made = brought(mine, **{HASHES: [key.hash]})
-    rotate_key(keys=ApiKey.objects.filter(pk=key.pk))
-    key.refresh_from_db()
-
-    assert mine.ok("GET", f"/byok/{made['id']}")["data"][HASHES] == [key.hash]
-    assert [entry.id for entry in caller_of(key).byok] == [made["id"]]
-
-
-# --- Keys are tried, and kept to themselves -------------------------------------------------------
-
-
-def test_a_key_that_its_provider_refuses_is_refused(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
-    row = ByokCredential.objects.values().get()
-    providers.verdict = KeyTrial("refused", "the provider answered 401")
-    said = "key: Invalid input: the provider answered 401, so it does not take this key"
-
-    assert mine.refused(400, "POST", "/byok", NEW) == said
-    assert mine.refused(400, "PATCH", f"/byok/{made['id']}", {"key": "sk-another-one"}) == said
-
-    assert ByokCredential.objects.values().get() == row
-    assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
-
-
-def test_a_provider_that_does_not_say_is_believed(mine: Manager, providers: Providers) -> None:
-    providers.verdict = KeyTrial("untold", "the provider did not answer")
-    made = brought(mine)
-
-    assert made.keys() == FIELDS
-    assert ByokCredential.objects.get().key_said == "the provider did not answer"
-    record = AuditRecord.objects.latest("pk")
-    assert record.after is not None
-    assert record.after["key_said"] == "the provider did not answer"
-
-
-def test_a_key_is_tried_outside_of_any_transaction(mine: Manager, providers: Providers) -> None:
-    # The test itself is one; what is begun within it is a savepoint.
-    within: list[bool] = []
-    providers.meanwhile = lambda: within.append(bool(connection.savepoint_ids))
-    made = brought(mine)
-    mine.ok("PATCH", f"/byok/{made['id']}", {"key": "sk-another-key-1234"})
-
-    assert within == [False, False]
-
-
-def test_a_new_key_takes_the_old_one_s_place(mine: Manager, providers: Providers) -> None:
-    key, made = key_of(mine), brought(mine)
-
-    rotated = mine.ok("PATCH", f"/byok/{made['id']}", {"key": "  gsk_another-key-9876 "})["data"]
-
-    assert rotated == made | {"label": "gsk_...9876"}
-    (entry,) = caller_of(key).byok
-    assert opened(entry) == "gsk_another-key-9876"
-    record = AuditRecord.objects.latest("pk")
-    assert (record.action, record.object_id) == ("rotated", made["id"])
-
-
-def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:
-    cloud = '{\n "private_key": "canary-of-a-cloud-key", "id": 1}'
-    made = [brought(mine), brought(mine, key=cloud)]
-    mine.ok("PATCH", f"/byok/{made[0]['id']}", {"key": "canary-of-a-new-key-0000"})
-    assert made[1]["label"] == "{...}"
-    sealed = list(ByokCredential.objects.values_list("sealed", flat=True))
-
-    kept = database_text()
-
-    for canary in (KEY, "canary-of-a-cloud-key", "canary-of-a-new-key"):
-        assert canary not in kept
-    assert all(kept.count(each) == 1 for each in sealed)
-    assert "sealed" not in repr([r.after for r in AuditRecord.objects.all()])
-    (*_, entry) = usable_credentials(key_of(mine))
-    assert opened(entry) == '{"private_key":"canary-of-a-cloud-key","id":1}'
-    assert entry.sealed not in repr(entry)
-
-
-def test_a_deleted_credential_is_wiped(mine: Manager) -> None:
-    key, made = key_of(mine), brought(mine)
-    assert len(caller_of(key).byok) == 1
-
-    assert mine.ok("DELETE", f"/byok/{made['id']}") == {"deleted": True}
-
-    row = ByokCredential.objects.get()
-    assert (row.sealed, row.deleted_at is None) == ("", False)
-    assert caller_of(key).byok == ()
-    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        mine.refused(404, method, f"/byok/{made['id']}", body)
-    assert mine.ok("GET", "/byok") == {"data": [], "total_count": 0}
-    record = AuditRecord.objects.latest("pk")
-    assert (record.action, record.after) == ("deleted", None)
-
-
-def test_a_deleted_workspace_s_credentials_are_wiped(mine: Manager) -> None:
-    team = mine.workspace("team")
-    create_key(account=mine.account, name="old", workspace=team)
-    ApiKey.objects.filter(workspace=team).update(disabled=True)
-    brought(mine, workspace_id=str(team.pk))
-    kept = brought(mine)
-
-    assert mine.ok("DELETE", "/workspaces/team") == {"deleted": True}
-
-    assert ByokCredential.objects.get(workspace=team).sealed == ""
-    assert [str(row.pk) for row in ByokCredential.objects.living()] == [kept["id"]]
-
-
-# --- Two at a time --------------------------------------------------------------------------------
-
-
-def test_what_changed_meanwhile_is_a_conflict(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
-    path = f"/byok/{made['id']}"
-
-    def somebody_else() -> None:
-        providers.meanwhile = lambda: None
-        row = ByokCredential.objects.get()
-        byok.change_credential(row=row, changes={"name": "theirs"}, by=SYSTEM)
-
-    providers.meanwhile = somebody_else
-    said = mine.refused(409, "PATCH", path, {"key": "sk-another-key-1234", "name": "mine"})
-
-    assert said == "Resource conflict. Please try again later."
-    shown = mine.ok("GET", path)["data"]
-    assert (shown["name"], shown["label"]) == ("theirs", made["label"])
-    assert mine.ok("PATCH", path, {"name": "mine"})["data"]["name"] == "mine"
-
-
-def test_what_was_deleted_meanwhile_is_a_conflict(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
-    providers.meanwhile = lambda: byok.delete_credential(
-        row=ByokCredential.objects.get(), by=SYSTEM
-    )
-
-    mine.refused(409, "PATCH", f"/byok/{made['id']}", {"key": "sk-another-key-1234"})
-
-    assert ByokCredential.objects.get().sealed == ""
-
-
-def test_a_place_that_went_to_another_one_is_a_conflict(
-    mine: Manager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brought(mine)
-    path = f"/byok/{brought(mine, is_fallback=True)['id']}"
-    monkeypatch.setattr(byok, "next_place", lambda row: (0, 1))
-
-    mine.refused(409, "PATCH", path, {"is_fallback": False})
-
-    monkeypatch.undo()
-    assert mine.ok("PATCH", path, {"is_fallback": False})["data"]["sort_order"] == 1
-
-
-def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
-    first, second = key_of(mine), key_of(mine, "second")
-    path = f"/byok/{brought(mine, **{HASHES: [first.hash]})['id']}"
-    body = {
-        "key": "sk-another-key-1234",
-        "name": "n",
-        "is_fallback": True,
-        "allowed_models": ["m"],
-        "allowed_user_ids": ["u"],
-        HASHES: [second.hash, first.hash],
-    }
-
-    changed = mine.ok("PATCH", path, body)["data"]
-
-    assert changed[HASHES] == body[HASHES]
-    assert mine.queries == 6
-
-
-def test_nothing_moved_is_nothing_recorded(mine: Manager) -> None:
-    made = brought(mine, name="n")
-    mine.ok("PATCH", f"/byok/{made['id']}", {"name": "n", "disabled": False})
-
-    assert AuditRecord.objects.filter(object_id=made["id"]).count() == 1
-    assert ByokCredential.objects.get().version == 0
-
-
-def test_credentials_are_moved_within_their_section(mine: Manager) -> None:
-    for name in "abcd":
-        brought(mine, name=name)
-    brought(mine, name="x", is_fallback=True)
-    mine.ok("DELETE", f"/byok/{ByokCredential.objects.get(name='b').pk}")
-
-    def order() -> str:
-        rows = ByokCredential.objects.living().filter(is_fallback=False).order_by("sort_order")
-        return "".join(f"{row.name}{row.sort_order}" for row in rows)
-
-    def move(name: str, places: int) -> str:
-        row = ByokCredential.objects.get(name=name)
-        byok.move_credential(row=row, places=places, by=SYSTEM)
-        return order()
-
-    assert order() == "a0c2d3"
-    assert move("d", -1) == "a0d1c2"
-    assert move("a", 5) == "d0c1a2"
-    assert move("a", -9) == "a0d1c2"
-    assert move("a", -1) == "a0d1c2"
-
-
-# --- Who may use them -----------------------------------------------------------------------------
-
-
-def test_whoever_brought_none_costs_no_query(mine: Manager) -> None:
-    key = key_of(mine)
-    manager("other")
-
-    with CaptureQueriesContext(connection) as before:
-        assert caller_of(key).byok == ()
-    brought(mine)
-    with CaptureQueriesContext(connection) as after:
-        assert len(caller_of(key).byok) == 1
-
-    assert (len(before), len(after)) == (1, 2)
-
-
-def test_a_key_gets_what_is_for_it_in_order(mine: Manager) -> None:
-    key, another = key_of(mine), key_of(mine, "another")
-    systems = create_key(
-        account=mine.account, name="s", workspace=mine.account.workspaces.get(is_default=True)
-    )[0]
-    team = str(mine.workspace("team").pk)
-    brought(mine, name="last", is_fallback=True)
-    brought(mine, name="first")
-    brought(mine, name="off", disabled=True)
-    brought(mine, name="mine alone", **{HASHES: [key.hash]})
-    brought(mine, name="the admin's", allowed_user_ids=[mine.admin.public_id])
-    brought(mine, name="nobody's", allowed_user_ids=[])
-    brought(mine, name="the team's", workspace_id=team)
-    brought(mine, name="everybody's")
-    ByokCredential.objects.filter(name="everybody's").update(workspace=None, sort_order=0)
-    brought(manager("other"), name="theirs")
-
-    def names(key: ApiKey) -> list[str | None]:
-        ids = [entry.id for entry in caller_of(key).byok]
-        return [ByokCredential.objects.get(pk=each).name for each in ids]
-
-    common = ["first", "everybody's"]
-    assert names(key) == [*common, "mine alone", "the admin's", "last"]
-    assert names(another) == [*common, "the admin's", "last"]
-    assert names(systems) == [*common, "last"]
-    management = ApiKey.objects.get(account=mine.account, kind="management")
-    assert caller_of(management).byok == ()

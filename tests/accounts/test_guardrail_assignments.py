@@ -25,11 +25,6 @@ def known(db: None) -> Iterator[None]:
     catalogue.forget()
 
 
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
-
-
 def made(mine: Manager, **said: Any) -> str:
     data = mine.ok("POST", "/guardrails", {"name": "g"} | said, status=201)["data"]
     its_id: str = data["id"]

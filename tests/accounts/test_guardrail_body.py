@@ -9,14 +9,9 @@ from accounts.patterns import compile_at_once
 from accounts.views.guardrail_body import read_changes
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.snapshot import catalogue
-from tests.support.management import Manager, manager
+from tests.support.management import Manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
 
 
 @pytest.fixture(autouse=True)

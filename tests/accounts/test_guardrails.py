@@ -34,11 +34,6 @@ FIELDS = {
 NOTHING = FIELDS - {"id", "name", "workspace_id", "include_byok_in_budgets", "created_at"}
 
 
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
-
-
 @pytest.fixture(autouse=True)
 def known(db: None) -> Iterator[None]:
     """The conformance catalogue says which models and providers there are."""

@@ -14,15 +14,10 @@ from accounts.services.records import SYSTEM
 from accounts.spending import guardrail_scope_id
 from accounts.windows import window_end, window_starts
 from tests.accounts.test_keys import spent
-from tests.support.management import Manager, manager
+from tests.support.management import Manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
-
-
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
 
 
 def told(mine: Manager, string: str) -> Any:
@@ -87,6 +82,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
         window="day",
         window_start=window_starts(now)["day"],
         spent_nano=3 * USD,
+        limit_nano=USD,
     )
 
     data = told(mine, string)
@@ -101,7 +97,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
         ("workspace", "daily", 2),
         ("key_limit", "daily", 5),
     ]
-    assert [row["spend_usd"] for row in data["budgets"]] == [3, 0, 0, 6, 0, 0, 6]
+    assert [row["spend_usd"] for row in data["budgets"]] == [3, 0, 6, 6, 0, 0, 6]
     assert [row["remaining_usd"] for row in data["budgets"]][-1] == -1
     rails = [row["guardrail_id"] for row in data["budgets"]]
     assert rails == [str(default)] * 2 + [str(each.pk) for each in made] + [None] * 3

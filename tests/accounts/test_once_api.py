@@ -12,16 +12,11 @@ from accounts.models import ApiKey, RepeatableRequest, Workspace
 from accounts.services.keys import create_key
 from gateway.http.jsonio import dumps
 from tests.accounts.dump import database_text
-from tests.support.management import Manager, manager
+from tests.support.management import Manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 TEAM = {"name": "Team", "slug": "team"}
 _MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK")
-
-
-@pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
 
 
 def send(mine: Manager, path: str, body: Any, key: str = "k-1", *, credential: str = "") -> Any:

@@ -163,6 +163,14 @@ def test_a_body_that_cannot_be_meant_is_400(
     assert [issue["path"] for issue in error["metadata"]["issues"]] == [path]
 
 
+@pytest.mark.parametrize(("field", "most"), [("source", 32), ("source_ref", 200)])
+def test_too_long_a_text_is_told_in_characters(mine: Manager, field: str, most: int) -> None:
+    error = refused(400, told(mine, **{field: "x" * (most + 1)}))
+
+    said = f"{field}: Too big: expected string to have <={most} characters"
+    assert error["message"] == said
+
+
 @pytest.mark.parametrize("raw", [b"{", b"[]", b"null", b"\xff"])
 def test_what_is_no_object_is_400(mine: Manager, raw: bytes) -> None:
     refused(400, raw)

@@ -36,11 +36,6 @@ NEW = {"name": "Production", "slug": "production"}
 
 
 @pytest.fixture
-def mine(db: None) -> Manager:
-    return manager("mine")
-
-
-@pytest.fixture
 def known(db: None) -> Iterator[None]:
     """The conformance catalogue says which models there are."""
     assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []

@@ -1,10 +1,8 @@
-"""Calls on a team's own credentials (management reference 13): which key reaches the upstream, what
-the caller is told of it, and what it costs."""
+"""Calls on a team's own credentials (management reference 13): which key reaches the upstream and
+what the caller is told of it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +12,24 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk, exact, nano
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
-from tests.support.gateways import StartGateway, seed_account
-from tests.support.own_credentials import ask, bring, credentials_at, fingerprint
+from tests.support.gateways import seed_account
+from tests.support.own_credentials import (
+    MINE,
+    SHARED,
+    ask,
+    assert_sound,
+    bring,
+    credentials_at,
+    fingerprint,
+    priced_nano,
+    refusal,
+    serving,
+)
 from tests.support.server import GatewayServer, as_json
 
 pytestmark = pytest.mark.both
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
-MINE = "sk-mine-0123456789abcdef"
 ANOTHER = "sk-another-0123456789abcd"
-SHARED = fingerprint("gamma-credential")
 LONE = "lone/model"
 METADATA = {"X-Router-Metadata": "enabled"}
 PRICING = {"prompt": "0.000001", "completion": "0.000002"}
@@ -53,45 +60,19 @@ def catalogue(simulator: SimulatedUpstream) -> str:
 
 
 @pytest.fixture(scope="module")
-def serve(
+def server(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[..., GatewayServer]]:
-    folder = tmp_path_factory.mktemp("own")
-    file: Path = folder / "catalogue.yaml"
-    file.write_text(catalogue(simulator), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-
-        def server(**settings: Any) -> GatewayServer:
-            made = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
-            made.manage("load_catalogue", str(file))
-            made.start()
-            return made
-
-        yield server
-
-
-@pytest.fixture(scope="module")
-def server(serve: Callable[..., GatewayServer]) -> Iterator[GatewayServer]:
-    running = serve()
-    yield running
-    audit = running.manage("audit_ledger")
-    assert audit["mismatches"] == []
-    assert audit["open_holds"] == 0
+) -> Iterator[GatewayServer]:
+    with serving(tmp_path_factory.mktemp("own"), stores, catalogue(simulator)) as serve:
+        running = serve()
+        yield running
+        assert_sound(running)
 
 
 @pytest.fixture
 def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
     return Desk(server, simulator, seed_account(server))
-
-
-def refusal(status: int, text: str = "no") -> dict[str, Any]:
-    return {"status": status, "json": {"error": {"message": text}}}
-
-
-def list_nano(usage: Any) -> int:
-    """What an answer of these endpoints costs on credits, all of them at one and two dollars."""
-    return int(usage["prompt_tokens"] * 1000 + usage["completion_tokens"] * 2000)
 
 
 def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> None:
@@ -102,12 +83,12 @@ def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> No
     assert credentials_at(desk) == [fingerprint(MINE)]
     usage = answer["usage"]
     assert (usage["cost"], usage["is_byok"]) == (0, True)
-    assert nano(usage["cost_details"]["upstream_inference_cost"]) == list_nano(usage) > 0
+    assert nano(usage["cost_details"]["upstream_inference_cost"]) == priced_nano(usage) > 0
     assert answer["router_metadata"]["is_byok"] is True
     assert desk.paid_nano(answer) == 0
     record = desk.generation(answer["id"])
     assert (record["is_byok"], record["usage"], record["total_cost"]) == (True, 0, 0)
-    assert nano(record["upstream_inference_cost"]) == list_nano(usage)
+    assert nano(record["upstream_inference_cost"]) == priced_nano(usage)
     assert [each["is_byok"] for each in record["provider_responses"]] == [True]
     assert made["id"] not in repr(answer)
 
@@ -121,7 +102,7 @@ def test_without_one_nothing_is_the_team_s(desk: Desk) -> None:
     usage = answer["usage"]
     assert (usage["is_byok"], usage["cost_details"]["upstream_inference_cost"]) == (False, None)
     assert answer["router_metadata"]["is_byok"] is False
-    assert desk.paid_nano(answer) == list_nano(usage)
+    assert desk.paid_nano(answer) == priced_nano(usage)
     record = desk.generation(answer["id"])
     assert (record["is_byok"], record["upstream_inference_cost"]) == (False, 0)
 
@@ -151,7 +132,7 @@ def test_failure_falls_through_to_the_same_endpoint_s_shared_credential(desk: De
     told = answer["router_metadata"]
     assert (told["is_byok"], told["attempt"]) == (False, 2)
     assert [each["status"] for each in told["attempts"]] == [401, 200]
-    assert desk.paid_nano(answer) == list_nano(answer["usage"])
+    assert desk.paid_nano(answer) == priced_nano(answer["usage"])
     record = desk.generation(answer["id"])
     assert record["is_byok"] is False
     assert [each["is_byok"] for each in record["provider_responses"]] == [True, False]
@@ -320,66 +301,6 @@ def test_a_key_that_does_not_open_is_passed_over(desk: Desk, orm_of: Orm) -> Non
     assert desk.ok()["usage"]["is_byok"] is False
     assert credentials_at(desk) == [SHARED]
     assert desk.post(model=LONE).status_code == 503
-
-
-# --- Money ----------------------------------------------------------------------------------------
-
-
-def test_an_empty_account_calls_on_its_own_credentials_only(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
-    bring(broke, "gamma", MINE)
-
-    assert broke.paid_nano(broke.ok()) == 0
-    assert broke.post(model="acme/text").status_code == 402
-    # The balance counts again where a shared endpoint is chosen.
-    broke.upstream.script("gamma", refusal(500))
-    refused = broke.told(broke.post(), 402, "payment_required")
-    assert refused["message"].startswith("Insufficient credits.")
-    # Nothing was sent for it, and nothing is held.
-    assert credentials_at(broke) == [fingerprint(MINE)] * 2
-
-
-def test_an_empty_account_goes_on_to_its_fallback_credential(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
-    bring(broke, "gamma", MINE, is_fallback=True)
-
-    answer = broke.ok()
-
-    assert answer["usage"]["is_byok"] is True
-    assert broke.paid_nano(answer) == 0
-    assert credentials_at(broke) == [fingerprint(MINE)]
-
-
-def test_a_request_that_no_endpoint_can_serve_is_told_so_whatever_the_balance(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
-    given: dict[str, Any] = {"provider": {"only": ["nobody"]}}
-    assert broke.post(**given).status_code == 402
-
-    bring(broke, "gamma", MINE)
-
-    assert broke.post(**given).status_code == 404
-
-
-def test_a_fee_is_a_share_of_the_list_price(
-    serve: Callable[..., GatewayServer], simulator: SimulatedUpstream
-) -> None:
-    simulator.clear()
-    server = serve(BYOK_FEE_RATE="0.05")
-    desk = Desk(server, simulator, seed_account(server))
-    bring(desk, "gamma", MINE)
-
-    answer = desk.ok(messages=[{"role": "user", "content": "say 100 words"}])
-
-    usage = answer["usage"]
-    fee = (Decimal(list_nano(usage)) * Decimal("0.05")).to_integral_value()
-    assert nano(usage["cost"]) == fee > 0
-    assert nano(usage["cost_details"]["upstream_inference_cost"]) == list_nano(usage)
-    record = desk.generation(answer["id"])
-    assert nano(record["usage"]) == fee
-    assert desk.total_usage_nano() == fee
-    broke = Desk(server, simulator, seed_account(server, credits_usd="0"))
-    bring(broke, "gamma", MINE)
-    assert broke.post().status_code == 402
 
 
 # --- Changes take effect --------------------------------------------------------------------------

@@ -11,14 +11,23 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk, exact, nano
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
-from tests.support.gateways import StartGateway, seed_account
-from tests.support.own_credentials import bring, credentials_at, fingerprint
+from tests.support.gateways import seed_account
+from tests.support.own_credentials import (
+    MINE,
+    SHARED,
+    Serve,
+    assert_sound,
+    bring,
+    credentials_at,
+    fingerprint,
+    priced_nano,
+    refusal,
+    serving,
+)
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
-MINE = "sk-mine-0123456789abcdef"
-SHARED = fingerprint("gamma-credential")
 HELLO = [{"role": "user", "content": "say 100 words"}]
 # 13 bytes of text, 16 tokens for the message, 200 of the answer.
 ESTIMATE_NANO = (13 + 16) * 1000 + 200 * 2000
@@ -27,28 +36,16 @@ ESTIMATE_NANO = (13 + 16) * 1000 + 200 * 2000
 @pytest.fixture(scope="module")
 def serve(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[..., GatewayServer]]:
-    folder = tmp_path_factory.mktemp("own-books")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-
-        def server(**settings: Any) -> GatewayServer:
-            made = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
-            made.manage("load_catalogue", str(file))
-            made.start()
-            return made
-
-        yield server
+) -> Iterator[Serve]:
+    with serving(tmp_path_factory.mktemp("own-books"), stores, rewritten(simulator.url)) as serve:
+        yield serve
 
 
 @pytest.fixture(scope="module")
-def server(serve: Callable[..., GatewayServer]) -> Iterator[GatewayServer]:
+def server(serve: Serve) -> Iterator[GatewayServer]:
     running = serve()
     yield running
-    audit = running.manage("audit_ledger")
-    assert audit["mismatches"] == []
-    assert audit["open_holds"] == 0
+    assert_sound(running)
 
 
 @pytest.fixture
@@ -117,7 +114,7 @@ def test_falling_through_holds_the_shared_price_in_place_of_the_list_price(desk:
 
 
 def test_whoever_owes_calls_on_its_own_credentials(
-    serve: Callable[..., GatewayServer], simulator: SimulatedUpstream, orm_of: Orm
+    serve: Serve, simulator: SimulatedUpstream, orm_of: Orm
 ) -> None:
     simulator.clear()
     server = serve(BYOK_FEE_RATE="0")
@@ -132,9 +129,7 @@ def test_whoever_owes_calls_on_its_own_credentials(
     assert desk.post(model="acme/text").status_code == 402
 
 
-def test_a_fee_is_an_entry_of_its_own(
-    serve: Callable[..., GatewayServer], simulator: SimulatedUpstream
-) -> None:
+def test_a_fee_is_an_entry_of_its_own(serve: Serve, simulator: SimulatedUpstream) -> None:
     simulator.clear()
     server = serve(BYOK_FEE_RATE="0.05")
     desk = Desk(server, simulator, seed_account(server))
@@ -150,3 +145,61 @@ def test_a_fee_is_an_entry_of_its_own(
     assert desk.total_usage_nano() == nano(answer["usage"]["cost"]) == fee
     audit = server.manage("audit_ledger")
     assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+# --- What is asked of the account ----------------------------------------------------------------
+
+
+def test_an_empty_account_calls_on_its_own_credentials_only(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    bring(broke, "gamma", MINE)
+
+    assert broke.paid_nano(broke.ok()) == 0
+    assert broke.post(model="acme/text").status_code == 402
+    # The balance counts again where a shared endpoint is chosen.
+    broke.upstream.script("gamma", refusal(500))
+    refused = broke.told(broke.post(), 402, "payment_required")
+    assert refused["message"].startswith("Insufficient credits.")
+    # Nothing was sent for it, and nothing is held.
+    assert credentials_at(broke) == [fingerprint(MINE)] * 2
+
+
+def test_an_empty_account_goes_on_to_its_fallback_credential(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    bring(broke, "gamma", MINE, is_fallback=True)
+
+    answer = broke.ok()
+
+    assert answer["usage"]["is_byok"] is True
+    assert broke.paid_nano(answer) == 0
+    assert credentials_at(broke) == [fingerprint(MINE)]
+
+
+def test_a_request_that_no_endpoint_can_serve_is_told_so_whatever_the_balance(desk: Desk) -> None:
+    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+    given: dict[str, Any] = {"provider": {"only": ["nobody"]}}
+    assert broke.post(**given).status_code == 402
+
+    bring(broke, "gamma", MINE)
+
+    assert broke.post(**given).status_code == 404
+
+
+def test_a_fee_is_a_share_of_the_list_price(serve: Serve, simulator: SimulatedUpstream) -> None:
+    simulator.clear()
+    server = serve(BYOK_FEE_RATE="0.05")
+    desk = Desk(server, simulator, seed_account(server))
+    bring(desk, "gamma", MINE)
+
+    answer = desk.ok(messages=[{"role": "user", "content": "say 100 words"}])
+
+    usage = answer["usage"]
+    fee = (Decimal(priced_nano(usage)) * Decimal("0.05")).to_integral_value()
+    assert nano(usage["cost"]) == fee > 0
+    assert nano(usage["cost_details"]["upstream_inference_cost"]) == priced_nano(usage)
+    record = desk.generation(answer["id"])
+    assert nano(record["usage"]) == fee
+    assert desk.total_usage_nano() == fee
+    broke = Desk(server, simulator, seed_account(server, credits_usd="0"))
+    bring(broke, "gamma", MINE)
+    assert broke.post().status_code == 402

@@ -1,9 +1,11 @@
 """Budgets as callers meet them: at once in every process, whole and streamed, for fallbacks too."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from accounts.keystring import hash_of
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
 from tests.faults.conftest import Open
@@ -89,6 +91,33 @@ def test_a_fallback_that_is_too_dear_for_the_budget_is_not_tried(
     assert desk.upstream.requests("second") == []
     set_budget(desk, 3000 * HELD_NANO)
     assert desk.post(max_tokens=MAX_TOKENS, stream=stream).status_code == 200
+    audit = desk.server.manage("audit_ledger")
+    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fallback_of_a_key_that_was_deleted_meanwhile_is_a_401(
+    desk_on: Open, stream: bool
+) -> None:
+    """Its hold is to be raised, and whoever looks at the limits of now finds no key any more."""
+    desk = desk_on([PAIR])
+    key = new_key(desk.server, desk.account)
+    desk.upstream.script("first", {"gate": "deleted", "status": 503})
+    body = {"max_tokens": MAX_TOKENS, "messages": HELLO, "stream": stream}
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(desk.server.chat, key=key, model="plain/first", **body)
+        desk.upstream.wait_gate("deleted")
+        manager = desk.account.management_key
+        deleted = desk.server.request("DELETE", f"/api/v1/keys/{hash_of(key)}", key=manager)
+        set_budget(desk, USD)
+        desk.upstream.open_gate("deleted")
+        answer = asked.result()
+
+    assert (deleted.status_code, answer.status_code) == (200, 401), answer.text
+    assert answer.json()["error"]["message"] == "Invalid API key"
+    assert desk.upstream.requests("second") == []
+    assert usage_nano(desk) == 0
     audit = desk.server.manage("audit_ledger")
     assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
 

@@ -26,11 +26,12 @@ from hypothesis.stateful import (
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.audit import audit
+from accounts.services.counted import spent_in
 from accounts.services.keys import change_key, create_key
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspace_budgets import NotDecreasing, delete_budget, set_budget
-from accounts.spending import SpendScope, WindowName, guardrail_scope_id
+from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, guardrail_scope_id
 from accounts.windows import window_starts
 from routing.metering.orders import OUTDATED, HoldOrder, Payer, Refusal, TopUpOrder
 from routing.metering.session import Session
@@ -336,6 +337,19 @@ class BudgetLife(RuleBasedStateMachine):
         if name in INTERVALS:
             return {"scope": "workspace", "scope_id": self.here.pk.hex}
         return {"scope": "guardrail", "scope_id": self.guardrails[name].scope_id}
+
+    @invariant()
+    def whoever_asks_is_told_what_was_spent_of_each(self) -> None:
+        """Also where nobody has met the budget since it was set."""
+        if not hasattr(self, "account"):
+            return
+        scopes = dict(self.guardrails)
+        for scope in payer_of(self.keys[0], at=self.now).budgets:
+            scopes[WINDOW_WORDS[scope.window]] = scope
+        told = spent_in(self.account.pk, list(scopes.values()), at=self.now)
+        for name, scope in scopes.items():
+            closed = self.model.counted(self.model.limits[name], self.now, is_open=False)
+            assert told[scope] == closed, name
 
     @invariant()
     def books_agree(self) -> None:

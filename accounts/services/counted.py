@@ -1,0 +1,177 @@
+"""What counts against budgets at a moment, as whoever asks is told, also where no counter says it.
+
+A counter that is missing, or has no limit on it, may lack what was spent while its budget was being
+set: the ledger writer makes it anew when it next meets it (`metering/adoption.py`). Until then the
+books say what was spent. All that is asked for is told in one statement, so as of one moment.
+"""
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from accounts.models import ApiKey
+from accounts.services.key_limits import Usage
+from accounts.services.past_spending import Reader, django_reader, usage_of_workspace
+from accounts.spending import WINDOW_WORDS, SpendScope, holder_of
+from accounts.windows import window_starts
+
+_AT = '"window" = %s AND window_start = %s'
+_OF_KEYS = f"accounts_spendcounter WHERE scope = 'key' AND {_AT}"
+# A day allows for clocks that do not agree.
+_CLOCKS = timedelta(days=1)
+
+
+class _Sql(NamedTuple):
+    """A piece of a statement, and its parameters."""
+
+    text: str
+    values: Sequence[Any]
+
+
+class _Asker:
+    """Writes the pieces for one account at one moment."""
+
+    def __init__(self, reader: Reader, account_id: UUID, at: datetime) -> None:
+        self._reader = reader
+        self._account_id = account_id
+        self._starts = window_starts(at)
+
+    def usage(self, key_id: int) -> _Sql:
+        """A row for each window that the key has a counter of: what it spent."""
+        places = " OR ".join([f"({_AT})"] * len(self._starts))
+        starts = [each for window in self._starts for each in self._at(window)]
+        return _Sql(
+            'SELECT "window", spent_nano, byok_spent_nano FROM accounts_spendcounter'  # noqa: S608 - Constants; values are bound.
+            f" WHERE scope = 'key' AND scope_id = %s AND ({places})",
+            [str(key_id), *starts],
+        )
+
+    def counted(self, name: str, scope: SpendScope) -> _Sql:
+        """A row that begins with the name: what counts against the budget."""
+        if scope.scope == "workspace":
+            books = self._in_workspace(scope)
+        elif scope.workspace:
+            books = self._of_holder_there(scope)
+        else:
+            # The counters of its keys say it always.
+            spent = self._of_holder(scope)
+            return _Sql(f"SELECT '{name}', COALESCE(({spent.text}), 0), 0", spent.values)
+        mine = self._on_counter(scope)
+        return _Sql(
+            # The second is only carried out where the first finds nothing.
+            f"SELECT '{name}', COALESCE(({mine.text}), ({books.text}), 0), 0",
+            [*mine.values, *books.values],
+        )
+
+    def _on_counter(self, scope: SpendScope) -> _Sql:
+        """The counter's word, where the ledger writer has met it as it is."""
+        return _Sql(
+            f"SELECT {_counting(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Likewise.
+            f" accounts_spendcounter WHERE scope = %s AND scope_id = %s AND {_AT}"
+            " AND limit_nano IS NOT NULL",
+            [scope.scope, scope.scope_id, *self._at(scope.window)],
+        )
+
+    def _in_workspace(self, scope: SpendScope) -> _Sql:
+        """The books, unless the budget is older than its window: then whoever had spent something
+        in the window would have made its counter."""
+        workspace = UUID(scope.scope_id)
+        entries = self._entries(scope, workspace)
+        since = self._reader.midnight(self._start(scope) - _CLOCKS)
+        return _Sql(
+            f"{entries.text} AND EXISTS (SELECT 1 FROM accounts_workspacebudget"  # noqa: S608 - Likewise.
+            ' WHERE workspace_id = %s AND "interval" = %s AND updated_at >= %s)',
+            [
+                *entries.values,
+                *(self._reader.uuid(workspace), WINDOW_WORDS[scope.window], since),
+            ],
+        )
+
+    def _of_holder_there(self, scope: SpendScope) -> _Sql:
+        """What the holder's keys spent in the one workspace, by the books, unless their counters
+        say that it is nothing."""
+        entries, keys = self._entries(scope, UUID(scope.workspace)), self._keys(scope)
+        anywhere = (
+            f"SELECT 1 FROM {_OF_KEYS} AND (spent_nano <> 0 OR byok_spent_nano <> 0)"  # noqa: S608 - Likewise.
+            f" AND scope_id IN ({_named(keys.text)})"
+        )
+        return _Sql(
+            f"{entries.text} AND api_key_id IN ({keys.text}) AND EXISTS ({anywhere})",
+            [*entries.values, *keys.values, *self._at(scope.window), *keys.values],
+        )
+
+    def _of_holder(self, scope: SpendScope) -> _Sql:
+        keys, amount = self._keys(scope), _counting(scope, "spent_nano", "byok_spent_nano")
+        return _Sql(
+            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_named(keys.text)})",  # noqa: S608 - Likewise.
+            [*self._at(scope.window), *keys.values],
+        )
+
+    def _entries(self, scope: SpendScope, workspace: UUID) -> _Sql:
+        condition, values = usage_of_workspace(
+            self._reader, self._account_id, workspace, scope.window, self._start(scope)
+        )
+        amount = _counting(scope, "amount_nano", "byok_nano")
+        return _Sql(f"SELECT SUM({amount}) FROM accounts_ledgerentry WHERE {condition}", values)  # noqa: S608 - Likewise.
+
+    def _keys(self, scope: SpendScope) -> _Sql:
+        """The numbers of the holder's keys."""
+        kind, number = holder_of(scope.scope_id)
+        column = "id" if kind == "k" else "creator_id"
+        return _Sql(
+            f"SELECT id FROM accounts_apikey WHERE {column} = %s AND account_id = %s",  # noqa: S608 - Likewise.
+            [number, self._reader.uuid(self._account_id)],
+        )
+
+    def _at(self, window: str) -> list[Any]:
+        return [window, self._reader.day(self._starts[window])]
+
+    def _start(self, scope: SpendScope) -> date:
+        return self._starts[scope.window]
+
+
+def _counting(scope: SpendScope, spent: str, byok: str) -> str:
+    """What counts, of two columns, as whoever is held to the budget knows it: the counter's own
+    word may be older."""
+    return f"{spent} + {byok}" if scope.counts_byok else spent
+
+
+def _named(keys: str) -> str:
+    """Keys as counters name them."""
+    return keys.replace("SELECT id", "SELECT CAST(id AS varchar(64))", 1)
+
+
+def spent_in(
+    account_id: UUID, scopes: Sequence[SpendScope], *, at: datetime
+) -> dict[SpendScope, int]:
+    """What counts against each budget of the account in its window of `at`, in nano-USD, without
+    what is held."""
+    reader = django_reader()
+    asker = _Asker(reader, account_id, at)
+    rows = _rows(reader, [asker.counted(str(n), scope) for n, scope in enumerate(scopes)])
+    counted = {row[0]: int(row[1]) for row in rows}
+    return {scope: counted[str(n)] for n, scope in enumerate(scopes)}
+
+
+def spending_of(
+    key: ApiKey, scopes: Sequence[SpendScope], *, at: datetime
+) -> tuple[Usage, dict[SpendScope, int]]:
+    """What the key spent by `at`, and `spent_in` of budgets of its account."""
+    reader = django_reader()
+    asker = _Asker(reader, key.account_id, at)
+    asked = [asker.counted(str(n), scope) for n, scope in enumerate(scopes)]
+    told = {row[0]: row[1:] for row in _rows(reader, [asker.usage(key.pk), *asked])}
+    windows = {window: told.get(window, (0, 0)) for window in window_starts(at)}
+    usage = Usage(
+        {window: spent for window, (spent, _) in windows.items()},
+        {window: byok for window, (_, byok) in windows.items()},
+    )
+    return usage, {scope: int(told[str(n)][0]) for n, scope in enumerate(scopes)}
+
+
+def _rows(reader: Reader, pieces: Sequence[_Sql]) -> Sequence[Sequence[Any]]:
+    if not pieces:
+        return ()
+    values = [value for piece in pieces for value in piece.values]
+    return reader.rows(" UNION ALL ".join(piece.text for piece in pieces), values)
