@@ -1,12 +1,20 @@
 """`budgets` of GET /key: all that a key is held to, and how much of it is spent."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from accounts.authentication import forget_keys
-from accounts.models import SpendCounter
+from accounts.models import (
+    ApiKey,
+    Hold,
+    LedgerEntry,
+    SpendCounter,
+    Workspace,
+    WorkspaceBudget,
+)
 from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import create_key
@@ -15,6 +23,7 @@ from accounts.spending import guardrail_scope_id
 from accounts.windows import window_end, window_starts
 from tests.accounts.test_keys import spent
 from tests.support.management import Manager
+from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
@@ -110,3 +119,50 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
     assert data["budgets"][4]["resets_at"] is None
     assert data["effective_budget"] == data["budgets"][0]
     assert data["allowed_data_regions"] == ["us"]
+
+
+@pytest.mark.parametrize("interval", ["lifetime", "monthly", "daily"])
+def test_a_budget_set_while_requests_run_tells_what_they_cost_before_it_is_met(
+    mine: Manager, admin_client: Client, interval: str
+) -> None:
+    home = mine.account.workspaces.get()
+    key, string = create_key(account=mine.account, name="k", workspace=home)
+    now = datetime.now(UTC)
+    charged(key, "gen-before", now, 2 * USD)
+    Hold.objects.create(
+        generation_id="gen-running",
+        account=mine.account,
+        workspace=home,
+        api_key=key,
+        amount_nano=USD,
+        counter_ids="0",
+        model="acme/small",
+        created_at=now,
+        lease_expires_at=now + timedelta(minutes=15),
+    )
+    mine.ok("PUT", f"/workspaces/default/budgets/{interval}", {"limit_usd": 31})
+    assert SpendCounter.objects.get(scope="workspace").limit_nano is None
+
+    # It ends, and knows nothing of the budget.
+    Hold.objects.all().delete()
+    charged(key, "gen-running", now, USD // 2)
+
+    (budget,) = told(mine, string)["budgets"]
+    assert (budget["spend_usd"], budget["remaining_usd"]) == (2.5, 28.5)
+    for shown in (page(WorkspaceBudget), page(Workspace, "change", home.pk)):
+        assert ">2.5<" in admin_client.get(shown).text
+
+
+def charged(key: ApiKey, generation_id: str, at: datetime, nano: int) -> None:
+    LedgerEntry.objects.create(
+        account=key.account,
+        workspace=key.workspace,
+        api_key=key,
+        kind="usage",
+        amount_nano=nano,
+        generation_id=generation_id,
+        day=at.date(),
+        source="generation",
+        source_ref=generation_id,
+        created_at=at,
+    )
