@@ -5,6 +5,7 @@ import shlex
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,17 @@ def curl_line(run: Run) -> str:
     return next(line for line in run.stdout.splitlines() if line.startswith("curl "))
 
 
-def test_it_tells_programs_and_people_where_it_is(start_run: StartRun) -> None:
-    run = start_run()
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """It begins with nothing at all."""
+    run = Run(tmp_path_factory.mktemp("first") / "home", {})
+    run.ready()
+    yield run
+    run.clean_up()
+
+
+def test_it_tells_programs_and_people_where_it_is(first_run: Run) -> None:
+    run = first_run
     facts = run.ready()
 
     assert run.ready_file.stat().st_mode & 0o777 == 0o600
@@ -39,8 +49,8 @@ def test_it_tells_programs_and_people_where_it_is(start_run: StartRun) -> None:
     assert {"account_id", "workspace_id", "admin_user", "version"} <= facts.keys()
 
 
-def test_the_curl_line_works_as_pasted(start_run: StartRun) -> None:
-    run = start_run()
+def test_the_curl_line_works_as_pasted(first_run: Run) -> None:
+    run = first_run
     facts = run.ready()
 
     pasted = subprocess.run(
