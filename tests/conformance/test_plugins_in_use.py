@@ -12,7 +12,6 @@ from tests.conformance.test_management_rows_presets import made
 from tests.support.moderating import FORBIDDEN, OUTAGE, SLEEPY
 from tests.support.speakers import SPEAKERS
 
-pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 OVER_EVERY_KIND = pytest.mark.parametrize(
     "kind", ["openai", "anthropic", "responses"], indirect=True
