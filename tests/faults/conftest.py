@@ -78,9 +78,13 @@ def desk_of(audited: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path
         simulator.clear()
         file = tmp_path / "more.yaml"
         file.write_text(bench.as_yaml(bench.personas(simulator), models), encoding="utf-8")
-        audited.manage("load_catalogue", str(file), "--wait")
+        audited.manage("load_catalogue", str(file))
         account = seed_account(audited, credits_usd="1000")
-        return Desk(audited, simulator, account, str(models[0]["id"]))
+        name = str(models[0]["id"])
+        path = f"/api/v1/models/{name}/endpoints"
+        # A process that has just begun is none yet of those that the command would wait for.
+        audited.wait_until(lambda: audited.get(path, key=account.api_key).status_code == 200)
+        return Desk(audited, simulator, account, name)
 
     return open_
 
