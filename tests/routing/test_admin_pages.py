@@ -122,7 +122,6 @@ def test_every_search_takes_any_words(admin_client: Client, term: str) -> None:
             assert admin_client.get(page(model), {"q": term}).status_code == 200
 
 
-@pytest.mark.both
 def test_every_filter_can_be_chosen(admin_client: Client) -> None:
     fill(2)
 
