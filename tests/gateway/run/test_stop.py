@@ -64,18 +64,8 @@ def test_a_stop_during_the_start_leaves_nothing(start_run: StartRun) -> None:
     assert not run.ready_file.exists()
 
 
-def test_a_killed_make_leaves_nothing(start_run: StartRun) -> None:
-    run = start_run()
-    run.ready()
-
-    run.process.kill()
-    run.process.wait(STOP_S)
-
-    run.wait_gone()
-    assert not run.ready_file.exists()
-
-
-def test_a_killed_supervisor_leaves_nothing_and_a_run_starts_again(start_run: StartRun) -> None:
+def test_who_is_killed_leaves_nothing_and_a_run_starts_again(start_run: StartRun) -> None:
+    """First the supervisor, then make."""
     killed = start_run()
     facts = killed.ready()
 
@@ -83,10 +73,16 @@ def test_a_killed_supervisor_leaves_nothing_and_a_run_starts_again(start_run: St
 
     assert killed.process.wait(STOP_S) != 0
     killed.wait_gone()
-    again = start_run().ready()
+    again = start_run()
+    found = again.ready()
+    assert found["pid"] != facts["pid"]
+    assert found["api_key"] == facts["api_key"]
 
-    assert again["pid"] != facts["pid"]
-    assert again["api_key"] == facts["api_key"]
+    again.process.kill()
+    again.process.wait(STOP_S)
+
+    again.wait_gone()
+    assert not again.ready_file.exists()
 
 
 def test_a_stream_in_progress_does_not_hold_the_stop_up(
