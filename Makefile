@@ -3,7 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := gateway accounts routing interns manage.py .ci
 MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# Where bytecode is not kept, each process rewrites the assertions of all tests first.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+LANE := $(PYTEST) -n 3 --dist worksteal
+# Looking through all files for the tests that bear a mark takes longer than finding the files.
+marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
 # A fixed day makes the locks reproducible and leaves a new release seven days to be found bad.
 LOCK_DAY ?= $(shell date -u -d '7 days ago' +%F 2>/dev/null || date -u -v-7d +%F)
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
@@ -27,13 +31,13 @@ run: installed ## Start everything in the foreground: web, worker, beat, simulat
 
 test: installed-dev ## Run the tests: on PostgreSQL with Valkey, those marked `both` on SQLite too
 	@status=0; \
-	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "not nightly and not alone" || status=$$?; \
-	GATEWAY_TEST_STORES=sqlite $(PYTEST) -m "both and not nightly and not alone" || status=$$?; \
-	GATEWAY_TEST_STORES=postgres $(BIN)/python -m pytest -m "alone and not nightly" || status=$$?; \
+	GATEWAY_TEST_STORES=postgres $(LANE) -m "not nightly and not alone" || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(LANE) -m "both and not nightly and not alone" $(call marked,both) || status=$$?; \
+	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "alone and not nightly" $(call marked,alone) || status=$$?; \
 	exit $$status
 
 test-nightly: installed-dev ## Run the long variants
-	@GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m nightly
+	@GATEWAY_TEST_STORES=postgres $(LANE) --timeout=900 -m nightly
 
 bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE fails on a regression
 	@$(BIN)/python -m tests.load.bench $(if $(COMPARE),--compare "$(COMPARE)")

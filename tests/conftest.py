@@ -22,6 +22,8 @@ BED.enter()
 only_loopback()
 # pytest-django finishes Django's set-up in its own pytest_configure, once settings are loaded.
 settings.DATABASES  # noqa: B018 - Reading it loads the settings.
+# Each test of the admin makes its user, and a hash made to be slow takes longer than the test.
+settings.PASSWORD_HASHERS = ["tests.support.hashing.QuickHasher"]
 # In xdist's workers the name would make pytest-django load them before this file has its say.
 del os.environ["DJANGO_SETTINGS_MODULE"]
 

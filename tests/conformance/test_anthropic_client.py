@@ -12,7 +12,6 @@ from anthropic import Anthropic
 from tests.conformance.asking import PERSONAS, PIXEL, refusals
 from tests.conformance.desk import Desk, nano
 
-pytestmark = pytest.mark.both
 WEATHER: Any = {
     "name": "weather",
     "description": "Tells the weather.",

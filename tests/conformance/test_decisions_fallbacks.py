@@ -10,7 +10,6 @@ from tests.conformance.deciding import CHOICE, NOUL, SCORE, STATE, DecisionsDesk
 from tests.conformance.desk import nano
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 ASKED = {"X-Router-Metadata": "enabled"}
 NUMBERED = {f"q{n}": {**NOUL, "instructions": f"Is it number {n}?"} for n in range(20)}
 

@@ -16,7 +16,6 @@ from tests.conformance.deciding import (
 from tests.conformance.desk import issue_paths
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 # One model for each way of answering.
 WAYS = ["typesafe/jev-1.13", "acme/judge", "acme/numbers", "acme/letters", "acme/replies"]
 

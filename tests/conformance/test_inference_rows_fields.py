@@ -11,7 +11,6 @@ from tests.conformance.desk import CHAT, HELLO, Desk, issue_paths
 from tests.conformance.money import book_usage
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
 MIB = 1024 * 1024
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 

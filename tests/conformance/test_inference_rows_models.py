@@ -1,8 +1,7 @@
 """Rows 15 to 17, 43 and 60, and the rest of section 7.4: which model a reference comes to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import yaml
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk, Serve, called, called_by, issue_paths, read_stream
+from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
@@ -305,22 +305,31 @@ def test_i60_presets_that_cannot_be_meant(desk: Desk, asked: dict[str, Any]) -> 
 # --- On a gateway of the test's own ---------------------------------------------------------------
 
 
-@pytest.fixture
-def own(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Desk:
-    """A desk whose catalogue has an alias and a priority tier, and that has a list for auto."""
-    simulator.clear()
+@pytest.fixture(scope="module")
+def own_server(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """Its catalogue has an alias and a priority tier, and it has a list for auto."""
+    folder = tmp_path_factory.mktemp("models")
     catalogue = yaml.safe_load(rewritten(simulator.url))
     small, *_, solo, text, _ = catalogue["models"]
     small["aliases"], text["aliases"] = ["acme/tiny"], ["router/fusion"]
     fast = {**solo["endpoints"][0], "tag": "gamma/priority", "upstream_model": "solo-fast"}
     fast["pricing"] = {"prompt": "0.000009", "completion": "0.000009"}
     solo["endpoints"].append(fast)
-    file = tmp_path / "catalogue.yaml"
+    file = folder / "catalogue.yaml"
     file.write_text(yaml.safe_dump(catalogue, sort_keys=False), encoding="utf-8")
-    server = start_gateway.build(ROUTER_AUTO_MODELS="router/fusion, acme/so*, gone/model")
-    server.manage("load_catalogue", str(file))
-    server.start()
-    return Desk(server, simulator, seed_account(server, credits_usd="100"), SMALL)
+    with StartGateway(stores, folder) as starter:
+        server = starter.build(ROUTER_AUTO_MODELS="router/fusion, acme/so*, gone/model")
+        server.manage("load_catalogue", str(file))
+        server.start()
+        yield server
+
+
+@pytest.fixture
+def own(own_server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(own_server, simulator, seed_account(own_server, credits_usd="100"), SMALL)
 
 
 def test_aliases_and_the_operators_list(own: Desk) -> None:

@@ -8,7 +8,6 @@ from tests.conformance.asking import RESPONSES, ok, post, refused
 from tests.conformance.desk import Desk, exact, nano
 from tests.support.speakers import read_stream
 
-pytestmark = pytest.mark.both
 STOP: list[dict[str, Any]] = [{"type": "step_count_is", "step_count": 2}]
 
 

@@ -23,8 +23,6 @@ from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
-
 SMALL = "acme/small"
 ALPHA, BETA, TURBO = "small-alpha", "small-beta", "small-beta-turbo"
 METADATA = {"X-Router-Metadata": "enabled"}

@@ -7,7 +7,6 @@ import pytest
 
 from tests.conformance.desk import Desk, issue_paths, nano
 
-pytestmark = pytest.mark.both
 CALL = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
 PARIS = {"type": "router:datetime", "parameters": {"timezone": "Europe/Paris"}}
 NOW = {"type": "router:datetime"}

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import pytest
 import requests
@@ -13,6 +12,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.conformance.test_management_rows import error_of
 from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.own_credentials import ask, fingerprint
 from tests.support.server import GatewayServer, as_json
@@ -35,28 +35,30 @@ class Strict:
         peer.send(head.encode() + b"Connection: close\r\n\r\n" + repeated)
 
 
-@pytest.fixture
-def strict() -> Iterator[RawUpstream]:
-    with RawUpstream(Strict()) as server:
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """It knows `openai`, a strict provider and one that is not there."""
+    folder = tmp_path_factory.mktemp("byok")
+    file = folder / "openai.yaml"
+    with RawUpstream(Strict()) as strict, StartGateway(stores, folder) as starter:
+        urls = {
+            "openai": f"{simulator.url}/openai/v1",
+            "strict": f"http://127.0.0.1:{strict.port}/v1",
+            "gone": "http://127.0.0.1:9/v1",
+        }
+        providers = [{"slug": slug, "name": slug, "base_url": url} for slug, url in urls.items()]
+        file.write_text(yaml.safe_dump({"providers": providers, "models": []}))
+        server = starter.build()
+        server.manage("load_catalogue", str(file))
+        server.start()
         yield server
 
 
 @pytest.fixture
-def desk(
-    start_gateway: StartGateway, simulator: SimulatedUpstream, strict: RawUpstream, tmp_path: Path
-) -> Desk:
-    """A caller of a gateway that knows `openai`, a strict provider and one that is not there."""
+def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
-    file = tmp_path / "openai.yaml"
-    urls = {
-        "openai": f"{simulator.url}/openai/v1",
-        "strict": f"http://127.0.0.1:{strict.port}/v1",
-        "gone": "http://127.0.0.1:9/v1",
-    }
-    providers = [{"slug": slug, "name": slug, "base_url": url} for slug, url in urls.items()]
-    file.write_text(yaml.safe_dump({"providers": providers, "models": []}))
-    server = start_gateway()
-    server.manage("load_catalogue", str(file), "--wait")
     return Desk(server, simulator, seed_account(server))
 
 

@@ -15,7 +15,6 @@ from tests.conformance.money import book_usage
 from tests.support.odd_tools import BACKENDS, FEE_NANO
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 PERSONA = "gamma"
 PROMPT_NANO, COMPLETION_NANO = 1_000, 2_000
@@ -172,9 +171,14 @@ def test_a_caller_who_leaves_stops_the_tools_and_pays_what_was_got(desk: Desk) -
     assert len(desk.sent(PERSONA)) == 1
 
 
+@pytest.fixture(scope="module")
+def hurried(serve: Serve) -> Callable[[], Desk]:
+    return serve(ROUTER_TOOL_BACKENDS=BACKENDS, ROUTER_TOTAL_TIMEOUT="1.2")
+
+
 @STREAMED
-def test_the_deadline_spans_the_loop(serve: Serve, stream: bool) -> None:
-    desk = serve(ROUTER_TOOL_BACKENDS=BACKENDS, ROUTER_TOTAL_TIMEOUT="1.2")()
+def test_the_deadline_spans_the_loop(hurried: Callable[[], Desk], stream: bool) -> None:
+    desk = hurried()
     desk.model = "acme/solo"
     desk.upstream.clear()
     desk.upstream.script(PERSONA, calls("slow"), repeat=True)

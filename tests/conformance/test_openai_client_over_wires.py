@@ -11,7 +11,6 @@ from openai import OpenAI
 from tests.conformance.asking import PERSONAS, PIXEL
 from tests.conformance.desk import Desk
 
-pytestmark = pytest.mark.both
 WEATHER: Any = {
     "type": "function",
     "function": {

@@ -13,7 +13,6 @@ from pydantic import BaseModel
 from tests.conformance.asking import PERSONAS, PIXEL, refusals
 from tests.conformance.desk import Desk, nano
 
-pytestmark = pytest.mark.both
 WEATHER: Any = {
     "type": "function",
     "name": "weather",

@@ -14,7 +14,6 @@ from openrouter import OpenRouter, errors
 from tests.conformance.asking import PERSONAS, PIXEL
 from tests.conformance.desk import Desk
 
-pytestmark = pytest.mark.both
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 PARAMETERS = {
     "type": "object",

@@ -8,7 +8,6 @@ from openrouter import OpenRouter, errors
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, STATE, DecisionsDesk
 
-pytestmark = pytest.mark.both
 QUESTIONS: Any = {"noul": NOUL, "team": CHOICE, "mood": SCORE}
 
 

@@ -17,7 +17,6 @@ from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS
 
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
-pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 OVER_EVERY_KIND = pytest.mark.parametrize(
     "kind", ["openai", "anthropic", "responses"], indirect=True

@@ -12,7 +12,6 @@ from tests.conformance.desk import Desk, exact
 from tests.support.speakers import SPEAKERS, read_stream
 from tests.support.speakers.base import plain
 
-pytestmark = pytest.mark.both
 ODD: dict[str, Any] = {"x_future": {"a": [1, None, "é\u2028"]}}
 
 

@@ -18,7 +18,6 @@ from tests.conformance.test_server_tools import STREAMED, WEATHER
 from tests.support.pdfs import data_url, pdf
 from tests.support.speakers import SPEAKERS, Said, read_stream
 
-pytestmark = pytest.mark.both
 SPOKEN = pytest.mark.parametrize("speaker", SPEAKERS)
 PDF = pdf("Hello from the file")
 NEEDS_WALLS = pytest.mark.skipif(

@@ -13,8 +13,6 @@ from tests.conformance.desk import Desk, exact
 from tests.conformance.pairs import Pair
 from tests.support.speakers import SPEAKERS, read_stream
 
-pytestmark = pytest.mark.both
-
 FIRST, SECOND = "The first piece of text. ", "And then the second. "
 PROMPT_NANO, COMPLETION_NANO, CACHED_NANO, WRITTEN_NANO = 1_000, 2_000, 100, 1_250
 CITY = {

@@ -10,7 +10,6 @@ from openai import OpenAI
 
 from tests.conformance.web import FETCH, LINK, SEARCH, WebDesk, fetch, search
 
-pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 FORMATS = pytest.mark.parametrize("format", ["chat", "messages", "responses"])
 NATIVE: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}

@@ -8,7 +8,6 @@ import pytest
 
 from tests.conformance.web import FETCH, LINK, SEARCH, SEARCH_NANO, WebDesk, fetch, search
 
-pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 FORMATS = pytest.mark.parametrize("format", ["chat", "messages", "responses"])
 NATIVE: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}

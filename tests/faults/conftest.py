@@ -70,6 +70,26 @@ def desk(audited: GatewayServer, simulator: SimulatedUpstream) -> Desk:
 
 
 @pytest.fixture
+def desk_of(audited: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
+    """`desk_of(models)`: a desk on the shared gateway, at the first of these models, which it now
+    serves too. Their names are no other test's, nor is what it remembers of their endpoints."""
+
+    def open_(models: list[dict[str, Any]]) -> Desk:
+        simulator.clear()
+        file = tmp_path / "more.yaml"
+        file.write_text(bench.as_yaml(bench.personas(simulator), models), encoding="utf-8")
+        audited.manage("load_catalogue", str(file))
+        account = seed_account(audited, credits_usd="1000")
+        name = str(models[0]["id"])
+        path = f"/api/v1/models/{name}/endpoints"
+        # A process that has just begun is none yet of those that the command would wait for.
+        audited.wait_until(lambda: audited.get(path, key=account.api_key).status_code == 200)
+        return Desk(audited, simulator, account, name)
+
+    return open_
+
+
+@pytest.fixture
 def desk_on(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
     """`desk_on(models, SETTING="1")`: a desk on a gateway of the test's own, at the first model.
 

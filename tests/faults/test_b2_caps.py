@@ -14,8 +14,6 @@ from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 from tests.support.wires import answer_to, chunked, envelope, head_bytes
 
-pytestmark = pytest.mark.both
-
 KIB, MIB = 1024, 1_048_576
 CHAT_BYTES_MAX, KEYS_BYTES_MAX = 4 * MIB, 64 * KIB
 KEYS = "/api/v1/keys"

@@ -11,8 +11,6 @@ from routing.simulator.testing import Wire
 from tests.support.server import GatewayServer
 from tests.support.wires import CHAT, HOST, answer_to, envelope, head_bytes
 
-pytestmark = pytest.mark.both
-
 POST = b"POST /api/v1/chat/completions HTTP/1.1\r\n" + HOST
 HIDDEN = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
 TE = b"Transfer-Encoding: chunked\r\n"

@@ -75,13 +75,12 @@ def test_four_processes_that_know_a_key_keep_its_new_budget_at_once(desk_on: Ope
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_fallback_that_is_too_dear_for_the_budget_is_not_tried(
-    desk_on: Open, stream: bool
+    desk_of: Open, stream: bool
 ) -> None:
-    desk = desk_on([PAIR])
+    desk = desk_of([PAIR | {"id": f"budget/pair-{stream}"}])
     desk.upstream.script(
         "first", {"status": 500, "json": {"error": {"message": "odd"}}}, repeat=True
     )
-    desk.model = "plain/first"
     set_budget(desk, 2 * HELD_NANO)
 
     response = desk.post(max_tokens=MAX_TOKENS, stream=stream, messages=HELLO)

@@ -133,8 +133,14 @@ def hints_answer(scene: Scene) -> bool:
     return bool(as_json(scene.desk.server.get("/readyz"))["checks"]["hints"]["ok"])
 
 
+# Another test freezes the store, and `test_d1_hint_store_dies` has it slow.
+NIGHTLY = {"frozen", "slow"}
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize(
+    "harm", [pytest.param(h, marks=[pytest.mark.nightly] * (h in NIGHTLY)) for h in HARMS]
+)
 def test_selection_does_not_feel_it(scene: Scene, harm: str) -> None:
     begin, end = HARMS[harm]
     scene.desk.upstream.clear()

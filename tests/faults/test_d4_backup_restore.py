@@ -19,6 +19,7 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.postgres import binaries
+from tests.support.running import put_database
 from tests.support.server import GatewayServer
 from tests.support.steady import Asked, Steady
 
@@ -123,11 +124,14 @@ def test_postgresql_is_restored_into_an_empty_database(
     check_restored(desk, operator, there, had)
 
 
-@pytest.mark.both
 def test_sqlite_is_restored_into_an_empty_home(
-    start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path, backup: Path
+    stores: Bed,
+    start_gateway: StartGateway,
+    simulator: SimulatedUpstream,
+    tmp_path: Path,
+    backup: Path,
 ) -> None:
-    desk = running_on_a_file(start_gateway, tmp_path, simulator)
+    desk = running_on_a_file(stores, start_gateway, tmp_path, simulator)
     here = Operator(desk.server.env, backup)
     had = backed_up_under_load(desk, here, "back up sqlite", "back up secrets")
     desk.server.kill()
@@ -147,10 +151,12 @@ def on_a_file(starter: StartGateway) -> GatewayServer:
     return server
 
 
-def running_on_a_file(starter: StartGateway, folder: Path, simulator: SimulatedUpstream) -> Desk:
+def running_on_a_file(
+    stores: Bed, starter: StartGateway, folder: Path, simulator: SimulatedUpstream
+) -> Desk:
     simulator.clear()
     server = on_a_file(starter)
-    assert server.run_command("migrate", "--noinput").status == 0
+    put_database(Path(server.env["GATEWAY_HOME"]), stores.migrated_file())
     file = folder / "catalogue.yaml"
     catalogue = bench.as_yaml(bench.personas(simulator), bench.plain_models())
     file.write_text(catalogue, encoding="utf-8")

@@ -14,8 +14,6 @@ from tests.faults import bench
 from tests.faults.bench import DEAR_NANO, MODES, endpoint, model
 from tests.faults.conftest import Open
 
-pytestmark = pytest.mark.both
-
 FIXED = "Provider returned error"
 
 

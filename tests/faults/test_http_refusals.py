@@ -8,7 +8,6 @@ import pytest
 from routing.simulator.testing import Wire
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
 PATH = "/api/v1/chat/completions"
 HOST = b"Host: gateway\r\n"
 

@@ -1,16 +1,19 @@
 """M2: over HTTP, four processes and two keys spend one account's balance once, and no more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
-from tests.faults.conftest import Open
+from tests.faults.conftest import Open, loaded
+from tests.support.bed import Bed
 from tests.support.callers import Heard, ask, at_a_time, new_key
-from tests.support.gateways import seed_account
+from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
+from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
 AT_ONCE = 64
@@ -60,13 +63,28 @@ class Shop:
         return heard
 
 
+@pytest.fixture(scope="module")
+def four_processes(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    folder = tmp_path_factory.mktemp("m2")
+    catalogue = bench.as_yaml(bench.personas(simulator), [MODEL])
+    with StartGateway(stores, folder) as starter:
+        yield loaded(starter, folder, catalogue, **PROCESSES)
+
+
 @pytest.fixture
-def shop_with(desk_on: Open) -> Callable[..., Shop]:
-    """`shop_with("0.005")`: an account of that credit; further arguments are settings."""
+def shop_with(
+    four_processes: GatewayServer, simulator: SimulatedUpstream, desk_on: Open
+) -> Callable[..., Shop]:
+    """`shop_with("0.005")`: an account of that credit; further arguments are settings, of a
+    gateway of the shop's own."""
 
     def open_(credits_usd: str, **env: str) -> Shop:
-        desk = desk_on([MODEL], **PROCESSES | env)
-        desk.account = seed_account(desk.server, credits_usd=credits_usd)
+        simulator.clear()
+        server = desk_on([MODEL], **PROCESSES | env).server if env else four_processes
+        account = seed_account(server, credits_usd=credits_usd)
+        desk = Desk(server, simulator, account, "plain/first")
         return Shop(desk, [desk.account.api_key, new_key(desk.server, desk.account)])
 
     return open_

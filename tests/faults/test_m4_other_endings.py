@@ -3,10 +3,9 @@
 import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tests.accounts.dump import database_text
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.faults import bench
 from tests.faults.conftest import loaded
+from tests.support.bed import Bed
 from tests.support.callers import at_a_time
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
@@ -103,23 +103,27 @@ def test_a_stream_whose_caller_left_is_not_paid_twice(twice: Twice) -> None:
 LEASE_S, SWEEP_S, TOTAL_S = 3.0, 0.3, 2.5
 
 
-@pytest.fixture
-def mortal(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Twice:
+@pytest.fixture(scope="module")
+def mortals(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
     """Two processes whose requests are given up soon."""
-    simulator.clear()
+    folder = tmp_path_factory.mktemp("mortals")
     first = bench.provider("first", f"{simulator.url}/first/v1")
-    server = loaded(
-        start_gateway,
-        tmp_path,
-        bench.as_yaml([first], [MODEL]),
-        **PATIENT
-        | {
-            "HOLD_LEASE_SECONDS": str(LEASE_S),
-            "HOLD_SWEEP_SECONDS": str(SWEEP_S),
-            "ROUTER_TOTAL_TIMEOUT": str(TOTAL_S),
-        },
-    )
-    return Twice(Desk(server, simulator, seed_account(server, credits_usd="1000"), "plain/first"))
+    soon = {
+        "HOLD_LEASE_SECONDS": str(LEASE_S),
+        "HOLD_SWEEP_SECONDS": str(SWEEP_S),
+        "ROUTER_TOTAL_TIMEOUT": str(TOTAL_S),
+    }
+    with StartGateway(stores, folder) as starter:
+        yield loaded(starter, folder, bench.as_yaml([first], [MODEL]), **PATIENT | soon)
+
+
+@pytest.fixture
+def mortal(mortals: GatewayServer, simulator: SimulatedUpstream) -> Twice:
+    simulator.clear()
+    account = seed_account(mortals, credits_usd="1000")
+    return Twice(Desk(mortals, simulator, account, "plain/first"))
 
 
 @pytest.mark.parametrize("what", ["server", "worker"])

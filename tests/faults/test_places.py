@@ -10,7 +10,6 @@ from tests.faults.bench import endpoint, model
 from tests.faults.test_hang_ups import begin
 from tests.support.wires import head_bytes
 
-pytestmark = pytest.mark.both
 FIRST = [model("plain/first", endpoint("first"))]
 
 

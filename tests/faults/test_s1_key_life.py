@@ -1,7 +1,7 @@
 """S1: a key is shown once, kept as a hash, and dies within a second in every process."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -87,10 +87,16 @@ def test_a_plain_key_is_nowhere_but_in_the_answer_that_made_it(
         assert middle not in kept + gateway.log() + hints
 
 
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[GatewayServer]:
+    with StartGateway(stores, tmp_path_factory.mktemp("keys")) as starter:
+        yield starter(WEB_CONCURRENCY="2")
+
+
 def test_a_revoked_and_a_rotated_key_die_within_a_second_in_every_process(
-    start_gateway: StartGateway, orm_of: Orm
+    two_processes: GatewayServer, orm_of: Orm
 ) -> None:
-    server = start_gateway(WEB_CONCURRENCY="2")
+    server = two_processes
     one, two = seed_account(server), seed_account(server)
     for _ in range(12):
         assert status_of(server, one.api_key) == status_of(server, two.api_key) == 200
@@ -109,9 +115,9 @@ def test_a_revoked_and_a_rotated_key_die_within_a_second_in_every_process(
 
 
 def test_what_the_api_revokes_dies_within_a_second_in_every_process(
-    start_gateway: StartGateway, orm_of: Orm
+    two_processes: GatewayServer, orm_of: Orm
 ) -> None:
-    server = start_gateway(WEB_CONCURRENCY="2")
+    server = two_processes
     owner = seed_account(server)
     changes: list[tuple[str, str, dict[str, Any]]] = [
         ("PATCH", "", {"disabled": True}),
@@ -139,8 +145,10 @@ def test_what_the_api_revokes_dies_within_a_second_in_every_process(
         assert string[15:-6] not in kept
 
 
-def test_a_rotated_string_works_for_its_grace_in_every_process(start_gateway: StartGateway) -> None:
-    server = start_gateway(WEB_CONCURRENCY="2")
+def test_a_rotated_string_works_for_its_grace_in_every_process(
+    two_processes: GatewayServer,
+) -> None:
+    server = two_processes
     owner = seed_account(server)
     old = new_key(server, owner)
     assert {status_of(server, old["key"]) for _ in range(12)} == {200}

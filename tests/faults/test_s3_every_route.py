@@ -26,7 +26,6 @@ from tests.support.tenants import (
     rows_of,
 )
 
-pytestmark = pytest.mark.both
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 # For people: what it refuses is told in HTML.
 PAGES = ("/docs", "/admin")

@@ -17,8 +17,6 @@ from routing.upstreams.door_errors import ConnectFailed, DnsFailed, DoorError
 from routing.upstreams.origin import Origin
 from routing.upstreams.resolver import Address, Resolver
 
-pytestmark = pytest.mark.both
-
 LITERALS = [
     "127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0",  # noqa: S104 - Nothing is bound.
     "10.0.0.1", "10.255.255.255", "172.16.0.1",

@@ -21,7 +21,6 @@ from tests.faults.test_s5_addresses import LITERALS
 from tests.routing.tools.made import context
 from tests.support.web_site import WebSite, serve_web_site
 
-pytestmark = pytest.mark.both
 PUBLIC = "93.184.216.34"
 NOT_THERE = "url_not_accessible"
 Refused = Callable[[str], str]

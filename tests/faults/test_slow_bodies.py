@@ -12,7 +12,6 @@ from tests.support.gateways import StartGateway, seed_account
 PATH = "/api/v1/chat/completions"
 
 
-@pytest.mark.both
 @pytest.mark.parametrize("framing", ["Content-Length: 5000", "Transfer-Encoding: chunked"])
 def test_a_body_that_stops_coming_is_refused_and_holds_no_place(
     start_gateway: StartGateway, framing: str

@@ -9,8 +9,6 @@ from tests.faults.bench import CHEAP, DEAR, endpoint, model
 from tests.faults.conftest import Open
 from tests.support.gateways import seed_account
 
-pytestmark = pytest.mark.both
-
 BREAKS = ["die-after-first", "die-mid-stream", "sse-error-mid", "sse-garbage", "error-finish"]
 
 

@@ -10,23 +10,18 @@ import pytest
 from tests.faults.test_w1_workers_die import SHORT, losses_max, lost_at, strike
 from tests.support.bed import Bed
 from tests.support.callers import seeded
-from tests.support.gateways import StartGateway
-from tests.support.ranch import Ranch, ranch_of
-from tests.support.valkey import ValkeyServer
+from tests.support.ranch import Ranch, running_ranch
 
 pytestmark = pytest.mark.timeout(900)
 SETTLES_S = 90.0
 
 
 @pytest.fixture
-def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+def ranch(stores: Bed, tmp_path: Path) -> Iterator[Ranch]:
     settings = {**SHORT, "INTERN_RUNTIME": "process", "INTERN_HEALTH_SECONDS": "30"}
-    with StartGateway(stores, tmp_path) as starter:
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
-        ranch.start()
+    with running_ranch(stores, tmp_path, **settings) as ranch:
         yield ranch
         ranch.server.run_command("suspend_interns", "--all", "--here")
-        ranch.stop()
 
 
 def processes_of(intern_id: str) -> list[int]:

@@ -10,9 +10,7 @@ import pytest
 
 from tests.support.bed import Bed
 from tests.support.callers import seeded
-from tests.support.gateways import StartGateway
-from tests.support.ranch import Ranch, ranch_of
-from tests.support.valkey import ValkeyServer
+from tests.support.ranch import Ranch, running_ranch
 
 pytestmark = pytest.mark.timeout(600)
 # Far above what a worker takes to start (2 s on a busy machine of two cores, 4 s where it is the
@@ -32,15 +30,18 @@ STEPS = ("start", "health", "stop", "archive", "destroy")
 LOST = "operation_lost: the worker was lost twice"
 
 
-@pytest.fixture
-def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
-    with StartGateway(stores, tmp_path) as starter:
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **SHORT)
-        ranch.start()
-        for step in STEPS:
-            ranch.script.fail(step, {"delay_s": 0.1}, always=True)
+@pytest.fixture(scope="module")
+def one_ranch(stores: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranch]:
+    with running_ranch(stores, tmp_path_factory.mktemp("w1"), **SHORT) as ranch:
         yield ranch
-        ranch.stop()
+
+
+@pytest.fixture
+def ranch(one_ranch: Ranch) -> Iterator[Ranch]:
+    for step in STEPS:
+        one_ranch.script.fail(step, {"delay_s": 0.1}, always=True)
+    yield one_ranch
+    one_ranch.clear()
 
 
 def strike(ranch: Ranch, chance: random.Random) -> None:
@@ -131,15 +132,12 @@ def test_a_suspension_whose_worker_dies_still_stops(ranch: Ranch) -> None:
 
 
 @pytest.fixture
-def patient_ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+def patient_ranch(stores: Bed, tmp_path: Path) -> Iterator[Ranch]:
     """A lease outlasts the start of a worker, as the usual one does by far."""
     settings = {**SHORT, "INTERN_LEASE_SECONDS": "30"}
-    with StartGateway(stores, tmp_path) as starter:
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
-        ranch.start()
+    with running_ranch(stores, tmp_path, **settings) as ranch:
         ranch.script.fail("start", {"delay_s": 0.2}, always=True)
         yield ranch
-        ranch.stop()
 
 
 def test_w7_a_worker_that_is_asked_to_stop_loses_nothing(patient_ranch: Ranch) -> None:

@@ -13,19 +13,22 @@ from interns.models import Intern, LeaseKind
 from tests.faults.test_w1_workers_die import LEASE_S, SETTLES_S, SHORT
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
-from tests.support.ranch import Ranch, ranch_of
+from tests.support.ranch import Ranch, ranch_of, running_ranch
 from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture
-def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
-    with StartGateway(stores, tmp_path) as starter:
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **SHORT)
-        ranch.start()
+@pytest.fixture(scope="module")
+def one_ranch(stores: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranch]:
+    with running_ranch(stores, tmp_path_factory.mktemp("w4"), **SHORT) as ranch:
         yield ranch
-        ranch.stop()
+
+
+@pytest.fixture
+def ranch(one_ranch: Ranch) -> Iterator[Ranch]:
+    yield one_ranch
+    one_ranch.clear()
 
 
 def test_a_commit_that_nobody_was_told_of_is_found(
@@ -43,12 +46,11 @@ def test_a_commit_that_nobody_was_told_of_is_found(
 
 
 @pytest.mark.parametrize("how", ["gone", "frozen"])
-def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(
-    ranch: Ranch, valkey: ValkeyServer, how: str
-) -> None:
+def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(ranch: Ranch, how: str) -> None:
+    hints = ranch.hints
     fresh, running = ranch.new("fresh"), ranch.running("running")
     before = {each: ranch.ok("GET", f"/interns/{each}") for each in (fresh, running)}
-    (valkey.stop if how == "gone" else valkey.pause)()
+    (hints.stop if how == "gone" else hints.pause)()
 
     asked = [("POST", f"/interns/{fresh}/provision"), ("POST", f"/interns/{running}/suspend")]
     for method, path in [*asked, ("DELETE", f"/interns/{running}")]:
@@ -62,7 +64,7 @@ def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(
     for each, shown in after.items():
         assert {**shown, "updated_at": ""} == {**before[each], "updated_at": ""}
 
-    (valkey.start if how == "gone" else valkey.resume)()
+    (hints.start if how == "gone" else hints.resume)()
     assert ranch.retried("POST", f"/interns/{fresh}/provision") == 202
     assert ranch.eventually(fresh, "running", within_s=SETTLES_S) == "running"
     assert ranch.status(running) == "running"

@@ -15,22 +15,23 @@ from interns.models import Intern, Vault
 from tests.faults.test_w1_workers_die import SHORT
 from tests.support.bed import Bed
 from tests.support.callers import at_a_time
-from tests.support.gateways import StartGateway
-from tests.support.ranch import Ranch, ranch_of
-from tests.support.valkey import ValkeyServer
+from tests.support.ranch import Ranch, running_ranch
 
 pytestmark = pytest.mark.timeout(300)
 REASONS = {"intern_busy": True, "invalid_state": False}
 
 
-@pytest.fixture
-def ranch(stores: Bed, tmp_path: Path, valkey: ValkeyServer) -> Iterator[Ranch]:
+@pytest.fixture(scope="module")
+def one_ranch(stores: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranch]:
     settings = {**SHORT, "INTERN_LEASE_SECONDS": "30", "INTERN_OPERATION_SECONDS": "4"}
-    with StartGateway(stores, tmp_path) as starter:
-        ranch = ranch_of(starter, tmp_path / "r", redis_url=valkey.url, **settings)
-        ranch.start()
+    with running_ranch(stores, tmp_path_factory.mktemp("w6"), **settings) as ranch:
         yield ranch
-        ranch.stop()
+
+
+@pytest.fixture
+def ranch(one_ranch: Ranch) -> Iterator[Ranch]:
+    yield one_ranch
+    one_ranch.clear()
 
 
 def race(ranch: Ranch, intern_id: str, *, delete: bool) -> Counter[Any]:

@@ -338,6 +338,7 @@ def pages() -> list[str]:
 def operated_models() -> list[type[Any]]:
     """The models of ours that have pages."""
     ours = ("accounts", "routing", "interns")
+    page(User)  # With the addresses come the pages.
     return [model for model in admin.site._registry if model._meta.app_label in ours]
 
 

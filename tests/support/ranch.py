@@ -5,19 +5,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.support import processes
+from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.manage import PROJECT
 from tests.support.orm import database_name
 from tests.support.postgres import USER
 from tests.support.scripted_driver import FOLDER, Script
 from tests.support.server import GatewayServer
+from tests.support.valkey import ValkeyServer
 from tests.support.victims import children
 
 _CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
@@ -41,6 +44,7 @@ class Ranch:
         self.script = Script(Path(server.env[FOLDER]))
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self.account: SeededAccount
+        self.hints: ValkeyServer
 
     def start(self) -> None:
         self.server.start()
@@ -155,10 +159,31 @@ class Ranch:
             assert time.monotonic() < deadline, f"{intern_id} is still there"
             self.call("DELETE", f"/interns/{intern_id}")
 
+    def clear(self) -> None:
+        """Nothing goes wrong any more, and no intern is left: as at the beginning."""
+        self.script.heal()
+        for row in self.server.manage("interns")["interns"]:
+            self.removed(row["id"])
+        self.script.forget()
+
     def running(self, name: str) -> str:
         intern_id = self.new(name, provision=True)
         assert self.eventually(intern_id, "running", "failed") == "running"
         return intern_id
+
+
+@contextmanager
+def running_ranch(bed: Bed, folder: Path, **settings: str) -> Iterator[Ranch]:
+    """A running ranch with a hint store of its own, which is `ranch.hints`."""
+    hints = ValkeyServer(folder / "v")
+    hints.start()
+    with StartGateway(bed, folder) as starter:
+        ranch = ranch_of(starter, folder / "r", redis_url=hints.url, **settings)
+        ranch.hints = hints
+        ranch.start()
+        yield ranch
+        ranch.stop()
+    hints.stop()
 
 
 Open = Callable[..., Ranch]

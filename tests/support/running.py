@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -92,7 +93,9 @@ class Run:
 
         def there() -> bool:
             assert self.process.poll() is None, self.stderr
-            return self._facts().get("pid") in self.children("gateway.run")
+            # To look at every process of the machine takes a while.
+            pid = self._facts().get("pid")
+            return pid is not None and pid in self.children("gateway.run")
 
         self.until(there, "readiness", within_s=START_S)
         return self._facts()
@@ -150,8 +153,17 @@ class Run:
 
 
 class StartRun(Protocol):
-    """Start `make run` (or `command`) with these settings, by default in the test's own home."""
+    """Start `make run` (or `command`) with these settings, by default in the test's own home, where
+    `make run` finds a migrated database."""
 
     def __call__(
         self, *, home: Path | None = None, command: list[str] | None = None, **env: str
     ) -> Run: ...
+
+
+def put_database(home: Path, migrated: Path) -> None:
+    """As if a gateway had run in this home before; what is there already is left alone."""
+    home.mkdir(parents=True, exist_ok=True)
+    database = home / "gateway.sqlite3"
+    if not database.exists():
+        shutil.copy(migrated, database)

@@ -114,7 +114,9 @@ class ScriptedAgent:
         self._scripts: deque[Sequence[Step]] = deque()
         self._lock = threading.Lock()
         self._server = _Server(str(path), _handler_of(self))
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.02,), daemon=True
+        )
         self._thread.start()
 
     @property

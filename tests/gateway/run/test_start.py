@@ -5,6 +5,7 @@ import shlex
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,17 @@ def curl_line(run: Run) -> str:
     return next(line for line in run.stdout.splitlines() if line.startswith("curl "))
 
 
-def test_it_tells_programs_and_people_where_it_is(start_run: StartRun) -> None:
-    run = start_run()
+@pytest.fixture(scope="module")
+def first_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """It begins with nothing at all."""
+    run = Run(tmp_path_factory.mktemp("first") / "home", {})
+    run.ready()
+    yield run
+    run.clean_up()
+
+
+def test_it_tells_programs_and_people_where_it_is(first_run: Run) -> None:
+    run = first_run
     facts = run.ready()
 
     assert run.ready_file.stat().st_mode & 0o777 == 0o600
@@ -39,8 +49,8 @@ def test_it_tells_programs_and_people_where_it_is(start_run: StartRun) -> None:
     assert {"account_id", "workspace_id", "admin_user", "version"} <= facts.keys()
 
 
-def test_the_curl_line_works_as_pasted(start_run: StartRun) -> None:
-    run = start_run()
+def test_the_curl_line_works_as_pasted(first_run: Run) -> None:
+    run = first_run
     facts = run.ready()
 
     pasted = subprocess.run(
@@ -82,29 +92,22 @@ def test_a_second_start_is_quick_and_shows_the_same_secrets(start_run: StartRun)
     assert {name: facts[name] for name in SECRETS} == secrets
 
 
-def test_lost_secrets_are_replaced(start_run: StartRun) -> None:
+def test_lost_secrets_are_replaced_and_the_simulator_can_be_left_out(start_run: StartRun) -> None:
     first = start_run()
     lost = first.ready()
+    assert first.children("routing.simulator") != []
     first.stop()
     (first.home / "secrets" / "demo.json").unlink()
 
-    found = start_run().ready()
+    run = start_run(SIMULATOR="0")
+    found = run.ready()
 
     assert found["account_id"] == lost["account_id"]
     assert not {found[name] for name in SECRETS} & {lost[name] for name in SECRETS}
-
-
-def test_without_the_simulator_there_are_no_simulated_providers(start_run: StartRun) -> None:
-    with_it = start_run()
-    with_it.ready()
-    with_it.stop()
-
-    run = start_run(SIMULATOR="0")
-    facts = run.ready()
-
-    assert facts["simulator_url"] is None
+    # No simulated provider is left, and none of its models.
+    assert found["simulator_url"] is None
     assert run.children("routing.simulator") == []
-    assert f"curl -s {facts['base_url']}/models" in run.stdout
+    assert f"curl -s {found['base_url']}/models" in run.stdout
 
 
 def test_a_well_known_provider_is_added_by_its_key(start_run: StartRun) -> None:
@@ -118,28 +121,16 @@ def test_a_well_known_provider_is_added_by_its_key(start_run: StartRun) -> None:
     run.stop()
 
 
-def test_own_servers_replace_the_embedded_ones(start_run: StartRun, stores: Bed) -> None:
-    if not stores.is_postgres:
-        pytest.fail("this test needs the PostgreSQL stores")
-    url = stores.create(migrated=False)
-    run = start_run(DATABASE_URL=url, REDIS_URL=stores.redis_url)
-    facts = run.ready()
-
-    checks = requests.get(f"{facts['root_url']}/readyz", timeout=5).json()["checks"]
-    assert checks["database"]["vendor"] == "postgresql"
-    assert checks["hints"] == {"ok": True, "configured": True}
-    assert run.children("valkey-server") == []
-    assert not (run.home / "gateway.sqlite3").exists()
-    run.stop()
-    stores.drop(url)
-
-
-def test_d3_an_absent_database_is_waited_for(start_run: StartRun, tmp_path: Path) -> None:
+def test_d3_an_absent_database_is_waited_for(
+    start_run: StartRun, stores: Bed, tmp_path: Path
+) -> None:
+    """Both servers are the operator's own: nothing embedded is started in their place."""
     cluster = PostgresCluster(tmp_path / "pg")
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     root_url = f"http://127.0.0.1:{port}"
-    run = start_run(DATABASE_URL=cluster.url("postgres"), PORT=str(port))
+    url = cluster.url("postgres")
+    run = start_run(DATABASE_URL=url, REDIS_URL=stores.redis_url, PORT=str(port))
 
     run.until(lambda: "waiting for the database" in run.stderr, "the news")
     run.until(lambda: run.probe("/healthz", root_url) == 200, "liveness")
@@ -149,7 +140,13 @@ def test_d3_an_absent_database_is_waited_for(start_run: StartRun, tmp_path: Path
     cluster.start()
     try:
         run.ready()
-        assert run.probe("/readyz", root_url) == 200
+        ready = requests.get(f"{root_url}/readyz", timeout=5)
+        assert ready.status_code == 200
+        checks = ready.json()["checks"]
+        assert checks["database"]["vendor"] == "postgresql"
+        assert checks["hints"] == {"ok": True, "configured": True}
+        assert run.children("valkey-server") == []
+        assert not (run.home / "gateway.sqlite3").exists()
         run.stop()
     finally:
         cluster.stop()
@@ -214,11 +211,11 @@ def test_d3_make_passes_the_refusal_on(start_run: StartRun) -> None:
     assert "gateway: PORT: " in run.stderr
 
 
-def test_one_home_has_one_gateway(start_run: StartRun, tmp_path: Path) -> None:
-    first = start_run()
+def test_one_home_has_one_gateway(first_run: Run) -> None:
+    first = first_run
     facts = first.ready()
 
-    second = start_run(command=SUPERVISOR)
+    second = Run(first.home, {}, command=SUPERVISOR)
 
     assert second.process.wait(20) == 2
     assert "GATEWAY_HOME: another gateway runs in" in second.stderr

@@ -3,7 +3,6 @@
 from typing import Any
 from uuid import uuid4
 
-import pytest
 import requests
 
 from accounts.models import Account, ApiKey
@@ -12,8 +11,6 @@ from interns.models import Intern
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, events_of, finish_of, refusal_of, user
 from tests.support.gateways import seed_account
-
-pytestmark = pytest.mark.both
 
 
 def host_of(room: Room) -> str:

@@ -2,7 +2,9 @@
 suspended, processes that die. Nothing of a run is left afterwards, in rows or in runtimes."""
 
 import threading
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +15,8 @@ from interns.chat.ending import end_runs, expire_runs, forget_runs
 from interns.models import ChatInteraction, ChatRun, ChatSession
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, events_of, finish_of, refusal_of, text_of
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway
 from tests.support.scripted_agent import (
     END,
     PERMISSION,
@@ -22,8 +26,30 @@ from tests.support.scripted_agent import (
     content,
     question,
 )
+from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
+
+
+@pytest.fixture(scope="module")
+def short_lease(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, places: Path
+) -> Iterator[GatewayServer]:
+    with StartGateway(stores, tmp_path_factory.mktemp("lease")) as starter:
+        yield starter(**chat_settings(places, INTERN_LEASE_SECONDS="0.4"))
+
+
+@pytest.fixture(scope="module")
+def other(
+    tmp_path_factory: pytest.TempPathFactory,
+    stores: Bed,
+    chat_gateway: GatewayServer,
+    places: Path,
+) -> Iterator[GatewayServer]:
+    """A second process on the database of the first."""
+    url = chat_gateway.env["DATABASE_URL"]
+    with StartGateway(stores, tmp_path_factory.mktemp("other")) as starter:
+        yield starter(database_url=url, **chat_settings(places))
 
 
 def begun(room: Room, gate: Gate, **more: Any) -> tuple[requests.Response, Run]:
@@ -122,9 +148,9 @@ def test_a_runtime_that_goes_down_with_its_suspension(room: Room) -> None:
 
 
 def test_a_lease_that_was_lost_ends_the_stream(
-    start_gateway: Any, places: Any, open_room: OpenRoom
+    short_lease: GatewayServer, open_room: OpenRoom
 ) -> None:
-    room = open_room(start_gateway(**chat_settings(places, INTERN_LEASE_SECONDS="0.4")))
+    room = open_room(short_lease)
     gate = Gate()
     room.agent.script(content("a"), gate, END)
     response, run = begun(room, gate)
@@ -136,9 +162,9 @@ def test_a_lease_that_was_lost_ends_the_stream(
 
 
 def test_a_lease_is_renewed_while_it_streams(
-    start_gateway: Any, places: Any, open_room: OpenRoom
+    short_lease: GatewayServer, open_room: OpenRoom
 ) -> None:
-    room = open_room(start_gateway(**chat_settings(places, INTERN_LEASE_SECONDS="0.4")))
+    room = open_room(short_lease)
     gate = Gate()
     room.agent.script(gate, END)
     response, _ = begun(room, gate)
@@ -228,12 +254,8 @@ def at_once(rooms: list[Room]) -> list[requests.Response]:
     return answers
 
 
-def test_two_processes_give_one_turn(
-    start_gateway: Any, chat_gateway: Any, places: Any, open_room: OpenRoom
-) -> None:
+def test_two_processes_give_one_turn(other: GatewayServer, open_room: OpenRoom) -> None:
     """Many callers at once, at two processes: each time exactly one begins."""
-    url = chat_gateway.env["DATABASE_URL"]
-    other = start_gateway(database_url=url, **chat_settings(places))
     room = open_room()
     second = Room(other, room.account, room.agent, room.intern_id, room.orm)
     for _ in range(3):
@@ -252,10 +274,8 @@ def test_two_processes_give_one_turn(
 
 
 def test_one_process_asks_and_another_is_answered(
-    start_gateway: Any, chat_gateway: Any, places: Any, open_room: OpenRoom
+    other: GatewayServer, open_room: OpenRoom
 ) -> None:
-    url = chat_gateway.env["DATABASE_URL"]
-    other = start_gateway(database_url=url, **chat_settings(places))
     room = open_room()
     second = Room(other, room.account, room.agent, room.intern_id, room.orm)
     gate = Gate()

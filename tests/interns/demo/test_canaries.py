@@ -15,7 +15,8 @@ import pytest
 import requests
 
 from tests.interns.demo.person import Person, question_of, text_of
-from tests.support.running import SUPERVISOR, Run
+from tests.support.bed import Bed
+from tests.support.running import SUPERVISOR, Run, put_database
 
 pytestmark = pytest.mark.timeout(240)
 SECRET = f"canary-secret-{uuid.uuid4().hex}"
@@ -30,7 +31,8 @@ PAGES = (
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[Run]:
+def run(tmp_path: Path, stores: Bed) -> Iterator[Run]:
+    put_database(tmp_path / "home", stores.migrated_file())
     settings = {
         "LOG_LEVEL": "DEBUG",
         "INTERN_FETCH_PRIVATE_HOSTS": "127.0.0.1",
