@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.glance import usage_shown
 from accounts.services.records import by_operator, facts_of, record_change
 from gateway.admin import PageAdmin, usd_column
+from gateway.isolation import NONE
 from interns import operations, slack
 from interns.admin.intern_form import FIELDS, InternForm
 from interns.changing import change
@@ -25,6 +26,7 @@ from interns.machine import STEPS
 from interns.models import Intern, InternTransition, Status, Vault
 from interns.releasing import release_by_hand
 from interns.runtime.driver import current_driver
+from interns.runtime.sandbox import PLAINLY
 from interns.vault.service import detach_vault
 
 _FACTS = ("description", "instructions", "model", "budget_nano", "budget_reset")
@@ -95,7 +97,9 @@ class InternAdmin(PageAdmin):
             {"status": each.value, "label": each.label, "count": counts.get(each.value, 0)}
             for each in Status
         ]
-        return super().changelist_view(request, {**(extra_context or {}), "board": board})
+        bare = Intern.objects.filter(status=Status.RUNNING, runtime__isolation=NONE).count()
+        told = {"board": board, "bare": bare, "plainly": PLAINLY}
+        return super().changelist_view(request, {**(extra_context or {}), **told})
 
     @admin.display(description="account", ordering="workspace__account__name")
     def account(self, intern: Intern) -> str:

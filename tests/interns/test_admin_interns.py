@@ -44,6 +44,18 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
     assert "healthy.interns" not in shown
 
 
+def test_the_list_says_plainly_where_there_is_no_isolation(
+    farm: Farm, admin_client: Client
+) -> None:
+    made, other = farm.running(), farm.running()
+    assert "No isolation" not in admin_client.get(page(Intern)).content.decode()
+    Intern.objects.filter(pk=made["id"]).update(runtime={"isolation": "none"})
+    Intern.objects.filter(pk=other["id"]).update(runtime={"isolation": "bubblewrap"})
+    text = admin_client.get(page(Intern)).content.decode()
+    assert "No isolation: interns run as plain processes" in text
+    assert "(1 of those that run)" in text
+
+
 def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Client) -> None:
     made = farm.suspended("research")
 
