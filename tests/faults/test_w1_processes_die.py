@@ -40,8 +40,11 @@ def processes_of(intern_id: str) -> list[int]:
 
 @pytest.mark.parametrize(
     "rounds",
-    [3, pytest.param(50, marks=[pytest.mark.nightly, pytest.mark.timeout(2400)])],
-    ids=["three", "fifty"],
+    [
+        pytest.param(10, marks=pytest.mark.timeout(300)),
+        pytest.param(50, marks=[pytest.mark.nightly, pytest.mark.timeout(2400)]),
+    ],
+    ids=["ten", "fifty"],
 )
 def test_no_process_is_left_whoever_is_killed(ranch: Ranch, rounds: int) -> None:
     chance = seeded()
