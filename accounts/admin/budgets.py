@@ -1,5 +1,6 @@
 """What workspaces may spend, set as the API sets it."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,7 +20,7 @@ from django.http import HttpRequest
 
 from accounts.admin.fields import UsdField
 from accounts.models import SpendCounter, WorkspaceBudget
-from accounts.services.counted import spent_in
+from accounts.services.counted import spent_by
 from accounts.services.records import by_operator
 from accounts.services.workspace_budgets import (
     NotDecreasing,
@@ -75,10 +76,15 @@ class _Spending:
 
 def _spent_nano(row: Any) -> int:
     """By its counter, which nearly all have; by a question of its own where that does not say."""
-    if row.counted_nano is not None:
-        return int(row.counted_nano)
-    scope = workspace_scopes(row.workspace, [row])[0]
-    return spent_in(row.workspace.account_id, [scope], at=datetime.now(UTC))[scope]
+    if row.counted_nano is None:
+        _ask_the_books([row])
+    return int(row.counted_nano)
+
+
+def _ask_the_books(rows: Sequence[Any]) -> None:
+    asked = [(row.workspace.account_id, workspace_scopes(row.workspace, [row])[0]) for row in rows]
+    for row, spent_nano in zip(rows, spent_by(asked, at=datetime.now(UTC)), strict=True):
+        row.counted_nano = spent_nano
 
 
 class BudgetInline(_Spending, ReadOnlyInline):
@@ -146,6 +152,12 @@ class WorkspaceBudgetAdmin(_Spending, PageAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return _with_counters(super().get_queryset(request))
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """The page's rows, with what their counters do not say asked for all at once."""
+        found = super().get_changelist_instance(request)
+        _ask_the_books([row for row in found.result_list if row.counted_nano is None])
+        return found
 
     def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
         said = ("limit_usd", "include_byok_in_budgets")

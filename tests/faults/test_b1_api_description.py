@@ -193,17 +193,22 @@ def _try_all(desk: Desk, operation: Operation, seeded: Callable[[Any], Any]) -> 
     ours = desk.ours(operation)
     modes = [(GenerationMode.POSITIVE, ours), (GenerationMode.POSITIVE, {})]
     broken = {"path_parameters": ours["path_parameters"]}
+    # Of bodies that may say so much few are good.
+    in_a_row = IN_A_ROW * (3 if operation.path.endswith(INFERENCE) else 1)
     for mode, known in [*modes, (GenerationMode.NEGATIVE, broken)]:
         strategy = operation.as_strategy(mode, **known)
         # What takes neither parameters nor a body cannot be broken.
         with suppress(Unsatisfiable):
-            seeded(_tried(desk, strategy, negative=mode is GenerationMode.NEGATIVE))()
+            negative = mode is GenerationMode.NEGATIVE
+            seeded(_tried(desk, strategy, negative=negative, in_a_row=in_a_row))()
 
 
-def _tried(desk: Desk, strategy: SearchStrategy[Case], *, negative: bool) -> Callable[[], None]:
+def _tried(
+    desk: Desk, strategy: SearchStrategy[Case], *, negative: bool, in_a_row: int
+) -> Callable[[], None]:
     @given(case=strategy)
     @settings(
-        max_examples=IN_A_ROW,
+        max_examples=in_a_row,
         phases=[Phase.generate],
         database=None,
         deadline=None,

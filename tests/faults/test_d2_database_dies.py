@@ -197,7 +197,9 @@ def test_without_a_free_connection(desk: Desk, postgres: FaultyPostgres) -> None
             lost_at = time.monotonic()
             refused_since(load, lost_at)
             # A process keeps the connection it may still have for a moment.
-            desk.server.wait_until(lambda: desk.server.get("/readyz").status_code == 503)
+            desk.server.wait_until(
+                lambda: desk.server.get("/readyz").status_code == 503, within_s=30
+            )
             check_told_in_time(load, lost_at, time.monotonic())
         recovered(load, time.monotonic())
 

@@ -76,7 +76,7 @@ def all_on(settings: Settings) -> Settings:
 def test_who_is_refused_early_is_refused_for_nothing(
     all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusing, "refuse_broke", lambda *_, **given: None)
+    monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
     call = call_to()
     limit = limiting._limits_of(call)[0]
 
