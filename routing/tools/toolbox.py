@@ -11,6 +11,8 @@ from routing.tools.tool_search import Deferred, ToolSearch
 from routing.tools.workspace import InWorkspace, Workspace
 
 NAME_CHARS_MAX: Final = 64
+# Of a number behind a name, with its line.
+_NUMBER_CHARS_MAX: Final = 8
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -33,6 +35,8 @@ class Toolbox:
     def __init__(self, tools: Sequence[dict[str, Any]], called: Iterable[str] = ()) -> None:
         self._fitted: dict[str, Fitted] = {}
         self._taken = {_function(tool)["name"] for tool in tools if tool["type"] == "function"}
+        # By the beginning of a name that is taken: the last number behind it.
+        self._numbers: dict[str, int] = {}
         self._workspace = Workspace()
         self._deferred = Deferred(_kept_back(tools))
         for name in called:
@@ -84,13 +88,13 @@ class Toolbox:
         return {"type": "function", "function": function}
 
     def _free(self, definition: Definition) -> str:
-        """A name that no other tool of the request has."""
-        wish = _NOT_IN_NAMES.sub("_", definition.name)[:NAME_CHARS_MAX]
-        name, number = wish, 1
+        """A name that no other tool of the request has. However many want the same, each is
+        numbered from the last one on."""
+        name = _NOT_IN_NAMES.sub("_", definition.name)[:NAME_CHARS_MAX]
+        beginning = name[: NAME_CHARS_MAX - _NUMBER_CHARS_MAX]
         while name in self._taken:
-            number += 1
-            end = f"_{number}"
-            name = f"{wish[: NAME_CHARS_MAX - len(end)]}{end}"
+            number = self._numbers[beginning] = self._numbers.get(beginning, 1) + 1
+            name = f"{beginning}_{number}"
         self._taken.add(name)
         return name
 

@@ -20,6 +20,9 @@ AGENT_ITEMS: Final = "subagent_items"
 _OUTPUT: Final = "function_call_output"
 _CALLS: Final = ("function_call", "custom_tool_call")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
+# Each agent that waits is told of, and each function that one may call is told to it.
+WAITING_MAX: Final = 128
+INHERITED_MAX: Final = 1_024
 _GOES_ON: Final = (
     "The agent waits: it has called functions, whose results are there now. Call it again with "
     "this id as `resume` to let it go on."
@@ -61,7 +64,8 @@ def set_apart(
     of_agents = {call_id for each in rounds for call_id in each.call_ids}
     rest = [item for item in given if not _is_of(item, of_agents)]
     last = _last_said(given)
-    return rest, [_waiting(each, given) for each in rounds if _waits(each, last)]
+    outputs = {item["call_id"]: item for item in given if item.get("type") == _OUTPUT}
+    return rest, [_waiting(each, outputs) for each in rounds if _waits(each, last)]
 
 
 def told_to_wait(waiting: Iterable[Waiting]) -> list[dict[str, Any]]:
@@ -82,8 +86,15 @@ def with_heirs(fields: dict[str, Any], waiting: list[Waiting]) -> dict[str, Any]
     tools: list[dict[str, Any]] = fields.get("tools") or []
     if not any(tool["type"] == SUBAGENT for tool in tools):
         return fields
-    functions = [tool for tool in tools if tool["type"] == "function"]
-    made = [_heir(tool, functions, waiting) if tool["type"] == SUBAGENT else tool for tool in tools]
+    functions = {
+        tool["function"]["name"]: {"type": "function", "function": tool["function"]}
+        for tool in tools
+        if tool["type"] == "function"
+    }
+    past: dict[str | None, list[dict[str, Any]]] = {}
+    for each in waiting:
+        past.setdefault(each.name, []).append({"id": each.id, "messages": each.messages})
+    made = [_heir(tool, functions, past) if tool["type"] == SUBAGENT else tool for tool in tools]
     fields = fields | {"tools": made}
     is_free = fields.get("tool_choice", "auto") == "auto"
     # Some models that think before they call cannot be made to.
@@ -108,6 +119,9 @@ def agent_issues(given: str | list[dict[str, Any]], tools: list[dict[str, Any]])
     names = {_name(tool) for tool in tools if tool["type"] == SUBAGENT}
     answered = {item["call_id"] for item in given if item.get("type") == _OUTPUT}
     last = _last_said(given)
+    if sum(_waits(each, last) for each in rounds) > WAITING_MAX:
+        yield Issue("input", f"Too big: expected <={WAITING_MAX} agents that wait")
+        return
     for each in rounds:
         place = each.calls[0][0]
         if not _waits(each, last):
@@ -162,10 +176,9 @@ def _waits(each: _Round, last_said: int) -> bool:
     return each.calls[-1][0] > last_said
 
 
-def _waiting(each: _Round, items: list[dict[str, Any]]) -> Waiting:
+def _waiting(each: _Round, outputs: Mapping[str, dict[str, Any]]) -> Waiting:
     state = each.state
     assert state is not None  # Refused before.
-    outputs = {item["call_id"]: item for item in items if item.get("type") == _OUTPUT}
     results = [
         {"role": "tool", "tool_call_id": call_id, "content": content(outputs[call_id]["output"])}
         for call_id in each.call_ids
@@ -174,21 +187,17 @@ def _waiting(each: _Round, items: list[dict[str, Any]]) -> Waiting:
 
 
 def _heir(
-    tool: dict[str, Any], functions: list[dict[str, Any]], waiting: list[Waiting]
+    tool: dict[str, Any],
+    functions: Mapping[str, dict[str, Any]],
+    past: Mapping[str | None, list[dict[str, Any]]],
 ) -> dict[str, Any]:
     settings = tool.get("parameters", {})
-    names = names_of_heirs(settings)
-    inherited = [
-        {"type": "function", "function": each["function"]}
-        for each in functions
-        if settings.get("inherit_functions") or each["function"]["name"] in names
-    ]
-    past = [
-        {"id": each.id, "messages": each.messages} for each in waiting if each.name == _name(tool)
-    ]
-    if not (inherited or past):
+    names = functions if settings.get("inherit_functions") else names_of_heirs(settings)
+    inherited = [functions[name] for name in dict.fromkeys(names) if name in functions]
+    mine = past.get(_name(tool), [])
+    if not (inherited or mine):
         return tool
-    return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: past}}
+    return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: mine}}
 
 
 def _name(tool: Mapping[str, Any]) -> str | None:

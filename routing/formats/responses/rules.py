@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gateway.http.validation import ISSUES_MAX, Issue, shortened
 from routing.formats.chat.rules import cross_field_issues as chat_issues
-from routing.formats.responses.agents import agent_issues, names_of_heirs
+from routing.formats.responses.agents import INHERITED_MAX, agent_issues, names_of_heirs
 from routing.formats.responses.tools import named, with_nested
 from routing.formats.server_tools import ADVISOR, FUNCTIONS, SUBAGENT, WAITING, canonical_tool
 
@@ -86,6 +86,10 @@ def _agent_name(tool: dict[str, Any]) -> dict[str, Any]:
 def _heir_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
     """Subagents that should have functions which the request does not."""
     functions = {tool["name"] for tool in tools if tool["type"] == "function"}
+    if _inherited(tools, len(functions)) > INHERITED_MAX:
+        text = f"Too big: expected subagents to have <={INHERITED_MAX} functions in all"
+        yield Issue("tools", text)
+        return
     for index, tool in enumerate(tools):
         settings = tool.get("parameters", {}) if tool["type"] == SUBAGENT else {}
         path = f"tools.{index}.parameters"
@@ -96,6 +100,14 @@ def _heir_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
         for key in (FUNCTIONS, WAITING):
             if key in settings:
                 yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")
+
+
+def _inherited(tools: list[dict[str, Any]], functions: int) -> int:
+    """How many functions all subagents have together."""
+    agents = [tool.get("parameters", {}) for tool in tools if tool["type"] == SUBAGENT]
+    return sum(
+        functions if each.get("inherit_functions") else len(names_of_heirs(each)) for each in agents
+    )
 
 
 def _offered(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:

@@ -48,3 +48,12 @@ def test_a_choice_is_told_by_the_name_that_the_model_knows() -> None:
     assert toolbox.choice("auto") == "auto"
     own = {"type": "function", "function": {"name": "datetime"}}
     assert toolbox.choice(own) == own
+
+
+def test_many_that_want_one_name_are_numbered_in_one_go() -> None:
+    clocks = [{"type": "router:datetime"}] * 20_000
+
+    named = [tool["function"]["name"] for tool in Toolbox(clocks).shown]
+
+    assert len(set(named)) == 20_000
+    assert named[:3] == ["datetime", "datetime_2", "datetime_3"]

@@ -135,3 +135,21 @@ def test_a_choice_of_the_caller_s_stays() -> None:
 )
 def test_calls_that_nothing_goes_on_with(items: list[Any], tools: list[Any], path: str) -> None:
     assert paths(input=[ASKED, *items], tools=tools) == [path]
+
+
+def test_so_many_functions_are_inherited_and_no_more() -> None:
+    functions = [{**FUNCTION, "name": f"f{number}"} for number in range(32)]
+    heirs = [agent(name=f"a{number}", inherit_functions=True) for number in range(33)]
+
+    assert accepted(tools=[*functions, *heirs[:32]])
+    assert paths(tools=[*functions, *heirs]) == ["tools"]
+
+
+def test_so_many_agents_wait_and_no_more() -> None:
+    def waiting(count: int) -> list[dict[str, Any]]:
+        numbers = [str(number) for number in range(count)]
+        calls = [called(call_id=each, subagent_id=each) for each in numbers]
+        return [ASKED, *calls, *({**OUTPUT, "call_id": each} for each in numbers)]
+
+    assert accepted(input=waiting(128), tools=[FUNCTION, agent(inherit_functions=True)])
+    assert paths(input=waiting(129), tools=[FUNCTION, agent(inherit_functions=True)]) == ["input"]
