@@ -193,13 +193,14 @@ def _try_all(desk: Desk, operation: Operation, seeded: Callable[[Any], Any]) -> 
     ours = desk.ours(operation)
     modes = [(GenerationMode.POSITIVE, ours), (GenerationMode.POSITIVE, {})]
     broken = {"path_parameters": ours["path_parameters"]}
-    # Of bodies that may say so much few are good.
-    in_a_row = IN_A_ROW * (3 if operation.path.endswith(INFERENCE) else 1)
+    is_inference = operation.path.endswith(INFERENCE)
     for mode, known in [*modes, (GenerationMode.NEGATIVE, broken)]:
         strategy = operation.as_strategy(mode, **known)
         # What takes neither parameters nor a body cannot be broken.
         with suppress(Unsatisfiable):
             negative = mode is GenerationMode.NEGATIVE
+            # Of bodies that may say so much few are good.
+            in_a_row = IN_A_ROW * (3 if is_inference and known is ours else 1)
             seeded(_tried(desk, strategy, negative=negative, in_a_row=in_a_row))()
 
 
