@@ -59,17 +59,23 @@ class Leases:
     def take(self, limits: Sequence[Part]) -> tuple[int, ...] | None:
         """Take from what is held of all the limits: when their windows began. None where something
         has to be asked for."""
+        if not self.hold(limits):
+            return None
+        starts = []
+        for each in limits:
+            held = self._leases[each.scope]
+            held.room -= each.cost
+            starts.append(held.start)
+        return tuple(starts)
+
+    def hold(self, limits: Sequence[Part]) -> bool:
+        """Whether there is room held for all of them."""
         leases, now = self._leases, self._clock()
         for each in limits:
             held = leases.get(each.scope)
             if held is None or held.room < each.cost or held.until <= now:
-                return None
-        starts = []
-        for each in limits:
-            held = leases[each.scope]
-            held.room -= each.cost
-            starts.append(held.start)
-        return tuple(starts)
+                return False
+        return True
 
     def put(self, limits: Sequence[Part], starts: Sequence[int], requests: int, at_s: int) -> None:
         """Hold room for so many requests more, which the store gave at its Unix time `at_s`.

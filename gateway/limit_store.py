@@ -19,6 +19,8 @@ from gateway.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
 # How long what nobody waits for may wait for company.
 TELL_S: Final = 0.01
 _TAKE, _ADD = 0, 1
+# Of an order to take: the least and the most that is asked for beside it, and its share.
+_NO_MORE: Final = (1, 0, 1)
 # A counter is a hash of its window's start and what is used of it, and lives as long as its window.
 # A take is `{0, {{scope, most, window, cost}, ...}, least, most, share}`: from all or from none. It
 # is answered by the number of the limit that is in the way (0: none), for how many requests more of
@@ -104,9 +106,19 @@ class LimitStore:
         parts = [tuple(limit) for limit in limits]
         if not under_gevent():
             # There is nobody to share with.
-            return self._sent_alone((_TAKE, parts, 1, 0, 1))
+            return self._sent_alone((_TAKE, parts, *_NO_MORE))
         # Of a crowd one asks for more.
         text = (_TAKE, parts, REQUESTS_MIN, 0 if self._waiting else REQUESTS_MAX, SHARE)
+        return self._sent(text)
+
+    def look(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
+        """As `take`, for limits whose cost is 0: never for more than that."""
+        if not self._hints.configured:
+            return None
+        text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)
+        return self._sent(text) if under_gevent() else self._sent_alone(text)
+
+    def _sent(self, text: tuple[Any, ...]) -> Answer | None:
         if not self._hints.available:
             # There is nothing to wait for.
             return self._sent_alone(text)

@@ -97,6 +97,18 @@ class Limits:
         answer = self._store.take(limits)
         return self._told(limits, answer) if answer else self._taken_here(limits)
 
+    def exceeded(self, *limits: Limit) -> Exceeded | None:
+        """What `take` would be refused with now. Takes nothing, not even for a moment."""
+        if self._leases.hold(limits):
+            return None
+        # What it costs fits as long as no more is used than would be left of the limit without it.
+        asked = tuple(each._replace(most=each.most - each.cost, cost=0) for each in limits)
+        answer = self._store.look(asked)
+        found = self._told(asked, answer) if answer else self._taken_here(asked)
+        if isinstance(found, Taken):
+            return None
+        return found._replace(limit=limits[asked.index(found.limit)])
+
     def add(self, taken: Taken, amounts: Sequence[int]) -> None:
         """Add to what is used of each limit that was taken from; less than zero gives back. Of a
         window that is over nothing is to be corrected. Nobody waits for it."""

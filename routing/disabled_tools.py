@@ -5,14 +5,21 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from gateway.http.errors import PermissionDenied
-from routing.formats.server_tools import SERVER_PREFIX, TOOL_SEARCH, WEB_SEARCH, canonical_tool
+from routing.formats.server_tools import (
+    FUSION,
+    SERVER_PREFIX,
+    TOOL_SEARCH,
+    WEB_SEARCH,
+    canonical_tool,
+    models_named,
+)
 from routing.selection.naming import parse
 
 # Plugins that do a server tool's work; `:online` behind a model is another spelling of the first.
 _TOOL_OF_PLUGIN: Final[Mapping[str, str]] = {
     "web": WEB_SEARCH,
     "web-fetch": "router:web_fetch",
-    "fusion": "router:fusion",
+    "fusion": FUSION,
 }
 # Tools of which a provider has several kinds.
 _FAMILIES: Final[Mapping[str, str]] = {
@@ -38,7 +45,8 @@ def refuse_disabled_tools(
 ) -> None:
     """Raise `ToolDisabled` where a request names a tool that is switched off, however it does.
 
-    `body` is the checked request, after its preset: the tools that a tool may use count too.
+    `body` is the checked request, after its preset: the tools that a tool may use count too, and
+    the models that it asks.
     `plugins` are those in force, `references` the models named, `native` the types of tools that a
     provider would run, `nested` those of tools that the body does not show.
     """
@@ -65,6 +73,7 @@ def _named(tools: Iterable[Any]) -> Iterator[str]:
         # A function's parameters are a schema, in which the word means something else.
         if str(tool.get("type", "")).startswith("router:") and isinstance(parameters, dict):
             yield from _named(parameters.get("tools") or ())
+            yield from _by_suffix(models_named(tool["type"], parameters))
 
 
 def _native(types: Iterable[str]) -> Iterator[str]:
@@ -81,6 +90,7 @@ def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         if tool is not None and plugin.get("enabled", True):
             yield tool
             yield from _named(plugin.get("tools") or ())
+            yield from _by_suffix(models_named(tool, plugin))
 
 
 def _by_suffix(references: Sequence[str]) -> Iterator[str]:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 
 from gateway.http.errors import InvalidRequest
+from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import provider_tools
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.plugins.registry import missing as missing_plugins
+from routing.selection.naming import parse
 from routing.serving.loop import Loop, with_tools
-from routing.tools.registry import missing
+from routing.tools.registry import missing, models_asked
 from routing.tools.toolbox import Toolbox
 
 
@@ -16,7 +18,7 @@ def refuse_what_nothing_runs(chat: ChatRequest) -> None:
     """Raise `InvalidRequest` for server tools and plugins without a backend."""
     lacking = missing_plugins(chat.plugins)
     if chat.server_tools:
-        lacking = _missing_tools(chat) + lacking
+        lacking = _missing_tools(chat) + lacking + _missing_of_models(chat)
     if lacking:
         raise InvalidRequest(f"server tool not available: {', '.join(dict.fromkeys(lacking))}")
 
@@ -28,6 +30,20 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
     return list(dict.fromkeys((*missing(tools), *inside, *provider_tools(chat))))
+
+
+def _missing_of_models(chat: ChatRequest) -> list[str]:
+    """Plugins that suffixes of the models stand for which tools are to ask. What the request says
+    of its own plugins is not said of theirs."""
+    models = models_asked(chat.body.get("tools") or ())
+    effects = {model: parse(model).effects for model in models if ":" in model}
+    named = [
+        effect.plugin
+        for model, found in effects.items()
+        for effect in found
+        if effect.plugin is not None and catalogue.current().model(model) is None
+    ]
+    return missing_plugins([{"id": each} for each in named])
 
 
 def equipped(chat: ChatRequest) -> tuple[ChatRequest, Loop | None]:

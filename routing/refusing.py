@@ -7,7 +7,7 @@ from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
 from routing.metering.byok import charges_a_fee
 from routing.serving.call import Call
-from routing.serving.limiting import give_back, too_many
+from routing.serving.limiting import too_many, would_be_too_many
 from routing.serving.own_credentials import any_matches
 from routing.serving.standing import refuse_broke
 
@@ -20,9 +20,7 @@ def refusal_of(call: Call) -> GatewayError:
     if isinstance(error, PermissionDenied):
         return error
     _refuse_broke(call)
-    limited = too_many(call)
-    give_back(call)
-    return limited or error
+    return would_be_too_many(call) or error
 
 
 def refuse_too_many(call: Call) -> None:
@@ -38,8 +36,7 @@ def refuse_early(call: Call) -> None:
     """Before work is done for a request that is not planned yet: raise what it would be refused
     with by payment or rate limits. It counts for nothing."""
     _refuse_broke(call)
-    limited = too_many(call)
-    give_back(call)
+    limited = would_be_too_many(call)
     if limited is not None:
         raise limited
 

@@ -35,6 +35,8 @@ WEB_FETCH: Final = "router:web_fetch"
 ADVISOR: Final = "router:advisor"
 TOOL_SEARCH: Final = "router:tool_search"
 SUBAGENT: Final = "router:subagent"
+FUSION: Final = "router:fusion"
+IMAGE_GENERATION: Final = "router:image_generation"
 
 ImageSetting = Annotated[str | Number | list[Any], ONE_KIND]
 AnalysisModels = Annotated[list[str], Field(min_length=1, max_length=8)]
@@ -43,6 +45,25 @@ AnalysisModels = Annotated[list[str], Field(min_length=1, max_length=8)]
 def canonical_tool(kind: str) -> str:
     """The server tool's own name; the shorthand spellings all mean web search."""
     return WEB_SEARCH if kind in SHORTHANDS else kind
+
+
+# Settings that name models which the tool asks.
+_NAMING_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
+    ADVISOR: ("model",),
+    FUSION: ("model", "analysis_models"),
+    IMAGE_GENERATION: ("model",),
+    SUBAGENT: ("model",),
+}
+
+
+def models_named(tool: str, settings: Mapping[str, Any]) -> list[str]:
+    """The models that a server tool of that name is to ask by its settings."""
+    found: list[str] = []
+    for name in _NAMING_MODELS.get(tool, ()):
+        value = settings.get(name)
+        values = value if isinstance(value, list) else [value]
+        found += [each for each in values if isinstance(each, str)]
+    return found
 
 
 def _known_zone(name: str) -> str:

@@ -40,6 +40,13 @@ def too_many(call: Call) -> GatewayError | None:
     return None
 
 
+def would_be_too_many(call: Call) -> GatewayError | None:
+    """The 429 that the call would get if it were sent now. It counts for nothing."""
+    wanted = _limits_of(call)
+    exceeded = limits().exceeded(*wanted) if wanted else None
+    return None if exceeded is None else _refusal(call, exceeded)
+
+
 def settle(call: Call, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used."""
     taken, call.taken = call.taken, None

@@ -5,7 +5,7 @@ until it calls none, a condition of the caller's is met, or its steps are used u
 one last time, with its tools off. No I/O happens here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -213,7 +213,7 @@ class Loop:
         grown = self._grown(body)
         if self._tools_off:
             body["tool_choice"] = "none"
-        elif body.get("tool_choice", "auto") not in _FREE_CHOICES:
+        elif must_call(body):
             # Who must call a tool every time never answers.
             body["tool_choice"] = "auto"
         return replace(
@@ -247,6 +247,11 @@ class Loop:
     @property
     def tool_use(self) -> ToolUse:
         return ToolUse(self.requested, self.executed)
+
+
+def must_call(body: Mapping[str, Any]) -> bool:
+    """Whether a model that is asked so has to call a tool."""
+    return body.get("tool_choice", "auto") not in _FREE_CHOICES
 
 
 def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:

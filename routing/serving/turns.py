@@ -12,6 +12,7 @@ from routing.metering.estimate import Demand
 from routing.metering.usage import estimated_tokens
 from routing.selection.ask import Turn
 from routing.serving.call import Attempt, Call
+from routing.serving.loop import must_call
 from routing.serving.own_credentials import entry_at
 from routing.tools.interface import Context
 
@@ -85,4 +86,5 @@ def context_of(call: Call, attempt: Attempt) -> Context:
         deadline=call.deadline,
         now=partial(datetime.now, UTC),
         ask=partial(call.ask, call),
+        had_to_call=must_call(call.chat.body),
     )

@@ -71,8 +71,9 @@ class Context:
     """What a tool may know of the request, and whom it may ask.
 
     `deadline` is in monotonic seconds; `messages` is the conversation up to the call, chat-shaped,
-    not to be changed; `model` the id of the model that called. `ask` sends a chat body to another
-    model, or to the same one where it names none; it raises `ToolFailed` where there is no answer.
+    not to be changed; `model` the id of the model that called, `had_to_call` whether `tool_choice`
+    made it. `ask` sends a chat body to another model, or to the same one where it names none; it
+    raises `ToolFailed` where there is no answer.
     """
 
     caller: Caller
@@ -81,6 +82,7 @@ class Context:
     deadline: float
     now: Callable[[], datetime]
     ask: Callable[[dict[str, Any]], Told]
+    had_to_call: bool = False
 
 
 class Tool(Protocol):

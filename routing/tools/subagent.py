@@ -45,7 +45,7 @@ class Subagent:
         self.definition = Definition(agent_name("subagent", parameters), told, shown)
 
     def run(self, arguments: dict[str, Any], context: Context) -> Result:
-        past = self._past(arguments)
+        past = self._past(arguments, context)
         task = str(arguments.get("task") or "") if past else text_in(arguments, "task")
         messages = past or instructed(self._settings.get("instructions"), user(task))
         tools = [*(self._settings.get("tools") or ()), *self._functions]
@@ -57,11 +57,15 @@ class Subagent:
             return Result(json_text({"status": "waiting"}), item=item, calls=calls)
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
-    def _past(self, arguments: dict[str, Any]) -> list[dict[str, Any]] | None:
-        """Of an agent that waits: the one that is meant, or the next one."""
+    def _past(self, arguments: dict[str, Any], context: Context) -> list[dict[str, Any]] | None:
+        """Of an agent that waits: the one that is meant. The next one where the model was made to
+        let it go on, or gives no task that a new one could have."""
         asked = arguments.get("resume")
-        is_known = isinstance(asked, str) and asked in self._waiting
-        agent = asked if is_known else next(iter(self._waiting), None)
+        if isinstance(asked, str) and asked in self._waiting:
+            return self._waiting.pop(asked)
+        task = arguments.get("task")
+        is_new = isinstance(task, str) and bool(task.strip()) and not context.had_to_call
+        agent = None if is_new else next(iter(self._waiting), None)
         return None if agent is None else self._waiting.pop(agent)
 
     def _calls(self, answer: Told) -> list[dict[str, Any]]:

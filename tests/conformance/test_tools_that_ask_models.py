@@ -251,6 +251,20 @@ def test_tools_without_a_backend_are_refused(desk: Desk) -> None:
     assert error["message"] == "server tool not available: router:bash"
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"tools": [tool("advisor", model=f"{OTHER}:online")]},
+        {"tools": [tool("subagent", tools=[tool("fusion", analysis_models=[f"{OTHER}:online"])])]},
+        {"plugins": [{"id": "fusion", "analysis_models": [f"{OTHER}:online"]}]},
+    ],
+)
+def test_models_asked_cannot_search_where_nothing_does(desk: Desk, asked: dict[str, Any]) -> None:
+    error = desk.refused(400, "invalid_request", **asked)
+
+    assert error["message"] == "server tool not available: web"
+
+
 @contextmanager
 def caller(desk: Desk, *tools: dict[str, Any]) -> Iterator[str]:
     """The id of an answer whose caller leaves at the end of the block."""

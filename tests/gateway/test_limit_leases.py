@@ -56,7 +56,10 @@ class Machine(RuleBasedStateMachine):
     )
     def take(self, scopes: list[str], cost: int) -> None:
         limits = [Limit(scope, LARGE, DAY_S, cost) for scope in scopes]
-        if self.leases.take(limits) is not None:
+        held = self.leases.hold(limits)
+        taken = self.leases.take(limits)
+        assert held is (taken is not None)
+        if taken is not None:
             self.taken += len(limits) * cost
 
     @rule(scope=st.sampled_from("ab"), amount=st.integers(1, 4), window=st.integers(0, 2))

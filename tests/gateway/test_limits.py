@@ -91,7 +91,9 @@ class Machine(RuleBasedStateMachine):
     def take(self, scopes: list[str], cost: int) -> object:
         sizes = {"a": MINUTE_S, "b": DAY_S, "c": 1}
         limits = [Limit(scope, 5, sizes[scope], cost) for scope in scopes]
+        foreseen = self.limits.exceeded(*limits)
         found = self.limits.take(*limits)
+        assert foreseen == (found if isinstance(found, Exceeded) else None)
         assert isinstance(found, Taken) is self.model.take(limits, self.now)
         if isinstance(found, Taken):
             return found
@@ -200,6 +202,24 @@ def test_all_limits_or_none(counters: Callable[[], Limits]) -> None:
         # The wide one was not touched by what was refused: nine are left.
         assert isinstance(limits.take(wide._replace(cost=9)), Taken)
         assert isinstance(limits.take(wide), Exceeded)
+
+    within_one(MINUTE_S, work)
+
+
+def test_who_only_looks_takes_nothing(counters: Callable[[], Limits]) -> None:
+    here, there = counters(), counters()
+
+    def work() -> None:
+        scope = f"s{next(_names)}"
+        wide, narrow = Limit(f"{scope}-wide", 10, DAY_S), Limit(f"{scope}-narrow", 5, MINUTE_S, 3)
+        assert [here.exceeded(wide, narrow) for _ in range(20)] == [None] * 20
+        assert isinstance(there.take(wide, narrow), Taken)
+        refused = here.exceeded(wide, narrow)
+        assert refused is not None
+        assert (refused.limit, refused.used) == (narrow, 3)
+        # Nothing was counted of either.
+        assert here.exceeded(wide._replace(cost=9), narrow._replace(cost=2)) is None
+        assert isinstance(there.take(wide._replace(cost=9), narrow._replace(cost=2)), Taken)
 
     within_one(MINUTE_S, work)
 

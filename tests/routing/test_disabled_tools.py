@@ -14,7 +14,7 @@ from routing.disabled_tools import ToolDisabled, refuse_disabled_tools
 from routing.formats.caller import CallerFormat
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.formats.server_tools import SHORTHANDS
+from routing.formats.server_tools import SHORTHANDS, WEB_SEARCH
 from routing.pipeline import asked_of
 
 SEARCH = frozenset({"router:web_search"})
@@ -68,6 +68,32 @@ def test_the_suffix_that_searches_counts() -> None:
 
 
 @pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "router:advisor", "parameters": {"model": "acme/small:online"}},
+        {"type": "router:fusion", "parameters": {"model": "acme/small:online:floor"}},
+        {"type": "router:fusion", "parameters": {"analysis_models": ["a/b", "a/b:online"]}},
+        {"type": "router:image_generation", "parameters": {"model": "acme/small:online"}},
+    ],
+)
+def test_the_suffix_counts_on_models_that_tools_ask(tool: dict[str, Any]) -> None:
+    with pytest.raises(ToolDisabled, match=WEB_SEARCH):
+        check({"tools": [tool]})
+    with pytest.raises(ToolDisabled):
+        check({"tools": [{"type": "router:subagent", "parameters": {"tools": [tool]}}]})
+
+
+def test_the_suffix_counts_on_models_that_a_plugin_asks() -> None:
+    panel = {"id": "fusion", "analysis_models": ["acme/small:online"]}
+
+    with pytest.raises(ToolDisabled, match=WEB_SEARCH):
+        check({}, plugins=[panel])
+    with pytest.raises(ToolDisabled, match=WEB_SEARCH):
+        check({}, plugins=[{"id": "fusion", "model": "acme/small:online"}])
+    check({}, plugins=[panel | {"enabled": False}])
+
+
+@pytest.mark.parametrize(
     "body",
     [
         {},
@@ -75,6 +101,8 @@ def test_the_suffix_that_searches_counts() -> None:
         {"tools": [FUNCTION], "tool_choice": {"type": "function", "function": {"name": "f"}}},
         {"tools": [{"type": "router:datetime"}]},
         {"tools": [{"type": "router:subagent", "parameters": {}}]},
+        {"tools": [{"type": "router:subagent", "parameters": {"model": "acme/small:floor"}}]},
+        {"tools": [{"type": "router:files", "parameters": {"model": "acme/small:online"}}]},
     ],
 )
 def test_anything_else_passes(body: dict[str, Any]) -> None:

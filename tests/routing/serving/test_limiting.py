@@ -83,10 +83,24 @@ def test_who_is_refused_early_is_refused_for_nothing(
     for _ in range(2 * all_on.ROUTER_KEY_RPM):
         refusing.refuse_early(call)
 
+    assert call.taken is None
     assert counters.left(limit) == limit.most
     assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
-    with pytest.raises(RateLimited):
+    with pytest.raises(RateLimited) as refused:
         refusing.refuse_early(call)
+    assert refused.value.headers["X-RateLimit-Limit"] == str(all_on.ROUTER_KEY_RPM)
+    told = limiting.too_many(call)
+    assert told is not None
+    assert (told.text, told.metadata) == (refused.value.text, refused.value.metadata)
+
+
+def test_who_is_judged_early_takes_from_nobody(
+    all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
+    monkeypatch.setattr(counters, "take", None)
+
+    refusing.refuse_early(call_to())
 
 
 MINE = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]

@@ -6,8 +6,11 @@ import pytest
 
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import FUNCTIONS, WAITING
+from routing.tools.interface import Told
+from routing.tools.subagent import Subagent
 from routing.upstreams.responses.passing import _input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
+from tests.routing.tools.made import context
 
 OTHER = {**FUNCTION, "name": "g"}
 SAID = [{"role": "user", "content": "Do it"}, {"role": "assistant", "tool_calls": []}]
@@ -16,6 +19,7 @@ ITEM = {"type": "router:subagent", "id": "st_1", "status": "in_progress", "call_
 ASKED = {"role": "user", "content": "Hi"}
 OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "22"}
 DONE = {**ITEM, "id": "st_2", "status": "completed", "call_id": "a2"}
+WAIT = ("a1", "b1")
 ANSWER = {"role": "assistant", "content": "So it is."}
 
 
@@ -102,6 +106,42 @@ def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> Non
     assert "tool_choice" not in request.body
     # Nor is an upstream of this format sent any of it.
     assert all("call_id" not in item for item in _input(items))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "had_to_call", "goes_on"),
+    [
+        ({"resume": "b1"}, False, "b1"),
+        ({"resume": "b1", "task": "Go on"}, False, "b1"),
+        ({"resume": "a1", "task": "Go on"}, True, "a1"),
+        ({}, False, "a1"),
+        ({"resume": "nobody", "task": " "}, False, "a1"),
+        ({"task": "Another one"}, True, "a1"),
+        ({"task": "Another one"}, False, None),
+        ({"resume": "nobody", "task": "Another one"}, False, None),
+    ],
+)
+def test_which_agent_a_call_is_for(
+    arguments: dict[str, Any], had_to_call: bool, goes_on: str | None
+) -> None:
+    asked: list[list[dict[str, Any]]] = []
+
+    def ask(body: dict[str, Any]) -> Told:
+        asked.append(body["messages"])
+        return Told({"role": "assistant", "content": "Done."}, "acme/b")
+
+    waiting = [{"id": each, "messages": [{"role": "user", "content": each}]} for each in WAIT]
+    subagent = Subagent({WAITING: waiting})
+
+    subagent.run(arguments, context(ask=ask, had_to_call=had_to_call))
+
+    assert asked == [[{"role": "user", "content": goes_on or "Another one"}]]
+    # Whoever was not meant still waits.
+    for each in WAIT:
+        if each != goes_on:
+            subagent.run({"resume": each}, context(ask=ask))
+    left = [messages[0]["content"] for messages in asked[1:]]
+    assert left == [each for each in WAIT if each != goes_on]
 
 
 def test_one_that_has_the_id_of_an_earlier_one_is_another() -> None:
