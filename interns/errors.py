@@ -78,6 +78,10 @@ class UnsupportedMediaType(InternError):
     message = "Request body must be sent as application/json"
 
 
+class InternMethodNotAllowed(InternError):
+    status, message, reason = 405, "Method Not Allowed", "method_not_allowed"
+
+
 class OperationTimedOut(InternError):
     status, reason, retryable = 408, "timeout", True
     message = "Operation timed out after 10s. Please try again later."

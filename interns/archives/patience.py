@@ -10,10 +10,14 @@ Result = TypeVar("Result")
 LOOK_S: Final = 1.0
 
 
+class TookTooLong(TimeoutError):
+    """Nothing is known of why."""
+
+
 def waited_for(work: Callable[[], Result], limit_s: float, alive: Callable[[], None]) -> Result:
     """What `work` gives back, done in a thread of its own; `alive` is called now and then.
 
-    Raises what `work` and `alive` raise, and `TimeoutError`. After that `work` may still go on, as
+    Raises what `work` and `alive` raise, and `TookTooLong`. After that `work` may still go on, as
     nothing can end a thread that waits for a server: what it does late must do no harm.
     """
     until = time.monotonic() + limit_s
@@ -25,7 +29,7 @@ def waited_for(work: Callable[[], Result], limit_s: float, alive: Callable[[], N
         if future.done():
             return future.result()
         if left_s <= 0:
-            raise TimeoutError(f"the store took more than {limit_s:g} s")
+            raise TookTooLong(f"the store took more than {limit_s:g} s")
         alive()
 
 

@@ -20,7 +20,7 @@ from django.db import transaction
 from accounts.services.records import Actor, by_command, facts_of, record_change
 from gateway.home import private_folder
 from interns.archives import store
-from interns.archives.patience import waited_for
+from interns.archives.patience import TookTooLong, waited_for
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed, Driver
 
@@ -60,8 +60,12 @@ def archive_workspace(
             sha256, size = _measured(file, alive)
             keep = partial(_kept, f"{intern.pk}.tar", file, path)
             uri, *found = waited_for(keep, settings.INTERN_ARCHIVE_SECONDS, alive)
+    except TookTooLong as error:
+        raise ArchiveFailed(f"the archive could not be kept: {error}") from error
     except store.errors() as error:
-        raise ArchiveFailed(f"the archive could not be kept: {_said(error)}") from error
+        # Its own words may name places of this machine, and are for the log.
+        why = getattr(error, "strerror", None) or "the store failed"
+        raise ArchiveFailed(f"the archive could not be kept: {why}") from error
     if found != [sha256, size]:
         raise ArchiveFailed("the archive read back is not what was written")
     return _noted(intern, uri, sha256, size, files)

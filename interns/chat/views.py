@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.caller import Caller
 from gateway.http.body import BodyTooSlow
 from gateway.http.errors import GatewayError, Unavailable
-from gateway.http.responses import EventStream, error_response, json_response
+from gateway.http.responses import EventStream, json_response
 from interns.access import json_body, let_in, visible
 from interns.chat import description as described
 from interns.chat.body import Invalid, Prompt, Reply, read_chat
@@ -59,7 +59,7 @@ class ChatViewSet(InternViewSet):
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         told = overloaded() if isinstance(error, Unavailable) else error
-        return error_response(told)
+        return super().refusal(request, told)
 
     def _ask(
         self, request: HttpRequest, caller: Caller, intern: Intern, said: Prompt | Reply

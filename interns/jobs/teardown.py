@@ -89,7 +89,7 @@ class _Teardown:
             self._without_archive(error)
 
     def _without_archive(self, error: Exception) -> None:
-        log.error("Intern %s: no archive: %s", self._intern.pk, error)
+        log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
         known = isinstance(error, ArchiveFailed)
         sentence = str(error)[:500] if known else type(error).__name__
         if not self._acknowledged():

@@ -205,7 +205,7 @@ class ContainerDriver(TalksToAgent):
                 spooled.seek(0)
                 return repack(spooled, into)
         except (*_ENGINE_ERRORS, OSError) as error:
-            raise ArchiveFailed(f"the disk could not be read: {error}"[:500]) from error
+            raise ArchiveFailed("the disk could not be read") from error
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
         try:

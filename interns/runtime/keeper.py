@@ -16,11 +16,13 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +40,8 @@ WAKE_S = 5.0
 # sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
 SOCKET_PATH_MAX = 100
 SOCKETS_PREFIX = "gateway-intern-"
+# Whoever sweeps has perhaps another `TMPDIR` than the keeper had.
+SHORT = Path("/tmp")  # noqa: S108 - Only folders of our own, for nobody else.
 # What a container is given: the way to the gateway, and where its agent listens.
 DOOR, INSIDE = "door", "inside"
 # How the orders write the places that only the keeper knows.
@@ -84,7 +88,13 @@ class Keeper:
         self._run.mkdir(mode=0o700)
         if len(os.fsencode(self._run / "gateway.sock")) <= SOCKET_PATH_MAX:
             return self._run
-        return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX))
+        place = elsewhere(self._folder)
+        try:
+            place.mkdir(mode=0o700)
+        except FileExistsError:
+            # A stranger's: what is ours was swept.
+            return Path(tempfile.mkdtemp(prefix=SOCKETS_PREFIX, dir=SHORT))
+        return place
 
     def _serve(self, sockets: Path, tell: Callable[[dict[str, Any]], None]) -> None:
         orders = self._orders
@@ -208,9 +218,23 @@ def sweep(folder: Path, sockets: Path | None = None) -> None:
         with suppress(OSError, ValueError, KeyError):
             sockets = Path(json.loads((run / "runtime.json").read_bytes())["sockets"])
     shutil.rmtree(run, ignore_errors=True)
-    temporary = Path(tempfile.gettempdir())
-    if sockets and sockets.parent == temporary and sockets.name.startswith(SOCKETS_PREFIX):
-        shutil.rmtree(sockets, ignore_errors=True)
+    _remove_own(elsewhere(folder))
+    if sockets and sockets.parent == SHORT and sockets.name.startswith(SOCKETS_PREFIX):
+        _remove_own(sockets)
+
+
+def elsewhere(folder: Path) -> Path:
+    """Where the sockets are if the intern's folder has too long a path for them: it can be told
+    without a record, since a keeper may be killed before it makes one."""
+    return SHORT / f"{SOCKETS_PREFIX}{folder.name}-{zlib.crc32(os.fsencode(folder)):08x}"
+
+
+def _remove_own(place: Path) -> None:
+    """Anybody may make anything of any name there."""
+    with suppress(OSError):
+        found = place.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _identity() -> dict[str, Any]:

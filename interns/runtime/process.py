@@ -68,7 +68,8 @@ class ProcessDriver(TalksToAgent):
         try:
             return pack(disk.disk_of(intern_id), into)
         except OSError as error:
-            raise ArchiveFailed(f"the disk could not be read: {error}") from error
+            why = error.strerror or type(error).__name__
+            raise ArchiveFailed(f"the disk could not be read: {why}") from error
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
         if keepers.kept(intern_id) is not None:

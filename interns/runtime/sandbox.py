@@ -31,6 +31,7 @@ INSIDE_SOCKET = "/run/gateway.sock"
 INSIDE_CODE = "/gateway"
 INSIDE_USER = 1000
 TMP_BYTES = 268_435_456
+SHARED_MEMORY_BYTES = 67_108_864
 PLAINLY = (
     "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
 )
@@ -42,6 +43,8 @@ _ETC_FOR_NETWORK = (
     "/etc/pki",
 )
 _IMPORTS = "import encodings, socket, ssl"
+# After all the mounts: what lies between them is in memory, and nobody bounds it.
+_CLOSED = ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 class SandboxMissing(Exception):
@@ -78,7 +81,7 @@ def _tell(found: Isolation) -> None:
 def _trial(program: str) -> list[str]:
     # From inside, nothing compiled could be kept.
     compileall.compile_dir(Path(interns.__file__).parent / "agent", quiet=2)
-    return [*_walls(program), *_python(), "-c", _IMPORTS]
+    return [*_walls(program), *_CLOSED, *_python(), "-c", _IMPORTS]
 
 
 def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
@@ -95,6 +98,7 @@ def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
         *_walls(program, egress=egress),
         *folders,
         *socket,
+        *_CLOSED,
         *("--chdir", f"{INSIDE_HOME}/workspace"),
         *("--setenv", "HOME", f"{INSIDE_HOME}/workspace"),
         *_python(),
@@ -113,6 +117,7 @@ def _walls(program: str, *, egress: bool = False) -> list[str]:
         *_code(),
         *read_only_if_there(ETC + (_ETC_FOR_NETWORK if egress else ())),
         *("--proc", "/proc", "--dev", "/dev"),
+        *("--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - Its own.
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
         *("--dir", "/run", "--dir", INSIDE_HOME),
         "--clearenv",

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from django.http import HttpRequest, HttpResponseBase
 
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, MethodNotAllowed
 from gateway.http.responses import error_response, log
 from gateway.http.viewset import LeanViewSet
-from interns.errors import InternInternalError
+from interns.errors import InternInternalError, InternMethodNotAllowed
 
 
 class InternViewSet(LeanViewSet):
@@ -24,4 +24,6 @@ class InternViewSet(LeanViewSet):
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         """Nothing stands beside `error`."""
+        if isinstance(error, MethodNotAllowed):
+            error = InternMethodNotAllowed(headers=error.headers)
         return error_response(error)

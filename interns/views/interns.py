@@ -38,7 +38,7 @@ class InternsViewSet(InternViewSet):
     @in_time
     def list(self, request: HttpRequest) -> HttpResponseBase:
         workspace_id = _member_of(let_in(request))
-        wanted = read_query(request.GET.dict(), workspace_id)
+        wanted = read_query(request.GET, workspace_id)
         page = run(Lane.READ, lambda: page_of_interns(workspace_id, wanted))
         more = page.next_cursor is not None
         told: dict[str, Any] = {"data": [intern_object(each) for each in page.interns]}

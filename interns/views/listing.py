@@ -3,12 +3,12 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from django.db.models import Q
+from django.http import QueryDict
 
 from interns.errors import InvalidListQuery
 from interns.models import Intern, Status
@@ -42,9 +42,10 @@ class Page(NamedTuple):
     next_cursor: str | None
 
 
-def read_query(query: Mapping[str, str], workspace_id: UUID) -> Wanted:
+def read_query(given: QueryDict, workspace_id: UUID) -> Wanted:
     """Raises `InvalidListQuery`."""
-    if set(query) - _FIELDS:
+    query = {name: values[0] for name, values in given.lists() if len(values) == 1}
+    if set(query) != set(given) or set(query) - _FIELDS:
         raise InvalidListQuery
     if "workspace_id" in query and _uuid(query["workspace_id"]) != workspace_id:
         raise InvalidListQuery

@@ -21,6 +21,14 @@ FIELDS = {
 }
 
 
+@pytest.mark.parametrize("below", ["", "/suspend", "/chat/completions", "/fetch"])
+def test_a_wrong_method_has_its_reason(farm: Farm, below: str) -> None:
+    path = f"/interns/{farm.new()['id']}{below}"
+    refused = farm.refused(405, "method_not_allowed", "PUT", path, {})
+    assert refused["message"] == "Method Not Allowed"
+    assert refused["metadata"]["retryable"] is False
+
+
 def test_a_new_intern_is_shown_whole(farm: Farm) -> None:
     made = farm.new("research", description=None)
 

@@ -69,6 +69,7 @@ def cursor(text: str) -> str:
         *("status=", "status=gone", "status=running,", "status=Running"),
         *("workspace_id=x", "workspace_id=00000000-0000-4000-8000-000000000000"),
         *("starting_after=", "starting_after=!!", "starting_after=x", "foo=1", "offset=0"),
+        *("limit=1&limit=2", "limit=1&limit=1", "status=running&status=failed"),
         f"starting_after={cursor('2026-01-01|none')}",
         f"starting_after={cursor('2026-01-01T00:00:00|00000000-0000-4000-8000-000000000000')}",
     ],

@@ -1,5 +1,6 @@
 """What workers do to take an intern down: each step that can go wrong."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,6 +35,20 @@ def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
     farm.get(made["id"], status=404)
     assert farm.rules(made["id"])[-3:] == ["T16", "T19", "T17"]
     assert not WorkspaceArchive.objects.exists()
+
+
+def test_what_the_store_says_is_for_the_log(
+    farm: Farm, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    made = farm.running()
+    (tmp_path / "archives").write_text("in the way")
+    farm.queue.at_once = True
+
+    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
+    said = farm.get(made["id"])["last_failure_message"]
+    assert said == "workspace_archive_failed: the archive could not be kept: File exists"
+    assert f"File exists: '{tmp_path / 'archives'}" in caplog.text
 
 
 def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:

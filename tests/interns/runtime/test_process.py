@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,6 +16,7 @@ import pytest
 
 from interns.runtime.driver import StartFailed
 from interns.runtime.identity import Identity, identify
+from interns.runtime.keeper import elsewhere, sweep
 from tests.interns.runtime.bench import Bench, calls, family, lives, pssk, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -166,6 +169,66 @@ def test_a_long_home_has_its_sockets_elsewhere(bench: Bench, settings: Any, tmp_
     assert until(lambda: bench.driver.health(plan.intern_id).exited)
     bench.driver.destroy(plan.intern_id)
     assert not sockets.exists()
+
+
+def test_sockets_elsewhere_are_found_without_a_record(
+    bench: Bench, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.GATEWAY_HOME = tmp_path / ("long" * 20)
+    # As that of a gateway may be; the keeper has none.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    plan, runtime = bench.boot()
+    sockets = Path(runtime.facts["address"].removeprefix("unix:")).parent
+    run = settings.GATEWAY_HOME / "interns" / str(plan.intern_id) / "run"
+    os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
+    assert until(lambda: bench.driver.health(plan.intern_id).exited)
+    # As if it had been killed before it told of itself.
+    (run / "runtime.json").unlink()
+    bench.driver.stop(plan.intern_id)
+    assert not sockets.exists()
+
+
+@pytest.mark.parametrize("is_link", [False, True])
+def test_what_strangers_put_into_the_place_of_sockets_is_left_alone(
+    bench: Bench, settings: Any, tmp_path: Path, is_link: bool
+) -> None:
+    settings.GATEWAY_HOME = tmp_path / ("long" * 20)
+    plan = bench.plan()
+    theirs = elsewhere(settings.GATEWAY_HOME / "interns" / str(plan.intern_id))
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "file").touch()
+    if is_link:
+        theirs.symlink_to(target)
+    else:
+        theirs.touch()
+    try:
+        address = bench.driver.start(plan).facts["address"]
+        sockets = Path(address.removeprefix("unix:")).parent
+        assert bench.await_health(plan).ok
+        assert sockets.resolve() not in (theirs, target)
+        assert sockets.stat().st_mode & 0o077 == 0
+        bench.driver.destroy(plan.intern_id)
+        assert not sockets.exists()
+        assert theirs.is_symlink() == is_link
+        assert (target / "file").exists()
+    finally:
+        theirs.unlink()
+
+
+def test_a_strangers_folder_is_not_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = elsewhere(tmp_path)
+    theirs.mkdir()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "geteuid", lambda: theirs.stat().st_uid + 1)
+            sweep(tmp_path)
+        assert theirs.is_dir()
+        sweep(tmp_path)
+        assert not theirs.exists()
+    finally:
+        with suppress(FileNotFoundError):
+            theirs.rmdir()
 
 
 def test_without_a_sandbox_there_is_no_shell(bench: Bench) -> None:

@@ -24,6 +24,20 @@ ln -s / outside && ls outside{project}/manage.py 2>/dev/null && echo SEEN
 unshare -U true 2>/dev/null && echo NESTED
 ls /run
 """
+FILL = """
+for place in / /etc /run /dev /intern /gateway /var /usr; do
+    (echo x > $place/fill) 2>/dev/null && echo "WROTE $place"
+    mkdir $place/filled 2>/dev/null && echo "WROTE $place"
+done
+dd if=/dev/zero of=/dev/shm/fill bs=1M count=100 2>/dev/null && echo "WROTE /dev/shm"
+rm /dev/shm/fill
+dd if=/dev/zero of=/tmp/fill bs=1M count=300 2>/dev/null && echo "WROTE /tmp"
+rm /tmp/fill
+for place in . /tmp /dev/shm; do
+    echo x > $place/fits && cat $place/fits >/dev/null && echo "kept $place"
+done
+echo x > /dev/null && echo "kept /dev/null"
+"""
 NETWORK = """
 import socket
 for address in (("127.0.0.1", {port}), ("192.0.2.1", 80)):
@@ -70,6 +84,13 @@ def test_no_host_files_no_other_processes_no_privileges(bench: Bench, runtime_ho
         assert mark not in found, found
     assert "gateway.sock" in found
     assert "agent.sock" not in found
+
+
+def test_no_memory_of_the_host_beyond_the_bounds(bench: Bench) -> None:
+    found = shell(bench, FILL)
+    assert "WROTE" not in found, found
+    for place in (".", "/tmp", "/dev/shm", "/dev/null"):  # noqa: S108 - Its own, inside.
+        assert f"kept {place}\n" in found, found
 
 
 def test_no_network(bench: Bench) -> None:
