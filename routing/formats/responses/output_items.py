@@ -228,10 +228,18 @@ class ToolItem(_Growing):
         if self._steps is None or self._activity.status != "completed":
             return b""
         name, item = self._steps[0], self._activity.item
-        panel = [self._panel(each) for each in item.get("answers", ())] if name == FUSION else []
-        if name == FUSION:
-            panel.append(self._step(name, "analysis.completed", analysis=item.get("analysis")))
-        return b"".join((*panel, self._step(name, "completed")))
+        told = self._fused(item) if name == FUSION else b""
+        return told + self._step(name, "completed")
+
+    def _fused(self, item: dict[str, Any]) -> bytes:
+        """Who was asked and what came of it, told once all of it is there."""
+        answers = item.get("answers", ())
+        # Each is numbered as it is written.
+        events = [self._step(FUSION, "panel.added", model=each["model"]) for each in answers]
+        events += map(self._panel, answers)
+        events.append(self._step(FUSION, "analysis.in_progress"))
+        events.append(self._step(FUSION, "analysis.completed", analysis=item.get("analysis")))
+        return b"".join(events)
 
     def _panel(self, answer: dict[str, Any]) -> bytes:
         if "error" in answer:
