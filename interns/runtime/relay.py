@@ -22,6 +22,7 @@ REQUESTS_MAX = 16
 PIECE_BYTES = 65_536
 TIMEOUT_S = 620.0
 CONNECT_S = 5.0
+LINGER_S = 2.0
 _ASKED = ("Content-Type", "Accept")
 _ANSWERED = ("Content-Type", "Retry-After", "X-Generation-Id")
 
@@ -148,3 +149,12 @@ class Relayed(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
+            self._linger()
+
+    def _linger(self) -> None:
+        """Take what is still being sent: who writes into a closed socket never reads its answer."""
+        self.connection.shutdown(socket.SHUT_WR)
+        self.connection.settimeout(LINGER_S)
+        left = BODY_BYTES_MAX
+        while left > 0 and (piece := self.connection.recv(PIECE_BYTES)):
+            left -= len(piece)
