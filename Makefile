@@ -4,7 +4,9 @@ BIN := .venv/bin
 SOURCES := gateway accounts routing interns manage.py .ci
 MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+# What came too late is tried once more and told (tests/support/promptness.py), five times a lane.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --max-suite-reruns 5 \
+	--rerun-show-tracebacks
 LANE := $(PYTEST) -n 3 --dist worksteal
 # Looking through all files for the tests that bear a mark takes longer than finding the files.
 marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)

@@ -11,6 +11,7 @@ import pytest
 from routing.simulator.testing import Wire
 from tests.faults.bench import endpoint, model
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 from tests.support.wires import answer_to, chunked, envelope, head_bytes
 
@@ -81,7 +82,7 @@ def test_a_declared_length_over_the_cap_is_refused_before_a_byte_of_it(
     )
 
     assert status == 413
-    assert time.monotonic() - began < PROMPT_S
+    in_time(time.monotonic() - began, PROMPT_S)
 
 
 def test_without_a_key_nothing_of_the_body_is_waited_for(capped: GatewayServer) -> None:
@@ -95,7 +96,7 @@ def test_without_a_key_nothing_of_the_body_is_waited_for(capped: GatewayServer) 
             status, error = envelope(wire)
 
         assert (status, error["metadata"]["error_type"]) == (401, "authentication")
-        assert time.monotonic() - began < PROMPT_S
+        in_time(time.monotonic() - began, PROMPT_S)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +117,7 @@ def test_heads_over_the_limits_are_a_json_431(
     began = time.monotonic()
 
     assert answer_to(capped, head_bytes(*fields))[0] == status
-    assert time.monotonic() - began < PROMPT_S
+    in_time(time.monotonic() - began, PROMPT_S)
 
 
 def test_a_long_request_line_is_a_json_400(capped: GatewayServer) -> None:

@@ -19,6 +19,7 @@ from tests.faults.conftest import loaded
 from tests.routing.upstreams.raw_upstream import Peer, RawUpstream, always, answer
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 from tests.support.slow import Ended, stall, trickle, trickle_all
 from tests.support.wires import head_bytes
@@ -111,10 +112,10 @@ def slow_round(
     for ended in told:
         assert json.loads(ended.received.split(b"\r\n\r\n")[1])["error"]["code"] == 408
     # Whoever was answered may still send for 5 s.
-    assert all(ended.lasted_s < head_s + 5 + REST_S for ended in heads)
-    assert all(ended.lasted_s < body_s + 5 + REST_S for ended in bodies)
+    in_time(max(ended.lasted_s for ended in heads), head_s + 5 + REST_S)
+    in_time(max(ended.lasted_s for ended in bodies), body_s + 5 + REST_S)
     sys.stdout.write(f"honest p99: quiet {quiet_s:.3f} s, beside slow ones {busy_s:.3f} s\n")
-    assert busy_s <= 2 * quiet_s + 0.5
+    in_time(busy_s, 2 * quiet_s + 0.5)
 
 
 def honest_p99_s(
@@ -199,7 +200,7 @@ def test_who_connects_and_says_nothing_is_let_go(
     ended = asyncio.run(trickle(int(server.env["PORT"]), b"", b""))
 
     assert ended.received == b""
-    assert HEADER_S * 0.9 < ended.lasted_s < HEADER_S + REST_S
+    in_time(ended.lasted_s, HEADER_S + REST_S, at_least_s=HEADER_S * 0.9)
 
 
 def test_who_is_answered_and_goes_on_sending_is_cut_off(
@@ -227,4 +228,4 @@ def test_who_is_answered_and_goes_on_sending_is_cut_off(
 
     expected: list[Any] = [status for _, _, status in paths for _ in range(2)]
     assert [ended.status for ended in found] == expected
-    assert all(ended.lasted_s < 5 + REST_S for ended in found)
+    in_time(max(ended.lasted_s for ended in found), 5 + REST_S)

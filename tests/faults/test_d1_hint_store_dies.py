@@ -22,6 +22,7 @@ from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
+from tests.support.promptness import in_time
 from tests.support.server import as_json
 from tests.support.steady import Asked, Steady, upstream_tags
 from tests.support.tcp_proxy import TcpProxy
@@ -48,7 +49,7 @@ class Scene:
     def check(self, name: str) -> bool | None:
         begun_at = time.monotonic()
         ready = self.desk.server.get("/readyz")
-        assert time.monotonic() - begun_at < PROBE_S
+        in_time(time.monotonic() - begun_at, PROBE_S)
         assert ready.status_code == 200
         found: bool | None = as_json(ready)["checks"][name]["ok"]
         return found
@@ -180,7 +181,7 @@ def assert_not_felt(load: Steady, begun_at: float) -> None:
     assert [one for one in load.asked if one.status != 200] == []
     before = [one for one in load.asked if one.begun_at < begun_at]
     added_s = ninetieth_s(load.since(begun_at)) - ninetieth_s(before)
-    assert added_s <= ADDED_S
+    in_time(added_s, ADDED_S)
 
 
 def ninetieth_s(asked: list[Asked]) -> float:

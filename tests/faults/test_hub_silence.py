@@ -20,6 +20,7 @@ from tests.support.callers import CHAT
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.orm import database_name
 from tests.support.pdfs import data_url, pdf
+from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 
@@ -165,7 +166,7 @@ def test_large_bodies_do_not_silence_a_stream(
 
     silence_s = quietest_s(listener, send, limit_s=LARGE_S)
     assert set(statuses) == {status}
-    assert silence_s <= LARGE_S
+    in_time(silence_s, LARGE_S)
 
 
 def test_reading_a_file_does_not_silence_a_stream(
@@ -181,7 +182,7 @@ def test_reading_a_file_does_not_silence_a_stream(
     silence_s = quietest_s(listener, send, limit_s=OTHERWISE_S)
 
     assert set(statuses) == {200}
-    assert silence_s <= OTHERWISE_S
+    in_time(silence_s, OTHERWISE_S)
 
 
 def test_tiny_chunks_do_not_silence_a_stream(
@@ -197,7 +198,7 @@ def test_tiny_chunks_do_not_silence_a_stream(
     silence_s = quietest_s(listener, send, limit_s=OTHERWISE_S)
 
     assert set(statuses) == {400}
-    assert silence_s <= OTHERWISE_S
+    in_time(silence_s, OTHERWISE_S)
 
 
 def test_a_catalogue_of_10_000_endpoints_loads_beside_a_stream(
@@ -222,7 +223,7 @@ def test_a_catalogue_of_10_000_endpoints_loads_beside_a_stream(
         server.manage("load_catalogue", str(file))
         server.wait_until(lambda: name in server.get("/api/v1/providers").text, within_s=60)
 
-    assert quietest_s(listener, load_again, limit_s=OTHERWISE_S) <= OTHERWISE_S
+    in_time(quietest_s(listener, load_again, limit_s=OTHERWISE_S), OTHERWISE_S)
 
 
 def is_served(server: GatewayServer, model_id: str) -> bool:
@@ -261,7 +262,7 @@ def test_a_locked_database_silences_no_stream(
                 listener.until_another()
         assert answer.result().status_code in {200, 503}
 
-    assert quietest_s(listener, ask_while_locked, limit_s=LOCKED_S, waits=True) <= LOCKED_S
+    in_time(quietest_s(listener, ask_while_locked, limit_s=LOCKED_S, waits=True), LOCKED_S)
 
 
 @contextmanager

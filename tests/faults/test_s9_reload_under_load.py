@@ -23,6 +23,7 @@ from tests.faults.conftest import loaded
 from tests.support.bed import Bed
 from tests.support.churn import LIVE_S, PAIR, PERSONAS, WHOLE, Timeline, generation, number_of
 from tests.support.gateways import StartGateway, seed_account
+from tests.support.promptness import in_time
 from tests.support.raw_desk import status_kib, worker_pids
 from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
@@ -207,7 +208,7 @@ def run_rounds(scene: Scene, *, quiet: int, rounds: int) -> None:
         reloading_s = [scene.silence_s(scene.reloads) for _ in range(rounds)]
     assert len(load.asked) > CALLERS * rounds * RELOADS_A_ROUND
     check(scene, load)
-    assert median(reloading_s) <= calm_s + SILENCE_S, (calm_s, reloading_s)
+    in_time(median(reloading_s), calm_s + SILENCE_S, (calm_s, reloading_s))
     for listener in scene.listeners:
         listener.until_another()
 
@@ -239,8 +240,8 @@ def test_a_large_catalogue_is_live_in_time_and_leaves_nothing_behind(scene: Scen
         silent_s.append(scene.silence_s(change))
         sizes_kib.append(max(status_kib(pid, "VmRSS") for pid in worker_pids(server)))
 
-    assert median(took_s) <= LIVE_S, took_s
-    assert median(silent_s) <= SILENCE_S, silent_s
+    in_time(median(took_s), LIVE_S, took_s)
+    in_time(median(silent_s), SILENCE_S, silent_s)
     assert sizes_kib[-1] <= sizes_kib[LARGE_CHANGES // 3] + SPARE_KIB, sizes_kib
 
 

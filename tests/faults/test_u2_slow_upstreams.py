@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from tests.routing.upstreams.raw_upstream import PATIENCE_S
+from tests.support.promptness import in_time
 from tests.support.raw_desk import CONCURRENCY_MAX, FIRST_BYTE_S, IDLE_S, TOTAL_S, RawDesk, error_of
 from tests.support.raw_upstream import (
     CHUNKED,
@@ -177,8 +178,8 @@ def test_a_slow_upstream_ends_at_its_limit(outcomes: dict[str, Outcome], case: C
 
     assert outcome.error["code"] == case.code
     # All cases run at once, on a machine that may do other things too.
-    assert case.limit_s * 0.9 <= outcome.elapsed_s <= case.limit_s * 1.1 + 0.75
-    assert outcome.elapsed_s < 2 * case.limit_s
+    in_time(outcome.elapsed_s, case.limit_s * 1.1 + 0.75, at_least_s=case.limit_s * 0.9)
+    in_time(outcome.elapsed_s, 2 * case.limit_s)
     assert outcome.charged_nano == 0
     assert outcome.visit.closed.wait(1), "the upstream's connection was left open"
 

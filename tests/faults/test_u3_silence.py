@@ -10,6 +10,7 @@ import pytest
 from tests.conformance.desk import Desk
 from tests.faults.bench import CHEAP_NANO, DEAR, endpoint, model
 from tests.faults.conftest import FIRST_BYTE_S, IDLE_S, KEEP_ALIVE_S, Open
+from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
@@ -33,7 +34,7 @@ def test_no_headers_in_time_and_the_next_endpoint_answers(desk: Desk, stream: bo
         told = desk.ok(model=f"pair/hang.{mode}")
     elapsed_s = time.monotonic() - started
 
-    assert FIRST_BYTE_S <= elapsed_s <= FIRST_BYTE_S * 1.1 + REST_S
+    in_time(elapsed_s, FIRST_BYTE_S * 1.1 + REST_S, at_least_s=FIRST_BYTE_S)
     assert told["provider"] == "Second"
     assert statuses(desk, told["id"]) == [524, 200]
     assert desk.paid_nano(told) > 0
@@ -45,7 +46,7 @@ def test_no_headers_at_all_is_an_honest_status_even_for_a_stream(desk: Desk) -> 
 
     response = desk.post(model="alone/hang.stream", stream=True)
 
-    assert time.monotonic() - started <= FIRST_BYTE_S * 1.1 + REST_S
+    in_time(time.monotonic() - started, FIRST_BYTE_S * 1.1 + REST_S)
     desk.told(response, 524, "timeout")
     assert desk.charged_nano(response.headers["X-Generation-Id"]) == 0
 
@@ -55,7 +56,7 @@ def test_silence_after_the_headers_falls_back_behind_a_committed_stream(desk: De
 
     stream = desk.stream(model="pair/headers-then-silence.stream")
 
-    assert time.monotonic() - started <= IDLE_S * 1.1 + REST_S
+    in_time(time.monotonic() - started, IDLE_S * 1.1 + REST_S)
     assert {chunk["provider"] for chunk in stream.chunks} == {"Second"}
     assert stream.blocks[-1] == "data: [DONE]"
     # The stream was committed 0.2 s after the headers, so comments fill the rest of the wait.
@@ -86,7 +87,7 @@ def test_silence_mid_stream_ends_it_with_an_error_and_no_second_try(
     stream = desk.stream(model=model_id)
 
     elapsed_s = time.monotonic() - started
-    assert IDLE_S <= elapsed_s <= IDLE_S * 1.1 + REST_S
+    in_time(elapsed_s, IDLE_S * 1.1 + REST_S, at_least_s=IDLE_S)
     assert stream.text
     last = stream.chunks[-1]
     assert (last["error"]["code"], last["error"]["metadata"]["error_type"]) == (524, "timeout")
@@ -139,7 +140,7 @@ def test_the_total_deadline_travels_through_every_attempt(desk_on: Open, stream:
 
     response = mine.post(stream=stream)
 
-    assert time.monotonic() - started <= 0.6 * 1.1 + REST_S
+    in_time(time.monotonic() - started, 0.6 * 1.1 + REST_S)
     mine.told(response, 408, "timeout")
     assert mine.charged_nano(response.headers["X-Generation-Id"]) == 0
 

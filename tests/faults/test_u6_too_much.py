@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import requests
 
+from tests.support.promptness import in_time
 from tests.support.raw_desk import (
     ANSWER_BYTES_MAX,
     RawDesk,
@@ -230,7 +231,7 @@ def test_a_flood_does_not_silence_other_streams(raw: RawDesk, name: str) -> None
 
     assert len(gaps_s) > 10
     # Unloaded it is 20 ms; a flood that is read in one go makes it several hundred.
-    assert max(gaps_s) < 0.15
+    in_time(max(gaps_s), 0.15)
 
 
 def dripping(visit: Visit) -> None:

@@ -18,6 +18,7 @@ from tests.faults.test_u1_refusals import black_hole
 from tests.routing.upstreams.raw_upstream import PATIENCE_S
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
+from tests.support.promptness import in_time
 from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, cpu_s, worker_pids
 from tests.support.raw_upstream import (
     END,
@@ -107,7 +108,7 @@ def test_the_upstream_is_closed_within_a_second(
 
     assert visit.closed.wait(PATIENCE_S)
     assert visit.closed_at is not None
-    assert visit.closed_at - left_at < CLOSED_S
+    in_time(visit.closed_at - left_at, CLOSED_S)
     raw.wait_settled()
 
 
@@ -140,7 +141,7 @@ def test_a_call_that_is_still_connecting_is_left_as_well(odd: Desk) -> None:
     wire.close()
 
     odd.server.wait_until(lambda: open_holds(odd) == 0)
-    assert time.monotonic() - left_at < CLOSED_S + 1
+    in_time(time.monotonic() - left_at, CLOSED_S + 1)
     assert odd.total_usage_nano() == 0
 
 
@@ -152,7 +153,7 @@ def test_a_handshake_that_hangs_is_left_as_well(odd: Desk, silent: "Silent") -> 
     wire.close()
 
     assert silent.closed.wait(PATIENCE_S)
-    assert time.monotonic() - left_at < CLOSED_S
+    in_time(time.monotonic() - left_at, CLOSED_S)
     odd.server.wait_until(lambda: open_holds(odd) == 0)
     assert odd.total_usage_nano() == 0
 
@@ -265,7 +266,7 @@ def test_reading_out_has_the_limits_of_every_call(
 
     assert visit.closed.wait(PATIENCE_S)
     assert visit.closed_at is not None
-    assert visit.closed_at - visit.came_at < limit_s * 1.1 + 0.75
+    in_time(visit.closed_at - visit.came_at, limit_s * 1.1 + 0.75)
     raw.wait_settled()
 
 
@@ -286,5 +287,5 @@ def test_waiting_for_a_reply_nobody_wants_costs_no_processor_time(odd: Desk) -> 
 
     waited_s = time.monotonic() - began
     assert waited_s > 1
-    assert cpu_s(pid) - used_s < waited_s / 4
+    in_time(cpu_s(pid) - used_s, waited_s / 4)
     odd.server.wait_until(lambda: open_holds(odd) == 0)

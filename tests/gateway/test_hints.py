@@ -13,6 +13,7 @@ import redis
 
 from gateway.hints import FAILURES_MAX, REST_S, Hints, Patience
 from tests.support.bed import PROJECT
+from tests.support.promptness import in_time
 from tests.support.valkey import ValkeyServer
 
 TIMEOUT_S = 0.1
@@ -85,7 +86,7 @@ def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: Hints) -
     finally:
         valkey.resume()
 
-    assert TIMEOUT_S <= took_s < 2.5 * TIMEOUT_S
+    in_time(took_s, 2.5 * TIMEOUT_S, at_least_s=TIMEOUT_S)
 
 
 def test_one_failure_is_no_outage(valkey: ValkeyServer, store: Hints) -> None:
@@ -265,7 +266,7 @@ def test_under_gevent_it_is_bounded_and_holds_nobody(valkey: ValkeyServer) -> No
 
     assert told["answers"] == [None] * 5
     assert 1 <= told["failures"] <= FAILURES_MAX
-    assert told["took_s"] < 0.5
-    assert told["gap_s"] < 0.1
+    in_time(told["took_s"], 0.5)
+    in_time(told["gap_s"], 0.1)
     assert told["available"]
     assert told["fine"] > 0

@@ -52,6 +52,15 @@ def processes_with(home: Path) -> dict[int, str]:
     return found
 
 
+def _begun_at(pid: int) -> int:
+    """In ticks since the machine's start, 0 once it is gone: pids begin anew at their end."""
+    try:
+        # The name, in parentheses, may hold blanks; the start is the 22nd field.
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError):
+        return 0
+
+
 class Run:
     """One `make run` in a home of its own, without a terminal."""
 
@@ -112,7 +121,8 @@ class Run:
 
     def children(self, part: str) -> list[int]:
         """Pids of this run whose command line contains `part`, oldest first."""
-        return sorted(pid for pid, line in processes_with(self.home).items() if part in line)
+        pids = (pid for pid, line in processes_with(self.home).items() if part in line)
+        return sorted(pids, key=_begun_at)
 
     def probe(self, path: str, root_url: str) -> int:
         """The status of a GET, 0 when nobody answers."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from interns.agent.disk import Disk
 from interns.agent.shell import Ran, run_command
 from tests.interns.runtime.bench import lives, until
+from tests.support.promptness import in_time
 
 
 def run(
@@ -37,7 +38,7 @@ def test_too_much_output_is_cut(tmp_path: Path) -> None:
 def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> None:
     began = time.monotonic()
     ran = run("echo begun; sleep 60 | sleep 60", tmp_path, time_s=0.3)
-    assert time.monotonic() - began < 5
+    in_time(time.monotonic() - began, 5)
     assert ran.status is None
     assert "begun" in ran.told()
 
@@ -45,7 +46,7 @@ def test_one_that_takes_too_long_is_killed_with_its_children(tmp_path: Path) -> 
 def test_nobody_waits_for_what_runs_on_behind_it(tmp_path: Path) -> None:
     began = time.monotonic()
     ran = run("sleep 60 & echo $!", tmp_path)
-    assert time.monotonic() - began < 5
+    in_time(time.monotonic() - began, 5)
     assert ran.status == 0
     assert until(lambda: not lives(int(ran.output)))
 

@@ -8,6 +8,7 @@ import pytest
 
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import build
+from tests.support.promptness import in_time
 
 MODELS = 2000
 ENDPOINTS_EACH = 5
@@ -48,7 +49,7 @@ def test_ten_thousand_endpoints_are_built_in_time_and_in_little_memory() -> None
     took_s = time.perf_counter() - begun
 
     assert seen.endpoint_count == MODELS * ENDPOINTS_EACH
-    assert took_s <= BUILD_S_MAX
+    in_time(took_s, BUILD_S_MAX)
     tracemalloc.start()
     kept = build()
     held_bytes, _ = tracemalloc.get_traced_memory()

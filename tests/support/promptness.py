@@ -1,0 +1,29 @@
+"""What must not take long, and what is tried once more where it did."""
+
+import subprocess
+
+import httpx
+import requests
+
+
+class TooSlow(AssertionError):
+    """Something came, but late."""
+
+
+# Of the machine as much as of the gateway: a test that met one of these is run a second time, and
+# the summary tells it. What came out wrong is never tried again.
+LATE = [
+    TooSlow,
+    TimeoutError,
+    requests.Timeout,
+    httpx.TimeoutException,
+    subprocess.TimeoutExpired,
+    "^Failed: Timeout ",  # pytest-timeout's own.
+]
+
+
+def in_time(took_s: float, at_most_s: float, *about: object, at_least_s: float = 0.0) -> None:
+    """Raises `TooSlow` past `at_most_s`, `AssertionError` below `at_least_s`."""
+    assert took_s >= at_least_s, (took_s, *about)
+    if took_s > at_most_s:
+        raise TooSlow(f"{took_s:.4f} s, at most {at_most_s:.4f} s", *about)
