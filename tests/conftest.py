@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.conf import settings
 from pytest_django import DjangoDbBlocker
@@ -27,6 +28,9 @@ only_loopback()
 settings.DATABASES  # noqa: B018 - Reading it loads the settings.
 # Each test of the admin makes its user, and a hash made to be slow takes longer than the test.
 settings.PASSWORD_HASHERS = ["tests.support.hashing.QuickHasher"]
+# How long an example takes depends on what else the machine does.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 # In xdist's workers the name would make pytest-django load them before this file has its say.
 del os.environ["DJANGO_SETTINGS_MODULE"]
 

@@ -22,8 +22,10 @@ LATE = [
 ]
 
 
-def in_time(took_s: float, at_most_s: float, *about: object, at_least_s: float = 0.0) -> None:
+def in_time(
+    took_s: float, at_most_s: float, *about: object, at_least_s: float | None = None
+) -> None:
     """Raises `TooSlow` past `at_most_s`, `AssertionError` below `at_least_s`."""
-    assert took_s >= at_least_s, (took_s, *about)
+    assert at_least_s is None or took_s >= at_least_s, (took_s, *about)
     if took_s > at_most_s:
         raise TooSlow(f"{took_s:.4f} s, at most {at_most_s:.4f} s", *about)
