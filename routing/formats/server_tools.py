@@ -286,6 +286,8 @@ SubagentTool = Annotated[
 ]
 
 
+# Settings of a subagent that only responses have.
+INHERITING: Final = ("inherit_functions", "inherited_function_names")
 # Settings of a subagent that no caller gives: functions of the request that it may call, and what
 # agents that wait for such functions have said so far (`id`, chat-shaped `messages`).
 FUNCTIONS: Final = "router_functions"

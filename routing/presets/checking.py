@@ -13,6 +13,7 @@ from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import WHOLE, checker
 from routing.formats.messages import rules as messages_rules
 from routing.formats.messages.schema import MessagesBody
+from routing.formats.open_tools import with_settings_inside
 from routing.formats.responses import rules as responses_rules
 from routing.formats.responses.schema import ResponsesBody
 from routing.presets.keys import OTHERS, SAME
@@ -54,6 +55,7 @@ def checked_body(format: str, body: Mapping[str, Any], *, models_max: int) -> di
     Raises `ChatInvalid`.
     """
     kept = {name: value for name, value in body.items() if name in _FIELDS[format]}
+    kept = with_settings_inside(kept)
     try:
         checked = _CHECKS[format](kept)
     except ValidationError as error:

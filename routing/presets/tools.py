@@ -69,7 +69,8 @@ def identity(tool: Any) -> object:
     kind = canonical_tool(_word(tool.get("type")) or CUSTOM)
     if kind in (ADVISOR, SUBAGENT):
         settings = tool.get("parameters")
-        name = _word(settings.get("name")) if isinstance(settings, dict) else None
+        inside = _word(settings.get("name")) if isinstance(settings, dict) else None
+        name = inside or _word(tool.get("name"))
         return kind, name.strip() if name else None
     return kind, _word(tool.get(_NAMED[kind])) if kind in _NAMED else None
 

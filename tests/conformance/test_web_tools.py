@@ -147,6 +147,16 @@ def test_a_page_is_fetched_and_told(web: WebDesk, format: str, stream: bool) -> 
 
 
 @FORMATS
+def test_settings_beside_the_type_count(web: WebDesk, format: str) -> None:
+    web.script(fetch(f"{web.site.url}/page"), {"text": "So be it."})
+
+    web.answer(format, tools=[FETCH | {"blocked_domains": ["127.0.0.1"]}])
+
+    told = json.loads(web.sent()[1]["messages"][-1]["content"])
+    assert told == {"error": "127.0.0.1 is not among the allowed domains"}
+
+
+@FORMATS
 @STREAMED
 def test_what_fails_is_told_and_the_loop_goes_on(web: WebDesk, format: str, stream: bool) -> None:
     calls = [search(query) for query in ("huge", "html", "hang")]

@@ -10,6 +10,7 @@ from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
 from routing.formats.chat.facts import PromptFacts, read_messages
 from routing.formats.chat.rules import cross_field_issues
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_body
+from routing.formats.open_tools import with_settings_inside
 from routing.formats.plugins import effective_plugins
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.formats.reasoning import Reasoning, resolve_reasoning
@@ -135,6 +136,7 @@ def parse_chat(
     body: dict[str, Any], *, session_header: str | None, models_max: int = 3
 ) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
+    body = with_settings_inside(body)
     checked = _check(body, session_header, models_max)
     facts = read_messages(body["messages"])
     if facts.orphans:

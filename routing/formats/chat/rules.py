@@ -10,6 +10,7 @@ from gateway.http.validation import Issue, shortened
 from routing.formats.server_tools import (
     ADVISOR,
     FUNCTIONS,
+    INHERITING,
     SUBAGENT,
     WAITING,
     canonical_tool,
@@ -17,7 +18,6 @@ from routing.formats.server_tools import (
 
 TOOL_STEPS_MAX: Final = 30
 # Settings of a subagent that the responses format alone has.
-INHERITING: Final = ("inherit_functions", "inherited_function_names")
 
 
 def cross_field_issues(body: dict[str, Any]) -> list[Issue]:

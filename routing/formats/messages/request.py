@@ -16,6 +16,7 @@ from routing.formats.messages.prompt import chat_messages, for_message_upstreams
 from routing.formats.messages.rules import agent_issues, cross_field_issues
 from routing.formats.messages.schema import MessagesBody, check_messages
 from routing.formats.messages.tools import is_search
+from routing.formats.open_tools import with_settings_inside
 from routing.formats.server_tools import SERVER_PREFIX
 
 # The same in both formats. The numbers come from the checked body, where 5.0 is 5.
@@ -63,6 +64,7 @@ def parse_messages(
 
     `beside` are checked fields in the words of chat that messages have none for.
     """
+    body = with_settings_inside(body)
     checked = _check(body, session_header, models_max)
     orphans = list(orphan_issues(body["messages"]))
     if orphans:

@@ -13,6 +13,7 @@ from routing.formats.chat.request import (
     models_issues,
     translated_request,
 )
+from routing.formats.open_tools import with_settings_inside
 from routing.formats.responses.agents import set_apart, told_to_wait, with_heirs
 from routing.formats.responses.conversation import chat_messages
 from routing.formats.responses.rules import cross_field_issues, orphan_issues
@@ -36,6 +37,7 @@ def parse_responses(
 
     `beside` are checked fields in the words of chat that responses have none for.
     """
+    body = with_settings_inside(body)
     _check(body, session_header, models_max)
     items, waiting = set_apart(body["input"])
     messages, left_out = chat_messages(body.get("instructions"), items)

@@ -1,0 +1,100 @@
+"""Settings of server tools that stand beside `type` instead of in `parameters`: the open form of
+inference reference 4.4, which callers know from other tools and which counts in every format.
+
+A setting in both places is the one in `parameters`. What a tool does not name is left where it is.
+"""
+
+from collections.abc import Collection
+from typing import Any, Final
+
+from routing.formats.server_tools import (
+    ADVISOR,
+    FUSION,
+    IMAGE_GENERATION,
+    INHERITING,
+    SUBAGENT,
+    WEB_FETCH,
+    WEB_SEARCH,
+    AdvisorParameters,
+    BashParameters,
+    DatetimeParameters,
+    FusionParameters,
+    SearchModelsParameters,
+    SubagentParameters,
+    WebFetchParameters,
+    WebSearchParameters,
+)
+
+Tool = dict[str, Any]
+
+_SETTINGS: Final[dict[str, Collection[str]]] = {
+    ADVISOR: frozenset(AdvisorParameters.__annotations__),
+    "router:bash": frozenset(BashParameters.__annotations__),
+    "router:datetime": frozenset(DatetimeParameters.__annotations__),
+    "router:experimental__search_models": frozenset(SearchModelsParameters.__annotations__),
+    FUSION: frozenset(FusionParameters.__annotations__),
+    SUBAGENT: frozenset(SubagentParameters.__annotations__) | frozenset(INHERITING),
+    WEB_FETCH: frozenset(WebFetchParameters.__annotations__),
+    WEB_SEARCH: frozenset(WebSearchParameters.__annotations__),
+}
+# What a tool has in any case, settings or not.
+_FRAME: Final = frozenset({"type", "parameters", "cache_control"})
+# An agent's own name is also what a choice of tools says.
+_NAME: Final = "name"
+
+
+def with_settings_inside(body: dict[str, Any]) -> dict[str, Any]:
+    """A caller's body, unchecked, with every setting of a server tool in its `parameters`; the same
+    object where there is nothing to move."""
+    found = {}
+    for name, inside in (("tools", _tools), ("plugins", _plugins)):
+        value = body.get(name)
+        if value and type(value) is list and (moved := inside(value)) is not value:
+            found[name] = moved
+    return {**body, **found} if found else body
+
+
+def _tools(tools: list[Any]) -> list[Any]:
+    moved = [_tool(tool) if type(tool) is dict else tool for tool in tools]
+    return tools if all(new is old for new, old in zip(moved, tools, strict=True)) else moved
+
+
+def _plugins(plugins: list[Any]) -> list[Any]:
+    moved = [_nested(plugin) if type(plugin) is dict else plugin for plugin in plugins]
+    return plugins if all(new is old for new, old in zip(moved, plugins, strict=True)) else moved
+
+
+def _tool(tool: Tool) -> Tool:
+    kind = tool.get("type")
+    if kind == "function" or type(kind) is not str:
+        return tool
+    if kind == "namespace":
+        return _nested(tool)
+    given = tool.get("parameters", {})
+    beside = _beside(kind, tool)
+    if type(given) is not dict or not (beside or given):
+        # What is wrong with it is said where it is checked.
+        return tool
+    settings = _nested({**beside, **given} if beside else given)
+    if settings is given:
+        return tool
+    left = {name: each for name, each in tool.items() if name not in beside or name == _NAME}
+    return left | {"parameters": settings}
+
+
+def _beside(kind: str, tool: Tool) -> dict[str, Any]:
+    if kind == IMAGE_GENERATION:
+        # Any setting of pictures is one.
+        return {name: each for name, each in tool.items() if name not in _FRAME and name != _NAME}
+    names = _SETTINGS.get(kind)
+    if names is None:
+        return {}
+    return {name: each for name, each in tool.items() if name in names and name not in _FRAME}
+
+
+def _nested(holder: dict[str, Any]) -> dict[str, Any]:
+    """The same for tools that something else holds in its `tools`."""
+    tools = holder.get("tools")
+    if not tools or type(tools) is not list or (moved := _tools(tools)) is tools:
+        return holder
+    return {**holder, "tools": moved}
