@@ -124,6 +124,13 @@ class Limits:
             if count is not None and count.start == start:
                 self._note(scope, Count(start, max(0, count.used + amount)))
 
+    def correct(self, taken: Taken, amount: int) -> None:
+        """Add to what is used of the last limit that was taken from; see `add`."""
+        scope, start = taken.limits[-1].scope, taken.starts[-1]
+        # What a request did not need is nearly always kept for the next one.
+        if amount and not (amount < 0 and self._leases.put_back(scope, start, -amount)):
+            self.add(taken.last, [amount])
+
     def give_back(self, taken: Taken) -> None:
         """As if it had not been taken."""
         self.add(taken, [-limit.cost for limit in taken.limits])

@@ -14,6 +14,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
 from accounts.guard_rules import PlacedFilter
+from accounts.patterns import Compiled
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
 from gateway.http.large import no_collections
 from gateway.http.structure import Raw
@@ -23,7 +24,7 @@ from routing.guarding.builtins import INJECTION
 from routing.guarding.long_texts import append, decoded, encoded
 from routing.guarding.rules import Rule, Rules, rules_of
 from routing.guarding.scanning import Deadline, Span, TooSlow
-from routing.guarding.texts import changed
+from routing.guarding.texts import changed, plain_texts
 
 log = logging.getLogger("routing.guarding")
 # Matches of a blocking filter that are told, and how much of each.
@@ -74,13 +75,29 @@ def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: U
     rules = rules_of(filters)
     if not (rules.of_users or rules.of_others):
         return Filtered(chat, [])
+    is_quick = _is_quick(chat, rules)
+    if is_quick and rules.looks and _has_nothing(chat, rules.looks):
+        return Filtered(chat, [])
     work = _Work(chat, rules)
     try:
-        return work.done() if _is_quick(chat, rules) else _beside(work, account_id)
+        return work.done() if is_quick else _beside(work, account_id)
     except TooSlow:
         raise PayloadTooLarge(
             "Request payload too large: its content filters take too long"
         ) from None
+
+
+def _has_nothing(chat: ChatRequest, looks: tuple[Compiled, ...]) -> bool:
+    """Whether it is an everyday request without anything that a filter looks for."""
+    texts = plain_texts(chat)
+    if texts is None:
+        return False
+    for text in texts:
+        data = encoded(text)
+        for look in looks:
+            if look.find(data, 0, len(data)) is not None:
+                return False
+    return True
 
 
 def _is_quick(chat: ChatRequest, rules: Rules) -> bool:

@@ -102,6 +102,8 @@ class Rules(NamedTuple):
     # Whether there are plug-ins, and the steps that a byte of a user's text costs.
     detects: bool
     weight: int
+    # Where none of these matches no rule has a match; empty where that cannot be told by patterns.
+    looks: tuple[Compiled, ...] = ()
 
     def of(self, by_user: bool) -> tuple[Rule, ...]:
         return self.of_users if by_user else self.of_others
@@ -140,7 +142,13 @@ def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
         works=any(rule.action != "block" for rule in every),
         detects=any(rule.detect is not None for rule in every),
         weight=sum(rule.weight for rule in of_users),
+        looks=_looks(every),
     )
+
+
+def _looks(rules: tuple[Rule, ...]) -> tuple[Compiled, ...]:
+    found = [rule.look for rule in rules if rule.look is not None]
+    return tuple({id(look): look for look in found}.values()) if len(found) == len(rules) else ()
 
 
 def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:

@@ -54,6 +54,20 @@ def changed(chat: ChatRequest, change: Change) -> ChatRequest:
     return _remeasured(chat, body, original)
 
 
+def plain_texts(chat: ChatRequest) -> list[str] | None:
+    """All its texts, where it has one body of messages that are each a role and a text."""
+    body = chat.body
+    if chat.original is not None or len(_PROMPT_FIELDS & body.keys()) != 1:
+        return None
+    texts = []
+    for message in body["messages"]:
+        text = message.get("content")
+        if type(text) is not str or len(message) != 2 or "role" not in message:
+            return None
+        texts.append(text)
+    return texts
+
+
 def _remeasured(
     chat: ChatRequest, body: dict[str, Any], original: dict[str, Any] | None
 ) -> ChatRequest:

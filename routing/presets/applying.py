@@ -58,8 +58,12 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
         # What is wrong with the request itself is told first.
         read(body)
         raise NotFound(f"Preset not found: {shortened(named.slug)}")
-    asked = with_models(named.body, preset.models)
-    both = merged(format, asked, preset.config, preset.system_prompt)
+    if preset.laid is not None and format == "chat":
+        # Nearly every preset of chat is no more than this.
+        both = Merged({**preset.laid, **with_models(named.body, ())}, {})
+    else:
+        asked = with_models(named.body, preset.models)
+        both = merged(format, asked, preset.config, preset.system_prompt)
     if "model" not in both.body:
         _put_default(format, body, both.body, caller.default_text_model)
     chat = _read(format, body, both, read)

@@ -10,6 +10,7 @@ from gateway.db import Lane, run
 from gateway.http.errors import DatabaseGone
 from gateway.http.jsonio import loads
 from gateway.recent import RecentReads
+from routing.presets.merging import laid_on_chat
 from routing.presets.models import Preset
 from routing.presets.slugs import is_slug
 
@@ -20,12 +21,13 @@ _BYTES_MIN: Final = 1_024
 
 class InForce(NamedTuple):
     """A preset's designated version. `id` is the preset's, as records have it; `size_bytes` is that
-    of its texts."""
+    of its texts; for `laid` see `laid_on_chat`."""
 
     id: str
     config: dict[str, Any]
     system_prompt: str
     size_bytes: int
+    laid: dict[str, Any] | None = None
 
     @property
     def models(self) -> list[str]:
@@ -63,7 +65,8 @@ def _designated(workspace_id: UUID, slug: str) -> InForce | None:
         return None
     preset_id, config, prompt = row
     size_bytes = len(config) + len(prompt)
-    return InForce(str(preset_id), loads(config.encode()), prompt, size_bytes)
+    said = loads(config.encode())
+    return InForce(str(preset_id), said, prompt, size_bytes, laid_on_chat(said, prompt))
 
 
 def _weight(found: InForce | None) -> int:

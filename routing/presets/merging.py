@@ -45,6 +45,14 @@ _MESSAGES_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # Tools are joined, and how answers are cached is not said to upstreams.
 _APART: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls", *CACHE})
+# Of a preset for chat: what is said under one name only and written as it is kept.
+_AS_IT_STANDS: Final = (
+    frozenset(SAME["chat"])
+    - _APART
+    - {
+        *("model", "models", *CAPS, "reasoning", "response_format", "service_tier"),
+    }
+)
 _TIERS: Final = {"standard_only": "default"}
 _RESPONSES_MODALITIES: Final = frozenset({"text", "image"})
 
@@ -58,6 +66,12 @@ class Merged(NamedTuple):
     beside: dict[str, Any]
     before: int = 0
     missing: tuple[str, ...] = ()
+
+
+def laid_on_chat(config: Mapping[str, Any], system_prompt: str) -> dict[str, Any] | None:
+    """What a preset gives a chat body field by field, where it says nothing else: such a body is
+    `{**laid, **body}`. None for any other preset."""
+    return dict(config) if not system_prompt and _AS_IT_STANDS.issuperset(config) else None
 
 
 def merged(

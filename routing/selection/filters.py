@@ -78,6 +78,8 @@ def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
 def admission(ask: Ask, policy: Policy) -> Test:
     """Whether an endpoint's service tier is open to the request: it asks for the tier, a suffix
     opened it, or `only` or `order` gives the endpoint's full slug."""
+    if not (policy.admitted_tiers or policy.only or policy.order):
+        return _by_tier(ask.service_tier)
     tiers = policy.admitted_tiers | {"default", ask.service_tier}
     named = keys_of(policy.only + policy.order)
     return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in named

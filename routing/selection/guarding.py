@@ -5,6 +5,7 @@ nothing: lists that have nothing in common leave none.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -57,9 +58,11 @@ def zdr_group(model_id: str) -> str:
 
 def _permitting(policy: Policy) -> Test | None:
     tests = list(_tests(policy))
-    if len(tests) < 2:
-        return tests[0] if tests else None
-    return lambda endpoint: all(test(endpoint) for test in tests)
+    return reduce(_both, tests) if tests else None
+
+
+def _both(first: Test, second: Test) -> Test:
+    return lambda endpoint: first(endpoint) and second(endpoint)
 
 
 def _says_something(test: Test | None) -> bool:

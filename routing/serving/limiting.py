@@ -53,7 +53,7 @@ def settle(call: Call, usage: Usage) -> None:
     if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
         return
     used = usage.prompt_tokens + usage.completion_tokens
-    limits().add(taken.last, [used - taken.limits[-1].cost])
+    limits().correct(taken, used - taken.limits[-1].cost)
 
 
 def give_back(call: Call) -> None:
@@ -136,11 +136,11 @@ def _tokens_bound(call: Call) -> int:
 def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
     room = Room(endpoint.context_length, endpoint.max_completion_tokens)
     cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-    tokens = [
-        prompt_tokens_bound(demand, room) + output_tokens_bound(demand, room, output_cap=cap)
-        for demand in call.demands(endpoint)
-    ]
-    return max(1, sum(tokens))
+    tokens = 0
+    for demand in call.demands(endpoint):
+        tokens += prompt_tokens_bound(demand, room)
+        tokens += output_tokens_bound(demand, room, output_cap=cap)
+    return max(1, tokens)
 
 
 def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:

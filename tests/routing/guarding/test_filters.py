@@ -11,6 +11,7 @@ from gateway.http.errors import PayloadTooLarge, Unavailable
 from routing.guarding import filters as filters_module
 from routing.guarding.filters import Filtered
 from routing.guarding.scanning import Deadline
+from routing.guarding.texts import changed, plain_texts
 from tests.routing.guarding.filtering import ID, MAIL, chat_of, placed, refusal, run, user
 
 # --- What happens ---------------------------------------------------------------------------------
@@ -21,6 +22,28 @@ def test_nothing_found_is_the_same_request() -> None:
 
     assert run(chat, placed("redact", "email")) == Filtered(chat, [])
     assert run(chat, placed("redact", "email")).chat is chat
+
+
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "system"]), "content": st.sampled_from(["a", "b", "c"])},
+        optional={"name": st.just("n"), "cache_control": st.just({"type": "ephemeral"})},
+    ),
+    min_size=1,
+)
+
+
+@given(MESSAGES, st.booleans())
+def test_an_everyday_request_has_no_other_texts(messages: list[Any], predicts: bool) -> None:
+    more = {"prediction": {"type": "content", "content": "d"}} if predicts else {}
+    chat = chat_of(*messages, **more)
+    seen: list[str] = []
+
+    changed(chat, lambda text, by_user: seen.append(text) or text)  # type: ignore[func-returns-value]  # Both.
+
+    found = plain_texts(chat)
+    everyday = not predicts and all(len(each) == 2 for each in messages)
+    assert found == (seen if everyday else None)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +204,7 @@ def test_nothing_goes_past_filters_that_are_too_slow(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(filters_module, "Deadline", lambda: Deadline(-1))
 
     with pytest.raises(PayloadTooLarge):
-        run(chat_of(user("hello")), placed("flag", "email"))
+        run(chat_of(user(MAIL)), placed("flag", "email"))
 
 
 WORDS = st.lists(st.sampled_from([MAIL, "10.0.0.1", "é", "word", " ", "\n", "zz"]), max_size=12)

@@ -10,7 +10,7 @@ from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
 from routing.formats.messages.request import parse_messages
 from routing.formats.responses.request import parse_responses
 from routing.presets.keeping import content_of
-from routing.presets.merging import Merged, merged
+from routing.presets.merging import Merged, laid_on_chat, merged
 from tests.routing.presets.test_keeping import BOTH, CHAT, COMMON, SCHEMA
 
 HELLO = [{"role": "user", "content": "Hi"}]
@@ -269,3 +269,22 @@ def test_tools_that_nothing_can_run_for_this_caller(tool: str) -> None:
         got = under(format, config)
         assert got.body["tools"] == (config["tools"] if format == own else [])
         assert got.missing == (() if format == own else (tool,))
+
+
+NAMES = sorted({*CHAT, "cache_enabled", "model", "models"})
+
+
+@given(st.sets(st.sampled_from(NAMES), max_size=4), st.sets(st.sampled_from(NAMES), max_size=4))
+def test_what_is_laid_is_what_would_be_merged(kept: set[str], said: set[str]) -> None:
+    config = {name: CHAT.get(name, "x/y") for name in kept}
+    body = ASKED["chat"] | dict.fromkeys(said)
+    laid = laid_on_chat(config, "")
+    if laid is not None:
+        assert Merged({**laid, **body}, {}) == merged("chat", body, config, "")
+
+
+def test_most_presets_are_laid() -> None:
+    assert laid_on_chat({"temperature": 0.5, "stop": "x", "provider": {}}, "") is not None
+    assert laid_on_chat({"temperature": 0.5}, "Be kind.") is None
+    for name in ("reasoning", "max_tokens", "tools", "service_tier", "truncation", "model"):
+        assert laid_on_chat({name: CHAT.get(name, "x")}, "") is None
