@@ -47,12 +47,11 @@ def prompt_tokens_bound(demand: Demand, room: Room) -> int:
 
 def output_tokens_bound(demand: Demand, room: Room, *, output_cap: int | None) -> int:
     """The requested maximum, lowered to the endpoint's; its maximum when none was requested."""
-    limits = [limit for limit in (room.max_completion_tokens, room.context_length) if limit]
-    endpoint_max = min(limits) if limits else OUTPUT_TOKENS_DEFAULT
-    if demand.output_tokens_asked is not None:
-        return (
-            min(demand.output_tokens_asked, endpoint_max) if limits else demand.output_tokens_asked
-        )
+    most, length = room.max_completion_tokens, room.context_length
+    endpoint_max = min(most, length) if most and length else most or length
+    if (asked := demand.output_tokens_asked) is not None:
+        return min(asked, endpoint_max) if endpoint_max else asked
+    endpoint_max = endpoint_max or OUTPUT_TOKENS_DEFAULT
     return min(endpoint_max, output_cap) if output_cap else endpoint_max
 
 

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Final, TypeAlias
 
 from routing.catalogue.entries import EndpointEntry
+from routing.derived import Derived
 from routing.selection.ask import NO_POLICY, Ask, Policy
 from routing.selection.guarding import forbids_use, permitting, retaining_nothing
 from routing.selection.references import Test, keys_of, naming
@@ -58,6 +59,9 @@ def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
     found: list[tuple[str, Keep]] = []
     if policy is NO_POLICY:
         found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
+    elif _names_nobody(policy):
+        found += _standing(policy)
+        found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
     else:
         admitted = admission(ask, policy)
         found += [(name, partial(_passing, test)) for name, test in _policy(policy, admitted)]
@@ -78,8 +82,6 @@ def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
 def admission(ask: Ask, policy: Policy) -> Test:
     """Whether an endpoint's service tier is open to the request: it asks for the tier, a suffix
     opened it, or `only` or `order` gives the endpoint's full slug."""
-    if not (policy.admitted_tiers or policy.only or policy.order):
-        return _by_tier(ask.service_tier)
     tiers = policy.admitted_tiers | {"default", ask.service_tier}
     named = keys_of(policy.only + policy.order)
     return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in named
@@ -112,6 +114,28 @@ def _passing(test: Test, endpoints: Sequence[EndpointEntry]) -> list[EndpointEnt
 def steps_of_policy(policy: Policy) -> list[Test]:
     """What a policy takes out where every service tier is open."""
     return [test for _, test in _policy(policy, lambda endpoint: True)]
+
+
+def _names_nobody(policy: Policy) -> bool:
+    """Whether no reference opens a tier or names an endpoint."""
+    return not (
+        policy.only
+        or policy.order
+        or policy.ignore
+        or policy.account_allowed
+        or policy.account_ignored
+        or policy.admitted_tiers
+    )
+
+
+def _steps_alone(policy: Policy) -> list[tuple[str, Keep]]:
+    return [
+        (name, partial(_passing, test)) for name, test in _policy(policy, lambda endpoint: True)
+    ]
+
+
+# The policy of a key that has guardrails stays the same object.
+_standing: Derived[Policy, list[tuple[str, Keep]]] = Derived(_steps_alone)
 
 
 def _policy(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:

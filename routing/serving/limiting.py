@@ -4,6 +4,7 @@ Requests count once they are sent to an upstream. Tokens are reserved by an uppe
 what is admitted in a minute never exceeds the limit, and corrected once their number is known.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from accounts.money import NANO_PER_USD
@@ -117,15 +118,18 @@ def _is_low(call: Call) -> bool:
 
 def _key_limits(call: Call) -> list[Limit]:
     found = []
-    if settings.ROUTER_KEY_RPM:
-        requests = settings.ROUTER_KEY_RPM
-        found.append(Limit(f"{_REQUESTS}:{call.payer.key_id}", requests, MINUTE_S))
-    if settings.ROUTER_KEY_TPM:
-        tokens = settings.ROUTER_KEY_TPM
+    if requests := settings.ROUTER_KEY_RPM:
+        found.append(_one_request(call.payer.key_id, requests))
+    if tokens := settings.ROUTER_KEY_TPM:
         # One that may use more than the whole limit waits for a minute that is all its own.
         cost = min(_tokens_bound(call), tokens)
         found.append(Limit(f"{_TOKENS}:{call.payer.key_id}", tokens, MINUTE_S, cost))
     return found
+
+
+@lru_cache(4_096)
+def _one_request(key_id: int, most: int) -> Limit:
+    return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
 
 
 def _tokens_bound(call: Call) -> int:
