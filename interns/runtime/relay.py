@@ -9,6 +9,7 @@ import re
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -154,7 +155,8 @@ class Relayed(BaseHTTPRequestHandler):
     def _linger(self) -> None:
         """Take what is still being sent: who writes into a closed socket never reads its answer."""
         self.connection.shutdown(socket.SHUT_WR)
-        self.connection.settimeout(LINGER_S)
-        left = BODY_BYTES_MAX
-        while left > 0 and (piece := self.connection.recv(PIECE_BYTES)):
-            left -= len(piece)
+        until = time.monotonic() + LINGER_S
+        while (left_s := until - time.monotonic()) > 0:
+            self.connection.settimeout(left_s)
+            if not self.connection.recv(PIECE_BYTES):
+                return

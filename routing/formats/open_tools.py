@@ -41,6 +41,8 @@ _SETTINGS: Final[dict[str, Collection[str]]] = {
 _FRAME: Final = frozenset({"type", "parameters", "cache_control"})
 # An agent's own name is also what a choice of tools says.
 _NAME: Final = "name"
+# What else callers write beside any tool's type, so that it is no setting of pictures.
+_OF_ANY_TOOL: Final = _FRAME | {_NAME, "description", "strict", "defer_loading", "input_schema"}
 
 
 def with_settings_inside(body: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _tool(tool: Tool) -> Tool:
 def _beside(kind: str, tool: Tool) -> dict[str, Any]:
     if kind == IMAGE_GENERATION:
         # Any setting of pictures is one.
-        return {name: each for name, each in tool.items() if name not in _FRAME and name != _NAME}
+        return {name: each for name, each in tool.items() if name not in _OF_ANY_TOOL}
     names = _SETTINGS.get(kind)
     if names is None:
         return {}

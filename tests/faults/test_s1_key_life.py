@@ -20,7 +20,6 @@ from accounts.services.keys import create_key, rotate_key, set_disabled
 from tests.accounts.dump import database_text
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
-from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
@@ -105,13 +104,13 @@ def test_a_revoked_and_a_rotated_key_die_within_a_second_in_every_process(
     with orm_of(server):
         set_disabled(keys=ApiKey.objects.filter(hash=one.api_key_hash), disabled=True)
     revoked_at = time.monotonic()
-    in_time(last_200_after(server, one.api_key, revoked_at), DEAD_AFTER_S)
+    assert last_200_after(server, one.api_key, revoked_at) < DEAD_AFTER_S
     assert status_of(server, two.api_key) == 200
 
     with orm_of(server):
         _, new = rotate_key(keys=ApiKey.objects.filter(hash=two.api_key_hash))
     revoked_at = time.monotonic()
-    in_time(last_200_after(server, two.api_key, revoked_at), DEAD_AFTER_S)
+    assert last_200_after(server, two.api_key, revoked_at) < DEAD_AFTER_S
     assert status_of(server, new) == 200
 
 
@@ -135,7 +134,7 @@ def test_what_the_api_revokes_dies_within_a_second_in_every_process(
         revoked_at = time.monotonic()
         assert answer.status_code == 200
         told.append(answer.json())
-        in_time(last_200_after(server, key["key"], revoked_at), DEAD_AFTER_S)
+        assert last_200_after(server, key["key"], revoked_at) < DEAD_AFTER_S
 
     new = told[-1]["key"]
     assert {status_of(server, new) for _ in range(12)} == {200}

@@ -287,5 +287,5 @@ def test_waiting_for_a_reply_nobody_wants_costs_no_processor_time(odd: Desk) -> 
 
     waited_s = time.monotonic() - began
     assert waited_s > 1
-    in_time(cpu_s(pid) - used_s, waited_s / 4)
+    assert cpu_s(pid) - used_s < waited_s / 4
     odd.server.wait_until(lambda: open_holds(odd) == 0)

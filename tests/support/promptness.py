@@ -11,7 +11,7 @@ class TooSlow(AssertionError):
 
 
 # Of the machine as much as of the gateway: a test that met one of these is run a second time, and
-# the summary tells it. What came out wrong is never tried again.
+# the summary tells it. What came out wrong at once is not tried again.
 LATE = [
     TooSlow,
     TimeoutError,

@@ -42,6 +42,8 @@ def test_an_agent_keeps_its_name_for_who_chooses_it() -> None:
 def test_any_setting_of_pictures_is_one() -> None:
     tool = {"type": "router:image_generation", "aspect_ratio": "1:1", "model": "a/b"}
     assert moved(tool)["parameters"] == {"aspect_ratio": "1:1", "model": "a/b"}
+    marked = {"type": "router:image_generation", "defer_loading": True, "strict": None}
+    assert moved(marked) == marked
 
 
 @pytest.mark.parametrize("inside", [True, False])
