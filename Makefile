@@ -4,7 +4,7 @@ BIN := .venv/bin
 SOURCES := gateway accounts routing interns manage.py .ci
 MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
-# What came too late is tried once more and told (tests/support/promptness.py), five times a lane.
+# What measured too slow is tried once more and told (tests/support/promptness.py), five times a lane.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --max-suite-reruns 5 \
 	--rerun-show-tracebacks
 LANE := $(PYTEST) -n 3 --dist worksteal

@@ -39,7 +39,7 @@ def test_an_everyday_request_has_no_other_texts(messages: list[Any], predicts: b
     chat = chat_of(*messages, **more)
     seen: list[str] = []
 
-    changed(chat, lambda text, by_user: seen.append(text) or text)  # type: ignore[func-returns-value]  # Both.
+    changed(chat, lambda text, by_user: seen.append(text) or text)  # type: ignore[func-returns-value]  # To note it, and to leave it.
 
     found = plain_texts(chat)
     everyday = not predicts and all(len(each) == 2 for each in messages)

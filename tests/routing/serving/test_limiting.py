@@ -76,6 +76,7 @@ def all_on(settings: Settings) -> Settings:
 def test_who_is_refused_early_is_refused_for_nothing(
     all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Of money another test speaks: this call has no account that could be read.
     monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
     call = call_to()
     limit = limiting._limits_of(call)[0]
@@ -98,6 +99,7 @@ def test_who_is_judged_early_takes_from_nobody(
     all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
+    # Whoever takes, though it be to give back, fails here.
     monkeypatch.setattr(counters, "take", None)
 
     refusing.refuse_early(call_to())
