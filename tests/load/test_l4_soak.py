@@ -83,6 +83,9 @@ def test_nothing_grows(stores: Bed, tmp_path: Path) -> None:
             tmp_path,
             worker=True,
             ROUTER_OUTAGE_WINDOW_SECONDS="0.001",
+            # Its streams last as long as the load, and each call's own deadline is ten minutes.
+            ROUTER_TOTAL_TIMEOUT=str(max(600.0, SECONDS + 60)),
+            HOLD_LEASE_SECONDS=str(int(SECONDS) + 900),
         ) as between,
     ):
         warm = loaded(between, WARM_UP_S)
