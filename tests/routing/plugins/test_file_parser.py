@@ -266,7 +266,7 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert max(map(len, frames)) < 200
 
 
-@override_settings(ROUTER_FILE_SECONDS=0.05)
+@override_settings(ROUTER_FILE_SECONDS=0.001)
 def test_a_file_that_takes_too_long_is_told() -> None:
     page = "x" * 50_000
     error = refused(part(data_url(pdf(*[page] * 40))))
