@@ -114,11 +114,12 @@ def _walls(program: str, *, egress: bool = False) -> list[str]:
         *(["--share-net"] if egress else []),
         *nobody(INSIDE_USER, "intern"),
         *system_programs(),
-        *_code(),
         *read_only_if_there(ETC + (_ETC_FOR_NETWORK if egress else ())),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - Its own.
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
+        # After these two, which would hide a gateway that is installed below them.
+        *_code(),
         *("--dir", "/run", "--dir", INSIDE_HOME),
         "--clearenv",
         *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"),
