@@ -5,8 +5,10 @@ import os
 import django
 
 from gateway.http.front import FrontDoor
+from gateway.http.lean import load_rest_framework
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django.setup(set_prefix=False)
+load_rest_framework()
 
 application = FrontDoor()

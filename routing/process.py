@@ -5,6 +5,7 @@ from routing.catalogue.snapshot import catalogue
 from routing.history.keeper import keeper
 from routing.metering.writer import ledger
 from routing.serving import observing, sharing
+from routing.tools.web.installed import load_search
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
 # is not booked after this long is logged while there is still somebody to log it.
@@ -18,6 +19,7 @@ def start() -> None:
     ledger.start()
     observing.start()
     sharing.start()
+    load_search()
 
 
 def stop() -> None:

@@ -13,7 +13,7 @@ from requests.exceptions import RequestException, Timeout
 from urllib3.exceptions import HTTPError
 
 from gateway.live_settings import settings
-from routing.tools.web.engines import ENGINES, Engine, Sent
+from routing.tools.web.engines import Engine, Sent
 from routing.tools.web.failing import Code, WebFailed
 
 log = logging.getLogger("gateway.tools")
@@ -21,11 +21,6 @@ ANSWER_BYTES_MAX: Final = 4 * 1_048_576
 _CONNECT_S: Final = 5.0
 _PIECE_BYTES: Final = 65_536
 _TOO_SLOW: Final = "The search took too long"
-
-
-def chosen() -> Engine | None:
-    """The engine of this installation."""
-    return ENGINES.get(settings.ROUTER_SEARCH_ENGINE)
 
 
 def answer_of(engine: Engine, sent: Sent, *, timeout_s: float) -> Any:

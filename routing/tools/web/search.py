@@ -7,10 +7,10 @@ from typing import Any, Final
 from gateway.live_settings import settings
 from routing.tools.interface import Context, Definition, Result
 from routing.tools.texts import json_text
-from routing.tools.web.asking import answer_of, chosen
 from routing.tools.web.domains import Domains
 from routing.tools.web.engines import Engine, Found, Wish, country_of
 from routing.tools.web.failing import WebFailed, failed_result
+from routing.tools.web.installed import answer_of, chosen
 from routing.tools.web.uses import Uses
 
 RESULTS_DEFAULT: Final = 5
