@@ -95,7 +95,7 @@ def changed(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -
     changes: dict[str, Any] = {}
     for key in named:
         changes |= _CHANGES[key](wishes)
-    return replace(policy, **changes)
+    return replace(policy, **changes, standing=False)
 
 
 # A key of the `provider` object -> the fields of a policy that it decides.

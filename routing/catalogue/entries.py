@@ -139,7 +139,8 @@ class EndpointEntry:
 class ModelEntry:
     """Something callers can name. `id` is `author/slug`; `created` is in Unix seconds.
 
-    `by_price` are the endpoints that a request may be sent to, cheapest first.
+    `by_price` are the endpoints that a request may be sent to, cheapest first. `kept` is
+    selection's own, for what it works out of them.
     """
 
     pk: int
@@ -168,6 +169,7 @@ class ModelEntry:
     endpoints: tuple[EndpointEntry, ...]
     decisions_temperature: float | None = None
     by_price: tuple[EndpointEntry, ...] = field(init=False)
+    kept: dict[Any, Any] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         routable = [endpoint for endpoint in self.endpoints if endpoint.routable]

@@ -1,7 +1,7 @@
 """What selection is asked and told, and what it answers. Values only."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple
 
@@ -39,7 +39,7 @@ class Policy:
     tokens per second. `sort_named` tells an explicit `provider.sort` from a suffix or a workspace's
     default; `admitted_tiers` are those that `:nitro` or `:floor` opened. What begins with `guard_`
     is the guardrails' and the account's, as are `zdr_groups` (of `routing.selection.guarding`), and
-    `forbidden_uses` of what is sent.
+    `forbidden_uses` of what is sent. `standing` says that many requests have this very object.
     """
 
     only: tuple[str, ...] = ()
@@ -70,6 +70,7 @@ class Policy:
     guard_regions: frozenset[str] | None = None
     zdr_groups: frozenset[str] = frozenset()
     forbidden_uses: frozenset[str] = frozenset()
+    standing: bool = field(default=False, compare=False)
 
     @property
     def held_to(self) -> tuple[str, ...]:
@@ -77,7 +78,9 @@ class Policy:
         return self.only or (() if self.allow_fallbacks else self.order)
 
 
-NO_POLICY = Policy()
+# The fields that say what is wanted.
+WANTED: Final = tuple([each.name for each in fields(Policy) if each.compare])
+NO_POLICY: Final = Policy(standing=True)
 
 
 class Percentiles(NamedTuple):
@@ -158,8 +161,7 @@ class Turn(NamedTuple):
     own: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """The endpoints to try, in order, and why the others are not among them.
 
     `considered` are the candidates after the hard filters; where nothing is left, those before the
@@ -175,8 +177,8 @@ class Plan:
     removed: Sequence[Removed]
     considered: Sequence[EndpointEntry]
     failed_step: str | None = None
-    output_caps: Mapping[int, int] = field(default_factory=dict)
-    weights: Mapping[int, float] = field(default_factory=dict)
+    output_caps: Mapping[int, int] = {}
+    weights: Mapping[int, float] = {}
     rule: str = "balanced"
     probe: int | None = None
     turns: Sequence[Turn] = ()

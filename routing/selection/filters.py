@@ -60,7 +60,7 @@ def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
     if policy is NO_POLICY:
         found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
     elif _names_nobody(policy):
-        found += _standing(policy)
+        found += _standing(policy) if policy.standing else _steps_alone(policy)
         found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
     else:
         admitted = admission(ask, policy)

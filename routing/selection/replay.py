@@ -1,12 +1,20 @@
 """Reading a stored trace back: what was asked, by which policy, what was known, what came of it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import NO_POLICY, Ask, Figures, Percentiles, Policy, Standing, State
+from routing.selection.ask import (
+    NO_POLICY,
+    WANTED,
+    Ask,
+    Figures,
+    Percentiles,
+    Policy,
+    Standing,
+    State,
+)
 from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
 
 CHOSEN: Final = "chosen"
@@ -173,9 +181,7 @@ def _reader(default: Any, name: str) -> Any:
     return frozenset if isinstance(default, frozenset) else lambda value: value
 
 
-_READERS: Final = {
-    field.name: _reader(getattr(NO_POLICY, field.name), field.name) for field in fields(Policy)
-}
+_READERS: Final = {name: _reader(getattr(NO_POLICY, name), name) for name in WANTED}
 
 
 def _figures(known: Mapping[str, Any]) -> Figures:

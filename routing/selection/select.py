@@ -5,7 +5,6 @@ nothing else.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from typing import Final
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
@@ -19,12 +18,10 @@ from routing.selection.ask import (
     State,
     Turn,
 )
-from routing.selection.filters import TOOLS_STEP, model_id_of, preferred, steps, too_short
+from routing.selection.filters import steps, too_short
 from routing.selection.ordering import Case, Random, ordered, rule_of
+from routing.selection.sifting import sifted, without
 
-NOT_SERVED: Final = "Not Served"
-NO_PRICE: Final = "No Price"
-DOWN: Final = "Down"
 PREFERENCE: Final = "Parameter Preference"
 NO_FALLBACKS: Final = "Fallbacks Disabled"
 _DOWN_STATUS: Final = -3
@@ -43,19 +40,11 @@ def select(
 
     Every endpoint of the models is in `order` or in `removed`, once.
     """
-    removed: list[Removed] = []
-    candidates = _servable(models, ask, removed)
-    for step, keep in steps(ask, policy):
-        kept = keep(candidates)
-        if len(kept) != len(candidates):
-            removed += _without(candidates, kept, step)
-            if not kept:
-                return Plan((), removed, candidates, failed_step=step)
-            candidates = kept
-    supporting = _preferred(candidates, ask)
-    if candidates and not supporting:
-        removed += _without(candidates, (), TOOLS_STEP)
-        return Plan((), removed, candidates, failed_step=TOOLS_STEP)
+    candidates, left_out, supporting, failed_step, _, _ = sifted(models, ask, policy)
+    if failed_step is not None:
+        return Plan((), left_out, candidates, failed_step=failed_step)
+    # What was sifted belongs to all requests of its kind.
+    removed = [*left_out]
     case = Case(ask, policy, state, random, {})
     order, turns = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
     if not policy.allow_fallbacks:
@@ -110,34 +99,6 @@ def _is_offered(endpoint: EndpointEntry, ask: Ask) -> bool:
     return is_there and endpoint.serves(ask.kinds)
 
 
-def _servable(
-    models: Sequence[ModelEntry], ask: Ask, removed: list[Removed]
-) -> list[EndpointEntry]:
-    """What may be called in the caller's format, model by model and cheapest first."""
-    found: list[EndpointEntry] = []
-    for model in models:
-        own = [each for each in model.by_price if each.serves(ask.kinds)]
-        found += own
-        if len(own) != len(model.endpoints):
-            kept = set(own)
-            absent = (each for each in model.endpoints if each not in kept)
-            removed += [Removed(each, _why_absent(each, ask)) for each in absent]
-    return found
-
-
-def _why_absent(endpoint: EndpointEntry, ask: Ask) -> str:
-    if not endpoint.serves(ask.kinds):
-        return NOT_SERVED
-    return NO_PRICE if endpoint.prices is None else DOWN
-
-
-def _without(
-    candidates: Sequence[EndpointEntry], kept: Sequence[EndpointEntry], step: str
-) -> list[Removed]:
-    left = set(kept)
-    return [Removed(each, step) for each in candidates if each not in left]
-
-
 def _narrowed(
     candidates: list[EndpointEntry],
     kept: list[EndpointEntry],
@@ -147,18 +108,10 @@ def _narrowed(
     """`candidates` without those that are not kept; why is noted in `removed`."""
     if len(kept) == len(candidates):
         return candidates
-    gone = _without(candidates, kept, step)
+    gone = without(candidates, kept, step)
     removed += gone
     left_out = {each.endpoint for each in gone}
     return [each for each in candidates if each not in left_out]
-
-
-def _preferred(candidates: list[EndpointEntry], ask: Ask) -> list[EndpointEntry]:
-    """Model by model those that support what was supplied, where some do."""
-    if not (ask.supplied_parameters or ask.tools):
-        return candidates
-    by_model = groupby(candidates, key=model_id_of)
-    return [each for _, group in by_model for each in preferred(list(group), ask)]
 
 
 def _first_choices(order: list[EndpointEntry], policy: Policy) -> list[EndpointEntry]:

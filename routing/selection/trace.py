@@ -13,7 +13,6 @@ what content filters found, by name and number.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
 from decimal import Decimal
 from functools import lru_cache
 from operator import attrgetter
@@ -23,6 +22,7 @@ from routing.catalogue.entries import EndpointEntry
 from routing.derived import Derived
 from routing.selection.ask import (
     NO_POLICY,
+    WANTED,
     Ask,
     Figures,
     Percentiles,
@@ -46,12 +46,11 @@ WORD_SETS: Final = (
 )
 _word_sets = attrgetter("kinds", *WORD_SETS)
 _MILLION: Final = 1_000_000
-_NAMES: Final = tuple(field.name for field in fields(Policy))
-_values = attrgetter(*_NAMES)
+_values = attrgetter(*WANTED)
 _DEFAULTS: Final = _values(NO_POLICY)
 _OF_GUARDRAILS: Final = frozenset(
     {
-        *(name for name in _NAMES if name.startswith("guard_")),
+        *(name for name in WANTED if name.startswith("guard_")),
         *("zdr", "zdr_groups", "deny_data_collection", "forbidden_uses"),
     }
 )
@@ -235,7 +234,7 @@ def _told(policy: Policy) -> dict[str, Any]:
     """What the policy says beyond the default, under the names of its fields."""
     told: dict[str, Any] = {}
     wanted: dict[str, Any] = {}
-    for name, value, default in zip(_NAMES, _values(policy), _DEFAULTS, strict=True):
+    for name, value, default in zip(WANTED, _values(policy), _DEFAULTS, strict=True):
         if value is not default and value != default:
             wanted[name] = _plain(value)
             if isinstance(value, tuple | frozenset) and _too_long(value):

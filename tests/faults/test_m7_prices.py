@@ -19,7 +19,8 @@ from routing.catalogue.snapshot import build
 from routing.metering.estimate import Demand, Room, estimate_nano
 from routing.metering.usage import Usage
 from routing.selection.ask import Ask
-from routing.selection.select import NO_PRICE, select
+from routing.selection.select import select
+from routing.selection.sifting import NO_PRICE
 from routing.serving.outcome import price
 from routing.simulator.testing import SimulatedUpstream
 from tests.routing.selection.entries import endpoint, model

@@ -1,0 +1,79 @@
+"""What is kept of a model for requests of one kind never makes a difference."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from routing.selection.ask import NO_POLICY, Ask, Policy
+from routing.selection.select import select
+from routing.selection.sifting import _KEPT_MAX, sifted
+from tests.routing.selection import entries
+from tests.routing.selection.cases import asks, cases, policies
+from tests.routing.selection.oracle_steps import Case
+
+ON_MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+TOKENS = st.sampled_from([0, 1, 999, 1000, 1001, 3000, 4000, 16_001])
+OPENAI = frozenset({"openai"})
+
+
+def plan_of(case: Case, ask: Ask, policy: Policy, *, afresh: bool) -> object:
+    """The plan for the case's first model, of one that nobody has asked before or of its own."""
+    models = [replace(each) if afresh else each for each in case.models[:1]]
+    return select(models, ask, policy, case.state, random=lambda: case.chance)
+
+
+@ON_MANY
+@given(case=cases(), sizes=st.lists(st.tuples(TOKENS, st.none() | TOKENS), min_size=1, max_size=6))
+def test_requests_of_one_kind_get_what_each_would_get_alone(
+    case: Case, sizes: list[tuple[int, int | None]]
+) -> None:
+    standing = replace(case.policy, standing=True)
+    for prompt_tokens, output_tokens in sizes:
+        ask = case.ask._replace(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
+        alone = plan_of(case, ask, replace(standing, standing=False), afresh=True)
+
+        assert plan_of(case, ask, standing, afresh=False) == alone
+
+
+@ON_MANY
+@given(case=cases(), others=st.lists(st.tuples(asks(), policies()), min_size=1, max_size=5))
+def test_requests_and_policies_of_many_kinds_are_told_apart(
+    case: Case, others: list[tuple[Ask, Policy]]
+) -> None:
+    for ask, policy in [*others, *others, (case.ask, case.policy)]:
+        alone = plan_of(case, ask, replace(policy, standing=False), afresh=True)
+
+        assert plan_of(case, ask, replace(policy, standing=True), afresh=False) == alone
+
+
+def test_it_is_kept_for_whoever_says_nothing_of_their_own() -> None:
+    model = entries.model(entries.endpoint("a"), entries.endpoint("b"))
+    ask = Ask(kinds=OPENAI, prompt_tokens=10)
+
+    first = sifted([model], ask, NO_POLICY)
+
+    assert sifted([model], ask._replace(prompt_tokens=11), NO_POLICY) is first
+    assert sifted([model], ask, Policy()) is not first
+
+
+def test_a_plan_leaves_what_is_kept_alone() -> None:
+    model = entries.model(entries.endpoint("a"), entries.endpoint("b", kind="anthropic"))
+    wanted = replace(NO_POLICY, allow_fallbacks=False)
+    ask = Ask(kinds=OPENAI | {"anthropic"})
+
+    for _ in range(2):
+        plan = select([model], ask, wanted, random=lambda: 0.0)
+        assert (len(plan.order), len(plan.removed)) == (1, 1)
+
+    assert sifted([model], ask, wanted).removed == []
+
+
+def test_what_a_model_keeps_is_bounded() -> None:
+    model = entries.model(entries.endpoint("a"))
+
+    for number in range(3 * _KEPT_MAX):
+        supplied = frozenset({str(number)})
+        sifted([model], Ask(kinds=OPENAI, supplied_parameters=supplied), NO_POLICY)
+
+    assert 0 < len(model.kept) <= _KEPT_MAX
