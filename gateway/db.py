@@ -36,8 +36,9 @@ class Lane(Enum):
 _BEYOND_S: Final = {Lane.READ: 0.2, Lane.OPERATOR: 15.0, Lane.LEDGER: 15.0}
 
 
+@cache
 def under_gevent() -> bool:
-    """Whether this process runs on gevent's event loop."""
+    """Whether this process runs on gevent's event loop: patched before all else, or not at all."""
     return bool(monkey.is_module_patched("socket"))
 
 

@@ -2,8 +2,9 @@
 
 from typing import Final
 
-from django.conf import settings
 from django.http import HttpRequest
+
+from gateway.live_settings import settings
 
 MAIN: Final = "global"
 

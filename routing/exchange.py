@@ -91,8 +91,7 @@ class Terms(NamedTuple):
     output_default: int
 
 
-@dataclass(frozen=True, slots=True)
-class WireRequest:
+class WireRequest(NamedTuple):
     """What goes upstream: path below the provider's base URL, headers and body."""
 
     path: str

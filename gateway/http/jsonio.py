@@ -5,6 +5,7 @@ run of digits shows, jiter reads the body again with integers of any length. A n
 double is refused by the first pass.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -71,6 +72,8 @@ def _long_integers_as_text(value: Any) -> Any:
     return value
 
 
+# The same few prices are told again and again.
+@lru_cache(maxsize=4096)
 def usd_text(amount_nano: int) -> str:
     """Nano-USD as a plain decimal: at most 9 places, never an exponent."""
     sign = "-" if amount_nano < 0 else ""

@@ -54,8 +54,7 @@ class Ending(NamedTuple):
     router_metadata: dict[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(NamedTuple):
     """A whole answer to be written: the cleaned chat-shaped message and how it ended. Where server
     tools ran, `pieces` are what the message is made of."""
 

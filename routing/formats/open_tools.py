@@ -48,6 +48,8 @@ _OF_ANY_TOOL: Final = _FRAME | {_NAME, "description", "strict", "defer_loading",
 def with_settings_inside(body: dict[str, Any]) -> dict[str, Any]:
     """A caller's body, unchecked, with every setting of a server tool in its `parameters`; the same
     object where there is nothing to move."""
+    if "tools" not in body and "plugins" not in body:
+        return body
     found = {}
     for name, inside in (("tools", _tools), ("plugins", _plugins)):
         value = body.get(name)

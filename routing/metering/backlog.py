@@ -8,8 +8,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from django.conf import settings
-
+from gateway.live_settings import settings
 from routing.metering.orders import SettleOrder
 from routing.metering.tickets import Ticket
 

@@ -4,7 +4,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from functools import cache
 from typing import Final
 
-from django.conf import settings
+from gateway.live_settings import settings
 
 _ONE: Final = Decimal(1)
 

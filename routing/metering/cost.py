@@ -104,13 +104,15 @@ def searches_nano(count: int, prices: Prices) -> Fraction:
 
 
 def _prompt(usage: Usage, of: _Prices) -> int:
-    kept_1h = usage.cache_write_1h_tokens
+    kept_1h, written, plain = usage.cache_write_1h_tokens, usage.cache_write_tokens, of["prompt"]
+    if plain is not None and not (usage.cached_tokens or written or usage.prompt_audio_tokens):
+        return plain * usage.prompt_tokens
     return _by_kind(
         usage.prompt_tokens,
-        of["prompt"],
+        plain,
         (
             (usage.cached_tokens, of["input_cache_read"]),
-            (usage.cache_write_tokens - kept_1h, of["input_cache_write"]),
+            (written - kept_1h, of["input_cache_write"]),
             (kept_1h, _first(of["input_cache_write_1h"], of["input_cache_write"])),
             (usage.prompt_audio_tokens, of["audio"]),
         ),
@@ -118,13 +120,18 @@ def _prompt(usage: Usage, of: _Prices) -> int:
 
 
 def _completion(usage: Usage, of: _Prices) -> int:
+    plain, images = of["completion"], usage.completion_image_tokens
+    if plain is not None and not (
+        usage.reasoning_tokens or usage.completion_audio_tokens or images
+    ):
+        return plain * usage.completion_tokens
     return _by_kind(
         usage.completion_tokens,
-        of["completion"],
+        plain,
         (
             (usage.reasoning_tokens, of["internal_reasoning"]),
             (usage.completion_audio_tokens, of["audio_output"]),
-            (usage.completion_image_tokens, of["image_output"]),
+            (images, of["image_output"]),
         ),
     )
 
@@ -147,5 +154,7 @@ def _first(price: int | None, otherwise: int | None) -> int | None:
 def _rounded(amount: int, parts: int) -> int:
     """Half-even, to whole nano-USD."""
     nano, rest = divmod(amount, parts)
+    if not rest:
+        return nano
     twice = 2 * rest
     return nano + (twice > parts or (twice == parts and nano % 2 == 1))

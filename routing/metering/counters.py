@@ -98,6 +98,8 @@ class CounterIds:
         return self._known.get(payer[2:]) or self._new.get(payer[2:])
 
     def committed(self) -> None:
+        if not self._new:
+            return
         self._known.update(self._new)
         self._new.clear()
         while len(self._known) > _KNOWN_MAX:

@@ -8,6 +8,7 @@ may stand: the transaction is rolled back and `batch.apply_batch` looks at the o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 from uuid import UUID
 
 from routing.metering.alone import hold_alone, settle_alone
@@ -20,7 +21,7 @@ from routing.metering.holds import (
     reserve_counters,
 )
 from routing.metering.late import is_late
-from routing.metering.orders import HoldOrder, Order, Payer, ReleaseOrder, SettleOrder
+from routing.metering.orders import CLOSING, HoldOrder, Order, Payer, ReleaseOrder, SettleOrder
 from routing.metering.session import CONSTRAINT_ERRORS, NotAsExpected, Session
 from routing.metering.settlements import (
     Held,
@@ -32,6 +33,8 @@ from routing.metering.settlements import (
     write_entries,
     write_records,
 )
+
+_Key = TypeVar("_Key")
 
 
 @dataclass(slots=True)
@@ -52,7 +55,6 @@ class _Batch:
     closing: list[SettleOrder | ReleaseOrder] = field(default_factory=list)
     opening: list[tuple[HoldOrder, Ids]] = field(default_factory=list)
     expected: dict[str, Held] = field(default_factory=dict)
-    known: dict[str, CounterSet] = field(default_factory=dict)
     closed_accounts: dict[UUID, Sums] = field(default_factory=dict)
     closed_counters: dict[tuple[Ids, Ids], Sums] = field(default_factory=dict)
     opened_accounts: dict[tuple[UUID, int], _Opened] = field(default_factory=dict)
@@ -73,13 +75,16 @@ def apply_merged(
     On PostgreSQL the COMMIT travels with the rest, behind statements that fail where they do not
     move what they should. `before_commit` is called before it leaves.
     """
-    batch = _sorted(counters, orders)
-    if batch is None:
+    alone = None if len(orders) > 1 or session.is_sqlite else _known_of_one(counters, orders[0])
+    batch = None if alone is not None else _sorted(counters, orders)
+    if alone is None and batch is None:
         session.begin()
         return False
     try:
         with session.flight():
-            if session.is_sqlite or not _alone(session, batch, enforced):
+            if alone is not None:
+                _alone(session, orders[0], alone, enforced)
+            elif batch is not None:
                 _together(session, batch, orders, enforced)
             before_commit()
             session.commit()
@@ -89,18 +94,25 @@ def apply_merged(
     return True
 
 
-def _alone(session: Session, batch: _Batch, enforced: bool) -> bool:
-    """Carry a single order out as a transaction of one statement; False where this is none."""
-    match (*batch.opening, *batch.closing):
-        case [(HoldOrder(byok_nano=0) as order, ids)]:
-            session.begin(alone=True)
-            hold_alone(session, order, ids, enforced=enforced)
-        case [SettleOrder(byok_nano=0, held_byok_nano=0) as order] if not is_late(order):
-            session.begin(alone=True)
-            settle_alone(session, order, batch.known[order.generation_id])
-        case _:
-            return False
-    return True
+def _known_of_one(counters: CounterIds, order: Order) -> CounterSet | None:
+    """The counters of an order that one statement can carry out; None where it takes more."""
+    if type(order) is HoldOrder:
+        fits = not (order.byok_nano or order.replayed)
+    elif type(order) is SettleOrder and order.held_nano is not None:
+        fits = not (order.byok_nano or order.held_byok_nano or is_late(order))
+    else:
+        fits = False
+    return counters.known(order.payer) if fits else None
+
+
+def _alone(session: Session, order: Order, known: CounterSet, enforced: bool) -> None:
+    """Carry a single order out as a transaction of one statement."""
+    session.begin(alone=True)
+    if isinstance(order, HoldOrder):
+        hold_alone(session, order, known.limited, enforced=enforced)
+    else:
+        assert isinstance(order, SettleOrder)
+        settle_alone(session, order, known)
 
 
 def _together(session: Session, batch: _Batch, orders: Sequence[Order], enforced: bool) -> None:
@@ -115,11 +127,13 @@ def _sorted(counters: CounterIds, orders: Sequence[Order]) -> _Batch | None:
     batch = _Batch()
     for order in orders:
         known = counters.known(order.payer)
-        if known is None or (isinstance(order, HoldOrder) and order.replayed):
+        if known is None:
             return None
         if isinstance(order, HoldOrder):
+            if order.replayed:
+                return None
             _count_opened(batch, order, known)
-        elif not isinstance(order, SettleOrder | ReleaseOrder) or order.held_nano is None:
+        elif not isinstance(order, CLOSING) or order.held_nano is None:
             return None
         else:
             _count_closed(batch, order, known, order.held_nano)
@@ -131,7 +145,9 @@ def _count_opened(batch: _Batch, order: HoldOrder, known: CounterSet) -> None:
     payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
     batch.opening.append((order, known.limited))
     place = payer.account_id, payer.limits_version
-    opened = batch.opened_accounts.setdefault(place, _Opened(payer))
+    opened = batch.opened_accounts.get(place)
+    if opened is None:
+        opened = batch.opened_accounts[place] = _Opened(payer)
     opened.amount_nano += amount_nano
     opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
     if known.limited and (amount_nano or byok_nano):
@@ -144,21 +160,22 @@ def _count_opened(batch: _Batch, order: HoldOrder, known: CounterSet) -> None:
 def _count_closed(
     batch: _Batch, order: SettleOrder | ReleaseOrder, known: CounterSet, held_nano: int
 ) -> None:
-    is_settled = isinstance(order, SettleOrder)
-    held = Held(held_nano, _held_byok_nano(order), known.limited)
+    if isinstance(order, SettleOrder):
+        every, held_byok_nano = known.every, order.held_byok_nano
+    else:
+        every, held_byok_nano = known.limited, order.byok_nano
+    held = Held(held_nano, held_byok_nano, known.limited)
     batch.closing.append(order)
     batch.expected[order.generation_id] = held
-    batch.known[order.generation_id] = known
-    every = known.every if is_settled else known.limited
-    for sums in (
-        batch.closed_accounts.setdefault(order.payer.account_id, Sums()),
-        batch.closed_counters.setdefault((every, known.limited), Sums()),
-    ):
-        add(sums, order, held)
+    add(_sums_of(batch.closed_accounts, order.payer.account_id), order, held)
+    add(_sums_of(batch.closed_counters, (every, known.limited)), order, held)
 
 
-def _held_byok_nano(order: SettleOrder | ReleaseOrder) -> int:
-    return order.held_byok_nano if isinstance(order, SettleOrder) else order.byok_nano
+def _sums_of(known: dict[_Key, Sums], key: _Key) -> Sums:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Sums()
+    return found
 
 
 def _close(session: Session, batch: _Batch) -> None:

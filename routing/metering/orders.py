@@ -83,6 +83,8 @@ class SettleOrder(NamedTuple):
 
 
 Order = HoldOrder | TopUpOrder | ReleaseOrder | SettleOrder
+# What ends a hold; a tuple, because a union is made anew each time one is asked about.
+CLOSING: Final = (SettleOrder, ReleaseOrder)
 
 
 class Outdated(Enum):

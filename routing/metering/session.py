@@ -8,8 +8,8 @@ import os
 import socket
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -54,6 +54,7 @@ class Session:
         )
         self._prepared: dict[str, bytes] = {}
         self._flight: Flight | None = None
+        self._block = _Block(self)
         self._rows: int | None = None
         self._begun = False
 
@@ -88,21 +89,23 @@ class Session:
             return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
         return f"{column} = ANY(%s)", [list(values)]
 
-    @contextmanager
-    def flight(self) -> Iterator[None]:
+    def flight(self) -> AbstractContextManager[None]:
         """Statements that leave together and are answered together, where the database can.
 
         An error of any of them is raised when the block ends; what stands behind it was not
         carried out.
         """
-        if self.is_sqlite:
-            yield
+        return self._block
+
+    def _take_off(self) -> None:
+        if not self.is_sqlite:
+            self._flight = Flight(self._raw, self._prepared)
+
+    def _land(self, *, is_good: bool) -> None:
+        """Send what was queued, unless the block itself came to grief."""
+        flight, self._flight = self._flight, None
+        if flight is None or not is_good:
             return
-        flight = self._flight = Flight(self._raw, self._prepared)
-        try:
-            yield
-        finally:
-            self._flight = None
         try:
             flight.land()
         except psycopg.errors.DivisionByZero:
@@ -184,6 +187,19 @@ class Session:
 
     def _spelled(self, sql: str) -> str:
         return sql.replace("%s", "?") if self.is_sqlite else sql
+
+
+class _Block(AbstractContextManager[None]):
+    """`Session.flight`; made once, as a generator's block costs more than the statements' way."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session._take_off()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._session._land(is_good=kind is None)
 
 
 def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: dict[str, Any]) -> Any:

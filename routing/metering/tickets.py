@@ -3,7 +3,6 @@
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -62,18 +61,16 @@ class _Bell:
                 self._waiter = None
 
 
-def _new_bell() -> Any:
-    return _Bell() if under_gevent() else threading.Event()
-
-
-@dataclass(slots=True)
 class Ticket:
     """One order and its outcome. A ticket whose waiter gave up is `abandoned`."""
 
-    order: Order
-    done: Any = field(default_factory=_new_bell)
-    outcome: Outcome | None = None
-    abandoned: bool = False
+    __slots__ = ("abandoned", "done", "order", "outcome")
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.done: Any = _Bell() if under_gevent() else threading.Event()
+        self.outcome: Outcome | None = None
+        self.abandoned = False
 
     def finish(self, outcome: Outcome) -> None:
         self.outcome = outcome

@@ -77,6 +77,9 @@ def believable(
         prompt = prompt_estimate
     if prompt is None or completion is None:
         return None
+    estimated = is_cut_off or lacks_prompt
+    if _DETAILS.isdisjoint(reported):
+        return Usage(prompt, completion, estimated=estimated)
     of_prompt = _details(reported.get("prompt_tokens_details"), prompt)
     of_completion = _details(reported.get("completion_tokens_details"), completion)
     written = of_prompt.get("cache_write_tokens", 0)
@@ -95,11 +98,13 @@ def believable(
         completion_image_tokens=of_completion.get("image_tokens", 0),
         accepted_prediction_tokens=of_completion.get("accepted_prediction_tokens"),
         rejected_prediction_tokens=of_completion.get("rejected_prediction_tokens"),
-        estimated=is_cut_off or lacks_prompt,
+        estimated=estimated,
     )
 
 
 def _count(value: Any, maximum: int) -> int | None:
+    if type(value) is int:
+        return value if 0 <= value <= maximum else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -117,6 +122,10 @@ def _details(value: Any, total: int) -> dict[str, int]:
     return kept if disjoint <= total else {}
 
 
+# What a report holds beside the two counts.
+_DETAILS = frozenset(
+    {"prompt_tokens_details", "completion_tokens_details", "server_tool_use_details"}
+)
 # Kinds priced on their own, which must not overlap; prediction counts are only reported.
 _DISJOINT = (
     "cached_tokens",

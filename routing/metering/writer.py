@@ -24,6 +24,7 @@ from routing.metering.counters import CounterIds
 from routing.metering.merged import apply_merged
 from routing.metering.notices import Complaints, refused, unbooked
 from routing.metering.orders import (
+    CLOSING,
     HoldOrder,
     Order,
     ReleaseOrder,
@@ -72,8 +73,8 @@ class LedgerWriter:
 
     def submit(self, order: Order) -> Ticket:
         """Queue an order. Raises `Unavailable` when the queue is full (settlements always fit)."""
-        closing = isinstance(order, SettleOrder | ReleaseOrder)
-        if len(self._queue) >= settings.LEDGER_QUEUE_MAX and not closing:
+        is_full = len(self._queue) >= settings.LEDGER_QUEUE_MAX
+        if is_full and not isinstance(order, CLOSING):
             raise Unavailable
         ticket = Ticket(order)
         self._queue.append(ticket)
@@ -305,7 +306,7 @@ class LedgerWriter:
         """The database will not write for now: what was paid for waits, new calls are refused."""
         closing: list[Ticket] = []
         for ticket in batch:
-            if isinstance(ticket.order, SettleOrder | ReleaseOrder):
+            if isinstance(ticket.order, CLOSING):
                 closing.append(ticket)
                 continue
             if doubtful or is_replayed(ticket.order):
@@ -327,7 +328,7 @@ class LedgerWriter:
                     continue
                 if doubtful:
                     ticket.order = order._replace(replayed=True)
-            elif not isinstance(order, SettleOrder | ReleaseOrder):
+            elif not isinstance(order, CLOSING):
                 ticket.finish(error)  # A raise cannot be told from its replay: refuse it.
                 continue
             again.append(ticket)
@@ -340,7 +341,7 @@ class LedgerWriter:
             order = ticket.order
             if isinstance(order, SettleOrder) and len(batch) == 1:
                 unbooked(batch)
-            elif isinstance(order, SettleOrder | ReleaseOrder):
+            elif isinstance(order, CLOSING):
                 self._singles.append(Ticket(order))
             elif self._committing or is_replayed(order):
                 self._singles.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
@@ -351,7 +352,7 @@ class LedgerWriter:
         for waiting in (self._singles, self._queue):
             for _ in range(len(waiting)):
                 ticket = waiting.popleft()
-                if isinstance(ticket.order, SettleOrder | ReleaseOrder):
+                if isinstance(ticket.order, CLOSING):
                     waiting.append(Ticket(ticket.order))
                 ticket.finish(Unavailable())
 

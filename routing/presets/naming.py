@@ -25,6 +25,8 @@ def may_name_a_preset(body: Mapping[str, Any]) -> bool:
     model = body.get("model")
     if type(model) is str and "@" in model:
         return True
+    if "models" not in body and "fallbacks" not in body:
+        return False
     return any(name in body and any(map(_has_at, _entries(body, name))) for name in _LISTS)
 
 

@@ -165,6 +165,9 @@ def _put_models(trace: dict[str, Any], endpoints: Iterable[EndpointEntry]) -> No
 
 def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: State) -> None:
     standing = state.standing
+    own = state.byok or state.byok_fallback
+    if not own and plan.probe is None and state.sticky is None and not any(standing):
+        return
     for name, ill in zip(standing._fields, standing, strict=True) if any(standing) else ():
         if ill and (numbers := [at for at, key in enumerate(keys) if key in ill]):
             trace[name] = numbers

@@ -38,6 +38,16 @@ _LOOKS_MAX = 8
 class Attempts:
     """Walks a call's plan. Every endpoint it yields is covered by a hold."""
 
+    # How many turns were gone through, whether only the team's own are affordable, and whether
+    # the key of one of these could not be opened.
+    _turned = 0
+    _own_only = _unopened = False
+    # The refusal of a hold, and how many attempts had been made before it.
+    _refused: tuple[Refusal, EndpointEntry, int] | None = None
+    _request: WireRequest | None = None
+    # The team's own key, only while the request that it goes into is written.
+    _key: str | None = None
+
     def __init__(self, call: Call, turns: Sequence[Turn] | None = None) -> None:
         """`turns` are those of a later turn of a loop, instead of the plan's."""
         self._call = call
@@ -45,17 +55,8 @@ class Attempts:
         self._turns = call.plan.tries if turns is None else turns
         # Places count these, whatever becomes of the team's credentials meanwhile.
         self._entries = call.caller.byok
-        # How many were gone through, whether only the team's own are affordable, and whether
-        # the key of one of these could not be opened.
-        self._turned = 0
-        self._own_only = self._unopened = False
-        # The refusal of a hold, and how many attempts had been made before it.
-        self._refused: tuple[Refusal, EndpointEntry, int] | None = None
         self._needs_context: dict[str, int] = {}
         self._finished_models: set[str] = set()
-        self._request: WireRequest | None = None
-        # The team's own key, only while the request that it goes into is written.
-        self._key: str | None = None
         self._probes = call.plan.probe if turns is None else None
 
     def __iter__(self) -> Iterator[Attempt]:

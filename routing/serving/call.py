@@ -85,7 +85,8 @@ class Attempt:
     priced: tuple[Usage, Cost] | None = None
 
 
-@dataclass(slots=True)
+# Without slots, so that what most calls never have (`init=False`) costs none of them anything.
+@dataclass
 class Call:
     """`format` is the caller's, `chat` the request it was translated to. `betas` names what the
     caller wants of message-style upstreams beside their version, as its header did.
@@ -114,29 +115,29 @@ class Call:
     created_at: datetime
     started: float
     deadline: float
-    held_nano: int | None = None
-    held_byok_nano: int = 0
+    held_nano: int | None = field(default=None, init=False)
+    held_byok_nano: int = field(default=0, init=False)
     attempts: list[Attempt] = field(default_factory=list)
-    settled: bool = False
+    settled: bool = field(default=False, init=False)
     betas: str = ""
     # No exception of its own: one that was raised holds its frames, and these hold the call.
     refusal: Callable[[], GatewayError] | None = None
-    served_by: Attempt | None = None
+    served_by: Attempt | None = field(default=None, init=False)
     stages: list[dict[str, Any]] = field(default_factory=list)
     # The conversation to keep on the endpoint that answers it; None where none is to be kept.
-    sticky: Key | None = None
+    sticky: Key | None = field(default=None, init=False)
     # The preset that the request named, in the form that records keep.
-    preset_id: str | None = None
+    preset_id: str | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.
-    taken: Taken | None = None
+    taken: Taken | None = field(default=None, init=False)
     # What is asked of an endpoint, where that is more than one thing.
-    planned: Callable[[EndpointEntry], Sequence[Demand]] | None = None
+    planned: Callable[[EndpointEntry], Sequence[Demand]] | None = field(default=None, init=False)
     # What the record keeps of how questions were decided.
-    decided: dict[str, Any] | None = None
+    decided: dict[str, Any] | None = field(default=None, init=False)
     # The data region of the host that the request came in by.
     region: str = "global"
     # What is said and answered, where the workspace wants it kept.
-    content: Draft | None = None
+    content: Draft | None = field(default=None, init=False)
     # Where the request names server tools; None where it has none.
     loop: Loop | None = None
     # The call whose tool asks this one of a model: it pays, and its hold is raised.
@@ -144,18 +145,18 @@ class Call:
     # What calls on its behalf, this one included, may have to pay of the hold; by their identity.
     shares: dict[int, Charge] = field(default_factory=dict)
     # Nobody reads the answer any more; of the root, and set before its tools are stopped.
-    caller_left: bool = False
+    caller_left: bool = field(default=False, init=False)
     # Asks a model for a tool of this call.
     ask: Callable[["Call", dict[str, Any]], Told] | None = None
     # Those that the request switches on.
     plugins: tuple[Plugin, ...] = ()
     # Where the answer may come from the response cache; and the answer that did.
-    cache_wish: Wish | None = None
-    retold: Entry | None = None
+    cache_wish: Wish | None = field(default=None, init=False)
+    retold: Entry | None = field(default=None, init=False)
     # The reasons of an answer in full for its end, its own and the upstream's.
-    good_end: tuple[str, str | None] | None = None
+    good_end: tuple[str, str | None] | None = field(default=None, init=False)
     # Whether a turn of it, or of an agent that it asked, could not be paid.
-    cut_unpaid: bool = False
+    cut_unpaid: bool = field(default=False, init=False)
 
     @property
     def last_attempt(self) -> Attempt | None:

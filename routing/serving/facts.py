@@ -45,6 +45,8 @@ def own_part(call: Call, outcome: "Outcome") -> dict[str, int]:
     not tell: that says all or nothing."""
     last = call.last_attempt
     is_byok = last is not None and last.own is not None
+    if not is_byok and not outcome.byok_nano:
+        return {}
     fee_nano = outcome.charged_nano - outcome.shared_nano if outcome.byok_nano else 0
     told_nano = outcome.cost.total_nano if is_byok else 0
     is_told = fee_nano == (outcome.charged_nano if is_byok else 0)

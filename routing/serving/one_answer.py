@@ -1,8 +1,7 @@
 """One answer in one piece, from whichever endpoint of a call's plan gives it."""
 
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.db import under_gevent
 from routing.exchange import Answer
@@ -19,8 +18,7 @@ from routing.upstreams.failures import UpstreamFailure, from_door, from_error_ob
 from routing.upstreams.wires import wire_of
 
 
-@dataclass(slots=True)
-class Served:
+class Served(NamedTuple):
     """An answer and who gave it; with a `failure`, as much as came before the upstream broke it off
     by its own word."""
 

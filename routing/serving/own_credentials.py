@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Final
 
-from django.conf import settings
-
 from accounts.byok import ByokEntry, opened
+from gateway.live_settings import settings
 from gateway.sealing import UnsealError
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import State, Turn

@@ -34,10 +34,13 @@ def settle_order(call: Call, outcome: Outcome) -> SettleOrder:
 def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
     last, first = call.last_attempt, _first_served(call)
     usage, held_nano = outcome.usage, call.held_nano or 0
+    model, provider_name, endpoint_tag = _served_by(call)
     return {
         "created_at": call.created_at,
         "api_type": call.format.api_type,
-        **_served_by(call),
+        "model": model,
+        "provider_name": provider_name,
+        "endpoint_tag": endpoint_tag,
         "requested_model": call.requested_model[:300],
         "status": outcome.status,
         "error_type": outcome.error_type,
@@ -68,17 +71,15 @@ def _record(call: Call, outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _served_by(call: Call) -> dict[str, Any]:
-    """Who gave the answer; of one from the response cache, who gave it first."""
+def _served_by(call: Call) -> tuple[str, str | None, str | None]:
+    """Model, provider and endpoint that gave the answer; of one from the response cache, those that
+    gave it first."""
     last, retold = call.last_attempt, call.retold
     if retold is not None:
-        names = (retold.model, retold.provider_name, retold.endpoint_tag)
-    elif last is not None:
-        endpoint = last.endpoint
-        names = (endpoint.model_id, endpoint.provider.name, endpoint.tag)
-    else:
-        names = (call.requested_model, None, None)
-    return dict(zip(("model", "provider_name", "endpoint_tag"), names, strict=True))
+        return retold.model, retold.provider_name, retold.endpoint_tag
+    if last is not None:
+        return last.endpoint.model_id, last.endpoint.provider.name, last.endpoint.tag
+    return call.requested_model, None, None
 
 
 def _first_served(call: Call) -> Attempt | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from routing.upstreams.door_errors import (
     Aborted,
@@ -37,8 +37,7 @@ class Limits:
     head_bytes_max: int = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What goes out: the head with its empty line, then the body."""
 
     head: bytes

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 import httptools
 
@@ -70,12 +71,8 @@ def _header_lines(headers: Sequence[tuple[str, str]]) -> str:
     lines = ""
     names_encoding = False
     for name, value in headers:
-        if not _TOKEN.fullmatch(name):
-            raise ValueError("a header name is not a token")
-        lowered = name.lower()
-        if lowered in _DOORS_OWN:
-            raise ValueError(f"header {lowered} is set by the door")
-        if "\r" in value or "\n" in value or "\0" in value or not _is_latin1(value):
+        lowered = _lowered(name)
+        if not (value.isascii() and value.isprintable()) and _is_forbidden(value):
             # The value stays out of the text: it may be a credential.
             raise ValueError(f"the value of header {lowered} holds a forbidden character")
         names_encoding = names_encoding or lowered == "accept-encoding"
@@ -83,8 +80,20 @@ def _header_lines(headers: Sequence[tuple[str, str]]) -> str:
     return lines if names_encoding else f"{lines}Accept-Encoding: identity\r\n"
 
 
-def _is_latin1(value: str) -> bool:
-    return value.isascii() or max(value) <= "\xff"
+@lru_cache(maxsize=256)
+def _lowered(name: str) -> str:
+    """Adapters send the same few names."""
+    if not _TOKEN.fullmatch(name):
+        raise ValueError("a header name is not a token")
+    lowered = name.lower()
+    if lowered in _DOORS_OWN:
+        raise ValueError(f"header {lowered} is set by the door")
+    return lowered
+
+
+def _is_forbidden(value: str) -> bool:
+    breaks = "\r" in value or "\n" in value or "\0" in value
+    return breaks or not (value.isascii() or max(value) <= "\xff")
 
 
 class ReplyReader:
@@ -195,9 +204,9 @@ class ReplyReader:
         if self.head_done:
             return  # A trailer: bounded as framing, and of no use here.
         self._head_bytes += len(name) + len(value) + 4
-        key = name.decode("latin-1").lower()
+        key, headers = name.lower().decode("latin-1"), self.headers
         text = value.decode("latin-1")
-        self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
 
     def on_headers_complete(self) -> None:
         self._head_bytes += _STATUS_LINE_BYTES

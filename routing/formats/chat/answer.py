@@ -1,11 +1,9 @@
 """The non-streaming chat answer (inference reference 2)."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(NamedTuple):
     """What every answer and chunk of one generation says of itself."""
 
     generation_id: str

@@ -21,11 +21,12 @@ def forwarded_messages(
     cache_marks = "cache_control" in supported
 
     def forwarded(message: dict[str, Any]) -> dict[str, Any]:
-        role = message["role"]
+        role, content = message["role"], message.get("content")
+        if (role == "user" or role == "system") and type(content) is str:
+            return message
         changes: dict[str, Any] = {}
         if role == "developer" and system_only:
             changes["role"] = "system"
-        content = message.get("content")
         if type(content) is list:
             parts = _mapped(content, lambda part: _part(part, cache_marks))
             if parts is not content:

@@ -15,6 +15,7 @@ _CONTENT_FIELDS = (
     "images",
     "annotations",
 )
+_PLAIN_KEYS = frozenset({"role", "content", "refusal"})
 _MESSAGE_OPTIONAL = ("reasoning_details", "tool_calls", "images", "audio", "annotations")
 
 
@@ -45,6 +46,10 @@ def clean_message(
     message: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
 ) -> dict[str, Any]:
     """A whole assistant message; `content`, `refusal` and `reasoning` are always there."""
+    if _PLAIN_KEYS.issuperset(message):
+        # What nearly all answers without tools and reasoning are.
+        content, refusal = message.get("content"), message.get("refusal")
+        return {"role": "assistant", "content": content, "refusal": refusal, "reasoning": None}
     kept = dict(message)
     _settle_reasoning(kept, exclude_reasoning)
     calls = kept["tool_calls"] = _calls(kept)
@@ -64,9 +69,10 @@ def text_chars(delta: dict[str, Any]) -> int:
     """Characters of produced text in a delta or message, for the token estimator."""
     total = 0
     for name in ("content", "reasoning", "reasoning_content", "refusal"):
-        value = delta.get(name)
-        if isinstance(value, str):
+        if name in delta and isinstance(value := delta[name], str):
             total += len(value)
+    if "tool_calls" not in delta:
+        return total
     for call in _calls(delta):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):

@@ -48,6 +48,16 @@ PARAMETER_VOCABULARY: Final = frozenset(
     }
 )
 TEXT_ONLY: Final = frozenset({"text"})
+# With these fields and no others a request asks for nothing that is out of the ordinary.
+_PLAIN: Final = frozenset(
+    {
+        *("model", "messages", "stream", "stream_options", "user", "max_tokens"),
+        *("max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+        *("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"),
+    }
+)
+# What asks for nothing.
+_NOTHING: Final[tuple[Any, ...]] = (None, [], {})
 # What `require_parameters` asks of an endpoint, where it is not the parameter's own name.
 _OTHERWISE_CALLED: Final = {
     "max_completion_tokens": "max_tokens",
@@ -205,6 +215,8 @@ def _request(
     body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
     model = body.get("model")
+    if model is not None and _PLAIN.issuperset(body):
+        return _plain_request(body, checked, facts, session_header)
     models = body.get("models", [])
     tools = body.get("tools", [])
     stream = body.get("stream", False)
@@ -247,6 +259,42 @@ def _request(
     )
 
 
+def _plain_request(
+    body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
+) -> ChatRequest:
+    """As `_request`, for a body that has no other fields than those of `_PLAIN`."""
+    model = body["model"]
+    return ChatRequest(
+        body=body,
+        model=model,
+        models=[],
+        candidates=[model],
+        stream=body.get("stream", False),
+        max_output_tokens=checked.get("max_completion_tokens") or checked.get("max_tokens"),
+        session_id=session_header or None,
+        user=body.get("user") or None,
+        trace=None,
+        metadata=None,
+        provider=None,
+        preset=None,
+        plugins=[],
+        server_tools=[],
+        tools_given=False,
+        input_modalities=frozenset(facts.modalities),
+        output_modalities=TEXT_ONLY,
+        reasoning=None,
+        service_tier=None,
+        response_format_type=None,
+        echo_upstream_body=False,
+        supplied_parameters=_supplied(body),
+        text_bytes=facts.text_bytes,
+        message_count=len(body["messages"]),
+        media_parts=facts.media_parts,
+        image_parts=facts.image_parts,
+        prompt_text_chars=facts.text_chars,
+    )
+
+
 def canonical_tier(tier: str | None) -> str | None:
     """`fast` is the older spelling of `priority`."""
     return "priority" if tier == "fast" else tier
@@ -267,4 +315,4 @@ def _server_tools(tools: list[dict[str, Any]]) -> list[str]:
 def _supplied(body: dict[str, Any]) -> frozenset[str]:
     """Null, `[]` and `{}` ask for nothing, so they count as absent."""
     names = PARAMETER_VOCABULARY.intersection(body)
-    return frozenset([name for name in names if body[name] not in (None, [], {})])
+    return frozenset([name for name in names if body[name] not in _NOTHING])

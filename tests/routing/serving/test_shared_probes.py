@@ -44,7 +44,7 @@ def half_open(here: Process, one: EndpointEntry, clock: Clock) -> Call:
     here.health.probing(one.pk, clock.now)
     assert may_probe(one.pk)
     call = call_to(one)
-    call.plan = replace(call.plan, probe=one.pk)
+    call.plan = call.plan._replace(probe=one.pk)
     return call
 
 
@@ -118,7 +118,7 @@ def test_who_finds_another_probing_looks_again_soon(
     here: Process, one: EndpointEntry, clock: Clock, valkey: ValkeyServer
 ) -> None:
     here.health.failed(one.pk, clock.now - 31)
-    plan = replace(call_to(one, some_endpoint()).plan, probe=one.pk)
+    plan = call_to(one, some_endpoint()).plan._replace(probe=one.pk)
     with redis.Redis.from_url(valkey.url) as client:
         client.set(probe_key(one.pk), 1)
         assert not may_go_on(plan)
