@@ -19,6 +19,9 @@ _MEMORY_BYTES: Final = 1 << 20
 _MEMORY_OF_LONG_BYTES: Final = 8 << 20
 _LONG_CHARS: Final = 2_000
 _CHARS_AT_ONCE: Final = 1_000
+# The most of a pattern that several are made into: in characters, and in instructions.
+_UNION_CHARS: Final = 8_000
+_UNION: Final = 2_000
 _LARGE: Final = ("{", "\\p", "\\P")
 _ANYWHERE: Final = _re2.RE2.Anchor.UNANCHORED
 _NO_MATCH: Final = (-1, -1)
@@ -31,7 +34,7 @@ class InvalidPattern(ValueError):
 class Compiled:
     """One pattern, ready to search UTF-8 text. The search itself lets other threads run."""
 
-    __slots__ = ("_regexp", "memory_bytes", "size")
+    __slots__ = ("_regexp", "memory_bytes", "pattern", "size")
 
     def __init__(self, pattern: str, *, ignore_case: bool = False) -> None:
         """Raises `InvalidPattern`."""
@@ -40,6 +43,8 @@ class Compiled:
         options.never_capture = True
         options.case_sensitive = not ignore_case
         is_long = len(pattern) > _LONG_CHARS
+        # What is longer is not told again.
+        self.pattern = "" if is_long or ignore_case else pattern
         self.memory_bytes = _MEMORY_OF_LONG_BYTES if is_long else _MEMORY_BYTES
         options.max_mem = self.memory_bytes
         self._regexp: Any = _re2.RE2(pattern.encode(), options)
@@ -60,6 +65,18 @@ def compile_at_once(patterns: Sequence[str]) -> bool:
     if sum(map(len, patterns)) > _CHARS_AT_ONCE:
         return False
     return not any(mark in pattern for pattern in patterns for mark in _LARGE)
+
+
+def as_one(patterns: Sequence[Compiled]) -> str | None:
+    r"""The pattern that matches wherever one of several does; None where that would be a large one.
+
+    A group ends the flags that a pattern sets, but not a quotation (`\Q`) that it leaves open.
+    """
+    texts = [each.pattern for each in patterns]
+    is_large = sum(map(len, texts)) > _UNION_CHARS or sum(each.size for each in patterns) > _UNION
+    if is_large or not all(texts) or any("\\Q" in text for text in texts):
+        return None
+    return "|".join([f"(?:{text})" for text in texts])
 
 
 def check(pattern: str) -> None:

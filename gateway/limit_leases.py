@@ -59,23 +59,26 @@ class Leases:
     def take(self, limits: Sequence[Part]) -> tuple[int, ...] | None:
         """Take from what is held of all the limits: when their windows began. None where something
         has to be asked for."""
-        if not self.hold(limits):
+        found = self._held(limits)
+        if found is None:
             return None
-        starts = []
-        for each in limits:
-            held = self._leases[each.scope]
+        for each, held in zip(limits, found, strict=True):
             held.room -= each.cost
-            starts.append(held.start)
-        return tuple(starts)
+        return tuple([held.start for held in found])
 
     def hold(self, limits: Sequence[Part]) -> bool:
         """Whether there is room held for all of them."""
+        return self._held(limits) is not None
+
+    def _held(self, limits: Sequence[Part]) -> list[_Lease] | None:
         leases, now = self._leases, self._clock()
+        found = []
         for each in limits:
             held = leases.get(each.scope)
             if held is None or held.room < each.cost or held.until <= now:
-                return False
-        return True
+                return None
+            found.append(held)
+        return found
 
     def put(self, limits: Sequence[Part], starts: Sequence[int], requests: int, at_s: int) -> None:
         """Hold room for so many requests more, which the store gave at its Unix time `at_s`.

@@ -27,6 +27,8 @@ class _Read(Generic[Found]):
     found: Found | None = None
     error: BaseException | None = None
     weight: int = 1
+    # Until then it is an answer, and nobody has to be waited for.
+    good_until: float = float("-inf")
 
     @property
     def is_found(self) -> bool:
@@ -66,7 +68,7 @@ class RecentReads(Generic[Name, Found]):
 
     def find(self, name: Name) -> Found | None:
         read = self._reads.get(name)
-        if read is not None and self._fresh(read) and read.done.is_set() and read.error is None:
+        if read is not None and self._clock() < read.good_until:
             return read.found
         read, mine = self._join(name)
         if mine:
@@ -82,7 +84,7 @@ class RecentReads(Generic[Name, Found]):
         with self._lock:
             read = self._reads.get(name)
             if read is not None and read.found is than:
-                read.started_at = float("-inf")
+                read.started_at = read.good_until = float("-inf")
         return self.find(name)
 
     def knows(self, name: Name) -> bool:
@@ -123,6 +125,7 @@ class RecentReads(Generic[Name, Found]):
         try:
             read.found = self._read(name)
             self._weigh(name, read)
+            read.good_until = read.started_at + self._age_max_s
         except BaseException as error:
             read.error = error
             with self._lock:

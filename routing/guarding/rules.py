@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from accounts.guard_rules import Action, FilterEntry, PlacedFilter
-from accounts.patterns import Compiled, compile_at_once
+from accounts.patterns import Compiled, InvalidPattern, as_one, compile_at_once
 from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
 from routing.derived import Derived
@@ -19,7 +19,7 @@ from routing.guarding.scanning import Deadline, Span, matches, patterns
 
 _STRENGTH: Final[dict[Action, int]] = {"flag": 0, "redact": 1, "block": 2}
 _LOOKED_AT_ONCE: Final = 65_536
-_LIGHT_BYTES: Final = 2 << 20
+_LIGHT_BYTES: Final = 3 << 20
 # The automata of our own patterns are small.
 _BUILTIN_STEPS: Final = 2
 
@@ -118,7 +118,8 @@ def rules_of(filters: tuple[PlacedFilter, ...]) -> Rules:
 def _is_light(rules: Rules) -> bool:
     """Whether they may be kept beside the patterns' own memory, which is bounded."""
     own = [pattern for rule in rules.of_users if not rule.builtin for pattern in rule.patterns]
-    return sum(each.memory_bytes for each in own) <= _LIGHT_BYTES
+    found = {id(each): each.memory_bytes for each in (*own, *rules.looks)}
+    return sum(found.values()) <= _LIGHT_BYTES
 
 
 def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
@@ -147,8 +148,17 @@ def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
 
 
 def _looks(rules: tuple[Rule, ...]) -> tuple[Compiled, ...]:
-    found = [rule.look for rule in rules if rule.look is not None]
-    return tuple({id(look): look for look in found}.values()) if len(found) == len(rules) else ()
+    found = {id(rule.look): rule.look for rule in rules if rule.look is not None}
+    if any(rule.look is None for rule in rules):
+        return ()
+    looks = tuple(found.values())
+    union = as_one(looks) if len(looks) > 1 else None
+    if union is None:
+        return looks
+    try:
+        return (_compiled([union])[union],)
+    except InvalidPattern:  # Each of them was small enough, and all together are not.
+        return looks
 
 
 def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:

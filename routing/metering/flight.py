@@ -22,6 +22,7 @@ _NAMES = itertools.count()
 
 
 _PORTIONS = (16, 8, 4, 2, 1)
+_NUMBERS = {int}
 _T = TypeVar("_T")
 _Queued = tuple[str, list[bytes | None]]
 
@@ -162,6 +163,9 @@ def _time(value: datetime) -> bytes:
 
 
 def _array(values: list[Any]) -> bytes:
+    if set(map(type, values)) == _NUMBERS:
+        # Python writes them as PostgreSQL does, but for brackets and spaces.
+        return b"{" + repr(values)[1:-1].replace(" ", "").encode() + b"}"
     return b"{" + b",".join(map(_element, values, as_texts(values))) + b"}"
 
 

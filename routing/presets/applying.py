@@ -14,7 +14,6 @@ from routing.formats.decisions.schema import check_decisions
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_body as check_responses
 from routing.presets.inforce import find_preset
-from routing.presets.keys import CACHE
 from routing.presets.merging import Merged, merged
 from routing.presets.naming import Named, named_preset, with_models
 
@@ -67,16 +66,11 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
     if "model" not in both.body:
         _put_default(format, body, both.body, caller.default_text_model)
     chat = _read(format, body, both, read)
-    # Who may not have them is told so before what there is not.
-    chat.native_tools += both.missing
-    chat.server_tools += both.missing
-    return Applied(chat, preset.id, _requested(named, both), _caching(preset.config))
-
-
-def _caching(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    if config.keys().isdisjoint(CACHE):
-        return {}
-    return {name: config[name] for name in CACHE if name in config}
+    if both.missing:
+        # Who may not have them is told so before what there is not.
+        chat.native_tools += both.missing
+        chat.server_tools += both.missing
+    return Applied(chat, preset.id, _requested(named, both), preset.caching)
 
 
 def _put_default(format: str, said: dict[str, Any], body: dict[str, Any], default: str) -> None:

@@ -10,6 +10,7 @@ from gateway.db import Lane, run
 from gateway.http.errors import DatabaseGone
 from gateway.http.jsonio import loads
 from gateway.recent import RecentReads
+from routing.presets.keys import CACHE
 from routing.presets.merging import laid_on_chat
 from routing.presets.models import Preset
 from routing.presets.slugs import is_slug
@@ -21,13 +22,14 @@ _BYTES_MIN: Final = 1_024
 
 class InForce(NamedTuple):
     """A preset's designated version. `id` is the preset's, as records have it; `size_bytes` is that
-    of its texts; for `laid` see `laid_on_chat`."""
+    of its texts; `caching` is what it says of that; for `laid` see `laid_on_chat`."""
 
     id: str
     config: dict[str, Any]
     system_prompt: str
     size_bytes: int
     laid: dict[str, Any] | None = None
+    caching: dict[str, Any] = {}
 
     @property
     def models(self) -> list[str]:
@@ -66,7 +68,8 @@ def _designated(workspace_id: UUID, slug: str) -> InForce | None:
     preset_id, config, prompt = row
     size_bytes = len(config) + len(prompt)
     said = loads(config.encode())
-    return InForce(str(preset_id), said, prompt, size_bytes, laid_on_chat(said, prompt))
+    caching = {name: said[name] for name in CACHE if name in said}
+    return InForce(str(preset_id), said, prompt, size_bytes, laid_on_chat(said, prompt), caching)
 
 
 def _weight(found: InForce | None) -> int:

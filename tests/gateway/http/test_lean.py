@@ -27,7 +27,7 @@ UNUSED = ["requests", "pygments", "yaml", "django.test", "rest_framework.test"]
 
 def told(names: list[str], **settings: str) -> Any:
     program = PROGRAM.format(settings=settings, names=names)
-    found = subprocess.run(  # noqa: S603 - The program is ours.
+    found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=PROJECT
     )
     assert found.returncode == 0, found.stderr

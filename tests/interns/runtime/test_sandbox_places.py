@@ -32,6 +32,6 @@ def test_it_may_be_below_the_folder_for_temporary_files(
     monkeypatch.setattr(sys, "prefix", str(below_tmp / "env"))
     monkeypatch.setattr(sys, "executable", str(below_tmp / "env" / "bin" / name))
 
-    found = subprocess.run(_trial(program), capture_output=True, text=True, timeout=60)  # noqa: S603
+    found = subprocess.run(_trial(program), capture_output=True, text=True, timeout=60)
 
     assert found.returncode == 0, found.stderr

@@ -46,6 +46,30 @@ def test_an_everyday_request_has_no_other_texts(messages: list[Any], predicts: b
     assert found == (seen if everyday else None)
 
 
+WORDS = st.sampled_from(["a", MAIL, "+1 (555) 123-4567", "secret-1", "SECRET-1", "bad", " "])
+FILTERS = st.sampled_from(
+    [
+        placed("flag", "email"),
+        placed("flag", "phone"),
+        placed("flag", pattern="secret-[0-9]"),
+        placed("flag", pattern="(?i)secret-[0-9]", label="any"),
+        placed("flag", pattern="bad", user_only=True),
+    ]
+)
+
+
+@given(st.lists(FILTERS, min_size=1, unique=True), st.lists(WORDS).map("".join))
+def test_one_look_at_all_filters_finds_what_each_does(
+    filters: list[PlacedFilter], text: str
+) -> None:
+    chat = chat_of(user(text))
+
+    def matches(*those: PlacedFilter) -> int:
+        return sum(stage["data"]["matches"] for stage in run(chat, *those).stages)
+
+    assert matches(*filters) == sum(map(matches, filters))
+
+
 @pytest.mark.parametrize(
     ("one", "text", "told"),
     [

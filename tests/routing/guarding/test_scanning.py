@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.patterns import Compiled
+from accounts.patterns import Compiled, as_one
 from routing.guarding import scanning
 from routing.guarding.scanning import CompiledPatterns, Deadline, TooSlow, matches
 
@@ -55,3 +55,24 @@ def test_compiled_patterns_take_no_more_than_they_may() -> None:
     assert kept.get("0") is made["0"]
     assert kept.get("4") is made["4"]
     assert kept.get("2") is None
+
+
+OWN = st.sampled_from(
+    ["a+", "(?i)B", "^b", "1$", "(?s)a.b", "(?i:é)b|1", r"[)]", r"\(", r"\Qa\E", "日{2}", "[a-b]1"]
+)
+
+
+@given(st.lists(OWN, min_size=2, max_size=4), TEXTS)
+def test_several_patterns_are_found_where_their_one_is(patterns: list[str], text: str) -> None:
+    data, made = text.encode(), [Compiled(pattern) for pattern in patterns]
+    union = as_one(made)
+
+    assert (union is None) == any("Q" in pattern for pattern in patterns)
+    if union is not None:
+        found = Compiled(union).find(data, 0, len(data)) is not None
+        assert found == any(one.find(data, 0, len(data)) is not None for one in made)
+
+
+@pytest.mark.parametrize("large", [r"\Qa)|(?:b", "a" * 9_000, "(?:abc){700}"])
+def test_what_is_large_or_quotes_to_its_end_stays_apart(large: str) -> None:
+    assert as_one([Compiled("b"), Compiled(large)]) is None

@@ -120,8 +120,8 @@ def test_every_kind_of_value_has_its_text() -> None:
     at = datetime(2026, 2, 28, 23, 59, 59, tzinfo=UTC)
     assert as_texts([None, True, False, 0, -5]) == [None, b"t", b"f", b"0", b"-5"]
     assert as_texts([unit, at]) == [unit.hex.encode(), b"2026-02-28T23:59:59+00:00"]
-    assert as_texts([[1, 2], [unit], "", "ü"]) == [
-        b"{1,2}",
+    assert as_texts([[1, -2], [7], [], [True, 3], [unit], "", "ü"]) == [
+        *(b"{1,-2}", b"{7}", b"{}", b"{t,3}"),
         b"{%s}" % unit.hex.encode(),
         b"",
         "ü".encode(),
