@@ -22,6 +22,7 @@ from routing.guarding.long_texts import closed, opened
 Change: TypeAlias = Callable[[str, bool], str]
 
 _PROMPT_FIELDS: Final = frozenset({"system", "instructions", "messages", "input", "prediction"})
+_BESIDE_MESSAGES: Final = _PROMPT_FIELDS - {"messages"}
 _NO_TEXT: Final = frozenset(
     {
         *("type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "index", "status"),
@@ -57,7 +58,7 @@ def changed(chat: ChatRequest, change: Change) -> ChatRequest:
 def plain_texts(chat: ChatRequest) -> list[str] | None:
     """All its texts, where it has one body of messages that are each a role and a text."""
     body = chat.body
-    if chat.original is not None or len(_PROMPT_FIELDS & body.keys()) != 1:
+    if chat.original is not None or not _BESIDE_MESSAGES.isdisjoint(body):
         return None
     texts = []
     for message in body["messages"]:

@@ -57,20 +57,29 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
         # What is wrong with the request itself is told first.
         read(body)
         raise NotFound(f"Preset not found: {shortened(named.slug)}")
-    if preset.laid is not None and format == "chat":
+    has_model = named.requested is not None and "model" in named.body
+    if preset.laid is not None and format == "chat" and has_model:
         # Nearly every preset of chat is no more than this.
-        both = Merged({**preset.laid, **with_models(named.body, ())}, {})
-    else:
-        asked = with_models(named.body, preset.models)
-        both = merged(format, asked, preset.config, preset.system_prompt)
+        laid = {**preset.laid, **with_models(named.body, ())}
+        return Applied(_laid(body, laid, read), preset.id, named.requested, preset.caching)
+    asked = with_models(named.body, preset.models)
+    both = merged(format, asked, preset.config, preset.system_prompt)
     if "model" not in both.body:
         _put_default(format, body, both.body, caller.default_text_model)
     chat = _read(format, body, both, read)
-    if both.missing:
-        # Who may not have them is told so before what there is not.
-        chat.native_tools += both.missing
-        chat.server_tools += both.missing
+    # Who may not have them is told so before what there is not.
+    chat.native_tools += both.missing
+    chat.server_tools += both.missing
     return Applied(chat, preset.id, _requested(named, both), preset.caching)
+
+
+def _laid(body: dict[str, Any], laid: dict[str, Any], read: Read) -> ChatRequest:
+    try:
+        return read(laid)
+    except ChatInvalid:
+        # The caller is told of the body that was sent.
+        _check("chat", body)
+        raise
 
 
 def _put_default(format: str, said: dict[str, Any], body: dict[str, Any], default: str) -> None:

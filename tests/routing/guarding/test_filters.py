@@ -46,8 +46,8 @@ def test_an_everyday_request_has_no_other_texts(messages: list[Any], predicts: b
     assert found == (seen if everyday else None)
 
 
-WORDS = st.sampled_from(["a", MAIL, "+1 (555) 123-4567", "secret-1", "SECRET-1", "bad", " "])
-FILTERS = st.sampled_from(
+SOUGHT = st.sampled_from(["a", MAIL, "+1 (555) 123-4567", "secret-1", "SECRET-1", "bad", " "])
+SEEKERS = st.sampled_from(
     [
         placed("flag", "email"),
         placed("flag", "phone"),
@@ -58,7 +58,7 @@ FILTERS = st.sampled_from(
 )
 
 
-@given(st.lists(FILTERS, min_size=1, unique=True), st.lists(WORDS).map("".join))
+@given(st.lists(SEEKERS, min_size=1, unique=True), st.lists(SOUGHT).map("".join))
 def test_one_look_at_all_filters_finds_what_each_does(
     filters: list[PlacedFilter], text: str
 ) -> None:
