@@ -158,7 +158,7 @@ def _arranged(
     if (other := shaped(plugins, other, context)) is not chat:
         chat, asked = other, asked_of(other, caller, region=region)
     chat, stages, refusal = _guarded(chat, caller)
-    blocked = refusal or refusal_by(plugins, chat, context)
+    blocked = refusal or (refusal_by(plugins, chat, context) if plugins else None)
     chat, loop = equipped(chat)
     if stages or loop is not None:
         asked = asked._replace(ask=ask_of(chat))
@@ -230,15 +230,17 @@ def asked_of(
     """What a request of this caller's asks of the catalogue of this moment. `dice` takes the place
     of the source that virtual routers draw from. Raises `GatewayError`."""
     references = references_of(chat, caller)
-    refuse_disabled_tools(
-        caller.disabled_server_tools,
-        chat.body,
-        plugins=chat.plugins,
-        references=references,
-        native=provider_tools(chat),
-        nested=chat.server_tools,
-    )
-    refuse_what_nothing_runs(chat)
+    if caller.disabled_server_tools:
+        refuse_disabled_tools(
+            caller.disabled_server_tools,
+            chat.body,
+            plugins=chat.plugins,
+            references=references,
+            native=provider_tools(chat),
+            nested=chat.server_tools,
+        )
+    if chat.plugins or chat.server_tools:
+        refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), ask_of(chat)
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
     wanted = partial(policy_for, chat, caller, region=region)

@@ -34,6 +34,8 @@ def answer_of(call: Call, attempts: Attempts) -> Served:
     for attempt in attempts:
         try:
             answer = _ask(call, attempt)
+            if _is_plain(answer):
+                return Served(attempt, answer)
             failure = _breakage(answer)
             if failure is not None:
                 kept = Served(attempt, answer, failure)
@@ -79,6 +81,12 @@ def _received(call: Call, attempt: Attempt, abort: AbortHandle) -> Answer:
     attempt.ended = attempt.first_token = process.now()
     attempt.upstream_id = answer.upstream_id
     return answer
+
+
+def _is_plain(answer: Answer) -> bool:
+    """Whether it ended as nearly all do; what is not so is looked at closely."""
+    is_good = answer.native_finish == "stop" and answer.error is None
+    return is_good and not answer.message.get("refusal")
 
 
 def _breakage(answer: Answer) -> UpstreamFailure | None:

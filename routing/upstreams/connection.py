@@ -27,7 +27,16 @@ _NOTHING_YET = (TimeoutError, BlockingIOError, ssl.SSLWantReadError, ssl.SSLWant
 class Connection:
     """A socket that belongs to at most one call at a time."""
 
-    __slots__ = ("_is_tls", "_lock", "_owner", "_readiness", "idle_since", "reader", "sock")
+    __slots__ = (
+        "_is_polled",
+        "_is_tls",
+        "_lock",
+        "_owner",
+        "_readiness",
+        "idle_since",
+        "reader",
+        "sock",
+    )
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -37,6 +46,10 @@ class Connection:
         self._owner: AbortHandle | None = None
         self._lock = threading.Lock()
         self._readiness = Readiness(sock.fileno()) if under_gevent() else None
+        # Where something else does the waiting, the socket itself never does.
+        self._is_polled = self._is_tls or self._readiness is not None
+        if self._is_polled:
+            sock.settimeout(0)
 
     def own(self, owner: AbortHandle) -> None:
         """Let this call's handle, and no other, cut the connection."""
@@ -78,12 +91,15 @@ class Connection:
 
     def _send_some(self, call: Call, data: bytes | memoryview) -> int:
         wait_s = call.left_s(call.deadline, DeadlineExceeded)
-        self.sock.settimeout(0 if self._is_tls else wait_s)
+        if not self._is_polled:
+            self.sock.settimeout(wait_s)
         try:
             return self.sock.send(data)
         except ssl.SSLWantReadError:
             wait_for(self.sock, selectors.EVENT_READ, wait_s)
         except ssl.SSLWantWriteError:
+            wait_for(self.sock, selectors.EVENT_WRITE, wait_s)
+        except BlockingIOError:
             wait_for(self.sock, selectors.EVENT_WRITE, wait_s)
         except _NOTHING_YET:
             pass
@@ -96,11 +112,9 @@ class Connection:
         readiness = self._readiness
         if readiness is None:
             self.sock.settimeout(wait_s)
-        else:
-            self.sock.settimeout(0)
-            if wait_s > 0:
-                # Also when it says no: what came at the last moment counts.
-                readiness.wait(wait_s)
+        elif wait_s > 0:
+            # Also when it says no: what came at the last moment counts.
+            readiness.wait(wait_s)
         try:
             return self.sock.recv(RECV_BYTES)
         except _NOTHING_YET:
@@ -109,7 +123,6 @@ class Connection:
     def _receive_tls(self, wait_s: float) -> bytes | None:
         """In steps: gevent's own socket would wait anew for each byte of a record that drips."""
         until = time.monotonic() + wait_s
-        self.sock.settimeout(0)
         while True:
             try:
                 return self.sock.recv(RECV_BYTES)
@@ -127,7 +140,8 @@ class Connection:
 
     def is_stale(self) -> bool:
         """Whether an idle connection was closed, or said something nobody asked for."""
-        self.sock.settimeout(0)
+        if not self._is_polled:
+            self.sock.settimeout(0)
         try:
             # A TLS socket knows no MSG_PEEK; its read also swallows late session tickets.
             flags = 0 if self._is_tls else socket.MSG_PEEK

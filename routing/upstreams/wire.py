@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 
 import httptools
 
@@ -104,6 +105,7 @@ class ReplyReader:
     """
 
     __slots__ = (
+        "_fields",
         "_framing_bytes",
         "_head_bytes",
         "_head_bytes_fed",
@@ -135,6 +137,7 @@ class ReplyReader:
         self._head_bytes = 0
         self._head_bytes_fed = 0
         self._framing_bytes = 0
+        self._fields: list[tuple[bytes, bytes]] = []
         self.status = 0
         self.headers: dict[str, str] = {}
         self.content_length: int | None = None
@@ -203,13 +206,12 @@ class ReplyReader:
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.head_done:
             return  # A trailer: bounded as framing, and of no use here.
-        self._head_bytes += len(name) + len(value) + 4
-        key, headers = name.lower().decode("latin-1"), self.headers
-        text = value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._head_bytes += _STATUS_LINE_BYTES
+        self._head_bytes += _STATUS_LINE_BYTES + 4 * len(self._fields)
+        self._head_bytes += sum(map(len, chain.from_iterable(self._fields)))
+        self._read_fields()
         self.status = self._parser.get_status_code()
         if 102 <= self.status < 200 or self.status == 100:
             self._is_interim = True
@@ -219,6 +221,19 @@ class ReplyReader:
         self._note_framing()
         self.head_done = True
         self.done = self._is_head_request
+
+    def _read_fields(self) -> None:
+        fields, self._fields = self._fields, []
+        headers = {
+            name.lower().decode("latin-1"): value.decode("latin-1") for name, value in fields
+        }
+        if len(headers) < len(fields):
+            # Some name came more than once.
+            headers = {}
+            for name, value in fields:
+                key, text = name.lower().decode("latin-1"), value.decode("latin-1")
+                headers[key] = f"{headers[key]}, {text}" if key in headers else text
+        self.headers = headers
 
     def on_body(self, body: bytes) -> None:
         if self._is_head_request:

@@ -16,6 +16,8 @@ _CONTENT_FIELDS = (
     "annotations",
 )
 _PLAIN_KEYS = frozenset({"role", "content", "refusal"})
+_PLAIN_TEXTS = ("content", "refusal")
+_TEXTS = (*_PLAIN_TEXTS, "reasoning", "reasoning_content")
 _MESSAGE_OPTIONAL = ("reasoning_details", "tool_calls", "images", "audio", "annotations")
 
 
@@ -67,11 +69,13 @@ def clean_message(
 
 def text_chars(delta: dict[str, Any]) -> int:
     """Characters of produced text in a delta or message, for the token estimator."""
+    names = _PLAIN_TEXTS if _PLAIN_KEYS.issuperset(delta) else _TEXTS
     total = 0
-    for name in ("content", "reasoning", "reasoning_content", "refusal"):
-        if name in delta and isinstance(value := delta[name], str):
+    for name in names:
+        value = delta.get(name)
+        if isinstance(value, str):
             total += len(value)
-    if "tool_calls" not in delta:
+    if names is _PLAIN_TEXTS:
         return total
     for call in _calls(delta):
         function = call.get("function") if isinstance(call, dict) else None

@@ -114,6 +114,13 @@ def test_interim_replies_are_skipped(serve: Serve, call: Caller) -> None:
     assert "link" not in reply.headers
 
 
+def test_a_header_that_comes_again_is_one_list(serve: Serve, call: Caller) -> None:
+    given = ("X-One: a", "Via: 1.1 a", "x-one: b", "X-ONE: \u00fc")
+    reply = call(serve(always(answer(b"hi", *given))))
+    assert (reply.headers["x-one"], reply.headers["via"]) == ("a, b, \u00fc", "1.1 a")
+    assert reply.read_all() == b"hi"
+
+
 def test_a_redirect_is_an_answer_like_any_other(serve: Serve, call: Caller) -> None:
     elsewhere = serve(always(answer()))
     upstream = serve(always(answer(b"", f"Location: {elsewhere.url}/", status="307 Moved")))
