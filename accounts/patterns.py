@@ -19,8 +19,7 @@ _MEMORY_BYTES: Final = 1 << 20
 _MEMORY_OF_LONG_BYTES: Final = 8 << 20
 _LONG_CHARS: Final = 2_000
 _CHARS_AT_ONCE: Final = 1_000
-# The most of a pattern that several are made into: in characters, and in instructions.
-_UNION_CHARS: Final = 8_000
+# The most instructions of patterns that are made into one.
 _UNION: Final = 2_000
 _LARGE: Final = ("{", "\\p", "\\P")
 _ANYWHERE: Final = _re2.RE2.Anchor.UNANCHORED
@@ -73,10 +72,11 @@ def as_one(patterns: Sequence[Compiled]) -> str | None:
     A group ends the flags that a pattern sets, but not a quotation (`\Q`) that it leaves open.
     """
     texts = [each.pattern for each in patterns]
-    is_large = sum(map(len, texts)) > _UNION_CHARS or sum(each.size for each in patterns) > _UNION
+    is_large = sum(each.size for each in patterns) > _UNION
     if is_large or not all(texts) or any("\\Q" in text for text in texts):
         return None
-    return "|".join([f"(?:{text})" for text in texts])
+    union = "|".join([f"(?:{text})" for text in texts])
+    return None if len(union) > _LONG_CHARS else union
 
 
 def check(pattern: str) -> None:

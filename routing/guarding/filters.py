@@ -14,7 +14,6 @@ from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
 from accounts.guard_rules import PlacedFilter
-from accounts.patterns import Compiled
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
 from gateway.http.large import no_collections
 from gateway.http.structure import Raw
@@ -76,7 +75,7 @@ def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: U
     if not (rules.of_users or rules.of_others):
         return Filtered(chat, [])
     is_quick = _is_quick(chat, rules)
-    if is_quick and rules.looks and _has_nothing(chat, rules.looks):
+    if is_quick and rules.looks and _has_nothing(chat, rules):
         return Filtered(chat, [])
     work = _Work(chat, rules)
     try:
@@ -87,11 +86,12 @@ def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: U
         ) from None
 
 
-def _has_nothing(chat: ChatRequest, looks: tuple[Compiled, ...]) -> bool:
+def _has_nothing(chat: ChatRequest, rules: Rules) -> bool:
     """Whether it is an everyday request without anything that a filter looks for."""
     texts = plain_texts(chat)
     if texts is None:
         return False
+    looks = rules.union if chat.text_bytes <= rules.union_bytes_max else rules.looks
     for text in texts:
         data = encoded(text)
         for look in looks:

@@ -22,6 +22,8 @@ _LOOKED_AT_ONCE: Final = 65_536
 _LIGHT_BYTES: Final = 3 << 20
 # The automata of our own patterns are small.
 _BUILTIN_STEPS: Final = 2
+# One of ours beside one of a caller's may cost a step for each instruction of both at every byte.
+_STEPS_OF_UNION: Final = 1_000_000
 
 
 class Rule(NamedTuple):
@@ -104,6 +106,9 @@ class Rules(NamedTuple):
     weight: int
     # Where none of these matches no rule has a match; empty where that cannot be told by patterns.
     looks: tuple[Compiled, ...] = ()
+    # The same as one pattern, for texts of at most so many bytes.
+    union: tuple[Compiled, ...] = ()
+    union_bytes_max: int = -1
 
     def of(self, by_user: bool) -> tuple[Rule, ...]:
         return self.of_users if by_user else self.of_others
@@ -118,7 +123,7 @@ def rules_of(filters: tuple[PlacedFilter, ...]) -> Rules:
 def _is_light(rules: Rules) -> bool:
     """Whether they may be kept beside the patterns' own memory, which is bounded."""
     own = [pattern for rule in rules.of_users if not rule.builtin for pattern in rule.patterns]
-    found = {id(each): each.memory_bytes for each in (*own, *rules.looks)}
+    found = {id(each): each.memory_bytes for each in (*own, *rules.union)}
     return sum(found.values()) <= _LIGHT_BYTES
 
 
@@ -136,6 +141,8 @@ _recent: Derived[tuple[PlacedFilter, ...], Rules] = Derived(_made, may_keep=_is_
 
 def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
     every = of_users + of_others
+    looks = _looks(every)
+    union = _union(looks)
     return Rules(
         of_users,
         of_others,
@@ -143,22 +150,26 @@ def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
         works=any(rule.action != "block" for rule in every),
         detects=any(rule.detect is not None for rule in every),
         weight=sum(rule.weight for rule in of_users),
-        looks=_looks(every),
+        looks=looks,
+        union=union,
+        union_bytes_max=_STEPS_OF_UNION // union[0].size if union else -1,
     )
 
 
 def _looks(rules: tuple[Rule, ...]) -> tuple[Compiled, ...]:
     found = {id(rule.look): rule.look for rule in rules if rule.look is not None}
-    if any(rule.look is None for rule in rules):
-        return ()
-    looks = tuple(found.values())
+    return () if any(rule.look is None for rule in rules) else tuple(found.values())
+
+
+def _union(looks: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+    """One, or none where there is nothing to unite or it would be too large."""
     union = as_one(looks) if len(looks) > 1 else None
     if union is None:
-        return looks
+        return ()
     try:
         return (_compiled([union])[union],)
     except InvalidPattern:  # Each of them was small enough, and all together are not.
-        return looks
+        return ()
 
 
 def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:

@@ -2,24 +2,28 @@
 
 All but two filters look at what is asked for and at what is wanted of the choice, and both are the
 same for most requests: they say nothing of their own, or what their key's guardrails say. What is
-left of a model for such requests is kept with it, and so ends with its catalogue. The two others
-ask for room; a request that fits everywhere passes them by.
+left of a model for those that say nothing is kept with it, and so ends with its catalogue; what is
+left for a key with guardrails is kept beside these, which are read anew every moment. The two other
+filters ask for room; a request that fits everywhere passes them by.
 """
 
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import Ask, Policy, Removed
+from routing.derived import Derived
+from routing.selection.ask import NO_POLICY, Ask, Policy, Removed
 from routing.selection.filters import TOOLS_STEP, model_id_of, preferred, steps
 
 NOT_SERVED: Final = "Not Served"
 NO_PRICE: Final = "No Price"
 DOWN: Final = "Down"
-# What one model keeps: kinds of requests, and policies of keys, beyond which it begins anew.
+# Kinds of requests that are kept for a model, or models and kinds for a key's policy. Past them it
+# begins anew.
 _KEPT_MAX: Final = 16
+_of_policies: Derived[Policy, dict[Any, Any]] = Derived(lambda policy: {})
 
 
 class Sifted(NamedTuple):
@@ -54,8 +58,9 @@ def sifted(models: Sequence[ModelEntry], ask: Ask, policy: Policy) -> Sifted:
 def _kept(model: ModelEntry, ask: Ask, policy: Policy) -> Sifted:
     """What is left of the model for a request of this kind that has room everywhere."""
     kinds, tools, inputs, outputs, supplied, required, _, _, tier = ask
-    kind = (id(policy), kinds, tools, inputs, outputs, supplied, required, tier)
-    known = model.kept.get(kind)
+    kind = (id(model), kinds, tools, inputs, outputs, supplied, required, tier)
+    store = model.kept if policy is NO_POLICY else _of_policies(policy)
+    known = store.get(kind)
     if known is not None:
         found: Sifted = known[1]
         return found
@@ -64,10 +69,10 @@ def _kept(model: ModelEntry, ask: Ask, policy: Policy) -> Sifted:
         tokens_max=min(map(_tokens_max, found.candidates), default=0),
         output_max=min(map(_output_max, found.candidates), default=0),
     )
-    if len(model.kept) >= _KEPT_MAX:
-        model.kept.clear()
-    # The policy is kept too: its place in memory is its name here.
-    model.kept[kind] = policy, found
+    if len(store) >= _KEPT_MAX:
+        store.clear()
+    # A policy keeps the model too: its place in memory is its name here.
+    store[kind] = None if store is model.kept else model, found
     return found
 
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from accounts.guard_rules import PlacedFilter
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from routing.guarding import filters as filters_module
+from routing.guarding.builtins import BUILTINS
 from routing.guarding.filters import Filtered
+from routing.guarding.rules import rules_of
 from routing.guarding.scanning import Deadline
 from routing.guarding.texts import changed, plain_texts
 from tests.routing.guarding.filtering import ID, MAIL, chat_of, placed, refusal, run, user
@@ -58,16 +60,37 @@ SEEKERS = st.sampled_from(
 )
 
 
-@given(st.lists(SEEKERS, min_size=1, unique=True), st.lists(SOUGHT).map("".join))
+@given(
+    st.lists(SEEKERS, min_size=1, unique=True),
+    st.lists(SOUGHT).map("".join),
+    st.sampled_from(["", "x " * 20_000]),
+)
 def test_one_look_at_all_filters_finds_what_each_does(
-    filters: list[PlacedFilter], text: str
+    filters: list[PlacedFilter], text: str, before: str
 ) -> None:
-    chat = chat_of(user(text))
+    chat = chat_of(user(before + text))
 
     def matches(*those: PlacedFilter) -> int:
         return sum(stage["data"]["matches"] for stage in run(chat, *those).stages)
 
     assert matches(*filters) == sum(map(matches, filters))
+
+
+def test_the_rules_of_every_filter_of_ours_are_kept() -> None:
+    ours = [slug for slug, one in BUILTINS.items() if one.patterns]
+    many = tuple(placed("flag", slug) for slug in ours)
+    own = (placed("flag", pattern="bad"), placed("flag", pattern="worse"))
+
+    for filters in (many, many + own, many[:2] + own):
+        assert rules_of(filters) is rules_of(filters)
+
+
+def test_many_patterns_are_looked_for_at_once_in_short_texts_alone() -> None:
+    """A caller's own pattern beside ours may cost a step for each instruction at every byte."""
+    rules = rules_of((placed("flag", "email"), placed("flag", pattern="a.{12}Q")))
+
+    assert rules.union[0].size * rules.union_bytes_max <= 1_000_000
+    assert rules.union_bytes_max > 500
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What is kept of a model for requests of one kind never makes a difference."""
 
 from dataclasses import replace
+from weakref import WeakSet
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +16,12 @@ from tests.routing.selection.oracle_steps import Case
 ON_MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 TOKENS = st.sampled_from([0, 1, 999, 1000, 1001, 3000, 4000, 16_001])
 OPENAI = frozenset({"openai"})
+
+
+class Named(str):
+    """A name that can be seen to go."""
+
+    __slots__ = ("__weakref__",)
 
 
 def plan_of(case: Case, ask: Ask, policy: Policy, *, afresh: bool) -> object:
@@ -77,3 +84,19 @@ def test_what_a_model_keeps_is_bounded() -> None:
         sifted([model], Ask(kinds=OPENAI, supplied_parameters=supplied), NO_POLICY)
 
     assert 0 < len(model.kept) <= _KEPT_MAX
+
+
+def test_what_is_kept_for_the_policies_of_keys_is_bounded() -> None:
+    """A key's guardrails are read anew every moment, and each time their policy is a new one."""
+    models = [entries.model(entries.endpoint(f"a{number}")) for number in range(3 * _KEPT_MAX)]
+    ask, known = Ask(kinds=OPENAI), WeakSet[Named]()
+    for number in range(200):
+        name = Named(str(number))
+        known.add(name)
+        policy = replace(NO_POLICY, guard_ignored_models=frozenset({name}))
+        for model in models:
+            assert sifted([model], ask, policy) is sifted([model], ask, policy)
+        del name, policy
+
+    assert len(known) <= 64
+    assert not any(model.kept for model in models)
