@@ -18,9 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.db import under_gevent
+from gateway.host_users import Lease
+from gateway.unprivileged import INFO, LIFE, first_process
 
 _LENGTH: Final = struct.Struct(">I")
 _SENT_AT_ONCE: Final = 262_144
@@ -39,23 +41,54 @@ class TookTooLong(Exception):
     """Nothing came in time."""
 
 
-class Apart:
-    """One program under way. Raises `OSError` where it cannot be started."""
+class _Held(NamedTuple):
+    """What a program's owner has of it: the socket, two pipes of a sandbox, and its user."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+    socket: socket.socket
+    info: int
+    life: int
+    user: Lease | None
+
+    def close(self) -> None:
+        self.socket.close()
+        os.close(self.info)
+        os.close(self.life)
+        if self.user is not None:
+            self.user.close()
+
+
+class Apart:
+    """One program under way, which may be a sandbox (`isolation.bounded`). Raises `OSError` where
+    it cannot be started. `user` is the one it runs as, and is given back when the program ends."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        user: Lease | None = None,
+    ) -> None:
         reap_ended()
         ours, theirs = socket.socketpair()
         # Under gevent both are made such that reading never waits, which its own loop would.
         os.set_blocking(theirs.fileno(), True)
-        with theirs:
-            try:
-                pid = _started(list(command), dict(environment), theirs.fileno())
-            except BaseException:
-                ours.close()
-                raise
+        info, info_theirs = os.pipe()
+        life_theirs, life = os.pipe()
+        os.set_blocking(info, False)
+        given = {0: theirs.fileno(), 1: theirs.fileno(), 4: info_theirs, 5: life_theirs}
+        words = [word.replace(INFO, "4").replace(LIFE, "5") for word in command]
+        held = _Held(ours, info, life, user)
+        try:
+            pid = _started(words, dict(environment), given)
+        except BaseException:
+            held.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(info_theirs)
+            os.close(life_theirs)
         self._socket = ours
         self._pid = pid
-        self._end = weakref.finalize(self, _end, pid, _handle(pid), ours)
+        self._end = weakref.finalize(self, _end, pid, _handle(pid), held)
 
     def send(self, frame: bytes, deadline: float) -> None:
         """Raises `Ended` and `TookTooLong`; `deadline` is monotonic."""
@@ -120,24 +153,23 @@ def _left(deadline: float) -> float:
 # --- Starting -------------------------------------------------------------------------------------
 
 
-def _started(command: list[str], environment: dict[str, str], descriptor: int) -> int:
+def _started(command: list[str], environment: dict[str, str], given: dict[int, int]) -> int:
     """Under gevent all runs in one thread. Elsewhere a thread of its own starts all programs: they
     end with the thread that started them, and those that ask come and go."""
     if under_gevent():
-        return _spawned(command, environment, descriptor)
-    return _starter().submit(_spawned, command, environment, descriptor).result()
+        return _spawned(command, environment, given)
+    return _starter().submit(_spawned, command, environment, given).result()
 
 
-def _spawned(command: list[str], environment: dict[str, str], descriptor: int) -> int:
+def _spawned(command: list[str], environment: dict[str, str], given: dict[int, int]) -> int:
     return os.posix_spawn(
         command[0],
         command,
         environment,
         file_actions=[
-            (os.POSIX_SPAWN_DUP2, descriptor, 0),
-            (os.POSIX_SPAWN_DUP2, descriptor, 1),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
             *((os.POSIX_SPAWN_CLOSE, each) for each in _inheritable()),
+            *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in given.items()),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ],
         # A group of its own: what a terminal tells ours is not for it.
         setpgroup=0,
@@ -179,9 +211,15 @@ def _handle(pid: int) -> int | None:
     return None
 
 
-def _end(pid: int, handle: int | None, ours: socket.socket) -> None:
+def _end(pid: int, handle: int | None, held: _Held) -> None:
     """Never waits: it may be called while garbage is collected."""
-    ours.close()
+    # Of a sandbox. Nothing inside can keep its first process from this.
+    inner = first_process(held.info, pid)
+    if inner is not None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(inner, signal.SIGKILL)
+        os.close(inner)
+    held.close()
     with suppress(ProcessLookupError):
         if handle is None:
             os.kill(pid, signal.SIGKILL)

@@ -17,6 +17,8 @@ from django.core.exceptions import ImproperlyConfigured
 SUPERVISED = "GATEWAY_SUPERVISED"
 # Its process id: what is detached from a worker ends with the run all the same.
 SUPERVISOR_PID = "GATEWAY_SUPERVISOR_PID"
+# Above what systemd gives to containers and services, below where ids become negative.
+_SANDBOX_USERS = "1900000000-1900065535"
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
@@ -80,6 +82,18 @@ def decimal(name: str, default: float, *, minimum: float = 0.0, maximum: float =
     if not math.isfinite(number) or not minimum <= number <= maximum:
         raise SettingError(name, f"expected {minimum:g} to {maximum:g}, got {value}")
     return number
+
+
+def sandbox_users(name: str = "SANDBOX_UIDS") -> range:
+    """A range of the host's users such as `100000-165535`, root not among them."""
+    value = text(name, _SANDBOX_USERS)
+    first, dash, last = value.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal()):
+        raise SettingError(name, f"expected a range of user ids like 100000-165535, got {value!r}")
+    found = range(int(first), int(last) + 1)
+    if len(found) < 64 or found[0] < 1 or found[-1] >= 2**32 - 1:
+        raise SettingError(name, f"expected at least 64 user ids from 1 on, got {value!r}")
+    return found
 
 
 def seconds(name: str, default: float) -> float:

@@ -20,13 +20,13 @@ def private_folder(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, content: str) -> None:
+def write_private(path: Path, content: str | bytes) -> None:
     """Write a 0600 file whole: readers see the old content or the new, never a part."""
     private_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
     temporary.replace(path)
 
 

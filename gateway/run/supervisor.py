@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gateway import env, host_users
 from gateway.run import family, ready
 from gateway.run.child import DEATHS_MAX, Child
 from gateway.run.console import say, show
@@ -121,6 +122,8 @@ class Supervisor:
         facts = ready.facts(self._plan, demo, self._simulated.url)
         ready.announce(self._plan, facts)
         show(ready.banner(facts))
+        if host_users.is_root():
+            say(_root_notice())
         names = self._preparation.providers
         self._errands = [family.add_provider(self._plan, name) for name in names]
 
@@ -180,3 +183,16 @@ def _end(
 def _told(status: int) -> str:
     """An exit status in words."""
     return signal.Signals(-status).name if status < 0 else f"exit {status}"
+
+
+def _root_notice() -> str:
+    """Which rights a root gateway gives to what it does not trust, in one line."""
+    users = env.sandbox_users()
+    if why := host_users.why_none(users):
+        return f"running as root; shells, interns and file readers are refused: {why}"
+    if shutil.which("bwrap") is None:
+        return "running as root; shells and interns are refused: bubblewrap is not installed"
+    return (
+        "running as root; shells, interns and file readers run as users without rights,"
+        f" {users[0]} to {users[-1]} (SANDBOX_UIDS)"
+    )

@@ -7,13 +7,16 @@
 A runtime may have put anything on its disk, so nothing here follows a symbolic link.
 """
 
+import fcntl
 import os
+import random
 import shutil
 from pathlib import Path
 from uuid import UUID
 
 from django.conf import settings
 
+from gateway import host_users
 from gateway.home import private_folder
 
 PARTS = ("workspace", "sessions")
@@ -45,6 +48,41 @@ def make_disk(intern_id: UUID) -> Path:
     for part in PARTS:
         private_folder(disk / part)
     return disk
+
+
+def give_to_its_user(intern_id: UUID) -> int | None:
+    """Under a root gateway the intern's own user of the host, who owns all of its disk; else None.
+
+    The owner is the record. Raises `OSError`.
+    """
+    if not host_users.is_root():
+        return None
+    users = host_users.for_interns()
+    run = private_folder(settings.GATEWAY_HOME / "run")
+    with (run / "interns-users.lock").open("w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        uid = disk_of(intern_id).lstat().st_uid
+        if uid not in users:
+            taken = {_owner(folder / "disk") for folder in interns_folder().iterdir()}
+            # Not the first: gateways of one machine share the range, each with interns of its own.
+            shuffled = random.sample(users, len(users))
+            uid = next((each for each in shuffled if each not in taken), 0)
+            if not uid:
+                raise host_users.NoUser("all users of SANDBOX_UIDS have an intern")
+            os.chown(disk_of(intern_id), uid, uid)
+    # An archive that was put back, or a disk of a gateway that gave no users, belongs to root.
+    for _, folders, files, descriptor in os.fwalk(disk_of(intern_id), follow_symlinks=False):
+        for name in (*folders, *files):
+            if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_uid != uid:
+                os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
+    return uid
+
+
+def _owner(place: Path) -> int | None:
+    try:
+        return place.lstat().st_uid
+    except OSError:
+        return None
 
 
 def remove_folder(intern_id: UUID) -> None:

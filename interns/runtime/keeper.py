@@ -28,6 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from gateway.unprivileged import INFO, LIFE, first_process
 from interns.runtime.identity import Identity, identify
 from interns.runtime.passage import Passage
 from interns.runtime.relay import Gate, RelayServer
@@ -60,6 +61,7 @@ class Keeper:
         self._agent: subprocess.Popen[bytes] | None = None
         self._woken = threading.Event()
         self._was_asked = False
+        self._info = -1
 
     def keep(self, tell: Callable[[dict[str, Any]], None]) -> None:
         """Until the agent has ended."""
@@ -124,7 +126,12 @@ class Keeper:
 
     def _start_agent(self, sockets: Path, door: socket.socket) -> "subprocess.Popen[bytes]":
         orders = self._orders
-        command = [word.replace(SOCKETS, str(sockets)) for word in orders["command"]]
+        # A sandbox's: see `gateway.unprivileged`.
+        self._info, info = os.pipe()
+        life, _ = os.pipe()
+        os.set_blocking(self._info, False)
+        places = {SOCKETS: str(sockets), INFO: str(info), LIFE: str(life)}
+        command = [_replace(word, places) for word in orders["command"]]
         told = orders["agent"] | {"listen_fd": door.fileno()}
         told["gateway_socket"] = told["gateway_socket"].replace(SOCKETS, str(sockets))
         agent = subprocess.Popen(  # noqa: S603 - The driver's own words.
@@ -134,9 +141,11 @@ class Keeper:
             stderr=subprocess.STDOUT,
             env=orders["environment"],
             cwd=orders["cwd"],
-            pass_fds=(door.fileno(),),
+            pass_fds=(door.fileno(), info, life),
             preexec_fn=_bounded(orders["limits"]),
         )
+        os.close(info)
+        os.close(life)
         assert agent.stdin is not None
         assert agent.stdout is not None
         with suppress(BrokenPipeError):
@@ -167,6 +176,9 @@ class Keeper:
             self._agent.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._agent.wait(STOP_S)
+        if (inner := first_process(self._info, self._agent.pid)) is not None:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(inner, signal.SIGKILL)
         self._agent.kill()
         self._agent.wait()
 
@@ -209,6 +221,12 @@ class _Log:
                 file = self._path.open("ab", buffering=0)
             with suppress(OSError):
                 file.write(line)
+
+
+def _replace(word: str, places: dict[str, str]) -> str:
+    for name, place in places.items():
+        word = word.replace(name, place)
+    return word
 
 
 def sweep(folder: Path, sockets: Path | None = None) -> None:

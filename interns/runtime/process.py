@@ -113,17 +113,19 @@ def _begin(plan: BootPlan) -> keepers.Kept:
     try:
         isolation = SANDBOXES.isolation()
         place = disk.make_disk(plan.intern_id)
+        uid = None if isolation.is_none else disk.give_to_its_user(plan.intern_id)
     except SandboxMissing as error:
-        raise StartFailed(f"INTERN_SANDBOX is required: {error}") from error
+        raise StartFailed(str(error)) from error
     except OSError as error:
         raise StartFailed(f"the disk could not be made: {error.strerror}") from error
-    return keepers.begin(plan, _orders(plan, place, isolation))
+    return keepers.begin(plan, _orders(plan, place, uid, isolation))
 
 
-def _orders(plan: BootPlan, place: Path, isolation: Isolation) -> dict[str, Any]:
+def _orders(plan: BootPlan, place: Path, uid: int | None, isolation: Isolation) -> dict[str, Any]:
     limits = {
         "open_files": OPEN_FILES,
-        "file_bytes": settings.INTERN_FILE_BYTES,
+        # A single file fills no more than the disk, however fast it is written.
+        "file_bytes": min(settings.INTERN_FILE_BYTES, settings.INTERN_DISK_BYTES),
         "memory_bytes": settings.INTERN_MEMORY_BYTES,
     }
     if isolation.is_none:
@@ -135,7 +137,7 @@ def _orders(plan: BootPlan, place: Path, isolation: Isolation) -> dict[str, Any]
         }
     else:
         where = {"home": INSIDE_HOME, "gateway_socket": INSIDE_SOCKET}
-        command = wrapped_agent(place, egress=settings.INTERN_EGRESS)
+        command = wrapped_agent(place, uid, egress=settings.INTERN_EGRESS)
         started = {"command": command, "environment": {}, "cwd": "/"}
     agent = {"isolation": isolation.name, **where}
     warning = f"{PLAINLY}: {isolation.reason}" if isolation.is_none else ""

@@ -13,14 +13,21 @@ from pathlib import Path
 from django.conf import settings
 
 import interns
+from gateway import host_users
 from gateway.isolation import (
     ETC,
     NONE,
     Isolation,
     Trial,
+    bind,
+    bounded,
+    init_program,
+    memory_folder,
     nobody,
+    processes_file_system,
     read_only_if_there,
     system_programs,
+    with_init,
 )
 from interns.runtime.keeper import SOCKETS
 
@@ -35,6 +42,7 @@ SHARED_MEMORY_BYTES = 67_108_864
 PLAINLY = (
     "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
 )
+NOT_AS_ROOT = "A gateway that runs as root starts no intern without a sandbox"
 _ETC_FOR_NETWORK = (
     "/etc/resolv.conf",
     "/etc/hosts",
@@ -48,7 +56,7 @@ _CLOSED = ("--remount-ro", "/dev", "--remount-ro", "/")
 
 
 class SandboxMissing(Exception):
-    """The operator wants a sandbox, and there is none that works."""
+    """There is no sandbox that works, and the operator or a root gateway insists on one."""
 
 
 class Sandboxes:
@@ -61,7 +69,9 @@ class Sandboxes:
         """What agents started now get. Raises `SandboxMissing` where the operator wants more."""
         found = self.look()
         if found.is_none and settings.INTERN_SANDBOX == "required":
-            raise SandboxMissing(found.reason)
+            raise SandboxMissing(f"INTERN_SANDBOX is required: {found.reason}")
+        if found.is_none and host_users.is_root():
+            raise SandboxMissing(f"{NOT_AS_ROOT}: {found.reason}")
         return found
 
     def look(self) -> Isolation:
@@ -73,7 +83,7 @@ class Sandboxes:
 
 def _tell(found: Isolation) -> None:
     if found.is_none:
-        log.warning("%s: %s", PLAINLY, found.reason)
+        log.warning("%s: %s", NOT_AS_ROOT if host_users.is_root() else PLAINLY, found.reason)
     else:
         log.info("Interns run inside %s", found.name)
 
@@ -81,46 +91,53 @@ def _tell(found: Isolation) -> None:
 def _trial(program: str) -> list[str]:
     # From inside, nothing compiled could be kept.
     compileall.compile_dir(Path(interns.__file__).parent / "agent", quiet=2)
-    return [*_walls(program), *_CLOSED, *_python(), "-c", _IMPORTS]
+    return bounded([*_walls(program), *_CLOSED, *_init(["-c", _IMPORTS], host_users.for_trials())])
 
 
-def wrapped_agent(disk: Path, *, egress: bool) -> list[str]:
-    """The command of an agent in its sandbox. `disk` has the folders `workspace` and `sessions`."""
+def wrapped_agent(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
+    """The command of an agent in its sandbox. `disk` has the folders `workspace` and `sessions`,
+    which belong to `uid` where a root gateway gives it one."""
     program = shutil.which("bwrap")
     assert program is not None
     folders = [
         word
         for name in ("workspace", "sessions")
-        for word in ("--bind", str(disk / name), f"{INSIDE_HOME}/{name}")
+        for word in bind(disk / name, f"{INSIDE_HOME}/{name}", how="--bind")
     ]
-    socket = ["--bind", f"{SOCKETS}/gateway.sock", INSIDE_SOCKET]
-    return [
+    walls = [
         *_walls(program, egress=egress),
         *folders,
-        *socket,
+        *bind(f"{SOCKETS}/gateway.sock", INSIDE_SOCKET, how="--bind"),
         *_CLOSED,
-        *("--chdir", f"{INSIDE_HOME}/workspace"),
         *("--setenv", "HOME", f"{INSIDE_HOME}/workspace"),
-        *_python(),
-        *("-m", "interns.agent"),
     ]
+    work = f"{INSIDE_HOME}/workspace"
+    return bounded([*walls, *_init(["-m", "interns.agent"], uid, work)])
+
+
+def _init(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:
+    """Python doing what `rest` says, as the child of the sandbox's first process."""
+    python = str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name)
+    # `-P`: no folder of the intern's comes first.
+    command = [python, "-s", "-P", *rest]
+    processes = settings.INTERN_PROCESSES
+    return with_init(python, command, uid=uid, processes=processes, folder=folder)
 
 
 def _walls(program: str, *, egress: bool = False) -> list[str]:
     """Everything that is the same for all interns."""
     return [
         program,
-        "--unshare-all",
-        *(["--share-net"] if egress else []),
-        *nobody(INSIDE_USER, "intern"),
+        *nobody(INSIDE_USER, "intern", has_network=egress),
         *system_programs(),
         *read_only_if_there(ETC + (_ETC_FOR_NETWORK if egress else ())),
-        *("--proc", "/proc", "--dev", "/dev"),
-        *("--size", str(SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - Its own.
-        *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
+        *init_program(),
+        *processes_file_system(),
+        *("--dev", "/dev"),
+        *memory_folder("/dev/shm", SHARED_MEMORY_BYTES),  # noqa: S108 - Its own.
+        *memory_folder("/tmp", TMP_BYTES),  # noqa: S108 - Its own, inside.
         # After these two, which would hide a gateway that is installed below them.
         *_code(),
-        *("--dir", "/run", "--dir", INSIDE_HOME),
         "--clearenv",
         *("--setenv", "PATH", "/usr/local/bin:/usr/bin:/bin"),
         *("--setenv", "LANG", "C.UTF-8"),
@@ -135,15 +152,10 @@ def _code() -> list[str]:
     libraries = {Path(place).resolve() for place in (sys.prefix, sys.base_prefix)}
     outside = [place for place in sorted(libraries) if not place.is_relative_to("/usr")]
     return [
-        *(word for place in outside for word in ("--ro-bind", str(place), str(place))),
-        *("--ro-bind", str(package / "__init__.py"), f"{INSIDE_CODE}/interns/__init__.py"),
-        *("--ro-bind", str(package / "agent"), f"{INSIDE_CODE}/interns/agent"),
+        *(word for place in outside for word in bind(place, place)),
+        *bind(package / "__init__.py", f"{INSIDE_CODE}/interns/__init__.py"),
+        *bind(package / "agent", f"{INSIDE_CODE}/interns/agent"),
     ]
-
-
-def _python() -> list[str]:
-    """This very interpreter, by the place it has inside; `-P`: no folder of ours comes first."""
-    return [str(Path(sys.prefix).resolve() / "bin" / Path(sys.executable).name), "-s", "-P"]
 
 
 SANDBOXES = Sandboxes()

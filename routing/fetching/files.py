@@ -1,7 +1,6 @@
 """PDFs and text files as text, each read in a process of its own."""
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import pydantic_core
 
+from gateway import host_users
 from gateway.apart import Apart, Ended, TookTooLong
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
@@ -24,6 +24,8 @@ _MEMORY_BYTES: Final = 1_073_741_824
 _FACTS_BYTES_MAX: Final = 65_536
 _CHAR_BYTES_MAX: Final = 4
 _GRACE_S: Final = 0.5
+# What it loads late.
+_PACKAGES: Final = ("pypdf",)
 _READER: Final = str(Path(__file__).with_name("pdf_reader.py").resolve())
 _TEXTS: Final = frozenset(
     {
@@ -92,9 +94,10 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         "is_pdf": content.kind == PDF,
         "is_text": _is_text(content.kind),
     }
-    command = [sys.executable, "-I", _READER, json.dumps(limits)]
     try:
-        reader = Apart(command, {"LANG": "C.UTF-8"})
+        user = host_users.lease()
+        command = host_users.script_command([_READER, json.dumps(limits)], _PACKAGES, user)
+        reader = Apart(command, {"LANG": "C.UTF-8"}, user)
     except OSError:
         raise ReadersBusy("cannot be read at the moment") from None
     try:

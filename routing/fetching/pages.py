@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from gateway import host_users
 from gateway.http.jsonio import dumps
 from routing.fetching import reader
 from routing.fetching.charsets import decoded
@@ -26,6 +26,8 @@ READERS_MAX: Final = 2
 PAGES_PER_READER: Final = 50
 _CHAR_BYTES_MAX: Final = 4
 _LENGTH: Final = struct.Struct("!I")
+# What it loads late.
+_PACKAGES: Final = ("trafilatura", "htmldate", "courlan", "justext")
 _SCRIPT: Final = str(Path(reader.__file__).resolve())
 
 
@@ -56,12 +58,14 @@ class _Reader:
     def __init__(self) -> None:
         self.pages = 0
         self._pid = os.getpid()
+        self._user = host_users.lease()
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 number = theirs.fileno()
+                script = [_SCRIPT, str(number)]
                 self._process = subprocess.Popen(  # noqa: S603 - Our own interpreter and script.
-                    [sys.executable, "-I", _SCRIPT, str(number)],
+                    host_users.script_command(script, _PACKAGES, self._user),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -103,6 +107,8 @@ class _Reader:
         if self.is_ours:
             self._process.kill()
             self._process.wait()
+            if self._user:
+                self._user.close()
 
     def _send(self, data: bytes, until: float) -> None:
         self._line.settimeout(_left(until))

@@ -56,8 +56,8 @@ def target_of(base: str, rest: str) -> Target:
     if origin.port < _SYSTEM_PORTS_END and origin.port not in _WEB_PORTS:
         raise TargetRefused(f"Port {origin.port} is not one of the web's")
     path = quote(rest if rest.startswith("/") else f"/{rest}", safe=_KEPT)
-    # Dots are resolved here; the door sends no path that climbs.
-    parts = urlsplit(urljoin("http://host/", path))
+    # Dots are resolved here; the door sends no path that climbs. Two slashes would name a host.
+    parts = urlsplit(urljoin("http://host/", f"/.{path}"))
     return Target(origin, (parts.path or "/") + (f"?{parts.query}" if "?" in path else ""))
 
 

@@ -1,13 +1,13 @@
 """Mending JSON apart from the process that serves: some texts keep whoever mends them for hours."""
 
 import json
-import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from gateway import host_users
 from gateway.apart import Apart, Ended, TookTooLong
 
 AT_ONCE: Final = 2
@@ -37,7 +37,9 @@ def mended(texts: Sequence[str], *, wants_object: bool) -> str | None:
 
 def _told(asked: bytes, until: float) -> bytes:
     limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
-    mender = Apart([sys.executable, "-I", _MENDER, json.dumps(limits)], {"LANG": "C.UTF-8"})
+    user = host_users.lease()
+    command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
+    mender = Apart(command, {"LANG": "C.UTF-8"}, user)
     try:
         mender.send(asked, until)
         return mender.receive(_MADE_BYTES_MAX, until)

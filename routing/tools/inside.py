@@ -147,13 +147,14 @@ def watched(
 ) -> str | None:
     """Read until the command has ended; what it was stopped for, if it was."""
     looked_at = 0.0
+    suspects: set[str] = set()
     while process.poll() is None:
         now = time.monotonic()
         if now >= deadline:
             return "time"
         if now - looked_at >= WATCH_S:
             looked_at = now
-            if why := too_much(limits):
+            if why := too_much(limits, suspects):
                 return why
         reading = [each for each in kept if not each.is_over]
         if not reading:
@@ -165,15 +166,19 @@ def watched(
     return None
 
 
-def too_much(limits: Order) -> str | None:
-    """What the processes have too much of, if anything."""
+def too_much(limits: Order, suspects: set[str]) -> str | None:
+    """What the processes have too much of, if anything. A program is hidden, as this one is, until
+    it has wholly begun, so one that hides is only among the `suspects` at first."""
     running = processes()
     if len(running) > limits["processes"]:
         return "processes"
     try:
         used = used_bytes(running)
-    except PermissionError:
-        return "hidden"
+    except PermissionError as error:
+        if error.filename in suspects:
+            return "hidden"
+        suspects.add(error.filename)
+        return None
     if used > limits["memory_bytes"]:
         return "memory"
     return "files" if file_count() > FILES_MAX else None
@@ -366,8 +371,6 @@ def bind(limits: Order) -> None:
         # What is shared is no data.
         (resource.RLIMIT_AS, ADDRESSES_PER_BYTE * limits["memory_bytes"]),
         (resource.RLIMIT_FSIZE, limits["disk_bytes"]),
-        # Not enforced in a sandbox that root started.
-        (resource.RLIMIT_NPROC, limits["processes"] + 16),
     ]
     for kind, most in wanted:
         hard = resource.getrlimit(kind)[1]

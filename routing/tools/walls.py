@@ -7,22 +7,32 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from gateway import host_users
 from gateway.isolation import (
     BUBBLEWRAP,
     ETC,
     NONE,
     Isolation,
     Trial,
+    bind,
+    bounded,
+    init_program,
+    memory_folder,
     nobody,
+    processes_file_system,
     read_only_if_there,
     system_programs,
+    with_init,
 )
 from gateway.live_settings import settings
+from routing.tools.inside import ADDRESSES_PER_BYTE, OPEN_FILES
 
 log = logging.getLogger("gateway.tools")
 
 WORK: Final = "/workspace"
 _USER: Final = 1000
+# Of the sandbox itself, with room for those that a stopped command leaves for a moment.
+_OWN_PROCESSES: Final = 16
 _SHARED_MEMORY_BYTES: Final = 16 * 1_048_576
 # Of the gateway nothing else is there.
 _PROGRAM: Final = "/program"
@@ -48,18 +58,17 @@ def is_there() -> bool:
     return isolation().name == BUBBLEWRAP
 
 
-def wrapped() -> list[str]:
-    """The command of a new workspace."""
+def wrapped(uid: int | None) -> list[str]:
+    """The command of a new workspace, which runs as that user of the host if there is one."""
     program = shutil.which("bwrap")
     if program is None:
         raise FileNotFoundError("bwrap")
     inside = [word for name in _MODULES for word in _module(name)]
-    return [*_walls(program, inside), *_python(), "-c", _BEGIN, json.dumps(_limits())]
+    return _bounded(program, inside, uid, ["-c", _BEGIN, json.dumps(_limits())])
 
 
 def _module(name: str) -> list[str]:
-    here = Path(__file__).with_name(name)
-    return ["--ro-bind", str(here), f"{_PROGRAM}/routing/tools/{name}"]
+    return bind(Path(__file__).with_name(name), f"{_PROGRAM}/routing/tools/{name}")
 
 
 def _limits() -> dict[str, int | str]:
@@ -71,20 +80,39 @@ def _limits() -> dict[str, int | str]:
     }
 
 
+def _bounded(program: str, inside: list[str], uid: int | None, rest: list[str]) -> list[str]:
+    """The command of a sandbox in which Python does what `rest` says."""
+    command = with_init(
+        _python(),
+        [_python(), "-I", "-S", *rest],
+        uid=uid,
+        processes=settings.ROUTER_SHELL_PROCESSES + _OWN_PROCESSES,
+    )
+    # What `inside` sets for itself holds for bubblewrap too, in the shell's units.
+    limits = {
+        "c": 0,
+        "n": OPEN_FILES,
+        "v": ADDRESSES_PER_BYTE * settings.ROUTER_SHELL_MEMORY_BYTES // 1024,
+        "f": settings.ROUTER_SHELL_DISK_BYTES // 512,
+    }
+    return bounded([*_walls(program, inside), *command], limits=limits)
+
+
 def _walls(program: str, inside: list[str]) -> list[str]:
-    disk = str(settings.ROUTER_SHELL_DISK_BYTES)
+    disk_bytes = settings.ROUTER_SHELL_DISK_BYTES
     return [
         program,
-        "--unshare-all",
         *nobody(_USER, "workspace"),
         *system_programs(),
         *_interpreter(),
         *read_only_if_there(ETC),
         *inside,
-        *("--proc", "/proc", "--dev", "/dev"),
-        *("--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", "/dev/shm"),  # noqa: S108 - Its own.
-        *("--size", disk, "--tmpfs", "/tmp"),  # noqa: S108 - Its own, inside.
-        *("--size", disk, "--tmpfs", WORK),
+        *init_program(),
+        *processes_file_system(),
+        *("--dev", "/dev"),
+        *memory_folder("/dev/shm", _SHARED_MEMORY_BYTES),  # noqa: S108 - Its own.
+        *memory_folder("/tmp", disk_bytes),  # noqa: S108 - Its own, inside.
+        *memory_folder(WORK, disk_bytes),
         # All else is in memory too, and nobody bounds it.
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         "--clearenv",
@@ -98,17 +126,16 @@ def _walls(program: str, inside: list[str]) -> list[str]:
 def _interpreter() -> list[str]:
     """Python without the gateway's libraries, where it is not the system's anyway."""
     base = Path(sys.base_prefix).resolve()
-    return [] if base.is_relative_to("/usr") else ["--ro-bind", str(base), str(base)]
+    return [] if base.is_relative_to("/usr") else bind(base, base)
 
 
-def _python() -> list[str]:
+def _python() -> str:
     base = Path(sys.base_prefix).resolve() / "bin"
-    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    return [str(base / name), "-I", "-S"]
+    return str(base / f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 
 def _trial(program: str) -> list[str]:
-    return [*_walls(program, []), *_python(), "-c", _TRIAL]
+    return _bounded(program, [], host_users.for_trials(), ["-c", _TRIAL])
 
 
 def _tell(found: Isolation) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pydantic_core
 
+from gateway import host_users
 from gateway.apart import Apart, Ended, TookTooLong
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
@@ -76,7 +77,8 @@ class Workspace:
         if self._inside is None:
             self._place.take()
             try:
-                self._inside = Apart(walls.wrapped(), {})
+                user = host_users.lease()
+                self._inside = Apart(walls.wrapped(user.uid if user else None), {}, user)
             except OSError as error:
                 self._place.give_back()
                 raise ToolFailed(f"No workspace can be had: {error.strerror}") from None

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from gateway import host_users
 from routing.simulator.testing import SimulatedUpstream
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def made(kind: str, settings: Any, monkeypatch: pytest.MonkeyPatch, home: Path) 
         # It has no chat, and nothing here asks it for one.
         return cast("Driver", ScriptedDriver())
     settings.INTERN_SANDBOX = "off" if kind == "plain" else "required"
+    if kind == "plain":
+        monkeypatch.setattr(host_users, "is_root", lambda: False)
     if kind == "sandboxed" and SANDBOXES.look().is_none:
         pytest.skip(f"no sandbox here: {SANDBOXES.look().reason}")
     return ProcessDriver()

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from gateway import host_users
 from interns.runtime.driver import StartFailed
 from interns.runtime.identity import Identity, identify
 from interns.runtime.keeper import elsewhere, sweep
@@ -79,6 +80,8 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "gateway.settings"
 os.environ["INTERN_SANDBOX"] = "off"
 import django
 django.setup()
+from gateway import host_users
+host_users.is_root = lambda: False  # Else it starts none without a sandbox.
 from interns.runtime.driver import BootPlan
 from interns.runtime.process import ProcessDriver
 plan = BootPlan(UUID(sys.argv[2]), UUID(sys.argv[3]), "tester", "h", None, None, "sk", sys.argv[4])
@@ -248,6 +251,14 @@ def test_without_a_sandbox_there_is_no_shell(bench: Bench) -> None:
         "list_secrets",
         "ask_person",
     }
+
+
+def test_a_root_gateway_starts_none_without_a_sandbox(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_users, "is_root", lambda: True)
+    with pytest.raises(StartFailed, match="runs as root starts no intern without a sandbox: INT"):
+        bench.driver.start(bench.plan())
 
 
 def test_a_wanted_sandbox_that_is_missing_is_a_failed_start(

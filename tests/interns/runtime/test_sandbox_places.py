@@ -1,7 +1,5 @@
 """Wherever the gateway is installed, its interns can be isolated."""
 
-import shutil
-import subprocess
 import sys
 import tempfile
 import venv
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.isolation import tried
 from interns.runtime.sandbox import SANDBOXES, _trial
 
 SYSTEMS_TEMPORARY = Path("/tmp")  # noqa: S108 - The very folder that is hidden inside.
@@ -24,14 +23,13 @@ def below_tmp() -> Iterator[Path]:
 def test_it_may_be_below_the_folder_for_temporary_files(
     below_tmp: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = shutil.which("bwrap")
-    if program is None or SANDBOXES.look().is_none:
+    if SANDBOXES.look().is_none:
         pytest.skip("no sandbox works on this machine")
     venv.create(below_tmp / "env", symlinks=True)
     name = next((below_tmp / "env" / "bin").glob("python3")).name
     monkeypatch.setattr(sys, "prefix", str(below_tmp / "env"))
     monkeypatch.setattr(sys, "executable", str(below_tmp / "env" / "bin" / name))
 
-    found = subprocess.run(_trial(program), capture_output=True, text=True, timeout=60)
+    found = tried(_trial)
 
-    assert found.returncode == 0, found.stderr
+    assert not found.is_none, found.reason

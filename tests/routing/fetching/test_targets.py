@@ -3,7 +3,7 @@
 import ipaddress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routing.fetching.targets import TargetRefused, redirected, split_url, target_of
@@ -67,6 +67,7 @@ def test_redirects_to_elsewhere_are_refused(location: str) -> None:
 
 
 @given(st.text(max_size=80))
+@example("/[")
 def test_whatever_is_said_is_a_plain_path_or_refused(rest: str) -> None:
     try:
         target = target_of(*split_url(f"http://example.com/{rest}"))

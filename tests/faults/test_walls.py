@@ -1,0 +1,88 @@
+"""Whoever has a shell reaches nothing of the machine, whether the gateway is root or a user."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import unprivileged
+from gateway.isolation import bind
+from routing.tools import walls
+from tests.support.manage import PROJECT
+
+# Nobody's, and not of the range that a root gateway gives away.
+USER = 1_800_000_000
+ATTACKS = str(Path(__file__).with_name("attacks.py"))
+
+
+@pytest.fixture(scope="module", params=["root", "user"])
+def found(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """What came of each attack."""
+    if not walls.is_there():
+        pytest.skip(f"no sandbox here: {walls.isolation().reason}")
+    if request.param == "root" and os.geteuid():
+        pytest.skip("these tests are not run by root")
+    home = tempfile.mkdtemp(dir="/var/tmp")
+    life, owned = os.pipe()
+    command = [sys.executable, ATTACKS, home]
+    if request.param == "user" and not os.geteuid():
+        os.chown(home, USER, USER)
+        command = [*as_user(life), *command]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
+    try:
+        ran = subprocess.run(
+            command, capture_output=True, timeout=50, env=environment, pass_fds=(life,)
+        )
+        assert ran.returncode == 0, ran.stderr.decode()
+        yield json.loads(ran.stdout) | {"as": request.param}
+    finally:
+        os.close(life)
+        os.close(owned)
+        shutil.rmtree(home)
+
+
+def as_user(life: int) -> list[str]:
+    """What begins a command as `USER`, who finds Python and the project wherever they are."""
+    words = [str(shutil.which("bwrap")), "--dev-bind", "/", "/"]
+    for place in {Path(sys.base_prefix), Path(sys.prefix).resolve(), PROJECT}:
+        closed = [each for each in place.parents if not each.stat().st_mode & 0o001]
+        if closed:
+            words += ["--perms", "0755", "--tmpfs", str(closed[-1]), *bind(place, place)]
+    limits = json.dumps({"uid": USER, "processes": 4096, "folder": "/", "life": life})
+    return [*words, sys.executable, "-I", "-S", str(unprivileged.__file__), "init", limits]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    ["sysctl", "core_pattern", "proc", "sys", "namespace", "calls", "sockets", "set_user"],
+)
+def test_it_reaches_nothing(found: dict[str, Any], attack: str) -> None:
+    assert found[attack] == ""
+
+
+def test_the_host_is_as_it_was(found: dict[str, Any]) -> None:
+    assert found["swappiness"]
+
+
+def test_the_first_process_stays_as_it_is(found: dict[str, Any]) -> None:
+    assert found["first_process"] == "alive\n"
+
+
+def test_processes_memory_and_files_are_bounded(found: dict[str, Any]) -> None:
+    assert found["fork"]["stopped"] == "processes"
+    assert found["memory"]["out"] == ""
+    assert int(found["disk"]) <= 64
+
+
+def test_all_of_it_is_another_users_without_rights_and_ends(found: dict[str, Any]) -> None:
+    # The first process, what serves the workspace.
+    assert len(found["inside"]) >= 2
+    assert all(each["user"] != 0 and each["rights"] == 0 for each in found["inside"])
+    assert found["after"] == []
