@@ -83,7 +83,7 @@ def tried(command: Callable[[str], Sequence[str]]) -> Isolation:
         return Isolation(NONE, f"no filter of system calls is known for {platform.machine()}")
     if host_users.is_root() and (why := host_users.why_none(settings.SANDBOX_UIDS)):
         return Isolation(NONE, why)
-    life, owned = os.pipe()
+    life, owned = unprivileged.pipe()
     try:
         trial = subprocess.run(  # noqa: S603 - Our own words.
             [word.replace(INFO, "1").replace(LIFE, str(life)) for word in command(program)],
@@ -186,13 +186,13 @@ def bounded(walls: Sequence[str], *, limits: Mapping[str, int] | None = None) ->
     """The command that starts bubblewrap (`walls`) bounded and filtered from its first moment.
 
     `limits` are the shell's: letters of `ulimit` with their amounts, in its own units. The filter
-    is open for bubblewrap as file 3. Whoever starts it puts numbers of pipes in the places of
+    is open for bubblewrap as file 9. Whoever starts it puts numbers of pipes in the places of
     `INFO`, which `first_process` reads, and `LIFE`.
     """
     steps = [f"ulimit -{letter} {amount}" for letter, amount in (limits or {}).items()]
-    steps.append('exec "$@" 3<"$0"')
+    steps.append('exec "$@" 9<"$0"')
     program, *options = walls
-    filtered = [program, "--seccomp", "3", "--info-fd", INFO, *options]
+    filtered = [program, "--seccomp", "9", "--info-fd", INFO, *options]
     return ["/bin/sh", "-c", " && ".join(steps), str(_filter_file()), *filtered]
 
 

@@ -11,6 +11,7 @@ LIMITS is JSON: `uid` (the host's user to become, null to stay), `processes` (at
 
 import ctypes
 import encodings
+import fcntl
 import importlib
 import json
 import os
@@ -30,6 +31,16 @@ PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 # the one on which bubblewrap tells of the first process, and the one that ends it when it closes.
 INFO, LIFE = "{info}", "{life}"
 _INFO_BYTES_MAX = 4096
+_HIGH = 20
+
+
+def pipe() -> tuple[int, int]:
+    """Both ends of a pipe for a sandbox: numbers that a shell's redirections leave alone."""
+    low = os.pipe()
+    high = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, _HIGH) for end in low]
+    for end in low:
+        os.close(end)
+    return high[0], high[1]
 
 
 def become(uid: int) -> None:

@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from gateway.unprivileged import INFO, LIFE, first_process
+from gateway.unprivileged import INFO, LIFE, first_process, pipe
 from interns.runtime.identity import Identity, identify
 from interns.runtime.passage import Passage
 from interns.runtime.relay import Gate, RelayServer
@@ -127,12 +127,14 @@ class Keeper:
     def _start_agent(self, sockets: Path, door: socket.socket) -> "subprocess.Popen[bytes]":
         orders = self._orders
         # A sandbox's: see `gateway.unprivileged`.
-        self._info, info = os.pipe()
-        life, _ = os.pipe()
+        self._info, info = pipe()
+        life, _ = pipe()
+        # As those of the pipes, its number is none that a shell's redirections take.
+        listening = fcntl.fcntl(door, fcntl.F_DUPFD_CLOEXEC, info)
         os.set_blocking(self._info, False)
         places = {SOCKETS: str(sockets), INFO: str(info), LIFE: str(life)}
         command = [_replace(word, places) for word in orders["command"]]
-        told = orders["agent"] | {"listen_fd": door.fileno()}
+        told = orders["agent"] | {"listen_fd": listening}
         told["gateway_socket"] = told["gateway_socket"].replace(SOCKETS, str(sockets))
         agent = subprocess.Popen(  # noqa: S603 - The driver's own words.
             command,
@@ -141,11 +143,12 @@ class Keeper:
             stderr=subprocess.STDOUT,
             env=orders["environment"],
             cwd=orders["cwd"],
-            pass_fds=(door.fileno(), info, life),
+            pass_fds=(listening, info, life),
             preexec_fn=_bounded(orders["limits"]),
         )
         os.close(info)
         os.close(life)
+        os.close(listening)
         assert agent.stdin is not None
         assert agent.stdout is not None
         with suppress(BrokenPipeError):
