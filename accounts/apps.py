@@ -1,3 +1,4 @@
+from importlib import import_module
 from typing import Any
 
 from django.apps import AppConfig
@@ -12,6 +13,8 @@ class AccountsConfig(AppConfig):
         from gateway.http.once import carry_out_once_by
 
         carry_out_once_by(_carry_out_once)
+        # It listens to who signs in.
+        import_module("accounts.sign_in")
 
 
 def _carry_out_once(view: Any, act: Any, request: Any, **path: str) -> Any:

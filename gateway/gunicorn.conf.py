@@ -26,6 +26,8 @@ bind = os.environ.get("GATEWAY_BIND", f"{settings.HOST}:{settings.PORT}").split(
 keepalive = 75
 timeout = 120
 graceful_timeout = 8
+# gunicorn's own is 0, which would undo the settings'.
+umask = 0o077
 # No header of a caller's may move the paths we serve, not even through a proxy on this host.
 forwarder_headers = ""
 limit_request_line = 4094

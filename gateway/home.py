@@ -6,6 +6,8 @@ from pathlib import Path
 
 from gateway.env import SettingError, text
 
+# 32 bytes in base64, without its padding.
+_STRONG_CHARS = 43
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -15,9 +17,21 @@ def home() -> Path:
 
 
 def private_folder(path: Path) -> Path:
-    """Make `path` if needed, readable by its owner only."""
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Make `path` if needed, with the folders on the way, readable by their owner only."""
+    for folder in (*reversed(path.parents), path):
+        folder.mkdir(exist_ok=True, mode=0o700)
     return path
+
+
+def keep_private(place: Path) -> None:
+    """From now on this process makes files for its owner only, and a home that earlier ones left
+    open is closed: it holds password hashes and what callers keep here."""
+    os.umask(0o077)
+    if not place.is_dir() or place.stat().st_uid != os.geteuid():
+        return
+    for path in (place, *place.glob("*.sqlite3*")):
+        if path.stat().st_mode & 0o077:
+            path.chmod(path.stat().st_mode & 0o700)
 
 
 def write_private(path: Path, content: str | bytes) -> None:
@@ -43,9 +57,19 @@ def _create_private(path: Path, content: str) -> None:
 
 
 def secret(name: str, *, production: bool, bytes_of_entropy: int = 32) -> str:
-    """The secret from the environment, else (outside production) one kept in the home folder."""
+    """The secret from the environment, else (outside production) one kept in the home folder.
+
+    In production it must have the length and the variety of 32 random bytes.
+    """
     value = text(name)
     if value:
+        # Base64 has four characters for three bytes, and a random one has hardly less variety.
+        if production and (len(value) < _STRONG_CHARS or len(set(value)) < 10):
+            raise SettingError(
+                name,
+                "needs at least 32 random bytes in production; make one with"
+                " python3 -c 'import secrets; print(secrets.token_urlsafe(48))'",
+            )
         return value
     if production:
         raise SettingError(name, "required in production")

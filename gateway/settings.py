@@ -9,7 +9,7 @@ from typing import Any
 from gateway import env
 from gateway.archive_storage import archive_storage
 from gateway.databases import database, redis_url
-from gateway.home import PROJECT, home, secret
+from gateway.home import PROJECT, home, keep_private, secret
 
 try:
     GATEWAY_VERSION = version("routing-gateway")
@@ -19,6 +19,7 @@ except PackageNotFoundError:
 PRODUCTION = env.choice("GATEWAY_ENV", "development", ("development", "production")) == "production"
 DEBUG = False
 GATEWAY_HOME = home()
+keep_private(GATEWAY_HOME)
 
 # --- Secrets --------------------------------------------------------------------------------------
 SECRET_KEY = secret("SECRET_KEY", production=PRODUCTION, bytes_of_entropy=48)
@@ -66,6 +67,10 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
 ]
 AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = [
+    "accounts.sign_in.BoundedSignIn",
+    "django.contrib.auth.backends.ModelBackend",
+]
 ROOT_URLCONF = "gateway.urls"
 WSGI_APPLICATION = "gateway.wsgi.application"
 APPEND_SLASH = False

@@ -58,6 +58,8 @@ def start_init(limits: dict[str, Any], command: list[str]) -> NoReturn:
     prctl = ctypes.CDLL(None).prctl
     if (uid := limits["uid"]) is not None:
         become(uid)
+    # The gateway's own keeps others out of its files; in here there is nobody else.
+    os.umask(0o022)
     # After the change of user, which resets it.
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     with suppress(ValueError, OSError):

@@ -9,6 +9,7 @@ from accounts.models.key import ApiKey, FormerHash
 from accounts.models.ledger import Hold, LedgerEntry, SpendCounter
 from accounts.models.purchase_fee import PurchaseFee
 from accounts.models.record import AuditRecord
+from accounts.models.sign_in import SignInAttempts
 from accounts.models.workspace_membership import WorkspaceMembership
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Membership",
     "PurchaseFee",
     "RepeatableRequest",
+    "SignInAttempts",
     "SpendCounter",
     "User",
     "Workspace",

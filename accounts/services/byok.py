@@ -4,17 +4,17 @@ reference 13). Every change leaves an audit record, without the key.
 A key is tried at its provider before anything is written, outside of any transaction.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
-from django.db.models import Count, Max, Q
+from django.db.models import BigIntegerField, Count, Max, Q, Value
 
 from accounts.byok import masked, sealed_key
 from accounts.known_providers import KeyTrial, try_key
-from accounts.models import ApiKey, ByokCredential, Workspace
+from accounts.models import ApiKey, ByokCredential, Membership, Workspace
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, facts_of, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
@@ -112,7 +112,9 @@ def create_credential(
     with transaction.atomic():
         workspace = _locked_workspace(account_id, workspace_id)
         hashes = said.pop(_HASHES, None)
-        keys = _own_keys(account_id, hashes or ())
+        users = said.get("allowed_user_ids") or ()
+        keys = _own(account_id, hashes or (), users)
+        _check_users(keys, users)
         row = ByokCredential(
             id=new_id,
             account_id=account_id,
@@ -147,7 +149,9 @@ def change_credential(
     before, wanted = facts_of(row, FACTS), dict(changes)
     hashes = wanted.pop(_HASHES, None)
     with transaction.atomic():
-        keys = _own_keys(row.account_id, hashes or (), numbers=row.allowed_key_ids or ())
+        users = wanted.get("allowed_user_ids") or ()
+        keys = _own(row.account_id, hashes or (), users, numbers=row.allowed_key_ids or ())
+        _check_users(keys, users, row.allowed_user_ids or ())
         if _HASHES in changes:
             wanted["allowed_key_ids"] = None if hashes is None else _numbers(keys, hashes)
         moved = {name: value for name, value in wanted.items() if getattr(row, name) != value}
@@ -276,17 +280,37 @@ def _check_workspace(account_id: UUID, workspace_id: UUID) -> None:
         raise NoSuchWorkspace
 
 
-def _own_keys(
-    account_id: UUID, hashes: Iterable[str], *, numbers: Iterable[int] = ()
+def _own(
+    account_id: UUID,
+    hashes: Iterable[str],
+    users: Iterable[str],
+    *,
+    numbers: Iterable[int] = (),
 ) -> dict[str, int]:
     """Numbers of the account's inference keys by hash: living ones of these hashes, and those of
-    these numbers whatever became of them."""
-    hashes, numbers = list(hashes), list(numbers)
-    if not (hashes or numbers):
+    these numbers whatever became of them. And 0, which no key has, by each member's id."""
+    hashes, users, numbers = list(hashes), list(users), list(numbers)
+    if not (hashes or users or numbers):
         return {}
     wanted = Q(hash__in=hashes, deleted_at__isnull=True) | Q(pk__in=numbers)
-    rows = ApiKey.objects.filter(wanted, account=account_id, kind=ApiKey.Kind.INFERENCE)
-    return dict(rows.values_list("hash", "pk"))
+    keys = ApiKey.objects.filter(wanted, account=account_id, kind=ApiKey.Kind.INFERENCE)
+    found = keys.values_list("hash", "pk")
+    if not users:
+        return dict(found)
+    members = Membership.objects.filter(account=account_id, user__public_id__in=users)
+    none = Value(0, output_field=BigIntegerField())
+    return dict(found.union(members.annotate(none=none).values_list("user__public_id", "none")))
+
+
+def _check_users(
+    own: Mapping[str, int], users: Sequence[str], earlier: Collection[str] = ()
+) -> None:
+    """Raises `SchemaInvalid` for ids of who is no member of the account. Who has left since may
+    stay named."""
+    text = "Invalid input: no member of this account"
+    unknown = [at for at, user in enumerate(users) if user not in own and user not in earlier]
+    if unknown:
+        raise SchemaInvalid([Issue(f"allowed_user_ids.{at}", text) for at in unknown])
 
 
 def _numbers(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
@@ -300,7 +324,7 @@ def _numbers(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
 
 def _shown(rows: Sequence[ByokCredential]) -> list[Shown]:
     numbers = {number for row in rows for number in row.allowed_key_ids or ()}
-    keys = _own_keys(rows[0].account_id, (), numbers=numbers) if numbers else {}
+    keys = _own(rows[0].account_id, (), (), numbers=numbers) if numbers else {}
     return [Shown(row, _hashes(keys, row)) for row in rows]
 
 

@@ -8,12 +8,18 @@ import re
 import time
 from typing import Any
 
-from gunicorn.http.errors import InvalidHeader, LimitRequestHeaders, LimitRequestLine
+from gunicorn.http.errors import (
+    InvalidHeader,
+    LimitRequestHeaders,
+    LimitRequestLine,
+    UnsupportedTransferCoding,
+)
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import SocketUnreader
 
 from gateway.http import drain
 from gateway.http.refusals import HeadTooSlow
+from gateway.live_settings import settings
 from gateway.turns import give_way
 
 _END = b"\r\n\r\n"
@@ -79,6 +85,7 @@ class Connection:
         unreader.unread(head)
         self._count += 1
         self._request = Request(self._cfg, unreader, self._addr, self._count)
+        _check_promises(self._request)
         return self._request
 
     def finish(self) -> bool:
@@ -132,6 +139,17 @@ class Connection:
         except BlockingIOError:
             return None
         return data
+
+
+def _check_promises(request: Any) -> None:
+    """The parser takes codings of the transfer that nothing here undoes, and has a caller send on
+    who announced too much. Raises `UnsupportedTransferCoding`."""
+    for name, value in request.headers:
+        if name == "TRANSFER-ENCODING" and value.strip().lower() != "chunked":
+            raise UnsupportedTransferCoding(value)
+        if name == "CONTENT-LENGTH" and int(value) > settings.ROUTER_MAX_BODY_BYTES:
+            # The view refuses the length at once.
+            request._expected_100_continue = False
 
 
 class _Limits:

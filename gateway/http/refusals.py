@@ -9,6 +9,7 @@ _REASONS = {
     408: "Request Timeout",
     431: "Request Header Fields Too Large",
     500: "Internal Server Error",
+    501: "Not Implemented",
 }
 _ERROR_TYPES = {408: "timeout", 500: "server"}
 
@@ -25,6 +26,8 @@ def refusal(error: BaseException) -> tuple[int, str]:
         return 431, "Request header fields too large"
     if isinstance(error, http_errors.LimitRequestLine):
         return 400, "Request line too long"
+    if isinstance(error, http_errors.UnsupportedTransferCoding):
+        return 501, "The only transfer coding understood is chunked"
     if isinstance(error, http_errors.ParseException):
         return 400, "Malformed HTTP request"
     return 500, "Internal Server Error"

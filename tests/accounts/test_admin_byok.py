@@ -12,7 +12,15 @@ from django.test import Client
 from accounts import known_providers
 from accounts.byok import opened, usable_credentials
 from accounts.known_providers import KeyTrial, know_providers_by
-from accounts.models import Account, ApiKey, AuditRecord, ByokCredential, User, Workspace
+from accounts.models import (
+    Account,
+    ApiKey,
+    AuditRecord,
+    ByokCredential,
+    Membership,
+    User,
+    Workspace,
+)
 from accounts.services.accounts import open_account
 from accounts.services.byok import create_credential
 from accounts.services.records import SYSTEM
@@ -76,6 +84,8 @@ def errors_of(response: Any) -> Any:
 def test_one_is_brought_for_a_workspace(
     admin_client: Client, account: Account, workspace: Workspace, key: ApiKey
 ) -> None:
+    member = User.objects.create(username="member", public_id="user_x")
+    Membership.objects.create(account=account, user=member)
     response = add(
         admin_client,
         account,

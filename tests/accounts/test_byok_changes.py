@@ -2,7 +2,7 @@
 
 import pytest
 
-from accounts.models import AuditRecord, ByokCredential
+from accounts.models import AuditRecord, ByokCredential, User
 from accounts.services import byok
 from accounts.services.records import SYSTEM
 from tests.accounts.brought import HASHES, Providers, brought, key_of
@@ -78,7 +78,7 @@ def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
         "name": "n",
         "is_fallback": True,
         "allowed_models": ["m"],
-        "allowed_user_ids": ["u"],
+        "allowed_user_ids": [mine.admin.public_id],
         HASHES: [second.hash, first.hash],
     }
 
@@ -86,6 +86,13 @@ def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
 
     assert changed[HASHES] == body[HASHES]
     assert mine.queries == 6
+
+
+def test_users_of_others_are_refused(mine: Manager) -> None:
+    stranger = User.objects.create(username="stranger")
+    path = f"/byok/{brought(mine)['id']}"
+    said = mine.refused(400, "PATCH", path, {"allowed_user_ids": [stranger.public_id]})
+    assert "allowed_user_ids.0: Invalid input: no member of this account" in said
 
 
 def test_nothing_moved_is_nothing_recorded(mine: Manager) -> None:

@@ -163,7 +163,7 @@ FILTERS: list[tuple[dict[str, Any], bool]] = [
     ({"allowed_models": ["acme/solo:nitro"]}, True),
     ({"allowed_models": ["acme/small"]}, False),
     ({"allowed_models": []}, False),
-    ({"allowed_user_ids": ["user_of_nobody"]}, False),
+    ({"allowed_user_ids": []}, False),
     ({"disabled": True}, False),
 ]
 

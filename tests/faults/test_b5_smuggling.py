@@ -29,6 +29,7 @@ AMBIGUOUS = {
     "a folded field": POST + b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
     "a field folded first": b"GET /healthz HTTP/1.1\r\n X: y\r\n" + HOST + b"\r\n",
     "chunked twice": POST + b"Transfer-Encoding: chunked, chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
+    "a coding before it": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n" + HIDDEN,
     "chunked not last": POST + b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n" + HIDDEN,
     "identity only": POST + b"Transfer-Encoding: identity\r\n\r\n" + HIDDEN,
     "an unknown coding": POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n" + HIDDEN,
@@ -57,6 +58,23 @@ def test_what_can_be_read_in_two_ways_is_refused_and_ends_the_connection(
 
         assert envelope(wire)[0] in {400, 501}
         assert wire.to_end() == b""
+
+
+@pytest.mark.parametrize("path", ["/api%2fv1%2fkey", "/api/v1%2Fkey", "/admin%2Flogin/"])
+def test_a_slash_that_is_hidden_parts_nothing(
+    gateway: GatewayServer, account: Any, path: str
+) -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {account().api_key}\r\n\r\n"
+    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+        wire.send(head.encode())
+        assert envelope(wire)[0] == 404
+
+
+def test_nobody_is_asked_for_a_body_that_is_too_large(gateway: GatewayServer, account: Any) -> None:
+    fields = f"Content-Length: {33 << 20}\r\nExpect: 100-continue"
+    with closing(Wire(int(gateway.env["PORT"]))) as wire:
+        wire.send(head_bytes(fields, key=account().api_key))
+        assert envelope(wire)[0] == 413
 
 
 BAD_CHUNKS = {

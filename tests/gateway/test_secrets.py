@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.env import SettingError
-from gateway.home import secret, write_private
+from gateway.home import keep_private, private_folder, secret, write_private
 from gateway.sealing import UnsealError, seal, unseal
 from tests.support.bed import PROJECT
 from tests.support.processes import dies_with_parent
@@ -52,6 +52,34 @@ def test_production_asks_for_it_by_name(home: Path) -> None:
     with pytest.raises(SettingError, match=f"^{NAME}: "):
         secret(NAME, production=True)
     assert not home.exists()
+
+
+@pytest.mark.parametrize("weak", ["x", "a" * 64, "short-but-various-0123456789"])
+def test_production_takes_no_weak_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch, weak: str
+) -> None:
+    monkeypatch.setenv(NAME, weak)
+    with pytest.raises(SettingError, match=r"32 random bytes .* python3 -c"):
+        secret(NAME, production=True)
+    for strong in (os.urandom(32).hex(), "5G1wXmPqRzT0aBcDeFgHiJkLmNoPqRsTuVwXyZ01234="):
+        monkeypatch.setenv(NAME, strong)
+        assert secret(NAME, production=True) == strong
+
+
+def test_a_home_is_its_owners_whatever_it_was(tmp_path: Path) -> None:
+    place = tmp_path / "parent" / "home"
+    previous = os.umask(0o022)
+    try:
+        private_folder(place)
+        assert [mode(each) for each in (place, place.parent)] == [0o700, 0o700]
+        place.chmod(0o755)
+        database = place / "gateway.sqlite3"
+        database.touch(0o644)
+        keep_private(place)
+        (place / "later").touch()
+        assert [mode(each) for each in (place, database, place / "later")] == [0o700, 0o600, 0o600]
+    finally:
+        os.umask(previous)
 
 
 def test_an_empty_file_is_not_taken_for_a_secret(home: Path) -> None:
@@ -100,7 +128,8 @@ def test_a_private_file_is_replaced_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", ["SECRET_KEY", "VAULT_MASTER_KEY", "ROUTER_USER_HASH_SECRET"])
 def test_production_does_not_start_without_its_secrets(missing: str, tmp_path: Path) -> None:
-    given = {"SECRET_KEY": "s" * 60, "VAULT_MASTER_KEY": "v", "ROUTER_USER_HASH_SECRET": "u"}
+    names = ("SECRET_KEY", "VAULT_MASTER_KEY", "ROUTER_USER_HASH_SECRET")
+    given = {name: os.urandom(32).hex() for name in names}
     del given[missing]
     env = {name: value for name, value in os.environ.items() if name not in (*given, missing)}
     done = subprocess.run(

@@ -1,0 +1,18 @@
+"""How often somebody tried to sign in and was wrong."""
+
+from django.db import models
+
+
+class SignInAttempts(models.Model):
+    """Tries that have not succeeded, of one user, of one address, or of one user from one address.
+
+    `subject` is a digest of which: what was typed as a name may be a password.
+    """
+
+    subject = models.CharField(max_length=64, primary_key=True)
+    count = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField(db_index=True)
+    blocked_until = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.subject[:8]}: {self.count}"

@@ -1,0 +1,122 @@
+"""Password guesses are bounded, by the database alone and over all web processes.
+
+Each try is counted before the password is looked at, so that tries at once are counted too. Who has
+tried too often waits twice as long each time, and reads what everybody with a wrong password reads.
+"""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from django.contrib.auth.signals import user_logged_in
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import F
+from django.dispatch import receiver
+from django.http import HttpRequest
+
+from accounts.models import SignInAttempts, User
+from accounts.services.records import by_command, record_change
+from gateway.http.address import client_of
+
+log = logging.getLogger("gateway.sign_in")
+FORGOTTEN_AFTER: Final = timedelta(days=1)
+
+
+class Bound(NamedTuple):
+    """From how many tries on each one blocks, and for how long at most."""
+
+    tries: int
+    longest: timedelta
+
+
+# A user is never locked out for long by others: from elsewhere he waits a minute at most.
+BOUNDS: Final = {
+    "pair": Bound(5, timedelta(minutes=15)),
+    "user": Bound(20, timedelta(minutes=1)),
+    "address": Bound(30, timedelta(minutes=15)),
+}
+
+
+class BoundedSignIn:
+    """Comes before the backend that looks at passwords, and ends a try that comes too soon."""
+
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, **credentials: Any
+    ) -> None:
+        """Raises `PermissionDenied`, at which no further backend is asked."""
+        if request is None or not username:
+            return
+        if not count_try(name=username, address=client_of(request), now=datetime.now(UTC)):
+            raise PermissionDenied
+
+
+@transaction.atomic
+def count_try(*, name: str, address: str, now: datetime) -> bool:
+    """Count one try to sign in; whether the password may be looked at."""
+    subjects = _subjects(name, address)
+    for subject in subjects.values():
+        SignInAttempts.objects.get_or_create(subject=subject, defaults={"last_at": now})
+    locked = SignInAttempts.objects.select_for_update().filter(subject__in=subjects.values())
+    # In one order, so that two tries never wait for each other.
+    rows = {row.subject: row for row in locked.order_by("subject")}
+    if any(row.blocked_until and row.blocked_until > now for row in rows.values()):
+        return False
+    for kind, subject in subjects.items():
+        row, bound = rows[subject], BOUNDS[kind]
+        if now - row.last_at > FORGOTTEN_AFTER:
+            row.count = 0
+        row.count, row.last_at = row.count + 1, now
+        over = row.count - bound.tries
+        row.blocked_until = None
+        if over >= 0:
+            row.blocked_until = now + min(bound.longest, timedelta(seconds=2 ** min(over, 20)))
+        row.save(update_fields=["count", "last_at", "blocked_until"])
+        if over == 0:
+            _record(kind, name, address, row.count)
+    return True
+
+
+@receiver(user_logged_in)
+def forget_tries(sender: Any, request: HttpRequest | None, user: User, **_: Any) -> None:
+    """Who is in has not guessed; and tries of yesterday are forgotten.
+
+    Of an address only this try is: somebody there may guess while a colleague signs in.
+    """
+    if request is None:
+        return
+    subjects = _subjects(user.get_username(), client_of(request))
+    own = [subjects["pair"], subjects["user"]]
+    SignInAttempts.objects.filter(subject__in=own).delete()
+    SignInAttempts.objects.filter(subject=subjects["address"], count__gt=0).update(
+        count=F("count") - 1, blocked_until=None
+    )
+    yesterday = datetime.now(UTC) - FORGOTTEN_AFTER
+    SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
+
+
+def _subjects(name: str, address: str) -> dict[str, str]:
+    texts = {
+        "pair": f"pair:{address}:{name.lower()}",
+        "user": f"user:{name.lower()}",
+        "address": f"address:{address}",
+    }
+    return {
+        kind: sha256(text.encode("utf-8", "replace")).hexdigest() for kind, text in texts.items()
+    }
+
+
+def _record(kind: str, name: str, address: str, tries: int) -> None:
+    """Once each time a bound is reached. A name that nobody has is not kept."""
+    user = User.objects.filter(username__iexact=name).first()
+    log.warning("Sign-in is slowed down: %s wrong tries from %s (by %s)", tries, address, kind)
+    record_change(
+        by=by_command("sign-in"),
+        action="blocked",
+        object_type="sign_in",
+        object_id=user.pk if user else "unknown",
+        account_id=None,
+        before=None,
+        after={"by": kind, "address": address, "tries": tries},
+    )
