@@ -133,6 +133,14 @@ describe_model = _describe(
     404,
     parameters=_MODEL_NAME,
 )
+describe_named_model = _describe(
+    "getNamedModel",
+    "Get a model as OpenAI's clients read it",
+    "The same model in `data`, with `id`, `object`, `created` and `owned_by` beside it.",
+    schemas.NAMED_MODEL,
+    404,
+    parameters=_MODEL_NAME,
+)
 describe_model_endpoints = _describe(
     "listModelEndpoints",
     "List the endpoints of a model",

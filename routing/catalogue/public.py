@@ -88,7 +88,12 @@ def endpoint_object(endpoint: EndpointEntry, learned: Learned = NOTHING) -> dict
         "max_prompt_tokens": endpoint.max_prompt_tokens,
         "pricing": dict(endpoint.pricing or {}),
         "supported_parameters": parameters([endpoint]),
+        "supports_tool_choice": _tool_choices(endpoint),
+        # Server tools run at the gateway alone, and nothing here listens to speech.
+        "native_tools": {},
+        "supports_diarization": False,
         "supports_implicit_caching": endpoint.supports_implicit_caching,
+        "service_tier": None if endpoint.tier == "default" else endpoint.tier,
         "status": learned.status(endpoint),
         "uptime_last_5m": _percent(figures.uptime_5m),
         "uptime_last_30m": _percent(figures.uptime_30m),
@@ -96,6 +101,13 @@ def endpoint_object(endpoint: EndpointEntry, learned: Learned = NOTHING) -> dict
         "latency_last_30m": _percentiles(figures.latency_30m_s, 1000),
         "throughput_last_30m": _percentiles(figures.throughput_30m_tps, 1),
     }
+
+
+def _tool_choices(endpoint: EndpointEntry) -> dict[str, bool]:
+    """Which values of `tool_choice` reach the upstream. `auto` is what it does unasked."""
+    tools = "tools" in endpoint.supported_parameters
+    chooses = tools and "tool_choice" in endpoint.supported_parameters
+    return {"auto": tools, **dict.fromkeys(("none", "required", "function"), chooses)}
 
 
 def _percent(value: float | None) -> float | None:

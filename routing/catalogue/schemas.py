@@ -139,7 +139,18 @@ ENDPOINT: Final = Component(
             "max_prompt_tokens": nullable(WHOLE),
             "pricing": _PRICING,
             "supported_parameters": _SUPPORTED,
+            "supports_tool_choice": {
+                **obj(dict.fromkeys(("auto", "none", "required", "function"), FLAG)),
+                "description": "Which values of `tool_choice` it is sent.",
+            },
+            "native_tools": {
+                "type": "object",
+                "description": "Server tools that it runs itself: none, the gateway runs them.",
+                "maxProperties": 0,
+            },
+            "supports_diarization": FLAG,
             "supports_implicit_caching": FLAG,
+            "service_tier": words("flex", "priority", None),
             "status": {"type": "integer", "enum": list(STATUSES)},
             "uptime_last_5m": _UPTIME,
             "uptime_last_30m": _UPTIME,
@@ -188,4 +199,16 @@ MODEL_ENDPOINTS: Final = Component(
 )
 ENDPOINT_LIST: Final = Component("EndpointList", obj({"data": array(ENDPOINT)}))
 PROVIDER_LIST: Final = Component("ProviderList", obj({"data": array(PROVIDER)}))
+NAMED_MODEL: Final = Component(
+    "NamedModel",
+    obj(
+        {
+            "id": TEXT,
+            "object": words("model"),
+            "created": WHOLE,
+            "owned_by": TEXT,
+            "data": MODEL,
+        }
+    ),
+)
 COUNT: Final = Component("Count", obj({"data": obj({"count": WHOLE})}))

@@ -18,6 +18,7 @@ from routing.catalogue.description import (
     describe_model_count,
     describe_model_endpoints,
     describe_model_list,
+    describe_named_model,
     describe_providers,
     describe_user_models,
     describe_zdr_endpoints,
@@ -77,12 +78,15 @@ class ModelViewSet(CatalogueViewSet):
     @describe_model
     def retrieve(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
         self.caller(request)
+        return json_response({"data": _model_object(f"{author}/{slug}")})
+
+    @describe_named_model
+    def named(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
+        self.caller(request)
         reference = f"{author}/{slug}"
-        model = _shown(reference)
-        shown = public.model_object(model)
-        if parse(reference).base != model.id:
-            shown["alias_target"] = {"slug": model.id, "name": model.name}
-        return json_response({"data": shown})
+        data = _model_object(reference)
+        plain = {"id": reference, "object": "model", "created": data["created"], "owned_by": author}
+        return json_response({**plain, "data": data})
 
     @describe_model_endpoints
     def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
@@ -137,6 +141,15 @@ def _rules_of(caller: Caller, region: str) -> Rules:
         region=None if region == MAIN else region,
         guarded=caller.guard.choice if caller.guard else None,
     )
+
+
+def _model_object(reference: str) -> dict[str, object]:
+    """The Model object, with what the name stands for where it is another. Raises `NotFound`."""
+    model = _shown(reference)
+    shown = public.model_object(model)
+    if parse(reference).base != model.id:
+        shown["alias_target"] = {"slug": model.id, "name": model.name}
+    return shown
 
 
 def _shown(reference: str) -> ModelEntry:

@@ -299,6 +299,13 @@ def test_extra_body_fields_reach_the_gateway(client: OpenAI, desk: Desk) -> None
     assert desk.generation(answer.id)["session_id"] == "from-the-client"
 
 
+def test_a_model_by_its_name(client: OpenAI) -> None:
+    model = client.models.retrieve("acme/small")
+
+    assert (model.id, model.object, model.owned_by) == ("acme/small", "model", "acme")
+    assert model.created > 0
+
+
 def test_the_models_list(client: OpenAI) -> None:
     listed = {model.id: model for model in client.models.list()}
 

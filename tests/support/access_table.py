@@ -105,6 +105,7 @@ TABLE: dict[str, dict[str, Rows]] = {
     f"api/^v1/models/{_MODEL}/endpoints$": {
         "GET": Row("/api/v1/models/acme/small/endpoints", *ANYONE)
     },
+    f"api/^v1/models/{_MODEL}$": {"GET": Row("/api/v1/models/acme/small", *ANYONE)},
     f"api/^v1/model/{_MODEL}$": {"GET": Row("/api/v1/model/acme/small", *ANYONE)},
     "api/v1/endpoints/zdr": {"GET": Row("/api/v1/endpoints/zdr", *ANYONE)},
     "api/v1/providers": {"GET": Row("/api/v1/providers", *ANYONE)},

@@ -79,6 +79,15 @@ def test_a_model_has_every_promised_field(conformance: dict[str, Any]) -> None:
     }
 
 
+def test_a_model_is_told_as_openai_s_clients_read_it(conformance: dict[str, Any]) -> None:
+    _, body = get("/api/v1/models/acme/small:nitro")
+
+    data = body.pop("data")
+    assert data == get("/api/v1/model/acme/small:nitro")[1]["data"]
+    plain = {"id": "acme/small:nitro", "object": "model", "created": 1767225600}
+    assert body == plain | {"owned_by": "acme"}
+
+
 def test_one_page_of_models_names_the_next(conformance: dict[str, Any]) -> None:
     status, body = get("/api/v1/models?limit=1&output_modalities=all")
 
@@ -110,6 +119,7 @@ def test_a_models_endpoints_are_listed_with_their_tags(conformance: dict[str, An
     [
         "/api/v1/models/acme/none/endpoints",
         "/api/v1/model/acme/none",
+        "/api/v1/models/acme/none",
         "/api/v1/model/acme/hidden",
         "/api/v1/models/acme/unpriced/endpoints",
     ],
