@@ -28,7 +28,9 @@ class NoKey(ValueError):
 class ByokEntry:
     """A credential that a caller may use. Its key is sealed until it is sent.
 
-    `models` are the names it is for, None for all. `id` is the row's.
+    `models` are the names it is for, None for all. `id` is the row's. Where it `is_required`, the
+    gateway's own credential does not serve what this one is for; where it `is_byok_only`, nothing
+    of the provider's.
     """
 
     id: str
@@ -37,6 +39,8 @@ class ByokEntry:
     is_fallback: bool
     sealed: str = field(repr=False)
     models: frozenset[str] | None = None
+    is_required: bool = False
+    is_byok_only: bool = False
 
 
 def cleaned_key(text: str) -> str:
@@ -113,4 +117,6 @@ def _entry(row: ByokCredential) -> ByokEntry:
         is_fallback=row.is_fallback,
         sealed=row.sealed,
         models=None if named is None else frozenset(named),
+        is_required=row.is_required,
+        is_byok_only=row.is_byok_only,
     )

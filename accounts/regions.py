@@ -3,8 +3,14 @@
 from django.http import HttpRequest
 
 from accounts.caller import Caller
+from accounts.models.guardrail import DATA_REGIONS
 from gateway.http.errors import PermissionDenied
 from gateway.regions import MAIN, region_of
+
+
+def allowed_regions(caller: Caller) -> list[str]:
+    """The data regions whose hosts take the caller's requests."""
+    return [each for each in DATA_REGIONS if _admits(caller, each)]
 
 
 def permitted_region(request: HttpRequest, caller: Caller) -> str:
@@ -14,8 +20,12 @@ def permitted_region(request: HttpRequest, caller: Caller) -> str:
     does not allow the region.
     """
     region = region_of(request)
-    if region != MAIN and not caller.regional_inference:
-        raise PermissionDenied
-    if caller.guard is not None and not caller.guard.admits(region):
+    if not _admits(caller, region):
         raise PermissionDenied
     return region
+
+
+def _admits(caller: Caller, region: str) -> bool:
+    if region != MAIN and not caller.regional_inference:
+        return False
+    return caller.guard is None or caller.guard.admits(region)

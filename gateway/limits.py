@@ -109,6 +109,15 @@ class Limits:
             return None
         return found._replace(limit=limits[asked.index(found.limit)])
 
+    def used(self, limit: Limit) -> int:
+        """How much of it is used in the window of this moment. What a process holds for a moment
+        counts; without the store it is what this process knows."""
+        answer = self._store.look([limit._replace(cost=0)])
+        if answer is not None:
+            return answer.used[0]
+        count = used_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
+        return count.used
+
     def add(self, taken: Taken, amounts: Sequence[int]) -> None:
         """Add to what is used of each limit that was taken from; less than zero gives back. Of a
         window that is over nothing is to be corrected. Nobody waits for it."""

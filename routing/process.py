@@ -4,13 +4,14 @@ from gateway.limits import limits
 from routing.catalogue.snapshot import catalogue
 from routing.history.keeper import keeper
 from routing.metering.writer import ledger
-from routing.serving import observing, sharing
+from routing.serving import key_uses, observing, sharing
 from routing.tools.web.installed import load_search
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What
 # is not booked after this long is logged while there is still somebody to log it.
 _LEDGER_STOP_S = 1.2
 _CONTENTS_STOP_S = 0.3
+_KEY_USES_STOP_S = 0.2
 
 
 def start() -> None:
@@ -19,6 +20,7 @@ def start() -> None:
     ledger.start()
     observing.start()
     sharing.start()
+    key_uses.start()
     load_search()
 
 
@@ -26,6 +28,7 @@ def stop() -> None:
     """Commit what is queued and take back this process's reports."""
     ledger.stop(_LEDGER_STOP_S)
     keeper.stop(_CONTENTS_STOP_S)
+    key_uses.stop(_KEY_USES_STOP_S)
     catalogue.stop_polling()
     observing.stop()
     limits().close()

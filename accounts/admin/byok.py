@@ -94,7 +94,8 @@ class ByokCredentialAdmin(PageAdmin):
             return NEW_FIELDS
         if self.has_change_permission(request, obj):
             return (*FIELDS, *_FIXED)
-        return ("name", "is_fallback", "disabled", "allowed_models", *_FIXED)
+        shown = ("name", "is_fallback", "is_required", "is_byok_only", "disabled")
+        return (*shown, "allowed_models", *_FIXED)
 
     def get_readonly_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:
         return _FIXED if obj else ()
@@ -130,6 +131,8 @@ class ByokCredentialAdmin(PageAdmin):
                 name=obj.name,
                 disabled=obj.disabled,
                 is_fallback=obj.is_fallback,
+                is_required=obj.is_required,
+                is_byok_only=obj.is_byok_only,
                 allowed_models=said["allowed_models"],
                 allowed_user_ids=said["allowed_user_ids"],
                 allowed_api_key_hashes=form.allowed_hashes(),

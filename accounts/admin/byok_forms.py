@@ -12,7 +12,11 @@ from accounts.services.byok import KeyRefused
 from gateway.admin import Form
 
 _FILTERS = ("allowed_models", "allowed_keys", "allowed_user_ids")
-_SETTINGS = ("name", "is_fallback", "disabled")
+_SETTINGS = ("name", "is_fallback", "is_required", "is_byok_only", "disabled")
+_HELP = {
+    "is_required": "The models that it is for are not served on the gateway's own credential.",
+    "is_byok_only": "Nothing of the provider is served on the gateway's own credential.",
+}
 
 
 def trial_of(provider: str, text: str) -> KeyTrial | None:
@@ -57,6 +61,8 @@ class _CredentialForm(Form):
         numbers, account = said.get("allowed_keys"), self._account()
         if numbers and account and self._keys().filter(pk__in=numbers).count() != len(numbers):
             self.add_error("allowed_keys", "One of these is no key of this account.")
+        if said.get("is_byok_only") and said.get("is_fallback"):
+            self.add_error("is_byok_only", "Not for a fallback credential.")
         if said.get("key") and not self.errors:
             if self.trial is None:
                 self.add_error("key", "The provider was not asked about it. Try again.")
@@ -82,7 +88,7 @@ class NewCredentialForm(_CredentialForm):
     class Meta:
         model = ByokCredential
         fields = ("account", "workspace", "provider", *_SETTINGS)
-        help_texts = {"workspace": "Empty for all workspaces of the account."}
+        help_texts = {"workspace": "Empty for all workspaces of the account.", **_HELP}
 
     def clean_provider(self) -> str:
         slug: str = self.cleaned_data["provider"]
@@ -109,6 +115,7 @@ class CredentialForm(_CredentialForm):
     class Meta:
         model = ByokCredential
         fields = _SETTINGS
+        help_texts = _HELP
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)

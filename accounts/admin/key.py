@@ -65,7 +65,7 @@ class ApiKeyAdmin(PageAdmin):
     spent = usd_column("spent_nano", "usage")
     list_display = (
         *("name", "label", "account", "workspace_slug", "kind", "state"),
-        *("spent", "limit", "limit_reset"),
+        *("spent", "limit", "limit_reset", "last_used_at"),
     )
     list_filter = (StateFilter, "kind", "limit_reset")
     search_fields = ("name", "label", "hash__exact", "account__name")
@@ -75,7 +75,8 @@ class ApiKeyAdmin(PageAdmin):
     autocomplete_fields = ("account", "workspace", "creator")
     _FIXED = (
         *("label", "hash", "state", "account", "kind", "expires_at"),
-        *("created_at", "updated_at", "deleted_at", "usage", "lately", "histories"),
+        *("external_user", "created_at", "updated_at", "deleted_at", "last_used_at"),
+        *("usage", "lately", "histories"),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:

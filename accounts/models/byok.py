@@ -23,7 +23,9 @@ class ByokCredential(models.Model):
 
     Without a workspace it serves all of the account's. `sort_order` counts from 0 in its section:
     the workspace's prioritised or its fallback credentials. The three lists narrow its use, null
-    narrows nothing: model ids, numbers of keys, public ids of users. `version` counts the changes.
+    narrows nothing: model ids, numbers of keys, public ids of users. Where it `is_required`, the
+    gateway's own credential does not serve the models it is for; where it `is_byok_only`, none of
+    the provider's. `version` counts the changes.
     `key_said` is what the provider made of the key when it was given.
     """
 
@@ -45,6 +47,8 @@ class ByokCredential(models.Model):
     sealed = models.TextField(blank=True, default="", editable=False)
     disabled = models.BooleanField(default=False)
     is_fallback = models.BooleanField(default=False)
+    is_required = models.BooleanField(default=False, db_default=False)
+    is_byok_only = models.BooleanField(default=False, db_default=False)
     sort_order = models.PositiveIntegerField(default=0)
     allowed_models = models.JSONField(null=True, blank=True, default=None)
     allowed_key_ids = models.JSONField(null=True, blank=True, default=None)
@@ -70,6 +74,10 @@ class ByokCredential(models.Model):
                 name="accounts_byok_one_place_per_account",
                 fields=["account", "is_fallback", "sort_order"],
                 condition=Q(workspace__isnull=True, deleted_at__isnull=True),
+            ),
+            models.CheckConstraint(
+                name="accounts_byok_only_is_no_fallback",
+                condition=Q(is_byok_only=False) | Q(is_fallback=False),
             ),
             models.CheckConstraint(
                 name="accounts_byok_deleted_is_wiped",

@@ -88,7 +88,11 @@ class ApiKey(models.Model):
     include_byok_in_limit = models.BooleanField(default=False)
     # The intern whose own key it is. Interns are known further up, so it is a number here.
     intern_id = models.UUIDField(null=True, editable=False)
+    # The end user that it was made for, in the account's own words.
+    external_user = models.CharField(max_length=256, null=True, blank=True, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
+    # When the last call made with it was booked, written a few seconds later.
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(null=True, blank=True, editable=False)

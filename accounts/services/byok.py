@@ -24,6 +24,7 @@ from gateway.http.validation import Issue
 # What a record tells. `version` is among them because a new key may have the label of the old one.
 FACTS: Final = (
     *("provider", "name", "label", "workspace_id", "disabled", "is_fallback", "sort_order"),
+    *("is_required", "is_byok_only"),
     *("allowed_models", "allowed_key_ids", "allowed_user_ids", "key_said", "version"),
 )
 # All of a workspace's are read with each of its keys.
@@ -106,7 +107,8 @@ def create_credential(
     """A new credential, last in its section. `key` is cleaned, `said` holds columns and the hashes
     of keys as the API names them. Without a workspace it is the default one's.
 
-    Raises `SchemaInvalid` for a workspace or keys of others, and `TooMany`.
+    Raises `SchemaInvalid` for a workspace or keys of others and for an only one that is a fallback,
+    and `TooMany`.
     """
     new_id = uuid4()
     with transaction.atomic():
@@ -125,6 +127,7 @@ def create_credential(
         )
         if hashes is not None:
             row.allowed_key_ids = _numbers(keys, hashes)
+        _check_section(row)
         row.sort_order, living = next_place(row)
         if living >= CREDENTIALS_MAX:
             raise TooMany
@@ -144,7 +147,7 @@ def change_credential(
     """The credential with these fields set, and its key rotated in place where there is a new one.
 
     `row` is as it was when the caller looked: raises `ChangedMeanwhile` where it is not so any
-    more, and `SchemaInvalid` for keys of others.
+    more, and `SchemaInvalid` as `create_credential` does.
     """
     before, wanted = facts_of(row, FACTS), dict(changes)
     hashes = wanted.pop(_HASHES, None)
@@ -159,6 +162,7 @@ def change_credential(
             moved |= _key_columns(row.pk, key, trial)
         for name, value in moved.items():
             setattr(row, name, value)
+        _check_section(row)
         if "is_fallback" in moved:
             moved["sort_order"] = row.sort_order = next_place(row)[0]
         if moved:
@@ -193,6 +197,13 @@ def move_credential(*, row: ByokCredential, places: int, by: Actor) -> None:
             raise NotFound
         order.insert(max(0, at + places), order.pop(at))
         _renumber(order, by)
+
+
+def _check_section(row: ByokCredential) -> None:
+    """Raises `SchemaInvalid`: a fallback comes after the shared endpoints, and there are none."""
+    if row.is_byok_only and row.is_fallback:
+        text = "Invalid input: a fallback credential cannot be the provider's only one"
+        raise SchemaInvalid([Issue("is_byok_only", text)])
 
 
 def next_place(row: ByokCredential) -> tuple[int, int]:

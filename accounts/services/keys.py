@@ -26,7 +26,7 @@ from gateway.http.validation import Issue
 
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
-    *("name", "hash", "label", "kind", "workspace_id", "creator_id", "disabled"),
+    *("name", "hash", "label", "kind", "workspace_id", "creator_id", "external_user", "disabled"),
     *("limit_nano", "limit_reset", "include_byok_in_limit", "expires_at", "deleted_at"),
 )
 _LIMITS: Final = {"limit_nano", "limit_reset", "include_byok_in_limit"}
@@ -55,6 +55,7 @@ def create_key(
     limit_reset: str | None = None,
     include_byok_in_limit: bool = False,
     expires_at: datetime | None = None,
+    external_user: str | None = None,
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
@@ -73,6 +74,7 @@ def create_key(
             limit_reset=limit_reset,
             include_byok_in_limit=include_byok_in_limit,
             expires_at=expires_at,
+            external_user=external_user,
         )
         _record(key, by, "created", None, key.created_at)
     return key, string
@@ -151,6 +153,24 @@ def set_limit(
         by=by,
         at=at,
     )
+
+
+def record_uses(uses: Mapping[int, datetime]) -> set[int]:
+    """Write when keys were last used, by number; those it wrote or knew better of.
+
+    It waits for nobody: rows that somebody has locked are left out.
+    """
+    with transaction.atomic():
+        rows = ApiKey.objects.filter(pk__in=uses)
+        free = rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")
+        known = dict(free.values_list("pk", "last_used_at"))
+        newer = [
+            ApiKey(pk=pk, last_used_at=uses[pk])
+            for pk, before in known.items()
+            if before is None or before < uses[pk]
+        ]
+        ApiKey.objects.bulk_update(newer, ["last_used_at"], batch_size=200)
+    return set(known)
 
 
 def _apply_to_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:

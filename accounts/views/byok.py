@@ -89,6 +89,11 @@ def _object(shown: byok.Shown) -> dict[str, Any]:
         "workspace_id": None if row.workspace_id is None else str(row.workspace_id),
         "disabled": row.disabled,
         "is_fallback": row.is_fallback,
+        "is_required": row.is_required,
+        "is_byok_only": row.is_byok_only,
+        # Nobody can declare either: what the catalogue says of an endpoint holds for all.
+        "declared_zdr": None,
+        "declared_region": None,
         "sort_order": row.sort_order,
         "allowed_models": row.allowed_models,
         "allowed_api_key_hashes": shown.key_hashes,

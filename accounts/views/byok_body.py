@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from accounts.byok import KEY_CHARS_MAX, NoKey, cleaned_key
@@ -45,6 +45,14 @@ def _each_once(items: list[str]) -> list[str]:
     return list(dict.fromkeys(items))
 
 
+def _nothing(value: Any) -> None:
+    if value is not None:
+        raise PydanticCustomError(
+            "undeclared", "Invalid input: this is not declared here; the catalogue says it"
+        )
+
+
+_Undeclared = Annotated[None, BeforeValidator(_nothing), Field(exclude=True)]
 _Key = Annotated[str, Field(min_length=1, max_length=KEY_CHARS_MAX), AfterValidator(_key)]
 _Name = Annotated[str, Field(max_length=NAME_CHARS_MAX)]
 _Words = Annotated[list[str], Field(max_length=LISTED_MAX), AfterValidator(_each_once)]
@@ -64,6 +72,10 @@ class _Changes(BaseModel):
     name: _Name | None = None
     disabled: bool = False
     is_fallback: bool = False
+    is_required: bool = False
+    is_byok_only: bool = False
+    declared_zdr: _Undeclared = None
+    declared_region: _Undeclared = None
     allowed_models: _Words | None = None
     allowed_api_key_hashes: _Hashes | None = None
     allowed_user_ids: _Words | None = None
@@ -78,6 +90,10 @@ class _New(BaseModel):
     workspace_id: Annotated[UUID | None, Field(strict=False)] = None
     disabled: bool = False
     is_fallback: bool = False
+    is_required: bool = False
+    is_byok_only: bool = False
+    declared_zdr: _Undeclared = None
+    declared_region: _Undeclared = None
     allowed_models: _Words | None = None
     allowed_api_key_hashes: _Hashes | None = None
     allowed_user_ids: _Words | None = None

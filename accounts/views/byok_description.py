@@ -43,6 +43,10 @@ def _filters(*, least: int | None) -> dict[str, Any]:
     }
 
 
+_UNDECLARED: Final = {
+    "type": "null",
+    "description": "What the catalogue says of an endpoint holds for every credential.",
+}
 _SAID: Final[dict[str, Any]] = {
     "key": {
         "type": "string",
@@ -59,6 +63,18 @@ _SAID: Final[dict[str, Any]] = {
         "default": False,
         "description": "Tried after the gateway's own credentials rather than before.",
     },
+    "is_required": {
+        "type": "boolean",
+        "default": False,
+        "description": "The models that it is for are not served on the gateway's own credential.",
+    },
+    "is_byok_only": {
+        "type": "boolean",
+        "default": False,
+        "description": "Nothing of the provider is. Not for a fallback credential.",
+    },
+    "declared_zdr": _UNDECLARED,
+    "declared_region": _UNDECLARED,
     **_filters(least=1),
 }
 CREDENTIAL: Final = Component(
@@ -72,6 +88,10 @@ CREDENTIAL: Final = Component(
             "workspace_id": nullable(described(_ID, "Null: all workspaces of the account.")),
             "disabled": FLAG,
             "is_fallback": FLAG,
+            "is_required": FLAG,
+            "is_byok_only": FLAG,
+            "declared_zdr": _UNDECLARED,
+            "declared_region": _UNDECLARED,
             "sort_order": described(
                 {"type": "integer", "minimum": 0}, "Its turn among the others of its section."
             ),

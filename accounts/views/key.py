@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
+from accounts.free_requests import free_requests_of
 from accounts.views.key_description import describe_key
 from accounts.views.key_objects import current_key_object
 from gateway.db import Lane, run
@@ -19,5 +20,6 @@ class KeyViewSet(LeanViewSet):
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = required_caller(request)
         self.beside = {"user_id": caller.creator_id}
-        data = run(Lane.READ, lambda: current_key_object(caller, datetime.now(UTC)))
+        free = free_requests_of(caller)
+        data = run(Lane.READ, lambda: current_key_object(caller, free, datetime.now(UTC)))
         return json_response({"data": data})

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -14,6 +14,7 @@ from accounts.views.usd_number import usd_bounded
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, issues_of
 
+EXTERNAL_USER_CHARS_MAX: Final = 256
 _ZULU = "Z"
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -44,6 +45,22 @@ _Usd = Annotated[Decimal, *usd_bounded(Field(ge=0))]
 _Moment = Annotated[datetime, BeforeValidator(_instant)]
 
 
+def _no_string(value: Any) -> None:
+    if value is not None:
+        raise PydanticCustomError(
+            "no_string", "Invalid input: a key's string is made here and cannot be given"
+        )
+
+
+class External(BaseModel):
+    """Whom of the account's own users a key is for; unknown fields are ignored."""
+
+    model_config = ConfigDict(strict=True, validate_default=True)
+
+    user: Annotated[str, Field(min_length=1, max_length=EXTERNAL_USER_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # As for `name` below.
+    api_key: Annotated[None, BeforeValidator(_no_string)] = None
+
+
 class KeyBody(BaseModel):
     """What a new key is made of; unknown fields are ignored."""
 
@@ -56,6 +73,7 @@ class KeyBody(BaseModel):
     expires_at: _Moment | None = None
     creator_user_id: str | None = None
     workspace_id: Annotated[UUID | None, Field(strict=False)] = None
+    external: External | None = None
 
 
 class KeyChanges(BaseModel):

@@ -28,6 +28,7 @@ def make_key(caller: Caller, wanted: KeyBody) -> tuple[ApiKey, str]:
             limit_reset=wanted.limit_reset,
             include_byok_in_limit=wanted.include_byok_in_limit,
             expires_at=wanted.expires_at,
+            external_user=wanted.external.user if wanted.external else None,
             by=by_key(caller),
         )
 

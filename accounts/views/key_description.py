@@ -4,6 +4,7 @@ from typing import Final
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 
+from accounts.models.guardrail import DATA_REGIONS
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -29,6 +30,7 @@ SPENDING: Final = {
     **{f"usage{window}": USD for window in _WINDOWS},
     **{f"byok_usage{window}": USD for window in _WINDOWS},
 }
+_COUNT: Final = {"type": "integer", "minimum": -1}
 BUDGET: Final = Component(
     "CurrentKeyBudget",
     obj(
@@ -66,7 +68,14 @@ KEY: Final = Component(
                 array(BUDGET), "All that it is held to, in the order in which they refuse."
             ),
             "effective_budget": described(nullable(BUDGET), "The one with the least left."),
-            "allowed_data_regions": nullable(array(TEXT)),
+            "allowed_data_regions": described(
+                array(words(*DATA_REGIONS)), "Hosts that take requests of this key."
+            ),
+            "free_model_daily_requests": described(
+                obj({"limit": _COUNT, "used": WHOLE, "remaining": _COUNT}),
+                "Requests of the account to free variants today (UTC); -1 and -1 where there is "
+                "no limit, and then none are counted.",
+            ),
         }
     ),
 )

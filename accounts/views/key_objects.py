@@ -6,7 +6,9 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Subquery
 
 from accounts.caller import Caller
+from accounts.free_requests import FreeRequests
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
+from accounts.regions import allowed_regions
 from accounts.services.key_budgets import Standing, standing_of
 from accounts.services.key_limits import Usage
 from accounts.spending import WINDOW_WORDS
@@ -25,7 +27,7 @@ LIMITED_RESET = {window: reset for reset, window in LIMITED_WINDOW.items()}
 _WORDS = {"total": "", "day": "_daily", "week": "_weekly", "month": "_monthly"}
 
 
-def current_key_object(caller: Caller, at: datetime) -> dict[str, Any]:
+def current_key_object(caller: Caller, free: FreeRequests, at: datetime) -> dict[str, Any]:
     """GET /key: the key that asks, every field present."""
     bought = LedgerEntry.objects.filter(account=OuterRef("account"), kind=LedgerEntry.Kind.PURCHASE)
     mine = WorkspaceBudget.objects.filter(workspace=OuterRef("workspace"))
@@ -36,7 +38,6 @@ def current_key_object(caller: Caller, at: datetime) -> dict[str, Any]:
     key = rows.get(pk=caller.key_id)
     budget_ids = {word: getattr(key, f"budget_{word}") for word in INTERVALS}
     usage, standings = standing_of(key, caller.budgets, budget_ids, at=at)
-    regions = caller.guard.choice.regions if caller.guard else None
     tightest = min(standings, key=lambda each: each.left_nano, default=None)
     return {
         **_spending(key, usage),
@@ -51,7 +52,8 @@ def current_key_object(caller: Caller, at: datetime) -> dict[str, Any]:
         "organization_id": str(key.account_id),
         "budgets": [_budget(each) for each in standings],
         "effective_budget": _budget(tightest) if tightest else None,
-        "allowed_data_regions": None if regions is None else sorted(regions),
+        "allowed_data_regions": allowed_regions(caller),
+        "free_model_daily_requests": free._asdict(),
     }
 
 
@@ -82,6 +84,8 @@ def key_object(key: ApiKey, usage: Usage) -> dict[str, Any]:
         "created_at": iso(key.created_at),
         "updated_at": iso_or_none(key.updated_at),
         "expires_at": iso_or_none(key.expires_at),
+        "last_used_at": iso_or_none(key.last_used_at),
+        "external_user": key.external_user,
         "creator_user_id": key.creator.public_id if key.creator else None,
         "workspace_id": str(key.workspace_id) if key.workspace_id else None,
     }

@@ -5,6 +5,7 @@ from typing import Any, Final
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 
 from accounts.services.keys import GRACE_S_MAX
+from accounts.views.key_body import EXTERNAL_USER_CHARS_MAX
 from accounts.views.key_description import MOMENT, SPENDING
 from gateway.openapi.components import (
     FLAG,
@@ -32,6 +33,10 @@ KEY: Final = Component(
             "created_at": MOMENT,
             "updated_at": nullable(MOMENT),
             "expires_at": nullable(MOMENT),
+            "last_used_at": nullable(
+                described(MOMENT, "When its last call was booked; known some seconds later.")
+            ),
+            "external_user": nullable(described(TEXT, "`external.user` of its making.")),
             "creator_user_id": nullable(TEXT),
             "workspace_id": nullable(TEXT),
         }
@@ -61,6 +66,21 @@ KEY_BODY: Final = Component(
             ),
             "creator_user_id": nullable(described(TEXT, "A member of the account.")),
             "workspace_id": nullable(described(_UUID, "The default workspace when absent.")),
+            "external": nullable(
+                {
+                    "type": "object",
+                    "description": "Whom of the account's own users the key is for.",
+                    "required": ["user"],
+                    "properties": {
+                        "user": {
+                            "type": "string",
+                            "minLength": 1,
+                            "maxLength": EXTERNAL_USER_CHARS_MAX,
+                        },
+                        "api_key": {"type": "null", "description": "Keys are made here alone."},
+                    },
+                }
+            ),
         },
     },
 )

@@ -132,7 +132,8 @@ class State(NamedTuple):
     `sticky` is the endpoint that served this conversation before. `byok` maps endpoints to the
     places of the team's prioritised credentials that match, the first of them first;
     `byok_fallback` likewise to those of credentials that are tried last. An endpoint may be in
-    both, and among the shared ones.
+    both, and among the shared ones, but for those that are `unshared`: the team wants them tried
+    with its own credentials or not at all.
     """
 
     figures: Mapping[int, Figures] = {}
@@ -141,6 +142,7 @@ class State(NamedTuple):
     sticky_by_session: bool = False
     byok: Mapping[int, tuple[int, ...]] = {}
     byok_fallback: Mapping[int, tuple[int, ...]] = {}
+    unshared: frozenset[int] = frozenset()
 
 
 NOTHING_LEARNED = State()

@@ -34,7 +34,8 @@ class TraceRow(NamedTuple):
     `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
     the price of a million tokens (prompt, completion), `weight` its share in the draw where it
     could be drawn, `standing` what was wrong with it. `figures` are as the trace has them. `byok`
-    and `byok_fallback` are the places of the team's own credentials that were for it.
+    and `byok_fallback` are the places of the team's own credentials that were for it; it was
+    `unshared` where it was not to be tried with another one.
     """
 
     model: str
@@ -49,6 +50,7 @@ class TraceRow(NamedTuple):
     sticky: bool = False
     byok: tuple[int, ...] = ()
     byok_fallback: tuple[int, ...] = ()
+    unshared: bool = False
 
 
 class Replay(NamedTuple):
@@ -115,6 +117,7 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
             sticky=trace.get("sticky") == at,
             byok=own.get(at, ()),
             byok_fallback=own_last.get(at, ()),
+            unshared=at in trace.get("unshared", ()),
         )
 
 
@@ -133,6 +136,7 @@ def state_of(replay: Replay, models: Iterable[ModelEntry]) -> State:
         sticky_by_session=replay.by_session,
         byok={key: row.byok for key, row in rows.items() if row.byok},
         byok_fallback={key: row.byok_fallback for key, row in rows.items() if row.byok_fallback},
+        unshared=frozenset(key for key, row in rows.items() if row.unshared),
     )
 
 

@@ -21,8 +21,10 @@ from routing.selection.ask import (
 from routing.selection.filters import steps, too_short
 from routing.selection.ordering import Case, Random, ordered, rule_of
 from routing.selection.sifting import sifted, without
+from routing.selection.turns import is_open
 
 PREFERENCE: Final = "Parameter Preference"
+OWN_CREDENTIALS: Final = "Own Credentials Only"
 NO_FALLBACKS: Final = "Fallbacks Disabled"
 _DOWN_STATUS: Final = -3
 _DISABLED_STATUS: Final = -5
@@ -45,6 +47,13 @@ def select(
         return Plan((), left_out, candidates, failed_step=failed_step)
     # What was sifted belongs to all requests of its kind.
     removed = [*left_out]
+    if state.unshared:
+        own = [each for each in candidates if is_open(each, state)]
+        if candidates and not own:
+            removed += without(candidates, own, OWN_CREDENTIALS)
+            return Plan((), removed, candidates, failed_step=OWN_CREDENTIALS)
+        candidates = _narrowed(candidates, own, OWN_CREDENTIALS, removed)
+        supporting = [each for each in supporting if is_open(each, state)] or candidates
     case = Case(ask, policy, state, random, {})
     order, turns = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
     if not policy.allow_fallbacks:

@@ -165,7 +165,7 @@ def _put_models(trace: dict[str, Any], endpoints: Iterable[EndpointEntry]) -> No
 
 def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: State) -> None:
     standing = state.standing
-    own = state.byok or state.byok_fallback
+    own = state.byok or state.byok_fallback or state.unshared
     if not own and plan.probe is None and state.sticky is None and not any(standing):
         return
     for name, ill in zip(standing._fields, standing, strict=True) if any(standing) else ():
@@ -179,6 +179,8 @@ def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: St
     for name, places in (("byok", state.byok), ("byok_fallback", state.byok_fallback)):
         if places:
             trace[name] = [[at, *places[key]] for at, key in enumerate(keys) if key in places]
+    if state.unshared:
+        trace["unshared"] = [at for at, key in enumerate(keys) if key in state.unshared]
 
 
 # Figures are worked out anew at most once a second and read by every request in between.

@@ -49,8 +49,17 @@ def _turns_at(endpoint: EndpointEntry, places: Places) -> Iterator[Turn]:
 
 def _is_shared(endpoint: EndpointEntry, state: State) -> bool:
     """Whether there is a try that is not the team's: a server without a key may need none."""
+    if endpoint.pk in state.unshared:
+        return False
     brought = endpoint.pk in state.byok or endpoint.pk in state.byok_fallback
     return endpoint.provider.credential is not None or not brought
+
+
+def is_open(endpoint: EndpointEntry, state: State) -> bool:
+    """Whether there is a try at all: not where the team wants its own alone and has none for it."""
+    if endpoint.pk not in state.unshared:
+        return True
+    return endpoint.pk in state.byok or endpoint.pk in state.byok_fallback
 
 
 def _sticky_first(turns: list[Turn], state: State) -> list[Turn]:

@@ -13,6 +13,7 @@ from routing.metering.writer import ledger
 from routing.serving import limiting
 from routing.serving.attempts import Attempts
 from routing.serving.call import Call
+from routing.serving.key_uses import uses
 from routing.serving.outcome import Outcome, failed, good_end
 from routing.serving.records import settle_order
 
@@ -22,7 +23,9 @@ def book(call: Call, outcome: Outcome) -> Ticket | None:
     if call.settled:
         return None
     call.settled, call.good_end = True, good_end(outcome)
-    ticket = ledger.submit(settle_order(call, outcome))
+    order = settle_order(call, outcome)
+    ticket = ledger.submit(order)
+    uses.note(call.payer.key_id, order.settled_at)
     limiting.settle(call, outcome.usage)
     keep(call.content)
     return ticket

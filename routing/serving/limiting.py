@@ -7,9 +7,9 @@ what is admitted in a minute never exceeds the limit, and corrected once their n
 from functools import lru_cache
 from typing import Final
 
-from accounts.money import NANO_PER_USD
+from accounts.free_requests import FREE_DAY, daily_limit, is_low
 from gateway.http.errors import GatewayError
-from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.limits import MINUTE_S, Exceeded, Limit, limits, refusal
 from gateway.live_settings import settings
 from routing.catalogue.entries import EndpointEntry
 from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
@@ -18,12 +18,11 @@ from routing.serving.call import Call
 
 _FREE: Final = ":free"
 _FREE_MINUTE: Final = "free_minute"
-_FREE_DAY: Final = "free_day"
 _REQUESTS: Final = "key_requests"
 _TOKENS: Final = "key_tokens"
 _SOURCES: Final = {
     _FREE_MINUTE: "router_free_tier_minute",
-    _FREE_DAY: "router_free_tier_daily",
+    FREE_DAY: "router_free_tier_daily",
     _REQUESTS: "router_key_requests",
     _TOKENS: "router_key_tokens",
 }
@@ -96,24 +95,12 @@ def _tiers_of(call: Call) -> tuple[bool, bool]:
 
 def _free_limits(call: Call) -> list[Limit]:
     account = call.payer.account_id
-    per_minute, per_day = settings.ROUTER_FREE_RPM, _free_per_day(call)
     found = []
-    if per_minute:
+    if per_minute := settings.ROUTER_FREE_RPM:
         found.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
-    if per_day:
-        found.append(Limit(f"{_FREE_DAY}:{account}", per_day, DAY_S))
+    if per_day := daily_limit(call.caller):
+        found.append(per_day)
     return found
-
-
-def _free_per_day(call: Call) -> int:
-    if _is_low(call):
-        return int(settings.ROUTER_FREE_RPD_LOW)
-    return int(settings.ROUTER_FREE_RPD_HIGH)
-
-
-def _is_low(call: Call) -> bool:
-    """Whether the account has bought too little for the larger limit."""
-    return call.caller.bought_nano < settings.ROUTER_FREE_CREDIT_THRESHOLD * NANO_PER_USD
 
 
 def _key_limits(call: Call) -> list[Limit]:
@@ -156,7 +143,7 @@ def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
     limit = exceeded.limit
     return {
         _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
-        _FREE_DAY: _daily_text(call),
+        FREE_DAY: _daily_text(call),
         _REQUESTS: "Rate limit exceeded: requests-per-min",
         _TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
         f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
@@ -164,7 +151,7 @@ def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
 
 
 def _daily_text(call: Call) -> str:
-    if not _is_low(call):
+    if not is_low(call.caller):
         return "Rate limit exceeded: free-models-per-day-high-balance"
     credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
     more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"

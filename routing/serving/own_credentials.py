@@ -84,21 +84,29 @@ def with_own(
     """The state with the places of the credentials that match endpoints of these models.
 
     A place is the credential's number among `entries`, counted on from behind the last of them for
-    one that rests: it comes after all others.
+    one that rests: it comes after all others. Endpoints that a credential keeps the gateway's own
+    one from are `unshared`, whether or not they have a place.
     """
+    unshared: set[int] = set()
     first: dict[int, list[int]] = {}
     last: dict[int, list[int]] = {}
     now, resting = process.now(), rests()
     for endpoint in (each for model in models for each in model.by_price):
         for place, entry in enumerate(entries):
+            if entry.is_byok_only and entry.provider == endpoint.provider.slug:
+                unshared.add(endpoint.pk)
             if not matches(entry, endpoint, aliases):
                 continue
+            if entry.is_required:
+                unshared.add(endpoint.pk)
             if resting and resting.rests(entry, endpoint.pk, now):
                 last.setdefault(endpoint.pk, []).append(len(entries) + place)
             else:
                 places = last if entry.is_fallback else first
                 places.setdefault(endpoint.pk, []).append(place)
-    return state._replace(byok=_sorted(first), byok_fallback=_sorted(last))
+    return state._replace(
+        byok=_sorted(first), byok_fallback=_sorted(last), unshared=frozenset(unshared)
+    )
 
 
 def matches(entry: ByokEntry, endpoint: EndpointEntry, aliases: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ KEY = "sk-abcd1234efgh"
 NEW = {"provider": "openai", "key": KEY}
 FIELDS = {
     *("id", "provider", "name", "label", "workspace_id", "disabled", "is_fallback"),
+    *("is_required", "is_byok_only", "declared_zdr", "declared_region"),
     *("sort_order", "allowed_models", "allowed_api_key_hashes", "allowed_user_ids"),
     "created_at",
 }

@@ -38,6 +38,9 @@ BAD = [
     bad({HASHES: ["A" * 64]}, f"{HASHES}.0: Invalid string: must match pattern {PATTERN}"),
     bad({HASHES: ["0" * 64]}, f"{HASHES}.0: Invalid input: no key of this account"),
     bad({"allowed_user_ids": ["u"] * 101}, "allowed_user_ids: Too big: expected array to have"),
+    bad({"declared_zdr": True}, "declared_zdr: Invalid input: this is not declared here"),
+    bad({"declared_region": "us"}, "declared_region: Invalid input: this is not declared here"),
+    bad({"is_byok_only": True, "is_fallback": True}, "is_byok_only: Invalid input: a fallback"),
 ]
 
 

@@ -42,6 +42,12 @@ def test_a_whole_body_is_read() -> None:
         ({"expires_at": "2130-01-01T00:00:00+02:00"}, "expires_at: Invalid ISO datetime"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at: Invalid input: expected a moment"),
         ({"workspace_id": "zz"}, "workspace_id: Invalid UUID"),
+        ({"external": {}}, "external.user: Invalid input: expected string, received undefined"),
+        ({"external": {"user": "u" * 257}}, "external.user: Too big: "),
+        (
+            {"external": {"user": "u", "api_key": "k" * 40}},
+            "external.api_key: Invalid input: a key's string is made here",
+        ),
     ],
 )
 def test_an_odd_field_is_named(changes: dict[str, Any], text: str) -> None:

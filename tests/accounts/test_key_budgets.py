@@ -44,7 +44,7 @@ def test_a_key_that_is_held_to_nothing_has_none(mine: Manager) -> None:
     data = told(mine, string)
 
     assert (data["budgets"], data["effective_budget"]) == ([], None)
-    assert data["allowed_data_regions"] is None
+    assert data["allowed_data_regions"] == ["global", "europe", "us"]
     assert data["workspace_id"] == str(key.workspace_id)
     assert data["organization_id"] == str(mine.account.pk)
     assert told(mine, mine.key)["workspace_id"] is None

@@ -11,6 +11,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from accounts.authentication import forget_keys
 from accounts.caller import read_caller
+from accounts.free_requests import free_requests_of
 from accounts.keystring import hash_of
 from accounts.models import Account, ApiKey, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_account
@@ -189,7 +190,9 @@ def key_that_spent(account: Account, **options: Any) -> ApiKey:
 def shown(key: ApiKey) -> dict[str, Any]:
     caller = read_caller(key.hash)
     assert caller is not None
-    data: dict[str, Any] = orjson.loads(orjson.dumps(key_object(caller, NOW)))
+    data: dict[str, Any] = orjson.loads(
+        orjson.dumps(key_object(caller, free_requests_of(caller), NOW))
+    )
     return data
 
 

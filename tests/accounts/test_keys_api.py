@@ -8,7 +8,7 @@ import pytest
 
 from accounts.models import ApiKey, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_workspace
-from accounts.services.keys import create_key, delete_keys
+from accounts.services.keys import create_key, delete_keys, record_uses
 from accounts.windows import window_starts
 from tests.accounts.office import KEYS, Office, at, open_office
 
@@ -125,6 +125,21 @@ def test_a_key_of_others_is_as_absent_as_none(office: Office, method: str) -> No
 
     assert told == {"Resource not found"}
     assert ApiKey.objects.get(hash=theirs).name == "k"
+
+
+def test_last_uses_are_written_together_and_never_go_back(office: Office) -> None:
+    first, second = office.new(), office.new(external={"user": "u-1"})
+    numbers = dict(ApiKey.objects.values_list("hash", "pk"))
+    then, later = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
+    one, two = (numbers[made["data"]["hash"]] for made in (first, second))
+
+    assert record_uses({one: later, two: then}) == {one, two}
+    assert record_uses({one: then}) == {one}
+
+    assert office.ok("GET", at(first))["data"]["last_used_at"] == "2026-01-02T00:00:00.000Z"
+    other = office.ok("GET", at(second))["data"]
+    assert (other["last_used_at"], other["external_user"]) == ("2026-01-01T00:00:00.000Z", "u-1")
+    assert first["data"]["last_used_at"] is first["data"]["external_user"] is None
 
 
 def test_each_field_changes_alone(office: Office) -> None:

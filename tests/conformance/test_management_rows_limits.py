@@ -7,6 +7,7 @@ import pytest
 from gateway.limits import DAY_S, window_start
 from tests.conformance.desk import Desk, Serve
 from tests.support.gateways import seed_account
+from tests.support.server import as_json
 from tests.support.windows import within_one
 
 pytestmark = pytest.mark.both
@@ -31,9 +32,17 @@ def after_fifty(desk: Desk) -> Desk:
     return desk
 
 
+def free_requests(desk: Desk) -> dict[str, int]:
+    """What GET /key says of the account's day."""
+    told = as_json(desk.server.get("/api/v1/key", key=desk.account.api_key))["data"]
+    found: dict[str, int] = told["free_model_daily_requests"]
+    return found
+
+
 def test_m81_the_51st_free_call_of_a_day(desks: Callable[[], Desk]) -> None:
     def work() -> int:
         desk = after_fifty(desks())
+        assert free_requests(desk) == {"limit": 50, "used": 50, "remaining": 0}
         answer = desk.post(model=FREE)
         error = desk.check_refused(answer, 429, "rate_limit_exceeded")
         assert error["message"] == (
@@ -60,5 +69,6 @@ def test_ten_credits_unlock_more(desks: Callable[[], Desk]) -> None:
         desk = desks()
         desk.account = seed_account(desk.server, credits_usd="10")
         after_fifty(desk).ok(model=FREE)
+        assert free_requests(desk) == {"limit": 1000, "used": 51, "remaining": 949}
 
     within_one(DAY_S, work)

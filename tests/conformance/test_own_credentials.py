@@ -177,6 +177,27 @@ def test_only_where_every_filter_matches(desk: Desk, said: dict[str, Any], used:
     assert credentials_at(desk) == [fingerprint(MINE) if used else SHARED]
 
 
+@pytest.mark.parametrize("said", ["is_required", "is_byok_only"])
+def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> None:
+    bring(desk, "gamma", MINE, **{said: True})
+    desk.upstream.script("gamma", refusal(401))
+
+    answer = desk.post()
+
+    assert answer.status_code == 401, answer.text
+    assert credentials_at(desk) == [fingerprint(MINE)]
+    assert desk.total_usage_nano() == 0
+
+
+def test_nothing_of_a_provider_is_served_without_the_team_s_key(desk: Desk) -> None:
+    bring(desk, "gamma", MINE, is_byok_only=True, allowed_models=["acme/small"])
+
+    error = desk.told(desk.post(), 404, "not_found")
+
+    assert "Own Credentials Only" in repr(error)
+    assert credentials_at(desk) == []
+
+
 def test_filters_of_keys_and_users(desk: Desk) -> None:
     mine = {
         "allowed_api_key_hashes": [desk.account.api_key_hash],

@@ -91,6 +91,9 @@ class Machine(RuleBasedStateMachine):
     def take(self, scopes: list[str], cost: int) -> object:
         sizes = {"a": MINUTE_S, "b": DAY_S, "c": 1}
         limits = [Limit(scope, 5, sizes[scope], cost) for scope in scopes]
+        for each in limits:
+            place = each.scope, int(self.now // each.window_s)
+            assert self.limits.used(each) == self.model.used.get(place, 0)
         foreseen = self.limits.exceeded(*limits)
         found = self.limits.take(*limits)
         assert foreseen == (found if isinstance(found, Exceeded) else None)
@@ -175,6 +178,18 @@ def test_processes_count_together(counters: Callable[[], Limits]) -> None:
         return [taken(each, 3, scope) for each in (here, there, here, there, here)]
 
     assert within_one(DAY_S, work) == [True, True, True, False, False]
+
+
+def test_what_is_used_is_told_by_every_process(counters: Callable[[], Limits]) -> None:
+    here, there = counters(), counters()
+
+    def work() -> list[int]:
+        limit = Limit(f"s{next(_names)}", 3, DAY_S)
+        before = there.used(limit)
+        assert isinstance(here.take(limit, limit._replace(scope=f"{limit.scope}-other")), Taken)
+        return [before, here.used(limit), there.used(limit._replace(most=1))]
+
+    assert within_one(DAY_S, work) == [0, 1, 1]
 
 
 def test_a_crowd_gets_exactly_what_there_is(counters: Callable[[], Limits]) -> None:

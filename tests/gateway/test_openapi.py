@@ -13,6 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.caller import read_caller
+from accounts.free_requests import free_requests_of
 from accounts.models import ApiKey
 from accounts.services.keys import create_key
 from accounts.views.key_objects import current_key_object as key_object
@@ -208,7 +209,9 @@ def test_records_and_keys_fit_their_description(document: dict[str, Any]) -> Non
     assert fits(document, "Generation", generation_object(Generation.objects.get()))
     caller = read_caller(key.hash)
     assert caller is not None
-    assert fits(document, "CurrentKey", key_object(caller, datetime.now(UTC)))
+    assert fits(
+        document, "CurrentKey", key_object(caller, free_requests_of(caller), datetime.now(UTC))
+    )
 
 
 @pytest.mark.django_db

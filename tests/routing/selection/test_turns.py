@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from routing.catalogue.entries import EndpointEntry
 from routing.selection.ask import Policy, Standing, State, Turn
-from routing.selection.select import select
+from routing.selection.select import OWN_CREDENTIALS, select
 from routing.selection.turns import turns_of
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.markets import CHAT, priced
@@ -33,7 +33,7 @@ def told(turns: Sequence[Turn]) -> str:
 
 
 def tried(*known: EndpointEntry, fallback: Places | None = None, **said: Any) -> str:
-    names = ("byok", "standing", "sticky")
+    names = ("byok", "standing", "sticky", "unshared")
     learned = {name: said.pop(name) for name in names if name in said}
     state = State(byok_fallback=fallback or {}, **learned)
     models = [model(*[e for e in known if e.model_id == id], id=id) for id in _ids(known)]
@@ -52,6 +52,17 @@ def test_without_own_credentials_every_endpoint_has_one_turn() -> None:
 def test_own_credentials_come_first_by_their_place_then_the_shared_in_usual_order() -> None:
     assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}) == "b0 a b"
     assert tried(CHEAP, DEAR, byok={DEAR.pk: (0, 2), CHEAP.pk: (1,)}) == "b0 a1 b2 a b"
+
+
+def test_an_endpoint_that_is_not_shared_has_own_turns_or_none() -> None:
+    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}, unshared={DEAR.pk}) == "b0 a"
+    assert tried(CHEAP, DEAR, fallback={DEAR.pk: (0,)}, unshared={DEAR.pk}) == "a b0"
+    assert tried(CHEAP, DEAR, unshared={CHEAP.pk}) == "b"
+
+    state = State(unshared=frozenset({CHEAP.pk}))
+    plan = select([model(CHEAP)], CHAT, Policy(), state, random=lambda: 0.0)
+    assert (plan.order, plan.failed_step) == ((), OWN_CREDENTIALS)
+    assert [(each.endpoint.tag, each.step) for each in plan.removed] == [("a", OWN_CREDENTIALS)]
 
 
 def test_one_credential_goes_through_its_endpoints_in_usual_order() -> None:

@@ -94,6 +94,31 @@ def test_places_are_numbers_among_the_caller_s_credentials() -> None:
     assert with_own(NOTHING_LEARNED, (), [model(ENDPOINT)], aliases={}) == NOTHING_LEARNED
 
 
+@pytest.mark.parametrize(
+    ("mine", "unshared"),
+    [
+        ({"is_required": True}, {"acme/small", "acme/large"}),
+        ({"is_required": True, "models": frozenset({"acme/small"})}, {"acme/small"}),
+        (
+            {"is_byok_only": True, "models": frozenset({"acme/small"})},
+            {"acme/small", "acme/large"},
+        ),
+        ({"models": frozenset({"acme/small"})}, set()),
+    ],
+)
+def test_a_credential_may_keep_the_gateway_s_own_one_away(
+    mine: dict[str, Any], unshared: set[str]
+) -> None:
+    large = endpoint("acme", model_id="acme/large", provider=ENDPOINT.provider)
+    others = endpoint("other", model_id="acme/small")
+    models = [model(ENDPOINT, others), model(large, id="acme/large")]
+
+    state = with_own(NOTHING_LEARNED, [entry(**mine)], models, aliases={})
+
+    assert {each.model_id for each in (ENDPOINT, large) if each.pk in state.unshared} == unshared
+    assert others.pk not in state.unshared
+
+
 def test_one_that_rests_comes_last_and_only_there(own_rests: Rests) -> None:
     other = endpoint("acme/fast", model_id="acme/small", provider=ENDPOINT.provider)
     entries = [entry(), entry(id="second")]
