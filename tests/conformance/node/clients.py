@@ -36,14 +36,31 @@ def test_a_client_says_and_hears_everything(
     folder: Path, wire_desk: Desk, kind: str, script: str
 ) -> None:
     wire_desk.upstream.script(f"{PERSONAS[kind]}-a", *STEPS)
+
+    run_script(folder, wire_desk, script)
+
+    assert len(wire_desk.upstream.requests()) == len(STEPS)
+
+
+@pytest.mark.parametrize("kind", ["openai"])
+def test_a_client_calls_every_method_with_a_counterpart(folder: Path, wire_desk: Desk) -> None:
+    run_script(folder, wire_desk, "openrouter.mjs")
+
+
+def run_script(folder: Path, desk: Desk, script: str) -> None:
+    """Run a script to its end for the desk's caller."""
+    account = desk.account
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(folder),
-        "GATEWAY_URL": wire_desk.server.root_url,
-        "GATEWAY_KEY": wire_desk.account.api_key,
-        "GATEWAY_MODEL": wire_desk.model,
+        "GATEWAY_URL": desk.server.root_url,
+        "GATEWAY_KEY": account.api_key,
+        "GATEWAY_KEY_HASH": account.api_key_hash,
+        "GATEWAY_MANAGEMENT_KEY": account.management_key,
+        "GATEWAY_USER": account.user_id,
+        "GATEWAY_WORKSPACE": account.workspace_id,
+        "GATEWAY_MODEL": desk.model,
     }
-
     done = subprocess.run(
         ["node", script],
         cwd=folder,
@@ -53,7 +70,5 @@ def test_a_client_says_and_hears_everything(
         check=False,
         timeout=RUN_S,
     )
-
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.strip().endswith("done")
-    assert len(wire_desk.upstream.requests()) == len(STEPS)

@@ -13,6 +13,7 @@ PACKAGES = {
     "@anthropic-ai/sdk": "1.12.0",
     "ai": "7.0.173",
     "@ai-sdk/openai-compatible": "3.0.92",
+    "@openrouter/sdk": "1.3.19",
 }
 SCRIPTS = Path(__file__).parent
 _INSTALL_S = 600
