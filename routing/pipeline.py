@@ -53,7 +53,7 @@ from routing.selection.ask import (
 )
 from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
 from routing.selection.policy import policy_of
-from routing.selection.select import all_down, select, serving
+from routing.selection.select import all_down, select, serving, unpriced
 from routing.selection.trace import kept_state
 from routing.serving.call import Call, Choice
 from routing.serving.errors import ContextTooLong, GuardedOut, NoEndpoint
@@ -359,8 +359,11 @@ def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
     requested = list(policy.held_to)
-    step = plan.failed_step or MODELS_STEP
-    return NoEndpoint(step, available=serving(models, ask), requested=requested)
+    step, available = plan.failed_step or MODELS_STEP, serving(models, ask)
+    text = None
+    if not available and (names := unpriced(models, ask)):
+        text = f"{names[0]} has no price yet: the gateway's operator can give it one"
+    return NoEndpoint(step, available=available, requested=requested, text=text)
 
 
 def _call(

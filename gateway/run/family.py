@@ -88,5 +88,7 @@ def beat(plan: Plan) -> Child:
 
 def add_provider(plan: Plan, name: str) -> Child:
     """`manage.py add_provider NAME`, which reads the key from the environment."""
-    command = [sys.executable, "manage.py", "add_provider", name, "--no-input"]
+    # Whoever only starts the gateway asked for no calls.
+    options = ["--no-input", "--no-probe"]
+    command = [sys.executable, "manage.py", "add_provider", name, *options]
     return Child(f"add_provider {name}", lambda: command, plan.environment())

@@ -6,24 +6,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.conf import settings
 from django.db import connection
 
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint
 from routing.exchange import Prompt, Terms
-from routing.upstreams.door import Door, Limits, Origin
 from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
 from routing.upstreams.reply import Reply
+from routing.upstreams.single_call import call_once
 from routing.upstreams.wires import CHAT_KINDS, wire_of
 
 TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0
 OUTPUT_TOKENS_MAX: Final = 16
-_LIMITS: Final = Limits(
-    connect_s=5, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=1024 * 1024
-)
 _SHOWN_CHARS: Final = 200
 
 
@@ -65,7 +61,7 @@ def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
     started = time.monotonic()
     status: int | None = None
     try:
-        with _ask(endpoint, credential, deadline=started + TOTAL_S) as reply:
+        with _ask(endpoint, credential) as reply:
             status = reply.status
             ok, said = _said(kind, reply, reply.read_all())
     except (DoorError, ValueError) as error:
@@ -78,23 +74,12 @@ def _untried(endpoint: Endpoint, why: str) -> Trial:
     return Trial(endpoint, ok=False, status=None, latency_ms=None, said=why)
 
 
-def _ask(endpoint: Endpoint, credential: str | None, *, deadline: float) -> Reply:
+def _ask(endpoint: Endpoint, credential: str | None) -> Reply:
     prompt = Prompt(_body(endpoint), None, False, OUTPUT_TOKENS_MAX, None, None, False)
     takes = frozenset(endpoint.supported_parameters)
     terms = Terms(endpoint.upstream_model, takes, None, credential, None, OUTPUT_TOKENS_MAX)
-    wire = wire_of(endpoint.provider.kind).request(prompt, terms)
-    # A door of its own: operators' pages may run in another thread than requests, and a socket
-    # that came back to the shared pool from there would not wake up under this one's event loop.
-    door = Door(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
-    return door.send(
-        Origin.parse(endpoint.provider.base_url),
-        method="POST",
-        path=wire.path,
-        headers=wire.headers,
-        body=wire.body,
-        limits=_LIMITS,
-        deadline=deadline,
-    )
+    provider = endpoint.provider
+    return call_once(provider.base_url, provider.kind, prompt, terms, total_s=TOTAL_S)
 
 
 def _body(endpoint: Endpoint) -> dict[str, Any]:

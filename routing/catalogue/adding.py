@@ -1,15 +1,17 @@
 """Adding a real provider with what it serves. Asked twice, it changes nothing the second time."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from django.db import transaction
 
 from gateway.sealing import UnsealError
-from routing.catalogue.discovery import FoundModel, ProviderError, discover
+from routing.catalogue.discovery import FoundModel, discover
 from routing.catalogue.known_providers import KnownProvider
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.pricebook import BookEntry, book_entry
+from routing.catalogue.probing import Probed, probe_models
 from routing.catalogue.version import current_version
 
 
@@ -22,31 +24,56 @@ class Added:
     unpriced: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
+    # What calls found out: probe -> outcome, by model.
+    probed: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def add_provider(
-    provider: KnownProvider, key: str | None, *, pricing: dict[str, str] | None = None
+    provider: KnownProvider,
+    key: str | None,
+    *,
+    pricing: dict[str, str] | None = None,
+    named: Sequence[str] = (),
+    probe: bool = True,
 ) -> Added:
-    """Ask the provider for its models, then store it with them.
+    """Ask the provider for its models, or for those `named`, then store it with them.
 
     Models the price book knows are enabled; `pricing` prices the others, and without it they are
-    stored disabled. Rows that exist keep what an operator made of them. Raises `ProviderError`
-    before anything is stored.
+    stored disabled. With `probe` a few calls find out what the enabled ones take where that would
+    be assumed. Rows that exist keep what an operator made of them. Raises `ProviderError` before
+    anything is stored.
     """
-    found = discover(provider, key)
-    if not found:
-        raise ProviderError(f"{provider.name} lists no models")
+    found = discover(provider, key, named=named)
     books = {
         model.id: book_entry(provider.slug, model.upstream_model) for model in found if model.chats
     }
+    probed: dict[str, Probed] = {}
+    if probe:
+        priced = {name for name, book in books.items() if pricing or (book and book.pricing)}
+        unknown = [each for each in found if each.assumed and each.id in priced]
+        probed = probe_models(provider, key, _without_endpoint(provider, unknown))
     with transaction.atomic():
         row = _provider_row(provider, key)
-        added = Added(skipped=[model.id for model in found if not model.chats])
+        added = Added()
         for model in found:
-            if model.chats:
-                _add_model(added, row, model, books[model.id], pricing)
+            one = probed.get(model.id)
+            if not model.chats or (one and not one.chats):
+                added.skipped.append(model.id)
+                continue
+            endpoint = _add_model(added, row, model, books[model.id], pricing)
+            if one and endpoint and endpoint.supported_parameters == model.supported_parameters:
+                endpoint.supported_parameters = one.parameters
+                endpoint.save(update_fields=["supported_parameters"])
+                added.probed[model.id] = one.outcomes
         added.version = current_version()
     return added
+
+
+def _without_endpoint(provider: KnownProvider, models: Sequence[FoundModel]) -> list[FoundModel]:
+    """Those that will be enabled now: an endpoint with a price is an operator's by now."""
+    rows = Endpoint.objects.filter(provider__slug=provider.slug, tag=provider.slug)
+    there = set(rows.filter(pricing__isnull=False).values_list("model__slug", flat=True))
+    return [model for model in models if model.id not in there]
 
 
 def _provider_row(provider: KnownProvider, key: str | None) -> Provider:
@@ -80,13 +107,14 @@ def _add_model(
     found: FoundModel,
     book: BookEntry | None,
     fallback: dict[str, str] | None,
-) -> None:
+) -> Endpoint | None:
+    """The endpoint, None where one is kept as it is."""
     pricing = (book.pricing if book else None) or fallback
     model = Model.objects.filter(slug=found.id).first()
     endpoint = model.endpoints.filter(tag=provider.slug).first() if model else None
     if endpoint and endpoint.pricing is not None:
         added.kept.append(found.id)
-        return
+        return None
     if model is None:
         model = _new_model(found, book, visible=pricing is not None)
     elif pricing is not None and not model.endpoints.filter(pricing__isnull=False).exists():
@@ -100,6 +128,7 @@ def _add_model(
         endpoint.price_source = "book" if book and book.pricing else "hand"
         endpoint.save()
     (added.unpriced if pricing is None else added.enabled).append(found.id)
+    return endpoint
 
 
 def _new_model(found: FoundModel, book: BookEntry | None, *, visible: bool) -> Model:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -30,7 +30,14 @@ _CONTEXT_KEYS: Final = (
 )
 _OUTPUT_KEYS: Final = ("max_completion_tokens", "max_output_tokens")
 _OTHER_TYPES: Final = frozenset(
-    {"embedding", "image", "video", "audio", "moderation", "rerank", "transcribe"}
+    {"embedding", "embeddings", "image", "video", "audio", "moderation", "rerank", "transcribe"}
+)
+_CHAT_TYPES: Final = frozenset({"chat", "language", "llm", "vlm"})
+# What a model is called that does something else, where its provider tells nothing but names.
+_OTHER_NAMES: Final = re.compile(
+    r"(?<![a-z])(embed(ding|dings|der)?|minilm|bge|gte|e5|rerank(er)?|whisper|tts|dall-e"
+    r"|transcribe|moderation)(?![a-z])",
+    re.IGNORECASE,
 )
 # What nearly every server of this wire format takes. An operator who knows more edits the endpoint.
 _USUAL: Final = (
@@ -66,9 +73,14 @@ class ProviderError(Exception):
     """The provider did not answer the way a provider does; the text says how, without the key."""
 
 
+class NoList(ProviderError):
+    """The provider is there, and does not list its models."""
+
+
 @dataclass(frozen=True, slots=True)
 class FoundModel:
-    """A model as a provider lists it; `id` is ours (`author/slug`), `upstream_model` theirs."""
+    """A model as a provider lists it; `id` is ours (`author/slug`), `upstream_model` theirs. The
+    parameters are `assumed` where neither the provider nor what is known of it tells them."""
 
     id: str
     upstream_model: str
@@ -79,23 +91,44 @@ class FoundModel:
     input_modalities: list[str]
     supported_parameters: list[str]
     chats: bool
+    assumed: bool
 
 
-def discover(provider: KnownProvider, key: str | None) -> list[FoundModel]:
-    """The models a provider lists, first of each id. Raises `ProviderError`."""
+def discover(
+    provider: KnownProvider, key: str | None, *, named: Sequence[str] = ()
+) -> list[FoundModel]:
+    """The models a provider lists, first of each id; with `named` these, listed or not, and all of
+    them are taken to chat. Raises `ProviderError`."""
     if key and not _KEY.fullmatch(key):
         # requests would quote the whole header in its complaint.
         raise ProviderError(f"the key of {provider.name} has characters no key has")
+    try:
+        entries = _entries(provider, key)
+    except NoList:
+        if not named:
+            raise
+        entries = []
+    if named:
+        listed = {entry["id"]: entry for entry in reversed(entries)}
+        entries = [listed.get(name, {"id": name}) for name in named]
+    found: dict[str, FoundModel] = {}
+    for entry in entries:
+        model = _model(provider, entry)
+        found.setdefault(model.id, replace(model, chats=True) if named else model)
+    return list(found.values())
+
+
+def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
+    """What it lists that has an id. Raises `ProviderError`."""
     answer = _answer(provider, key)
     entries = answer.get("data") if isinstance(answer, dict) else answer
     if not isinstance(entries, list):
-        raise ProviderError(f"{provider.name} answered without a list of models")
-    found: dict[str, FoundModel] = {}
-    for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and entry["id"]:
-            model = _model(provider, entry)
-            found.setdefault(model.id, model)
-    return list(found.values())
+        raise NoList(f"{provider.name} answered without a list of models")
+    found = [each for each in entries if isinstance(each, dict)]
+    found = [each for each in found if isinstance(each.get("id"), str) and each["id"]]
+    if not found:
+        raise NoList(f"{provider.name} lists no models")
+    return found
 
 
 def _answer(provider: KnownProvider, key: str | None) -> Any:
@@ -117,10 +150,24 @@ def _answer(provider: KnownProvider, key: str | None) -> Any:
                 _refuse_status(provider, response)
                 return loads(_body(provider, response))
     except MalformedJson as error:
-        raise ProviderError(f"{provider.name} answered without JSON at {url}") from error
+        raise NoList(f"{provider.name} answered without JSON at {url}") from error
     except (requests.RequestException, ValueError) as error:
-        # requests puts the URL and the cause into its texts, never the headers.
-        raise ProviderError(f"{provider.name} does not answer at {url}: {error}") from error
+        why = _reason(error)
+        raise ProviderError(f"{provider.name} does not answer at {url}: {why}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no answer, in a few words: requests tells the whole chain of causes."""
+    if isinstance(error, requests.Timeout):
+        return "it is silent for too long"
+    cause: Any = error
+    while isinstance(cause, BaseException):
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        # urllib3 keeps the cause in `reason`, requests what urllib3 raised as its argument.
+        inner = [getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args]
+        cause = next((each for each in inner if isinstance(each, BaseException)), None)
+    return " ".join(str(error).split())[:_WORDS_SHOWN]
 
 
 def _proxies() -> dict[str, str]:
@@ -133,7 +180,8 @@ def _refuse_status(provider: KnownProvider, response: requests.Response) -> None
         raise ProviderError(f"{provider.name} refuses the key (status {response.status_code})")
     if response.status_code != 200:
         words = _body(provider, response)[:_WORDS_SHOWN].decode(errors="replace").strip()
-        raise ProviderError(f"{provider.name} answered {response.status_code}: {words}")
+        words = " ".join(words.split())
+        raise NoList(f"{provider.name} answered {response.status_code}: {words}")
 
 
 def _body(provider: KnownProvider, response: requests.Response) -> bytes:
@@ -161,6 +209,7 @@ def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
         input_modalities=_input_modalities(provider, entry),
         supported_parameters=_parameters(provider, entry),
         chats=_chats(entry),
+        assumed=_is_assumed(provider, entry),
     )
 
 
@@ -232,12 +281,23 @@ def _parameters(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
     return list(_REASONING if reasons else _USUAL + _OPENAI_EXTRA)
 
 
+def _is_assumed(provider: KnownProvider, entry: dict[str, Any]) -> bool:
+    told = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
+    return not told and provider.kind != "anthropic" and provider.slug != "openai"
+
+
 def _chats(entry: dict[str, Any]) -> bool:
-    """False when the provider itself says that the model does something else."""
-    outputs = _mapping(entry, "architecture").get("output_modalities", ["text"])
-    return (
-        entry.get("type") not in _OTHER_TYPES
-        and _mapping(entry, "capabilities").get("completion_chat") is not False
-        and entry.get("supports_chat") is not False
-        and (not isinstance(outputs, list) or "text" in outputs)
-    )
+    """False where the provider says that the model does something else, or says nothing of it and
+    its name does."""
+    outputs = _mapping(entry, "architecture").get("output_modalities")
+    able = _mapping(entry, "capabilities").get("completion_chat")
+    told = [
+        None if not isinstance(outputs, list) else "text" in outputs,
+        able if isinstance(able, bool) else None,
+        entry.get("supports_chat"),
+        True if entry.get("type") in _CHAT_TYPES else None,
+        False if entry.get("type") in _OTHER_TYPES else None,
+    ]
+    if False in told:
+        return False
+    return True in told or not _OTHER_NAMES.search(entry["id"])

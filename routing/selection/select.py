@@ -97,6 +97,18 @@ def serving(models: Sequence[ModelEntry], ask: Ask) -> list[str]:
     return sorted({each.provider.slug for each in offered(models, ask)})
 
 
+def unpriced(models: Iterable[ModelEntry], ask: Ask) -> list[str]:
+    """The ids of models that would serve the caller's format, had they a price."""
+    return [
+        model.id
+        for model in models
+        if any(
+            each.prices is None and each.status > _DISABLED_STATUS and each.serves(ask.kinds)
+            for each in model.endpoints
+        )
+    ]
+
+
 def offered(models: Iterable[ModelEntry], ask: Ask) -> list[EndpointEntry]:
     """The endpoints that serve the models in the caller's format, down or not."""
     return [each for model in models for each in model.endpoints if _is_offered(each, ask)]

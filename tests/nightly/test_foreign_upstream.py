@@ -74,7 +74,7 @@ def served(
         server = starter.build(AIMOCK_API_KEY="mock")
         server.manage(
             *("add_provider", "aimock", "--base-url", aimock),
-            *("--key-env", "AIMOCK_API_KEY", "--price", "1/2", "--no-input"),
+            *("--key-env", "AIMOCK_API_KEY", "--price", "1/2", "--no-input", "--no-probe"),
         )
         server.start()
         yield server, seed_account(server)

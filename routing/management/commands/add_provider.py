@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from gateway.commands import JsonCommand, Refused
 from routing.catalogue.adding import add_provider, kind_of
-from routing.catalogue.discovery import ProviderError
+from routing.catalogue.discovery import NoList, ProviderError
 from routing.catalogue.known_providers import KNOWN, KnownProvider
 from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.spec import Slug, Url
@@ -27,13 +27,19 @@ speaks another wire format than chat completions:
 
   manage.py add_provider openai
   manage.py add_provider anthropic
-  manage.py add_provider local --base-url http://127.0.0.1:11434/v1 --no-input --price 0/0
+  manage.py add_provider local --base-url http://127.0.0.1:11434/v1 --no-input --free
 
 The key comes from the provider's usual environment variable (OPENAI_API_KEY, …), from --key-env, or
 from a prompt that does not show it; it is stored encrypted. Prices come from the offline price
 book. A model without a price is stored disabled, because it could not be billed: give it one in the
-admin, in a catalogue file, or for all such models here with --price. Run again, the command adds
-what is new and changes nothing else. When the provider refuses the key, nothing is stored.
+admin, in a catalogue file, or for all such models here with --price or --free. Run again, the
+command adds what is new and changes nothing else. When the provider refuses the key, nothing is
+stored.
+
+What models take of log-probabilities, tools and JSON schemas is found out by one tiny call each,
+where neither the provider nor its name tells it; --no-probe assumes it. Models that do not chat,
+by what the provider says or by what they are called, are left out; --model names the ones to add,
+also where the provider does not list any.
 """
 
 
@@ -55,27 +61,61 @@ class Command(JsonCommand):
         parser.add_argument("--kind", choices=sorted(CHAT_KINDS), help="the wire format it speaks")
         parser.add_argument("--name", help="display name of a provider that is not well-known")
         parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key")
-        parser.add_argument("--no-input", action="store_true", help="never prompt for the key")
         parser.add_argument(
+            "--model",
+            metavar="NAME",
+            action="append",
+            default=[],
+            help="add this model alone, by the provider's name for it; may be given again",
+        )
+        parser.add_argument(
+            "--no-probe", action="store_true", help="call no model to find out what it takes"
+        )
+        parser.add_argument("--no-input", action="store_true", help="never prompt for the key")
+        prices = parser.add_mutually_exclusive_group()
+        prices.add_argument(
             "--price",
             type=_price,
             metavar="PROMPT/COMPLETION",
             help="USD per million tokens of models the price book does not know; 0/0 is free",
+        )
+        prices.add_argument(
+            "--free",
+            dest="price",
+            action="store_const",
+            const=_price("0/0"),
+            help="they cost nothing",
         )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         provider = _provider(options)
         key = _key(provider, no_input=options["no_input"], key_env=options["key_env"])
         try:
-            added = add_provider(provider, key, pricing=options["price"])
+            added = add_provider(
+                provider,
+                key,
+                pricing=options["price"],
+                named=options["model"],
+                probe=not options["no_probe"],
+            )
+        except NoList as error:
+            raise Refused(f"{error}; name its models with --model; nothing was stored") from error
         except ProviderError as error:
             raise Refused(f"{error}; nothing was stored") from error
         return {"provider": provider.slug, **asdict(added)}, 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:
-        yield from (f"enabled {name}" for name in result["enabled"])
+        for name in result["enabled"]:
+            told = result["probed"].get(name, {})
+            words = ", ".join(f"{probe} {outcome}" for probe, outcome in told.items())
+            yield f"enabled {name}" + (f" ({words})" if words else "")
         yield from (f"no price, not enabled: {name}" for name in result["unpriced"])
         yield from (f"not a chat model: {name}" for name in result["skipped"])
+        if result["unpriced"]:
+            yield (
+                "Models without a price are not served: run this again with --price "
+                "PROMPT/COMPLETION (USD per million tokens) or --free, or price them in the admin."
+            )
         yield (
             f"{result['provider']}: {len(result['enabled'])} enabled, "
             f"{len(result['unpriced'])} without a price, {len(result['kept'])} as before"

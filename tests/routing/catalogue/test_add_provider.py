@@ -1,7 +1,7 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,9 +19,27 @@ pytestmark = pytest.mark.django_db
 KEY = "sk-a-real-looking-key"
 
 
+def able(body: dict[str, Any]) -> tuple[int, Any]:
+    """A model that does whatever it is asked for."""
+    message: dict[str, Any] = {"role": "assistant", "content": "Yes."}
+    choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": message}
+    if body.get("logprobs"):
+        token = {"token": "Yes", "logprob": -0.1}
+        choice["logprobs"] = {"content": [{**token, "top_logprobs": [token]}]}
+    if body.get("tools"):
+        function = {"name": "weather", "arguments": '{"city": "Oslo"}'}
+        message["tool_calls"] = [{"id": "c", "type": "function", "function": function}]
+    if body.get("response_format"):
+        message["content"] = '{"blue": true}'
+    return 200, {"id": "x", "choices": [choice], "usage": {}}
+
+
 @dataclass
 class ScriptedProvider:
-    """Answers every GET with what it is told to."""
+    """Answers every GET with what it is told to, and chats as `chat` does."""
+
+    chat: Callable[[dict[str, Any]], tuple[int, Any]] = able
+    chats: list[dict[str, Any]] = field(default_factory=list)
 
     status: int = 200
     body: bytes = b'{"data": []}'
@@ -49,6 +67,17 @@ def provider() -> Iterator[ScriptedProvider]:
             self.send_header("Content-Length", str(len(script.body)))
             self.end_headers()
             self.wfile.write(script.body)
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            script.chats.append(body)
+            status, answer = script.chat(body)
+            said = json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
 
         def log_message(self, *arguments: Any) -> None:
             """Silence: pytest shows stderr."""
@@ -86,13 +115,16 @@ def add(*arguments: str) -> tuple[int, Any]:
 def test_priced_models_are_enabled_and_the_others_stored_disabled(
     openai: ScriptedProvider,
 ) -> None:
-    openai.lists("gpt-4o", "text-embedding-3-small", "gpt-unheard-of")
+    openai.lists("gpt-4o", "text-embedding-3-small", "gpt-unheard-of", "tts-1")
 
     status, added = add("openai")
 
     assert status == 0
     assert added["enabled"] == ["openai/gpt-4o"]
-    assert added["unpriced"] == ["openai/text-embedding-3-small", "openai/gpt-unheard-of"]
+    assert added["unpriced"] == ["openai/gpt-unheard-of"]
+    assert added["skipped"] == ["openai/text-embedding-3-small", "openai/tts-1"]
+    # What its models take is known.
+    assert openai.chats == []
     assert openai.seen == [("/v1/models", f"Bearer {KEY}")]
     seen = build()
     assert [model.id for model in seen.listing] == ["openai/gpt-4o"]
@@ -156,12 +188,15 @@ def test_what_is_no_chat_model_is_skipped(provider: ScriptedProvider) -> None:
         {"id": "a/ocr", "capabilities": {"completion_chat": False}},
         {"id": "a/painter", "architecture": {"output_modalities": ["image"]}},
         {"id": "a/chat", "architecture": {"input_modalities": ["image", "text", "smell"]}},
+        *("nomic-embed-text:v1.5", "bge-m3", "org/e5-large", "all-minilm", "x/Qwen3-Reranker-8B"),
+        {"id": "a/embedded", "type": "llm"},
     )
 
     _, added = add("local", "--base-url", provider.base_url, "--price", "1/1")
 
-    assert added["skipped"] == ["a/embedder", "a/ocr", "a/painter"]
-    assert added["enabled"] == ["a/chat"]
+    assert added["skipped"][:3] == ["a/embedder", "a/ocr", "a/painter"]
+    assert len(added["skipped"]) == 8
+    assert added["enabled"] == ["a/chat", "a/embedded"]
     assert build().models["a/chat"].input_modalities == ("text", "image")
 
 
@@ -201,6 +236,128 @@ def test_a_provider_that_does_not_answer_like_one_leaves_nothing_behind(
     assert not Provider.objects.exists()
 
 
+def test_models_are_named_where_they_are_not_listed(provider: ScriptedProvider) -> None:
+    own = ("local", "--base-url", provider.base_url, "--free")
+    provider.status, provider.body = 404, b"no such page\n at all"
+
+    assert add(*own)[1]["error"] == (
+        "local answered 404: no such page at all; name its models with --model; nothing was stored"
+    )
+    _, added = add(*own, "--model", "gpt/x", "--model", "my-embedder")
+    assert added["enabled"] == ["gpt/x", "local/my-embedder"]
+
+    provider.status = 200
+    provider.lists({"id": "listed", "context_length": 4096}, "other")
+    assert add(*own, "--model", "listed")[1]["enabled"] == ["local/listed"]
+    assert build().models["local/listed"].context_length == 4096
+
+
+def test_a_model_without_a_price_says_how_to_give_it_one(provider: ScriptedProvider) -> None:
+    provider.lists("llama")
+    own = ("local", "--base-url", provider.base_url, "--no-input")
+
+    assert run("add_provider", *own)[1].splitlines() == [
+        "no price, not enabled: local/llama",
+        "Models without a price are not served: run this again with --price PROMPT/COMPLETION "
+        "(USD per million tokens) or --free, or price them in the admin.",
+        "local: 0 enabled, 1 without a price, 0 as before",
+    ]
+    # Nobody can call it yet, so nobody asks what it takes.
+    assert provider.chats == []
+    assert run("add_provider", *own, "--free")[1].splitlines()[0] == (
+        "enabled local/llama (logprobs yes, tools yes, json_schema yes)"
+    )
+    assert build().models["local/llama"].endpoints[0].pricing == {"prompt": "0", "completion": "0"}
+
+
+TOOLS = {"tools", "tool_choice"}
+SCHEMA = {"response_format", "structured_outputs"}
+LOGPROBS = {"logprobs", "top_logprobs"}
+
+
+def without(*names: str, status: int = 400) -> Callable[[dict[str, Any]], tuple[int, Any]]:
+    """A model that refuses bodies with one of these fields."""
+
+    def chat(body: dict[str, Any]) -> tuple[int, Any]:
+        if body.keys() & set(names):
+            return status, {"error": {"message": "not supported"}}
+        return able(body)
+
+    return chat
+
+
+def deaf(body: dict[str, Any]) -> tuple[int, Any]:
+    """One that answers everything in plain words."""
+    return able({})
+
+
+def cut_off(body: dict[str, Any]) -> tuple[int, Any]:
+    status, answer = able({})
+    answer["choices"][0]["finish_reason"] = "length"
+    return status, answer
+
+
+@pytest.mark.parametrize(
+    ("chat", "told", "takes", "decides"),
+    [
+        (able, "yes yes yes", LOGPROBS | TOOLS | SCHEMA, "logprobs"),
+        (without("tools", status=500), "yes no yes", LOGPROBS | SCHEMA, "logprobs"),
+        (without("logprobs"), "no yes yes", TOOLS | SCHEMA, "schema"),
+        (without("logprobs", "response_format"), "no yes no", TOOLS, None),
+        (deaf, "ignored ignored ignored", {"tools"}, None),
+        (cut_off, "untold untold untold", TOOLS | SCHEMA, "schema"),
+        (without("tools", "logprobs", status=429), "untold untold yes", TOOLS | SCHEMA, "schema"),
+    ],
+)
+def test_what_a_model_takes_is_found_out(
+    provider: ScriptedProvider, chat: Any, told: str, takes: set[str], decides: str | None
+) -> None:
+    provider.lists("llama")
+    provider.chat = chat
+
+    _, added = add("local", "--base-url", provider.base_url, "--free")
+
+    outcomes = added["probed"]["local/llama"]
+    assert list(outcomes) == ["logprobs", "tools", "json_schema"]
+    assert " ".join(outcomes.values()) == told
+    endpoint = build().models["local/llama"].endpoints[0]
+    assert endpoint.supported_parameters & (TOOLS | SCHEMA | LOGPROBS) == takes
+    assert endpoint.decides == decides
+    assert all(body["max_tokens"] <= 64 for body in provider.chats)
+    assert len(provider.chats) == 3
+
+
+def test_a_model_that_refuses_to_chat_is_not_enabled(provider: ScriptedProvider) -> None:
+    provider.lists("silent-name", "llama")
+    provider.chat = lambda body: (501, {}) if body["model"] == "silent-name" else able(body)
+
+    _, added = add("local", "--base-url", provider.base_url, "--free")
+
+    assert (added["enabled"], added["skipped"]) == (["local/llama"], ["local/silent-name"])
+    assert len(provider.chats) == 4 + 3
+
+
+def test_nobody_is_called_who_is_not_to_be(provider: ScriptedProvider) -> None:
+    provider.lists("llama", {"id": "told", "supported_parameters": ["tools"]})
+    own = ("local", "--base-url", provider.base_url, "--free")
+    add(*own, "--no-probe")
+    assert build().models["local/llama"].endpoints[0].supported_parameters >= TOOLS | SCHEMA
+
+    assert add(*own)[1]["kept"] == ["local/llama", "local/told"]
+    assert provider.chats == []
+
+
+def test_what_an_operator_says_of_a_model_stays(provider: ScriptedProvider) -> None:
+    provider.lists("llama")
+    own = ("local", "--base-url", provider.base_url)
+    add(*own)
+    Endpoint.objects.update(supported_parameters=["max_tokens"])
+
+    add(*own, "--free")
+
+    assert Endpoint.objects.get().supported_parameters == ["max_tokens"]
+
+
 def test_an_endless_answer_is_cut(
     openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,11 +367,17 @@ def test_an_endless_answer_is_cut(
     assert "more than 1000 bytes" in add("openai")[1]["error"]
 
 
-def test_a_provider_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_that_is_not_there_is_told_in_one_line() -> None:
     code, told = add("local", "--base-url", "http://127.0.0.1:1/v1")
 
     assert code == 1
-    assert "does not answer at http://127.0.0.1:1/v1/models" in told["error"]
+    assert told["error"] == (
+        "local does not answer at http://127.0.0.1:1/v1/models: connection refused; "
+        "nothing was stored"
+    )
+    error = add("local", "--base-url", "http://nowhere.invalid/v1")[1]["error"]
+    assert error.startswith("local does not answer at http://nowhere.invalid/v1/models: ")
+    assert len(error) < 150
 
 
 def test_a_key_that_is_none_is_never_quoted(

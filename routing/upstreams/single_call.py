@@ -1,0 +1,31 @@
+"""One call to an upstream beside all requests: nothing is held, charged or recorded."""
+
+import time
+from typing import Final
+
+from django.conf import settings
+
+from routing.exchange import Prompt, Terms
+from routing.upstreams.door import Door, Limits, Origin
+from routing.upstreams.reply import Reply
+from routing.upstreams.wires import wire_of
+
+_CONNECT_S: Final = 5.0
+_BODY_BYTES_MAX: Final = 1024 * 1024
+
+
+def call_once(base_url: str, kind: str, prompt: Prompt, terms: Terms, *, total_s: float) -> Reply:
+    """Send the prompt in the words of that wire kind. Raises `DoorError` and ValueError."""
+    wire = wire_of(kind).request(prompt, terms)
+    # A door of its own: operators' pages may run in another thread than requests, and a socket
+    # that came back to the shared pool from there would not wake up under this one's event loop.
+    door = Door(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
+    return door.send(
+        Origin.parse(base_url),
+        method="POST",
+        path=wire.path,
+        headers=wire.headers,
+        body=wire.body,
+        limits=Limits(min(_CONNECT_S, total_s), total_s, total_s, _BODY_BYTES_MAX),
+        deadline=time.monotonic() + total_s,
+    )
