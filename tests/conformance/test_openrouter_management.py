@@ -38,7 +38,8 @@ class Clients:
         self.mine = self._of(desk.account.api_key)
         self.manager = self._of(desk.account.management_key)
 
-    def _of(self, key: str) -> OpenRouter:
+    # Of `Any` type: the package makes its arguments' and answers' types from long unions.
+    def _of(self, key: str) -> Any:
         url = self.desk.server.base_url
         return OpenRouter(api_key=key, server_url=url, client=self.http, retry_config=None)
 

@@ -202,3 +202,18 @@ def test_a_chat_model_is_no_native_one(engines: dict[str, str]) -> None:
     assert (
         requests.post(f"{engines['chat']}/v1/systemone", json=body, timeout=30).status_code == 501
     )
+
+
+def test_a_server_decides_from_the_moment_it_was_added(
+    engines: dict[str, str], served: tuple[GatewayServer, SeededAccount]
+) -> None:
+    server, _ = served
+    where = ("--base-url", f"{engines['chat']}/v1")
+
+    added = server.manage("add_provider", "llama", *where, "--price", "1/2", "--no-input")
+
+    [model] = added["enabled"]
+    assert added["probed"][model]["logprobs"] == "yes"
+    server.wait_until(lambda: server.get(f"/api/v1/model/{model}").ok, within_s=_START_S)
+    [stage] = decided(served, model)["router_metadata"]["pipeline"]
+    assert stage["data"]["method"] == "logprobs"

@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 )
 
 from accounts.caller import read_caller
+from accounts.free_requests import free_requests_of
 from accounts.models import ApiKey
 from accounts.services.keys import set_limit
 from accounts.views.key_objects import current_key_object
@@ -144,7 +145,8 @@ class KeyLife(RuleBasedStateMachine):
     def _told(self) -> dict[str, Any]:
         caller = read_caller(self.key.hash)
         assert caller is not None
-        shown: dict[str, Any] = orjson.loads(orjson.dumps(current_key_object(caller, self.now)))
+        told = current_key_object(caller, free_requests_of(caller), self.now)
+        shown: dict[str, Any] = orjson.loads(orjson.dumps(told))
         return shown
 
 
