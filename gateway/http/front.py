@@ -23,6 +23,7 @@ from django.urls.resolvers import RoutePattern
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
+_MODEL_NAMES = "/api/v1/models/"
 _HIDDEN_SLASH = re.compile("%2f", re.IGNORECASE)
 View = Callable[..., HttpResponseBase]
 # A part of a host's name, in lower case, and who answers for all that have it. No name has a line
@@ -40,7 +41,10 @@ def _path_with_hidden_slashes(uri: str) -> str:
     """The path with slashes that were percent-encoded left so: they part nothing, as proxies see
     it, so they must not lead where a proxy lets nobody go."""
     path = uri.partition("?")[0] if uri.startswith("/") else urlsplit(uri).path
-    return unquote_to_bytes(_HIDDEN_SLASH.sub("%252F", path)).decode("latin-1")
+    # Official clients hide the one in a model's name, which is a part of nothing else.
+    if not path.startswith(_MODEL_NAMES):
+        path = _HIDDEN_SLASH.sub("%252F", path)
+    return unquote_to_bytes(path).decode("latin-1")
 
 
 class ApiRequest(WSGIRequest):

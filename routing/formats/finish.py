@@ -12,13 +12,13 @@ _WORDS = {
 _NORMAL = {native: ours for ours, natives in _WORDS.items() for native in natives.split()}
 
 
-def normal_finish(native: Any, *, has_tool_calls: bool, refused: bool) -> str:
+def normal_finish(native: Any, *, has_tool_calls: bool) -> str:
     """Our word for a provider's finish reason (inference reference 2.4).
 
-    An unknown one is `tool_calls` when there are tool calls, else `stop`. A refusal that came as a
-    normal answer is `content_filter`.
+    Where there are tool calls, `stop` and unknown words are `tool_calls`: callers look for calls
+    behind no other. A refusal that came as a normal answer stays `stop`.
     """
     known = _NORMAL.get(native) if isinstance(native, str) else None
-    if refused and known in (None, "stop"):
-        return "content_filter"
-    return known or ("tool_calls" if has_tool_calls else "stop")
+    if known in (None, "stop"):
+        return "tool_calls" if has_tool_calls else "stop"
+    return known

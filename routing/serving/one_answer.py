@@ -54,11 +54,7 @@ def answer_of(call: Call, attempts: Attempts) -> Served:
 
 def finish_of(answer: Answer, message: dict[str, Any]) -> str:
     """The finish reason of an answer with this message."""
-    return normal_finish(
-        answer.native_finish,
-        has_tool_calls=bool(message.get("tool_calls")),
-        refused=bool(message.get("refusal")),
-    )
+    return normal_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
 
 
 def _ask(call: Call, attempt: Attempt) -> Answer:
@@ -92,7 +88,7 @@ def _is_plain(answer: Answer) -> bool:
 def _breakage(answer: Answer) -> UpstreamFailure | None:
     if answer.error is not None:
         return from_error_object(answer.error)
-    if normal_finish(answer.native_finish, has_tool_calls=False, refused=False) != "error":
+    if normal_finish(answer.native_finish, has_tool_calls=False) != "error":
         return None
     return from_error_object({"message": "the upstream broke off its answer"})
 
@@ -102,4 +98,5 @@ def _is_good(answer: Answer) -> bool:
 
 
 def _is_refusal(answer: Answer) -> bool:
-    return finish_of(answer, answer.message) == "content_filter"
+    is_filtered = finish_of(answer, answer.message) == "content_filter"
+    return is_filtered or bool(answer.message.get("refusal"))

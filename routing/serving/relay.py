@@ -61,7 +61,7 @@ class Relay:
         self._parser = SseParser(event_bytes_max)
         self._passes = passes
         self._exclude_reasoning = exclude_reasoning
-        self._has_tool_calls = self._refused = self._fingerprint_said = False
+        self._has_tool_calls = self._fingerprint_said = False
         self._stop_sequence: str | None = None
         # The payload that is being read, where it may pass, and the one that told the finish.
         self._saying: Native | None = None
@@ -93,9 +93,7 @@ class Relay:
 
     @property
     def finish_reason(self) -> str:
-        return normal_finish(
-            self.native_finish, has_tool_calls=self._has_tool_calls, refused=self._refused
-        )
+        return normal_finish(self.native_finish, has_tool_calls=self._has_tool_calls)
 
     def cited(self, annotations: list[dict[str, Any]]) -> bytes:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
@@ -204,7 +202,6 @@ class Relay:
         if calls := delta.get("tool_calls"):
             self._has_tool_calls = True
             self.tool_calls.add(calls)
-        self._refused = self._refused or bool(delta.get("refusal"))
 
     def _note(self, event: Event) -> None:
         if event.usage is not None:

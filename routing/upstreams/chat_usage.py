@@ -42,11 +42,30 @@ def _with_reasoning(usage: dict[str, Any]) -> dict[str, Any]:
         usage.get("completion_tokens"),
         reasoning,
     )
-    if not reasoning or not all(type(count) is int and count >= 0 for count in counts):
+    total = usage.get("total_tokens")
+    if not reasoning:
+        # And some say nothing of it but in the total (Gemini).
+        reasoning = _beyond(total, *counts[:2])
+        return _with_more(usage, reasoning, stated=False) if reasoning else usage
+    if not all(type(count) is int and count >= 0 for count in counts) or total != sum(counts):
         return usage
-    if usage.get("total_tokens") != sum(counts):
-        return usage
-    return {**usage, "completion_tokens": usage["completion_tokens"] + reasoning}
+    return _with_more(usage, reasoning, stated=True)
+
+
+def _beyond(total: Any, *counts: Any) -> int:
+    """What a total has beyond its parts; 0 where they are no counts."""
+    if any(type(count) is not int or count < 0 for count in (total, *counts)):
+        return 0
+    return max(0, int(total) - sum(map(int, counts)))
+
+
+def _with_more(usage: dict[str, Any], reasoning: int, *, stated: bool) -> dict[str, Any]:
+    more = {**usage, "completion_tokens": usage["completion_tokens"] + reasoning}
+    if not stated:
+        details = usage.get(_COMPLETION_DETAILS)
+        given = details if isinstance(details, dict) else {}
+        more[_COMPLETION_DETAILS] = {**given, "reasoning_tokens": reasoning}
+    return more
 
 
 def _first(owner: dict[str, Any], names: tuple[str, ...]) -> Any:

@@ -10,6 +10,7 @@ import orjson
 
 from gateway.http.jsonio import dumps
 from routing.exchange import Answer, Event, Prompt, Terms, Wire, WireRequest
+from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
 from routing.upstreams.chat_usage import usual_usage
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 
@@ -31,16 +32,17 @@ def request(body: dict[str, Any], *, credential: str | None) -> WireRequest:
 def answer(body: bytes, content_type: str) -> Answer:
     """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
     value = parsed(body, content_type)
-    choices = value.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    if not isinstance(choice, dict):
+    choice = _first_choice(value.get("choices"))
+    if choice is None:
         raise _no_answer(value, body)
     message = choice.get("message")
+    if not isinstance(message, dict):
+        message = {}
     return Answer(
-        message=message if isinstance(message, dict) else {},
+        message=whole_message(message) if needs_shape(message) else message,
         native_finish=word(choice.get("finish_reason")),
         logprobs=choice.get("logprobs"),
-        usage=usual_usage(value.get("usage")),
+        usage=usual_usage(_usage_in(value)),
         error=choice.get("error") or value.get("error"),
         upstream_id=word(value.get("id")),
         system_fingerprint=word(value.get("system_fingerprint")),
@@ -56,23 +58,38 @@ def event(data: bytes) -> Event:
         raise malformed("a stream event is no JSON", raw=data) from None
     if not isinstance(value, dict):
         raise malformed("a stream event is no object", raw=data)
-    choices = value.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
-    has_choice = isinstance(choice, dict)
-    if not isinstance(choice, dict):
+    choice = _first_choice(value.get("choices"))
+    has_choice = choice is not None
+    if choice is None:
         choice = {}
     delta = choice.get("delta")
     return Event(
         delta if isinstance(delta, dict) else {},
         choice.get("finish_reason"),
         choice.get("logprobs"),
-        usual_usage(value.get("usage")),
+        usual_usage(_usage_in(value)),
         value.get("error") or choice.get("error"),
         value.get("id"),
         value.get("system_fingerprint"),
         value.get("service_tier"),
         has_choice,
     )
+
+
+def _first_choice(choices: Any) -> dict[str, Any] | None:
+    """The choice of index 0: callers can ask for no other, so another is nobody's."""
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and not choice.get("index"):
+            return choice
+    return None
+
+
+def _usage_in(value: dict[str, Any]) -> Any:
+    """Groq's streams have it among words of its own."""
+    usage = value.get("usage")
+    if usage is None and isinstance(own := value.get("x_groq"), dict):
+        return own.get("usage")
+    return usage
 
 
 def parsed(body: bytes, content_type: str) -> dict[str, Any]:
@@ -101,11 +118,12 @@ def word(value: Any) -> str | None:
 class Reader:
     """Reads one stream; `[DONE]` is its end."""
 
-    __slots__ = ("_has_choice", "ended")
+    __slots__ = ("_calls", "_has_choice", "ended")
 
     def __init__(self) -> None:
         self.ended = False
         self._has_choice = False
+        self._calls: StreamedCalls | None = None
 
     def events(self, payload: bytes) -> Sequence[Event]:
         if payload[:6] == DONE:
@@ -116,6 +134,11 @@ class Reader:
         said = event(payload)
         if said.has_choice:
             self._has_choice = True
+        if needs_shape(said.delta):
+            self._calls = self._calls or StreamedCalls()
+            said.delta = self._calls.whole_delta(said.delta)
+        if self._calls is not None and said.native_finish:
+            said.delta = self._calls.last_delta(said.delta)
         return (said,)
 
 

@@ -69,7 +69,7 @@ def test_any_loop(desk: Desk, given_turns: list[dict[str, Any]], cap: int) -> No
         if stream:
             streamed = desk.stream(tools=TOOLS, max_tool_calls=cap)
             text, usage = streamed.text, streamed.usage
-            finish = streamed.chunks[-1]["choices"][0]["finish_reason"]
+            finish = streamed.chunks[-2]["choices"][0]["finish_reason"]
             assert desk.charged_nano(streamed.response.headers["X-Generation-Id"]) == nano(
                 usage["cost"]
             )

@@ -24,7 +24,7 @@ def test_i61_i84_a_minimal_message_and_its_record(desk: Desk) -> None:
     assert (answer["type"], answer["role"], answer["model"]) == ("message", "assistant", desk.model)
     assert answer["id"].startswith("msg_")
     assert answer["content"] == [
-        {"type": "text", "text": "Simulated answer to: Hello there", "citations": None}
+        {"type": "text", "text": "Simulated answer to: Hello there", "citations": []}
     ]
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
     assert (answer["stop_details"], answer["container"]) == (None, None)

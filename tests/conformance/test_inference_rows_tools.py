@@ -57,7 +57,7 @@ def test_i21_the_same_as_a_stream(desk: Desk) -> None:
     assert streamed.text == "It is late."
     assert [block for block in streamed.blocks if block == "data: [DONE]"] == ["data: [DONE]"]
     finishes = [chunk["choices"][0]["finish_reason"] for chunk in streamed.chunks]
-    assert finishes[-2:] == ["stop", "stop"]
+    assert finishes[-2:] == ["stop", None]
     assert set(finishes[:-2]) == {None}
     used = streamed.usage["server_tool_use_details"]
     assert used == {"tool_calls_requested": 1, "tool_calls_executed": 1}

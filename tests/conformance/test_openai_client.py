@@ -71,7 +71,7 @@ def test_a_streamed_answer(client: OpenAI, desk: Desk) -> None:
     assert len(text.split()) == 6
     assert len({chunk.id for chunk in chunks}) == 1
     last = chunks[-1]
-    assert last.choices[0].finish_reason == "stop"
+    assert [chunk.choices[0].finish_reason for chunk in chunks[-2:]] == ["stop", None]
     assert last.usage
     assert cost_nano(last.usage) == desk.charged_nano(last.id) > 0
 
@@ -121,7 +121,7 @@ def test_a_streamed_tool_call_in_fragments(client: OpenAI) -> None:
     assert {(each.index, each.id) for each in later} == {(0, None)}
     arguments = "".join(call.function.arguments or "" for call in fragments if call.function)
     assert json.loads(arguments).keys() == {"city", "days"}
-    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    assert chunks[-2].choices[0].finish_reason == "tool_calls"
 
 
 def test_logprobs_whole_and_streamed(client: OpenAI, desk: Desk) -> None:

@@ -14,6 +14,7 @@ from routing.formats.chat.merging import detail_of
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": ROUTER PROCESSING\n\n"
 _ROLE = b'{"role":"assistant","content":""}'
+_NOTHING = b'{"content":""}'
 _OPEN_END = b',"finish_reason":null,"native_finish_reason":null'
 _LONGEST_SHOWN_PAYLOAD = 256
 
@@ -60,17 +61,18 @@ class ChatChunks:
         return self.delta({"reasoning_details": [detail_of(activity)]})
 
     def closing(self, ending: Ending) -> bytes:
-        """Terminal chunk, usage chunk, `[DONE]`."""
+        """Terminal chunk, usage chunk, `[DONE]`. Clients add deltas up, so the role is said once
+        in a stream, and so is the finish."""
         finish = _finish(ending.finish_reason, ending.native_finish)
-        terminal = self._open + _ROLE + finish + self._close
-        return terminal + self._usage(finish, ending) + DONE
+        terminal = self._open + _NOTHING + finish + self._close
+        return terminal + self._usage(ending) + DONE
 
-    def _usage(self, finish: bytes, ending: Ending) -> bytes:
-        """The last chunk: the finish again, with usage and tier."""
+    def _usage(self, ending: Ending) -> bytes:
+        """The last chunk, with usage and tier."""
         beside: dict[str, Any] = {"usage": ending.usage, "service_tier": ending.service_tier}
         if ending.router_metadata is not None:
             beside["router_metadata"] = ending.router_metadata
-        said = self._open + _ROLE + finish + self._close[: -len(b"}\n\n")]
+        said = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]
         return said + b"," + dumps(beside)[1:] + b"\n\n"
 
     def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:

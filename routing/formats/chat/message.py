@@ -18,7 +18,6 @@ _CONTENT_FIELDS = (
 _PLAIN_KEYS = frozenset({"role", "content", "refusal"})
 _PLAIN_TEXTS = ("content", "refusal")
 _TEXTS = (*_PLAIN_TEXTS, "reasoning", "reasoning_content")
-_MESSAGE_OPTIONAL = ("reasoning_details", "tool_calls", "images", "audio", "annotations")
 
 
 def has_content(delta: dict[str, Any]) -> bool:
@@ -37,7 +36,8 @@ def clean_delta(
     for that, and an id on tool calls that came without one."""
     if len(delta) == 1 and "content" in delta:
         return delta
-    clean = {name: value for name, value in delta.items() if value is not None}
+    # The stream's first chunk has said the role.
+    clean = {name: each for name, each in delta.items() if each is not None and name != "role"}
     _settle_reasoning(clean, exclude_reasoning)
     if clean.pop("tool_calls", None) is not None and (calls := _calls(delta)):
         clean["tool_calls"] = [_call(call, new_call_id) for call in calls]
@@ -61,7 +61,8 @@ def clean_message(
         "refusal": kept.get("refusal"),
         "reasoning": kept.get("reasoning"),
     }
-    clean |= {name: kept[name] for name in _MESSAGE_OPTIONAL if kept.get(name)}
+    # A provider's own fields stay, as in a stream; some it wants to have back.
+    clean |= {name: each for name, each in kept.items() if each and name not in clean}
     if calls:
         clean["tool_calls"] = [_whole_call(call, new_call_id) for call in calls]
     return clean

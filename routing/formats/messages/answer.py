@@ -21,7 +21,7 @@ from routing.formats.messages.usage import stop_of, usage_of, with_fetches
 from routing.ids import message_id, tool_use_id
 
 WIRE: Final = "anthropic"
-_NO_TEXT: Final = {"type": "text", "text": "", "citations": None}
+_NO_TEXT: Final[dict[str, Any]] = {"type": "text", "text": "", "citations": []}
 _ABSENT: Final[dict[str, Any]] = {
     "stop_reason": None,
     "stop_sequence": None,
@@ -30,7 +30,7 @@ _ABSENT: Final[dict[str, Any]] = {
 }
 # What a provider may leave out of a block, by the block's type.
 _BLOCK_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
-    "text": {"citations": None},
+    "text": {"citations": []},
     "tool_use": {"caller": DIRECT},
 }
 
@@ -75,13 +75,12 @@ def _blocks_of(piece: dict[str, Any] | Activity, *, silent: bool) -> list[dict[s
 
 def _citations_at_home(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What is cited at an answer's end belongs to its last text, as in a stream."""
-    if len(blocks) < 2 or blocks[-1] | {"citations": None} != _NO_TEXT:
+    if len(blocks) < 2 or blocks[-1] | {"citations": []} != _NO_TEXT:
         return blocks
     *others, text, citing = blocks
     if text["type"] != "text":
         return blocks
-    citations = [*(text["citations"] or ()), *(citing["citations"] or ())]
-    return [*others, {**text, "citations": citations or None}]
+    return [*others, {**text, "citations": [*text["citations"], *citing["citations"]]}]
 
 
 def envelope(served: Served) -> dict[str, Any]:
@@ -120,7 +119,7 @@ def blocks_of_message(message: dict[str, Any], *, silent: bool) -> list[dict[str
     text = text_of(message.get("content")) + text_of(message.get("refusal"))
     citations = list(citations_of(message.get("annotations")))
     if text or citations:
-        blocks.append({"type": "text", "text": text, "citations": citations or None})
+        blocks.append({"type": "text", "text": text, "citations": citations})
     for call in fragments_of(message.get("tool_calls")):
         blocks.append(
             {
@@ -157,7 +156,8 @@ def _passed(message: dict[str, Any], served: Served, ending: Ending) -> dict[str
 def _completed(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
-    return {**_BLOCK_DEFAULTS.get(str(block.get("type")), {}), **block}
+    defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
+    return {**block, **{name: each for name, each in defaults.items() if block.get(name) is None}}
 
 
 def _broken(failure: dict[str, Any]) -> BrokenAnswer:

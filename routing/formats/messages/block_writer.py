@@ -51,7 +51,7 @@ class _Text(_Block):
         self.head = delta_head(index, "text_delta", "text")
 
     def opening(self) -> dict[str, Any]:
-        return {"type": "text", "text": "", "citations": None}
+        return {"type": "text", "text": "", "citations": []}
 
     def cite(self, citation: dict[str, Any]) -> bytes:
         head = delta_head(self.index, "citations_delta", "citation")

@@ -79,11 +79,7 @@ def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
 
 
 def finish_of(native: str | None, message: dict[str, Any]) -> str:
-    return normal_finish(
-        native,
-        has_tool_calls=bool(message.get("tool_calls")),
-        refused=bool(message.get("refusal")),
-    )
+    return normal_finish(native, has_tool_calls=bool(message.get("tool_calls")))
 
 
 def new_call_id() -> str:

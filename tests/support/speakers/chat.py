@@ -53,7 +53,9 @@ class Chat:
         for chunk in chunks:
             _add(message, chunk["choices"][0]["delta"])
         last = chunks[-1]
-        said = _said(message, last["choices"][0], last.get("usage"))
+        choices = [chunk["choices"][0] for chunk in chunks]
+        finished = next((each for each in choices if each["finish_reason"]), choices[-1])
+        said = _said(message, finished, last.get("usage"))
         said.failure = last.get("error")
         said.model, said.provider = last["model"], last["provider"]
         return said

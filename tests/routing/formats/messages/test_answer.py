@@ -42,7 +42,7 @@ def test_row_61_a_minimal_answer() -> None:
     assert body["id"].startswith("msg_")
     assert (body["type"], body["role"]) == ("message", "assistant")
     assert (body["model"], body["provider"]) == ("acme/small", "Acme")
-    assert body["content"] == [{"type": "text", "text": "hi", "citations": None}]
+    assert body["content"] == [{"type": "text", "text": "hi", "citations": []}]
     assert (body["stop_reason"], body["stop_sequence"]) == ("end_turn", None)
     assert (body["stop_details"], body["container"]) == (None, None)
     assert set(body["usage"]) >= NULLABLE
@@ -130,7 +130,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
     body = answer({"content": "other"}, ending("content_filter", native=native("", b"", value)))
     assert (body["id"], body["model"], body["provider"]) == ("msg_up", "acme/small", "Acme")
     assert [block.get("citations", 0) for block in body["content"]] == [
-        None,
+        [],
         [{"type": "char_location"}],
         0,
         0,

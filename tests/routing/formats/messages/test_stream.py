@@ -50,7 +50,7 @@ def test_row_65_a_text_is_told_in_the_order_of_the_format() -> None:
     }
     assert start["usage"]["output_tokens"] == 0
     assert start["usage"]["input_tokens"] > 0
-    assert events[2]["content_block"] == {"type": "text", "text": "", "citations": None}
+    assert events[2]["content_block"] == {"type": "text", "text": "", "citations": []}
     assert events[3]["delta"] == {"type": "text_delta", "text": "Hel"}
     assert events[6]["delta"] == {
         "stop_reason": "end_turn",
@@ -104,7 +104,7 @@ def test_reasoning_then_text_then_calls() -> None:
     )
     assert Read(data).content == [
         {"type": "thinking", "thinking": "hm", "signature": ""},
-        {"type": "text", "text": "x", "citations": None},
+        {"type": "text", "text": "x", "citations": []},
         {
             "type": "tool_use",
             "id": "a",

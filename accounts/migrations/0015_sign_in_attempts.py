@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0013_sqlite_keeps_records'),
+        ('accounts', '0014_last_use_of_keys'),
     ]
 
     operations = [

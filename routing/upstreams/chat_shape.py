@@ -1,0 +1,149 @@
+"""Answers of chat providers made whole: what callers, the tool loop and the books rely on is there,
+in one shape, whatever the provider left out.
+
+Most events need none of this; whoever reads them asks `needs_shape` first.
+"""
+
+from typing import Any, Final
+
+import orjson
+
+from routing.ids import tool_call_id
+
+_NO_ARGUMENTS: Final = "{}"
+
+
+def needs_shape(delta: dict[str, Any]) -> bool:
+    """Whether a message or delta has what providers spell in their own way."""
+    return "tool_calls" in delta or type(delta.get("content")) is list
+
+
+def whole_message(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose calls have an id, a type and arguments as text, and whose content is text."""
+    shaped = _with_text(message)
+    calls = shaped.get("tool_calls")
+    if isinstance(calls, list):
+        shaped["tool_calls"] = [_whole_call(call) for call in calls if isinstance(call, dict)]
+    return shaped
+
+
+def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
+    shaped = {
+        **call,
+        "id": call.get("id") or tool_call_id(),
+        "type": call.get("type") or "function",
+    }
+    function = call.get("function")
+    if isinstance(function, dict):
+        text = _arguments(function.get("arguments"))
+        shaped["function"] = {**function, "arguments": _NO_ARGUMENTS if text is None else text}
+    return shaped
+
+
+def _arguments(given: Any) -> str | None:
+    """Arguments as the text they should be; None where there are none."""
+    return given if given is None or isinstance(given, str) else orjson.dumps(given).decode()
+
+
+def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+    """Content in parts as text, its thinking as reasoning (Mistral)."""
+    content = message.get("content")
+    shaped = dict(message)
+    if not isinstance(content, list):
+        return shaped
+    parts = [part for part in content if isinstance(part, dict)]
+    shaped["content"] = "".join(map(_text, parts)) or None
+    thoughts = "".join(_thought(part) for part in parts)
+    if thoughts and not message.get("reasoning"):
+        shaped["reasoning"] = thoughts
+    return shaped
+
+
+def _text(part: dict[str, Any]) -> str:
+    text = part.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _thought(part: dict[str, Any]) -> str:
+    given = part.get("thinking")
+    if isinstance(given, list):
+        return "".join(_text(each) for each in given if isinstance(each, dict))
+    return given if isinstance(given, str) else ""
+
+
+class StreamedCalls:
+    """The tool calls of one stream: the first delta of each has an index, an id, a type and a name,
+    later ones an index and more arguments."""
+
+    __slots__ = ("_by_index", "_ids", "_silent")
+
+    def __init__(self) -> None:
+        self._ids: list[str] = []
+        # The provider's index of the calls that are under way.
+        self._by_index: dict[int, int] = {}
+        # Those that have said no arguments yet.
+        self._silent: set[int] = set()
+
+    def whole_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        shaped = _with_text(delta)
+        calls = shaped.get("tool_calls")
+        if isinstance(calls, list):
+            shaped["tool_calls"] = [self._shape(call) for call in calls if isinstance(call, dict)]
+        return shaped
+
+    def last_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        """With the finish: calls that had no arguments get empty ones."""
+        if not self._silent:
+            return delta
+        empty = {"arguments": _NO_ARGUMENTS}
+        more = [{"index": number, "function": empty} for number in sorted(self._silent)]
+        self._silent.clear()
+        return {**delta, "tool_calls": [*(delta.get("tool_calls") or ()), *more]}
+
+    def _shape(self, call: dict[str, Any]) -> dict[str, Any]:
+        function = call.get("function")
+        named = isinstance(function, dict) and bool(function.get("name"))
+        number = self._number(call, named)
+        is_new = number is None
+        if number is None:
+            number = self._begin(call)
+        shaped = {**call, "index": number}
+        if is_new:
+            shaped |= {"id": self._ids[number], "type": call.get("type") or "function"}
+        else:
+            # Clients add up what they are told twice.
+            shaped.pop("id", None)
+            shaped.pop("type", None)
+        if isinstance(function, dict):
+            shaped["function"] = self._function(function, number, is_new)
+        return shaped
+
+    def _number(self, call: dict[str, Any], named: bool) -> int | None:
+        """Which call a delta goes on with; None for a new one."""
+        index, given = call.get("index"), call.get("id") or None
+        if type(index) is int:
+            number = self._by_index.get(index)
+            # Some number all their calls alike.
+            is_another = number is not None and named and given and given != self._ids[number]
+            return None if is_another else number
+        if given in self._ids:
+            return self._ids.index(str(given))
+        return None if given or named or not self._ids else len(self._ids) - 1
+
+    def _begin(self, call: dict[str, Any]) -> int:
+        number = len(self._ids)
+        self._ids.append(str(call.get("id") or tool_call_id()))
+        index = call.get("index")
+        self._by_index[index if type(index) is int else number] = number
+        if isinstance(call.get("function"), dict):
+            self._silent.add(number)
+        return number
+
+    def _function(self, function: dict[str, Any], number: int, is_new: bool) -> dict[str, Any]:
+        text = _arguments(function.get("arguments"))
+        if text:
+            self._silent.discard(number)
+        shaped = {**function, "arguments": text or ""}
+        if not is_new and number not in self._silent:
+            shaped.pop("name", None)
+        return shaped
