@@ -9,8 +9,14 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     from django.core.management import execute_from_command_line
 
-    from gateway.env import SettingError
+    from gateway.env import SUPERVISED, SettingError
+    from gateway.home import running_broker
 
+    # A job told to a broker of nobody's would wait until somebody looks for lost ones.
+    if not (os.environ.get("REDIS_URL") or os.environ.get(SUPERVISED)) and (
+        url := running_broker()
+    ):
+        os.environ["REDIS_URL"] = url
     try:
         execute_from_command_line(sys.argv)
     except SettingError as error:

@@ -21,6 +21,14 @@ class Refused(CommandError):
         super().__init__(message, returncode=1)
 
 
+class Misused(Refused):
+    """The arguments do not go together; the text says how they would. Exit status 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.returncode = 2
+
+
 class JsonCommand(BaseCommand):
     """Base of the commands scripts drive: `run` answers a dict and an exit status.
 

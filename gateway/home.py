@@ -1,5 +1,6 @@
 """GATEWAY_HOME: the one folder the gateway writes to, and the secrets it generates there."""
 
+import json
 import os
 import secrets
 from pathlib import Path
@@ -32,6 +33,16 @@ def keep_private(place: Path) -> None:
     for path in (place, *place.glob("*.sqlite3*")):
         if path.stat().st_mode & 0o077:
             path.chmod(path.stat().st_mode & 0o700)
+
+
+def running_broker() -> str:
+    """Where the gateway that `make run` started in this home has its broker; empty without one."""
+    try:
+        facts = json.loads((home() / "run" / "ready.json").read_bytes())
+        os.kill(int(facts["pid"]), 0)
+        return str(facts["broker_url"] or "")
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def write_private(path: Path, content: str | bytes) -> None:

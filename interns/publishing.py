@@ -11,7 +11,6 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway.home import private_folder
 from interns.errors import UpstreamUnavailable
 from interns.leases import Lease
 from interns.models import LeaseKind
@@ -46,9 +45,6 @@ class _Publish(threading.Thread):
         from gateway.celery import app
 
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
-        if not settings.REDIS_URL:
-            # Celery's filesystem broker makes folders in it, not the folder itself.
-            private_folder(settings.GATEWAY_HOME / "queue")
         with app.connection_for_write(transport_options=_bounds()) as connection:
             app.send_task(
                 task, words_of(self._lease), connection=connection, queue=queue, retry=False

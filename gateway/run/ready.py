@@ -35,6 +35,7 @@ def facts(plan: Plan, demo: dict[str, Any], simulator_url: str) -> dict[str, Any
         "admin_url": f"{plan.root_url}/admin/",
         **demo,
         "simulator_url": simulator_url or None,
+        "broker_url": plan.environment().get("REDIS_URL") or None,
         "version": plan.version,
     }
 

@@ -7,10 +7,10 @@ from django.core.management.base import CommandParser
 from accounts.models import Account, ApiKey, Membership, Workspace
 from accounts.money import usd_argument
 from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.credits import add_credits
+from accounts.services.credits import AnotherMovement, add_credits
 from accounts.services.keys import create_key, rotate_key
 from accounts.services.records import by_command
-from gateway.commands import JsonCommand
+from gateway.commands import JsonCommand, Misused, Refused
 from gateway.http.jsonio import usd
 
 _BY = by_command("seed_keys")
@@ -33,18 +33,15 @@ class Command(JsonCommand):
         parser.add_argument("--rotate", action="store_true", help="give existing keys new strings")
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
+        if not options["account"].strip():
+            raise Misused("--account is the name of an account, and none is given")
         account = open_account(name=options["account"])
         workspace = open_workspace(account=account, slug=options["workspace"])
         user = admit_member(
             account=account, username=f"{account.name}-admin", role=Membership.Role.ADMIN
         )
         if options["credits"]:
-            add_credits(
-                account=account,
-                amount_nano=options["credits"],
-                source="seed",
-                source_ref=str(account.pk),
-            )
+            self._add_credits(account, options["credits"])
         found = ApiKey.objects.filter(account=account, deleted_at__isnull=True)
         key = found.filter(workspace=workspace, name=options["name"]).first()
         manager = found.filter(workspace=None, name=MANAGEMENT_KEY_NAME).first()
@@ -65,6 +62,16 @@ class Command(JsonCommand):
             "total_credits": usd(account.total_credits_nano),
         }
         return result, 0
+
+    def _add_credits(self, account: Account, amount_nano: int) -> None:
+        try:
+            add_credits(
+                account=account, amount_nano=amount_nano, source="seed", source_ref=str(account.pk)
+            )
+        except AnotherMovement:
+            raise Refused(
+                "The account was seeded with other credits; credits_add adds more of them"
+            ) from None
 
 
 def _key(

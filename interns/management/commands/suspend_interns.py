@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.core.management.base import CommandParser
 from django.db import connection
 
-from gateway.commands import JsonCommand, Refused
+from gateway.commands import JsonCommand, Misused
 from interns import leases, operations
 from interns.errors import InternError
 from interns.finding import find_intern
@@ -34,7 +34,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         if bool(options["interns"]) == bool(options["all"]):
-            raise Refused("Name interns, or say --all")
+            raise Misused("Name interns, or say --all")
         interns = list(_chosen(options["interns"]))
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             work = _suspend_here if options["here"] else _suspend

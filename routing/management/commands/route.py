@@ -151,19 +151,23 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
         "rule": plan.rule,
         "failed_step": plan.failed_step,
     }
+    trace = trace_of(
+        plan,
+        asked.ask,
+        asked.policy,
+        routed.state,
+        models=[model.id for model in resolution.models],
+        requested=asked.references,
+        strategy=resolution.strategy,
+    )
+    rows = list(rows_of(trace))
+    result["removed"] = [
+        {"model": row.model, "tag": row.tag, "step": row.why} for row in rows if row.place is None
+    ]
     if explain:
-        trace = trace_of(
-            plan,
-            asked.ask,
-            asked.policy,
-            routed.state,
-            models=[model.id for model in resolution.models],
-            requested=asked.references,
-            strategy=resolution.strategy,
-        )
         result |= {"models": trace["models"], "request": trace["ask"]}
         result["policy"] = trace.get("policy", {})
-        result["endpoints"] = [_explained(row) for row in rows_of(trace)]
+        result["endpoints"] = [_explained(row) for row in rows]
         result["more"] = trace.get("more", {})
     return result
 
