@@ -88,6 +88,7 @@ def _standing(row: TraceRow) -> str:
     words += ["sticky"] if row.sticky else []
     words += [f"own credential {place + 1}" for place in row.byok]
     words += ["own fallback credential"] if row.byok_fallback else []
+    words += ["own credentials alone"] if row.unshared else []
     return ", ".join(words)
 
 
