@@ -1,0 +1,92 @@
+"""Whether an answer still holds all of a recording in the same format."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tests.nightly.wire_readers import stream_events
+
+# The gateway's own words stand here instead.
+OWN = {"id", "model", "created", "created_at", "completed_at", "object", "sequence_number"}
+# Texts that a stream sends in fragments, however many.
+GROWING = {"content", "reasoning", "reasoning_content", "refusal", "arguments", "transcript"}
+GROWING |= {"text", "summary", "data"}
+
+
+def losses(kind: str, stream: bool, recorded: str, got: str) -> Iterator[tuple[str, Any, Any]]:
+    """(path, what was recorded, what came) of each value that is gone or other."""
+    if not stream:
+        yield from _missing(json.loads(recorded), json.loads(got), "")
+        return
+    ours, theirs = stream_events(got), stream_events(recorded)
+    if kind == "openai":
+        yield from _missing(_grown(theirs), _grown(ours), "")
+    elif kind == "anthropic":
+        yield from _missing(_event_list(theirs), _event_list(ours), "")
+    else:
+        yield from _missing(theirs, ours, "")
+
+
+def _missing(recorded: Any, got: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """null, an empty list and an absent key are the same."""
+    if recorded in (None, [], "") and got in (None, [], ""):
+        return
+    if isinstance(recorded, dict) and isinstance(got, dict):
+        for key, value in recorded.items():
+            if not (key in OWN and path.count("/") < 3 and "tool" not in path):
+                yield from _missing(value, got.get(key), f"{path}/{key}")
+    elif isinstance(recorded, list) and isinstance(got, list):
+        if len(recorded) > len(got):
+            yield f"{path}/#", len(recorded), len(got)
+        for one, other in zip(recorded, got, strict=False):
+            yield from _missing(one, other, f"{path}/*")
+    elif recorded != got:
+        yield path, recorded, got
+
+
+def _event_list(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [value for value in events if value.get("type") != "ping"]
+
+
+def _grown(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+    """A stream of chat chunks as one, as clients add them up."""
+    whole: dict[str, Any] = {}
+    for chunk in chunks:
+        choices = chunk.get("choices") or []
+        _grow(whole, {key: value for key, value in chunk.items() if key != "choices"})
+        for choice in choices:
+            owner = whole.setdefault("choices", {}).setdefault(str(choice.get("index", 0)), {})
+            _grow(owner, choice)
+    return whole
+
+
+def _grow(owner: dict[str, Any], piece: dict[str, Any]) -> None:
+    for key, value in piece.items():
+        old = owner.get(key)
+        if value is None or value == "":
+            owner.setdefault(key, value)
+        elif isinstance(value, dict):
+            if not isinstance(old, dict):
+                owner[key] = old = {}
+            _grow(old, value)
+        elif isinstance(value, list):
+            owner[key] = _grown_list(key, old or [], value)
+        elif key in GROWING and isinstance(old, str):
+            owner[key] = old + value
+        else:
+            owner[key] = value
+
+
+def _grown_list(key: str, old: list[Any], pieces: list[Any]) -> list[Any]:
+    for piece in pieces:
+        place = piece.get("index") if isinstance(piece, dict) else None
+        known = next((each for each in old if place is not None and each["index"] == place), None)
+        if known is not None and key == "tool_calls":
+            _grow(known, piece)
+        elif isinstance(piece, dict):
+            fresh: dict[str, Any] = {}
+            _grow(fresh, piece)
+            old.append(fresh)
+        else:
+            old.append(piece)
+    return old

@@ -1,0 +1,243 @@
+"""Answers that real providers gave, replayed: nothing is lost on the way but what is named here.
+
+`GATEWAY_RECORDED_ANSWERS` names a file of JSON lines, xz-packed or not, each with `id`, `kind` (the
+wire), `stream`, `status` and `body` as sent. `GATEWAY_REPLAY_REPORT` names a file for the list of
+all differences.
+"""
+
+import collections
+import json
+import lzma
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import openai
+import pytest
+import requests
+from anthropic.types import Message, RawMessageStreamEvent
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter, ValidationError
+
+from tests.faults.bench import as_yaml, endpoint, model, provider
+from tests.nightly.differences import REASONS
+from tests.nightly.same_format import losses
+from tests.nightly.wire_readers import READERS, stream_events
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway, seed_account
+from tests.support.raw_upstream import EVENTS, JSON, Script, Stage, Visit, head
+from tests.support.speakers import SPEAKERS
+
+SOURCE = os.environ.get("GATEWAY_RECORDED_ANSWERS", "")
+REPORT = os.environ.get("GATEWAY_REPLAY_REPORT", "")
+FORMATS = {"chat": "openai", "messages": "anthropic", "responses": "responses"}
+KINDS = tuple(READERS)
+PARAMETERS = ["max_tokens", "reasoning", "include_reasoning", "tools", "tool_choice", "logprobs"]
+# Asked for, so that the answer may hold it.
+REASONING: dict[str, dict[str, Any]] = {
+    "chat": {"reasoning": {"enabled": True}},
+    "messages": {"thinking": {"type": "enabled", "budget_tokens": 1024}},
+    "responses": {"reasoning": {"effort": "medium", "summary": "auto"}},
+}
+
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not SOURCE, reason="GATEWAY_RECORDED_ANSWERS is not set"),
+]
+
+
+class Difference(NamedTuple):
+    """`field` is one of what is compared; `path` says where in an answer of the same format."""
+
+    recording: str
+    kind: str
+    format: str
+    stream: bool
+    field: str
+    recorded: Any
+    got: Any
+
+
+def recordings() -> list[dict[str, Any]]:
+    data = Path(SOURCE).read_bytes()
+    text = lzma.decompress(data) if SOURCE.endswith(".xz") else data
+    return [json.loads(line) for line in text.decode().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def replay(stores: Bed, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Replay"]:
+    folder = tmp_path_factory.mktemp("replay")
+    with Stage() as stage, StartGateway(stores, folder) as starter:
+        providers = [provider(kind, f"{stage.url}/{kind}/v1", kind=kind) for kind in KINDS]
+        size = {"context_length": 10_000_000}
+        models = [
+            model(f"recorded/{kind}", endpoint(
+                kind, kind, max_completion_tokens=100_000, supported_parameters=PARAMETERS
+            ), **size)
+            for kind in KINDS
+        ]  # fmt: skip
+        file = folder / "catalogue.yaml"
+        file.write_text(as_yaml(providers, models), encoding="utf-8")
+        server = starter.build(ROUTER_OUTAGE_WINDOW_SECONDS="0.001", ROUTER_RETRY_FLOOR="100000")
+        server.manage("load_catalogue", str(file))
+        server.start()
+        account = seed_account(server, credits_usd="100000")
+        yield Replay(server.root_url, account.api_key, stage)
+        audit = server.manage("audit_ledger")
+        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+class Replay:
+    """A gateway in front of an upstream that says what was recorded."""
+
+    def __init__(self, url: str, key: str, stage: Stage) -> None:
+        self._url = url
+        self._stage = stage
+        self._session = requests.Session()
+        self._session.headers["Authorization"] = f"Bearer {key}"
+
+    def ask(self, recording: dict[str, Any], format_: str) -> requests.Response:
+        """Ask in a format; the upstream says this recording."""
+        kind, speaker = recording["kind"], SPEAKERS[format_]
+        self._stage.play(kind, _said_again(recording))
+        body = speaker.body(f"recorded/{kind}", speaker.user("Hello"), cap=20_000)
+        body |= {"stream": recording["stream"], **REASONING[format_]}
+        return self._session.post(self._url + speaker.path, json=body, timeout=60)
+
+
+def _said_again(recording: dict[str, Any]) -> Script:
+    data = recording["body"].encode()
+    kind = EVENTS if recording["stream"] else JSON
+
+    def script(visit: Visit) -> None:
+        status = b"HTTP/1.1 %d X" % recording["status"]
+        start = head(kind, b"Content-Length: %d" % len(data))
+        visit.send(start.replace(b"HTTP/1.1 200 OK", status) + data)
+
+    return script
+
+
+def test_nothing_is_lost_that_is_not_named(replay: Replay) -> None:
+    found = [
+        difference
+        for recording in recordings()
+        for format_ in FORMATS
+        for difference in differences(recording, format_, replay.ask(recording, format_))
+    ]
+
+    reasons = [next((r for r in REASONS if r.holds(each)), None) for each in found]
+    if REPORT:
+        _write_report(found, reasons)
+    unnamed = [each for each, reason in zip(found, reasons, strict=True) if reason is None]
+    assert not unnamed, unnamed[:20]
+
+
+def differences(
+    recording: dict[str, Any], format_: str, response: requests.Response
+) -> Iterator[Difference]:
+    kind, stream, text = recording["kind"], recording["stream"], response.content.decode()
+
+    def difference(field: str, recorded: Any, got: Any) -> Difference:
+        return Difference(recording["id"], kind, format_, stream, field, recorded, got)
+
+    if recording["status"] != response.status_code:
+        yield difference("status", recording["status"], f"{response.status_code} {text[:600]}")
+        return
+    if response.status_code != 200:
+        told = SPEAKERS[format_].told(response.json())
+        message = json.loads(recording["body"])["error"]["message"]
+        if told[2] != message:
+            yield difference("message", message, told[2])
+        return
+    expected = READERS[kind](recording["body"], stream)
+    try:
+        got = READERS[FORMATS[format_]](text, stream)
+    except Exception as error:  # Whatever a client would raise of it.
+        yield difference("unreadable", "", repr(error))
+        return
+    for name, one in vars(expected).items():
+        other = getattr(got, name)
+        if _plain(one) != _plain(other):
+            yield difference(name, one, other)
+    for problem in _client_problems(format_, stream, text):
+        yield difference("client", "", problem)
+    if FORMATS[format_] == kind:
+        yielded = collections.Counter[str]()
+        for path, one, other in losses(kind, stream, recording["body"], text):
+            yielded[path] += 1
+            if yielded[path] == 1:
+                yield difference(path, one, other)
+
+
+def _plain(value: Any) -> Any:
+    """White space between parts of one text is the format's own."""
+    return "".join(value.split()) if isinstance(value, str) else value
+
+
+WHOLE: dict[str, TypeAdapter[Any]] = {
+    "chat": TypeAdapter(ChatCompletion),
+    "messages": TypeAdapter(Message),
+    "responses": TypeAdapter(Response),
+}
+EVENT: dict[str, TypeAdapter[Any]] = {
+    "chat": TypeAdapter(ChatCompletionChunk),
+    "messages": TypeAdapter(RawMessageStreamEvent),
+    "responses": TypeAdapter(ResponseStreamEvent),
+}
+
+
+def _client_problems(format_: str, stream: bool, text: str) -> list[str]:
+    """What the official client's own types and stream helpers say of an answer."""
+    values = stream_events(text) if stream else [json.loads(text)]
+    problems: list[str] = []
+    adapter = (EVENT if stream else WHOLE)[format_]
+    for value in values:
+        if value.get("type") in ("ping", "error") or "error" in value:
+            continue
+        try:
+            adapter.validate_python(value)
+        except ValidationError as error:
+            first = error.errors()[0]
+            problems.append(f"{first['loc']} {first['msg']}")
+    if stream and format_ == "chat":
+        problems += _helper_problems(values)
+    return problems[:1]
+
+
+def _helper_problems(chunks: list[dict[str, Any]]) -> Iterator[str]:
+    state = ChatCompletionStreamState(
+        input_tools=openai.NOT_GIVEN, response_format=openai.NOT_GIVEN
+    )
+    try:
+        for chunk in chunks:
+            if "error" in chunk:
+                return
+            state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    except (openai.LengthFinishReasonError, openai.ContentFilterFinishReasonError):
+        return
+    except Exception as error:  # Whatever it raises is what users see.
+        yield f"the stream helper: {error!r}"
+        return
+    final = state.current_completion_snapshot
+    for choice in final.choices:
+        if choice.message.role != "assistant":
+            yield f"the stream helper: role {choice.message.role}"
+
+
+def _write_report(found: list[Difference], reasons: list[Any]) -> None:
+    lines = []
+    counted = collections.Counter[str]()
+    for each, reason in zip(found, reasons, strict=True):
+        named = reason.text if reason else "UNNAMED"
+        way = f"{each.kind} -> {each.format} {'stream' if each.stream else 'whole'}"
+        counted[f"{named[:60]:60} | {way} | {each.field}"] += 1
+        lines.append(
+            f"{'UNNAMED' if reason is None else 'named  '} {way} | {each.field} | {each.recording}\n"
+            f"    recorded: {str(each.recorded)[:400]!r}\n    got:      {str(each.got)[:400]!r}\n"
+        )
+    summary = [f"{count:5} {key}\n" for key, count in sorted(counted.items())]
+    Path(REPORT).write_text("".join([*summary, "\n", *lines]), encoding="utf-8")
