@@ -80,7 +80,7 @@ def _citations_at_home(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     *others, text, citing = blocks
     if text["type"] != "text":
         return blocks
-    return [*others, {**text, "citations": [*text["citations"], *citing["citations"]]}]
+    return [*others, {**text, "citations": text["citations"] + citing["citations"]}]
 
 
 def envelope(served: Served) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _completed(block: Any) -> Any:
     if not isinstance(block, dict):
         return block
     defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
-    return {**block, **{name: each for name, each in defaults.items() if block.get(name) is None}}
+    return {**block, **{name: item for name, item in defaults.items() if block.get(name) is None}}
 
 
 def _broken(failure: dict[str, Any]) -> BrokenAnswer:

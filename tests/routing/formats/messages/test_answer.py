@@ -110,6 +110,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
         "model": "claude-x",
         "content": [
             {"type": "text", "text": "x"},
+            {"type": "text", "text": "x", "citations": None},
             {"type": "text", "text": "x", "citations": [{"type": "char_location"}]},
             {"type": "tool_use", "id": "t", "name": "f", "input": {"b": 1.0}},
             {"type": "of_tomorrow", "y": 1},
@@ -131,12 +132,13 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
     assert (body["id"], body["model"], body["provider"]) == ("msg_up", "acme/small", "Acme")
     assert [block.get("citations", 0) for block in body["content"]] == [
         [],
+        [],
         [{"type": "char_location"}],
         0,
         0,
     ]
-    assert body["content"][2]["caller"] == {"type": "direct"}
-    assert body["content"][3] == {"type": "of_tomorrow", "y": 1}
+    assert body["content"][3]["caller"] == {"type": "direct"}
+    assert body["content"][4] == {"type": "of_tomorrow", "y": 1}
     assert (body["stop_reason"], body["stop_sequence"]) == ("refusal", None)
     assert body["stop_details"]["category"] == "cyber"
     usage = body["usage"]
