@@ -21,10 +21,24 @@ def losses(kind: str, stream: bool, recorded: str, got: str) -> Iterator[tuple[s
     ours, theirs = stream_events(got), stream_events(recorded)
     if kind == "openai":
         yield from _missing(_grown(theirs), _grown(ours), "")
-    elif kind == "anthropic":
-        yield from _missing(_event_list(theirs), _event_list(ours), "")
     else:
-        yield from _missing(theirs, ours, "")
+        yield from _missing_events(theirs, ours)
+
+
+def _missing_events(
+    recorded: list[dict[str, Any]], got: list[dict[str, Any]]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Events come in their order; others may stand between them."""
+    rest = iter(got)
+    for event in recorded:
+        name = event.get("type")
+        if name == "ping":
+            continue
+        match = next((each for each in rest if each.get("type") == name), None)
+        if match is None:
+            yield f"{name}", event, None
+            return
+        yield from _missing(event, match, f"{name}")
 
 
 def _missing(recorded: Any, got: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
@@ -42,10 +56,6 @@ def _missing(recorded: Any, got: Any, path: str) -> Iterator[tuple[str, Any, Any
             yield from _missing(one, other, f"{path}/*")
     elif recorded != got:
         yield path, recorded, got
-
-
-def _event_list(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [value for value in events if value.get("type") != "ping"]
 
 
 def _grown(chunks: list[dict[str, Any]]) -> dict[str, Any]:

@@ -184,19 +184,20 @@ def _said_of_blocks(
             said.calls.append((block["id"], block["name"], canonical(block["input"])))
     if said.finish == "content_filter":
         said.refusal = (whole.get("stop_details") or {}).get("explanation") or ""
-    cached = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
     # Compacting is billed and stands in the iterations alone.
     spent = [i for i in usage.get("iterations") or () if i["type"] == "compaction"]
-    asked = sum(i["input_tokens"] for i in spent)
-    produced = sum(i["output_tokens"] for i in spent)
-    said.usage = Counts(
-        usage["input_tokens"] + cached + written + asked,
-        usage["output_tokens"] + produced,
-        cached,
-        written,
-        (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0,
+    spent.append(usage)
+    cached, written, asked, produced = (
+        sum(each.get(name) or 0 for each in spent)
+        for name in (
+            "cache_read_input_tokens",
+            "cache_creation_input_tokens",
+            "input_tokens",
+            "output_tokens",
+        )
     )
+    thought = (usage.get("output_tokens_details") or {}).get("thinking_tokens") or 0
+    said.usage = Counts(asked + cached + written, produced, cached, written, thought)
     return said
 
 
