@@ -3,10 +3,18 @@
 from typing import Any, Final
 
 from routing.exchange import Native
-from routing.formats.messages.frames import block_stop, frame
+from gateway.http.jsonio import dumps
+from routing.formats.messages.frames import DELTA_END, block_start, block_stop, delta_head, frame
 from routing.formats.messages.verbatim import fields_of, verbatim
 
 _DELTA: Final = b"event: content_block_delta\ndata: "
+# What grows in a block -> the kind of its delta, the delta's field, what a block begins with.
+_GROWING: Final[dict[str, tuple[str, str, Any]]] = {
+    "text": ("text_delta", "text", ""),
+    "thinking": ("thinking_delta", "thinking", ""),
+    "signature": ("signature_delta", "signature", ""),
+    "input": ("input_json_delta", "partial_json", {}),
+}
 
 
 class PassedBlocks:
@@ -38,6 +46,19 @@ class PassedBlocks:
         if native.name == "content_block_start":
             return self._start(native)
         return self._stop(native) if native.name == "content_block_stop" else verbatim(native)
+
+    def whole(self, block: dict[str, Any]) -> bytes:
+        """A block that came in one piece, told as blocks are: what grows comes in deltas."""
+        ended, index = self.end(), self._count
+        self._count += 1
+        opening, deltas = dict(block), []
+        for field, (kind, name, empty) in _GROWING.items():
+            value = block.get(field)
+            if value:
+                opening[field] = empty
+                text = dumps(value).decode() if field == "input" else value
+                deltas.append(delta_head(index, kind, name) + dumps(text) + DELTA_END)
+        return ended + block_start(index, opening) + b"".join(deltas) + block_stop(index)
 
     def end(self) -> bytes:
         """The stop of the open block, where there is one."""

@@ -12,6 +12,7 @@ from routing.formats.messages.passed_blocks import PassedBlocks
 from routing.formats.messages.usage import NO_USAGE, stop_of, usage_of
 from routing.formats.messages.verbatim import verbatim
 
+_LAST_WORDS: Final = ("stop_reason", "stop_sequence", "stop_details", "container")
 # So many events may come before the start; then the gateway says one itself.
 _EARLY_MAX: Final = 100
 
@@ -89,9 +90,15 @@ class PassedEvents:
         if isinstance(usage, dict):
             # A count that came before the start is the later one all the same.
             self._usage = {**usage, **self._usage}
+        said = {name: message[name] for name in _LAST_WORDS if message[name] is not None}
+        self._delta = {**said, **self._delta}
+        content = message["content"]
         message |= {"content": [], "usage": {**NO_USAGE, **self._usage}}
         fields = {name: item for name, item in value.items() if name != "type"}
-        return self._begin(frame("message_start", {**fields, "message": message}) + PING)
+        start = self._begin(frame("message_start", {**fields, "message": message}) + PING)
+        # Clients read blocks from their own events; some upstreams begin with whole ones.
+        blocks = (block for block in content if isinstance(block, dict)) if content else ()
+        return start + b"".join(map(self._blocks.whole, blocks))
 
     def _other(self, native: Native) -> bytes:
         if native.name == "ping" and not (self._pinged and self._begun):

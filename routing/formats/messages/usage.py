@@ -21,6 +21,7 @@ NO_USAGE: Final[dict[str, Any]] = {
     "server_tool_use": None,
     "service_tier": None,
 }
+_NO_SERVER_TOOLS: Final = {"web_search_requests": 0, "web_fetch_requests": 0}
 _STOPS: Final = {
     "stop": "end_turn",
     "length": "max_tokens",
@@ -45,6 +46,8 @@ def usage_of(
         whole |= {name: value for name, value in native.items() if value is not None}
         if _prompt_and_output(whole) != (usage["prompt_tokens"], usage["completion_tokens"]):
             whole |= {name: counted[name] for name in _COUNTS}
+        if isinstance(tools := whole["server_tool_use"], dict):
+            whole["server_tool_use"] = {**_NO_SERVER_TOOLS, **tools}
     return whole | {name: usage[name] for name in _COSTS if name in usage}
 
 
@@ -92,10 +95,7 @@ def _counted(usage: dict[str, Any]) -> dict[str, Any]:
 def _server_tools(details: dict[str, Any] | None) -> dict[str, Any] | None:
     if not details:
         return None
-    return {
-        "web_search_requests": details.get("web_search_requests") or 0,
-        "web_fetch_requests": 0,
-    }
+    return _NO_SERVER_TOOLS | {"web_search_requests": details.get("web_search_requests") or 0}
 
 
 def _prompt_and_output(usage: dict[str, Any]) -> tuple[int, int] | None:

@@ -118,7 +118,7 @@ class MessagesReader:
 
     def _put_thinking(self, event: Event, block: _OpenBlock | None, text: Any) -> None:
         if type(text) is str and text:
-            event.delta["reasoning"] = text
+            event.delta["reasoning"] = event.delta.get("reasoning", "") + text
             item = detail("reasoning.text", self._reasoning_index(block), text=text)
             event.delta.setdefault("reasoning_details", []).append(item)
 
@@ -153,7 +153,7 @@ class MessagesReader:
         text = block.get("text")
         if type(text) is str and text:
             self._text_chars += len(text)
-            event.delta["content"] = text
+            event.delta["content"] = event.delta.get("content", "") + text
 
     def _open_call(self, event: Event, index: int, block: _Object) -> None:
         ordinal, self._calls = self._calls, self._calls + 1
@@ -199,27 +199,37 @@ class MessagesReader:
             return
         self._has_begun = self._has_start = True
         event.upstream_id = word(message.get("id"))
+        content = message.get("content")
+        for block in content if type(content) is list else ():
+            # Calls that a program of the provider's made come with the start.
+            self._take_block_start(event, {"index": -1, "content_block": block})
+        self._take_block_stop(event, {"index": -1})
+        self._take_stop(event, message)
         usage = message.get("usage")
         event.service_tier = tier_of(usage)
-        # The output count at the start is a placeholder.
         completion = self._tally.completion
         self._tally.add(usage)
-        self._tally.completion = completion
+        if event.native_finish is None:
+            # The output count of an answer that only begins is a placeholder.
+            self._tally.completion = completion
         event.usage = self._tally.report()
 
     def _take_message_delta(self, event: Event, value: _Object) -> None:
         self._close_all(event)
         change = value.get("delta")
         if type(change) is dict:
-            event.native_finish = word(change.get("stop_reason"))
-            event.stop_sequence = word(change.get("stop_sequence"))
-            if refusal := refusal_of(event.native_finish, change.get("stop_details")):
-                event.delta["refusal"] = refusal
+            self._take_stop(event, change)
         usage = value.get("usage")
         if type(usage) is dict:
             event.service_tier = tier_of(usage)
             self._tally.add(usage)
             event.usage = self._tally.report()
+
+    def _take_stop(self, event: Event, owner: _Object) -> None:
+        event.native_finish = word(owner.get("stop_reason"))
+        event.stop_sequence = word(owner.get("stop_sequence"))
+        if refusal := refusal_of(event.native_finish, owner.get("stop_details")):
+            event.delta["refusal"] = refusal
 
     def _take_message_stop(self, event: Event, value: _Object) -> None:
         del value

@@ -82,7 +82,25 @@ def test_the_end_is_said_with_the_upstreams_reason_and_the_charge() -> None:
     usage = last["usage"]
     assert (usage["input_tokens"], usage["output_tokens"], usage["own"]) == (5, 5, "u")
     assert (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (3, 2)
-    assert (usage["server_tool_use"], usage["cost"]) == ({"x": 1}, USAGE["cost"])
+    tools = {"web_search_requests": 0, "web_fetch_requests": 0, "x": 1}
+    assert (usage["server_tool_use"], usage["cost"]) == (tools, USAGE["cost"])
+
+
+def test_blocks_that_came_with_the_start_are_told_as_blocks() -> None:
+    caller = {"type": "code_execution_20250825", "tool_id": "srv_1"}
+    content = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "x", "citations": []},
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1.0]}, "caller": caller},
+        {"type": "of_tomorrow", "y": 1},
+    ]
+    more = {"content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
+    writer = stream()
+    said = passed(writer, {**START, "message": {**START["message"], **more}})
+    said += passed(writer, {"type": "message_stop"}) + writer.closing(ending("tool_calls"))
+    read = Read(said)
+    assert read.content == content
+    assert (read.message["stop_reason"], read.message["container"]) == ("tool_use", {"id": "c"})
 
 
 def test_counts_that_were_not_charged_give_way() -> None:

@@ -52,6 +52,16 @@ def test_a_stream_says_what_the_whole_answer_says() -> None:
     assert events[-2].usage == whole.usage
 
 
+def test_a_start_may_hold_the_whole_answer() -> None:
+    """Calls that a program of the provider's made come like this."""
+    events = read([{"type": "message_start", "message": ANSWER}, {"type": "message_stop"}])
+    whole = ANTHROPIC.answer(orjson.dumps(ANSWER), "application/json")
+    message = added_up(events)
+    for name in ("content", "reasoning", "tool_calls"):
+        assert message[name] == whole.message[name]
+    assert (events[0].native_finish, events[0].usage) == ("tool_use", whole.usage)
+
+
 def test_every_event_carries_its_payload() -> None:
     reader = ANTHROPIC.reader()
     for payload in map(orjson.dumps, stream_of(ANSWER)):
