@@ -221,9 +221,7 @@ def _client_problems(format_: str, stream: bool, text: str) -> Iterator[str]:
 
 
 def _helper_problems(chunks: list[dict[str, Any]]) -> Iterator[str]:
-    state = ChatCompletionStreamState(
-        input_tools=openai.NOT_GIVEN, response_format=openai.NOT_GIVEN
-    )
+    state = ChatCompletionStreamState(input_tools=openai.omit, response_format=openai.omit)
     try:
         for chunk in chunks:
             if "error" in chunk:
@@ -236,7 +234,7 @@ def _helper_problems(chunks: list[dict[str, Any]]) -> Iterator[str]:
         return
     final = state.current_completion_snapshot
     for choice in final.choices:
-        if choice.message.role != "assistant":
+        if str(choice.message.role) != "assistant":
             yield f"the stream helper: role {choice.message.role}"
 
 

@@ -73,7 +73,8 @@ def read_chat(body: str, stream: bool) -> Said:
     last: Any = None
     for value in values:
         usage = value.get("usage") or (value.get("x_groq") or {}).get("usage") or usage
-        choice = next((c for c in value.get("choices") or () if not c.get("index")), {})
+        choices = value.get("choices") or ()
+        choice: dict[str, Any] = next((c for c in choices if not c.get("index")), {})
         failure = value.get("error") or choice.get("error")
         if failure:
             said.failure = str(failure.get("message"))
@@ -105,7 +106,8 @@ def read_chat(body: str, stream: bool) -> Said:
 
 def _add_message(said: Said, message: dict[str, Any]) -> None:
     content = message.get("content")
-    for part in content if isinstance(content, list) else [{"type": "text", "text": content}]:
+    parts: Any = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    for part in parts:
         if part["type"] == "thinking":
             said.reasoning += "".join(piece.get("text") or "" for piece in part["thinking"])
         else:
@@ -242,7 +244,7 @@ def _said_of_response(response: dict[str, Any]) -> Said:
             said.annotations += [m["url"] for m in marks if m["type"] == "url_citation"]
     reason = (response.get("incomplete_details") or {}).get("reason")
     if response["status"] == "incomplete":
-        said.finish = FINISHES.get(reason, reason)
+        said.finish = FINISHES.get(str(reason), reason)
     elif response["status"] == "failed":
         said.finish = "error"
         said.failure = str((response.get("error") or {}).get("message"))

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from routing.exchange import Native
 from gateway.http.jsonio import dumps
+from routing.exchange import Native
 from routing.formats.messages.frames import DELTA_END, block_start, block_stop, delta_head, frame
 from routing.formats.messages.verbatim import fields_of, verbatim
 
