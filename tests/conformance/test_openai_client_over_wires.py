@@ -56,9 +56,8 @@ def test_tools_and_reasoning_over_several_turns(
             break
         called = [json.loads(call.function.arguments) for call in message.tool_calls]
         assert called == [{"city": "Oslo"}] * len(called)
-        # What a client sends back: all of the message, with what it does not know itself. Its
-        # streaming helper strings the roles of several chunks together.
-        history.append({**message.model_dump(exclude_none=True), "role": "assistant"})
+        # What a client sends back: all of the message, with what it does not know itself.
+        history.append(message.model_dump(exclude_none=True))
         history += [
             {"role": "tool", "tool_call_id": call.id, "content": "Rain"}
             for call in message.tool_calls

@@ -109,7 +109,7 @@ def test_its_stream_arrives_whole(client):
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
     assert text == "Hi from elsewhere, friend!"
     assert chunks[-1].usage.completion_tokens > 0
-    assert chunks[-1].choices[0].finish_reason == "stop"
+    assert chunks[-2].choices[0].finish_reason == "stop"
 
 
 def test_its_tool_calls_arrive_in_fragments(client):
@@ -118,7 +118,7 @@ def test_its_tool_calls_arrive_in_fragments(client):
     calls = [call for chunk in chunks for call in chunk.choices[0].delta.tool_calls or ()]
     assert calls[0].function.name == "get_weather"
     assert "".join(call.function.arguments or "" for call in calls) == '{"city":"Paris"}'
-    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    assert chunks[-2].choices[0].finish_reason == "tool_calls"
 
 
 def test_its_refusal_of_an_unknown_prompt_is_told(client):

@@ -15,6 +15,8 @@ DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": ROUTER PROCESSING\n\n"
 _ROLE = b'{"role":"assistant","content":""}'
 _NOTHING = b'{"content":""}'
+# Clients put the elements of these lists together by their `index`, and fail without one.
+_LISTS = ("annotations", "images", "reasoning_details")
 _OPEN_END = b',"finish_reason":null,"native_finish_reason":null'
 _LONGEST_SHOWN_PAYLOAD = 256
 
@@ -22,7 +24,15 @@ _LONGEST_SHOWN_PAYLOAD = 256
 class ChatChunks:
     """Writes the chunks of one stream."""
 
-    __slots__ = ("_after_delta", "_close", "_hides_tools", "_open", "_served", "keep_alive")
+    __slots__ = (
+        "_after_delta",
+        "_close",
+        "_counts",
+        "_hides_tools",
+        "_open",
+        "_served",
+        "keep_alive",
+    )
 
     def __init__(self, served: Served, *, hides_tools: bool = False) -> None:
         """`hides_tools` is for callers who want to see no reasoning: it is among that."""
@@ -32,6 +42,8 @@ class ChatChunks:
         self._open = self._head() + b',"choices":[{"index":0,"delta":'
         self._close = b"}]}\n\n"
         self._after_delta = _OPEN_END + self._close
+        # The next `index` of each list.
+        self._counts = dict.fromkeys(_LISTS, 0)
 
     def fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on."""
@@ -42,6 +54,8 @@ class ChatChunks:
         return self._open + _ROLE + _OPEN_END + self._close
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        if len(delta) > 1 or "content" not in delta:
+            delta = self._numbered(delta)
         if logprobs is None:
             return b"%b%b%b" % (self._open, dumps(delta), self._after_delta)
         said = b',"logprobs":' + dumps(logprobs)
@@ -61,14 +75,12 @@ class ChatChunks:
         return self.delta({"reasoning_details": [detail_of(activity)]})
 
     def closing(self, ending: Ending) -> bytes:
-        """Terminal chunk, usage chunk, `[DONE]`. Clients add deltas up, so the role is said once
-        in a stream, and so is the finish."""
+        """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
+        join what comes twice."""
         finish = _finish(ending.finish_reason, ending.native_finish)
-        terminal = self._open + _NOTHING + finish + self._close
-        return terminal + self._usage(ending) + DONE
+        return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
 
     def _usage(self, ending: Ending) -> bytes:
-        """The last chunk, with usage and tier."""
         beside: dict[str, Any] = {"usage": ending.usage, "service_tier": ending.service_tier}
         if ending.router_metadata is not None:
             beside["router_metadata"] = ending.router_metadata
@@ -96,6 +108,22 @@ class ChatChunks:
         """The body an endpoint is sent, long base64 payloads left out."""
         value = {"choices": [], "debug": {"echo_upstream_body": without_payloads(upstream_body)}}
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
+
+    def _numbered(self, delta: dict[str, Any]) -> dict[str, Any]:
+        for name in _LISTS:
+            if isinstance(each := delta.get(name), list):
+                delta = delta | {name: [self._placed(name, item) for item in each]}
+        return delta
+
+    def _placed(self, name: str, item: Any) -> Any:
+        if not isinstance(item, dict):
+            return item
+        place = self._counts[name]
+        if name == "reasoning_details" and type(item.get("index")) is int:
+            # Fragments of one detail share theirs.
+            place = item["index"]
+        self._counts[name] = max(self._counts[name], place + 1)
+        return {**item, "index": place}
 
     def _head(self) -> bytes:
         served = self._served

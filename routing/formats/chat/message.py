@@ -33,11 +33,10 @@ def clean_delta(
     delta: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
 ) -> dict[str, Any]:
     """A streamed delta with `reasoning_content` renamed, reasoning left out where the caller asked
-    for that, and an id on tool calls that came without one."""
+    for that, and an id on tool calls that came without one. The role is told at the beginning."""
     if len(delta) == 1 and "content" in delta:
         return delta
-    # The stream's first chunk has said the role.
-    clean = {name: each for name, each in delta.items() if each is not None and name != "role"}
+    clean = {name: value for name, value in delta.items() if value is not None and name != "role"}
     _settle_reasoning(clean, exclude_reasoning)
     if clean.pop("tool_calls", None) is not None and (calls := _calls(delta)):
         clean["tool_calls"] = [_call(call, new_call_id) for call in calls]

@@ -4,6 +4,8 @@ from typing import Any
 
 import orjson
 import pytest
+from openai.lib.streaming.chat import ChatCompletionStreamState
+from openai.types.chat import ChatCompletionChunk
 
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.answer import Served
@@ -133,6 +135,42 @@ def test_every_wire_is_told_in_every_format(kind: str, name: str, piece_bytes: i
     assert relay.finish_reason == "stop"
     assert relay.produced_chars == len("Simulated 🦊 words")
     assert (relay.usage["prompt_tokens"], relay.usage["completion_tokens"]) == (3, 2)
+
+
+def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
+    """The role and the finish are told once; elements of lists have their place."""
+    cited: list[dict[str, Any]] = [
+        {"type": "url_citation", "url_citation": {"url": f"https://a.test/{n}"}} for n in range(3)
+    ]
+    details = [{"type": "reasoning.summary", "summary": text} for text in "ab"]
+    deltas: list[dict[str, Any]] = [
+        *({"reasoning_details": [each]} for each in details),
+        {"content": "Hi"},
+        {"content": "!", "annotations": cited[:2]},
+        {"annotations": cited[2:]},
+    ]
+    relay, state = relay_of("openai", "chat"), ChatCompletionStreamState()
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"delta": {"role": "assistant", **delta}}]} for delta in deltas
+    ]
+    chunks.append({"choices": [{"delta": {"role": "assistant"}, "finish_reason": "stop"}]})
+    said = [b"data: " + orjson.dumps(each) + b"\n\n" for each in chunks] + [b"data: [DONE]\n\n"]
+
+    out = relay.feed(b"".join(said)) + relay.closing(REPORT, None)
+
+    told = [orjson.loads(line[6:]) for line in out.split(b"\n\n") if line[:7] == b"data: {"]
+    for chunk in told:
+        state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
+    message = state.get_final_completion().choices[0].message
+    assert (message.role, message.content) == ("assistant", "Hi!")
+    heard: Any = message.model_dump()
+    assert [each["url_citation"]["url"] for each in heard["annotations"]] == [
+        each["url_citation"]["url"] for each in cited
+    ]
+    assert [each["summary"] for each in heard["reasoning_details"]] == ["a", "b"]
+    finishes = [chunk["choices"][0]["finish_reason"] for chunk in told]
+    assert [finish for finish in finishes if finish is not None] == ["stop"]
+    assert finishes[-2] == "stop"
 
 
 @EVERY_PAIR

@@ -54,8 +54,9 @@ class Chat:
             _add(message, chunk["choices"][0]["delta"])
         last = chunks[-1]
         choices = [chunk["choices"][0] for chunk in chunks]
-        finished = next((each for each in choices if each["finish_reason"]), choices[-1])
-        said = _said(message, finished, last.get("usage"))
+        # The reason is told once.
+        (ended,) = (choice for choice in choices if choice["finish_reason"] is not None)
+        said = _said(message, ended, last.get("usage"))
         said.failure = last.get("error")
         said.model, said.provider = last["model"], last["provider"]
         return said
