@@ -8,6 +8,7 @@ import compileall
 import logging
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
@@ -90,7 +91,12 @@ def _tell(found: Isolation) -> None:
 
 def _trial(program: str) -> list[str]:
     # From inside, nothing compiled could be kept.
-    compileall.compile_dir(Path(interns.__file__).parent / "agent", quiet=2)
+    agent = Path(interns.__file__).parent / "agent"
+    compileall.compile_dir(agent, quiet=2)
+    # Nor be read there by another user, as this process makes its files.
+    with suppress(OSError):
+        for place in (agent / "__pycache__", *agent.glob("__pycache__/*")):
+            place.chmod(place.stat().st_mode | (0o055 if place.is_dir() else 0o044))
     return bounded([*_walls(program), *_CLOSED, *_init(["-c", _IMPORTS], host_users.for_trials())])
 
 

@@ -236,7 +236,13 @@ change = _described(
 provisioning = _described(
     "provisionIntern",
     "Boot an intern, or resume it",
-    {202: (_flag("InternProvisioning", "provisioning"), "A worker does it.")},
+    {
+        202: (
+            _flag("InternProvisioning", "provisioning"),
+            "A worker does it. The disk's bound is watched while commands run: a single file never"
+            " passes it, many that are written at once may for a second.",
+        )
+    },
     (*_WRITING, 502),
     request=_EMPTY,
     parameters=[_WHICH],
