@@ -8,8 +8,8 @@ import errno
 import fcntl
 import json
 import os
-import random
 import sys
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -76,7 +76,8 @@ class Lease:
         folder = private_folder(Path(settings.GATEWAY_HOME) / "run" / "users")
         # But for the last one, which is for trials.
         lent: range = settings.SANDBOX_UIDS[len(for_interns()) : -1]
-        start = random.randrange(len(lent))  # noqa: S311 - It only spreads the tries.
+        # Each home begins elsewhere: gateways of one machine share the range.
+        start = zlib.crc32(os.fsencode(folder)) % len(lent)
         for step in range(len(lent)):
             self.uid = lent[(start + step) % len(lent)]
             self._file = (folder / str(self.uid)).open("w")

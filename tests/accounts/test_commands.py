@@ -99,6 +99,16 @@ def test_seeding_makes_everything_once_and_shows_keys_once() -> None:
     assert Membership.objects.get().role == Membership.Role.ADMIN
 
 
+def test_seeding_with_other_credits_or_without_a_name_is_refused() -> None:
+    seed = ("seed_keys", "--workspace", "main", "--account")
+    run(*seed, "acme", "--credits", "5")
+
+    other, nameless = refused(*seed, "acme", "--credits", "6"), refused(*seed, " ")
+
+    assert (other.returncode, nameless.returncode) == (1, 2)
+    assert "credits_add adds more" in str(other)
+
+
 def test_rotating_gives_both_keys_new_strings() -> None:
     seeded = ("seed_keys", "--account", "a", "--workspace", "main")
     first = run(*seeded)

@@ -1,5 +1,6 @@
 """Secrets: generated once, kept private, required in production, sealed for one row."""
 
+import json
 import os
 import stat
 import subprocess
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.env import SettingError
-from gateway.home import keep_private, private_folder, secret, write_private
+from gateway.home import (
+    keep_private,
+    private_folder,
+    running_broker,
+    secret,
+    write_private,
+)
 from gateway.sealing import UnsealError, seal, unseal
 from tests.support.bed import PROJECT
 from tests.support.processes import dies_with_parent
@@ -80,6 +87,16 @@ def test_a_home_is_its_owners_whatever_it_was(tmp_path: Path) -> None:
         assert [mode(each) for each in (place, database, place / "later")] == [0o700, 0o600, 0o600]
     finally:
         os.umask(previous)
+
+
+def test_the_broker_of_a_run_that_lives_is_found(home: Path) -> None:
+    assert running_broker() == ""
+    facts = {"pid": os.getpid(), "broker_url": "unix:///run/broker.sock"}
+    write_private(home / "run" / "ready.json", json.dumps(facts))
+    assert running_broker() == "unix:///run/broker.sock"
+    # No process has this number.
+    write_private(home / "run" / "ready.json", json.dumps(facts | {"pid": 2**22 + 1}))
+    assert running_broker() == ""
 
 
 def test_an_empty_file_is_not_taken_for_a_secret(home: Path) -> None:

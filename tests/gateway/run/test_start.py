@@ -47,7 +47,7 @@ def test_it_tells_programs_and_people_where_it_is(first_run: Run) -> None:
     assert requests.get(f"{facts['simulator_url']}/_health", timeout=5).status_code == 200
     for name in ("base_url", "api_key", "management_key", "admin_url", "admin_password"):
         assert facts[name] in run.stdout
-    assert {"account_id", "workspace_id", "admin_user", "version"} <= facts.keys()
+    assert {"account_id", "workspace_id", "admin_user", "version", "broker_url"} <= facts.keys()
 
 
 def test_the_curl_line_works_as_pasted(first_run: Run) -> None:
