@@ -24,6 +24,7 @@ _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
 _MODEL_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._:/*-]{0,199}")
 _HOST_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ORIGIN = re.compile(r"https?://[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 _ADDRESS = re.compile(r"[0-9a-f:.]{2,45}")
 _BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9!_.*'()/-]*)?")
 _PLUG_IN = re.compile(r"[a-z][a-z0-9-]{0,63}")
@@ -111,6 +112,15 @@ def choice(name: str, default: str, allowed: Collection[str]) -> str:
 def words(name: str, default: str = "") -> list[str]:
     """A comma-separated list."""
     return [word.strip() for word in text(name, default).split(",") if word.strip()]
+
+
+def origins(name: str, default: str) -> tuple[str, ...]:
+    """Web origins with commas between, such as `https://app.example`; `*` is any, `none` none."""
+    found = tuple(words(name, default))
+    for word in found:
+        if word not in ("*", "none") and not _ORIGIN.fullmatch(word):
+            raise SettingError(name, f"expected origins like https://app.example, got {word!r}")
+    return found
 
 
 def networks(name: str) -> tuple[IPv4Network | IPv6Network, ...]:

@@ -20,6 +20,8 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
+from gateway.http import cors
+
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
@@ -82,6 +84,11 @@ class FrontDoor(WSGIHandler):
     ) -> HttpResponseBase:
         if "%2" in (uri := environ.get("RAW_URI", "")):
             environ["PATH_INFO"] = _path_with_hidden_slashes(uri)
+        if (origin := environ.get("HTTP_ORIGIN")) and cors.is_covered(environ["PATH_INFO"]):
+            start_response = cors.with_headers(origin, start_response)
+            if (preflight := cors.preflight_answer(environ)) is not None:
+                start_response("204 No Content", list(preflight.items()))
+                return preflight
         # Looked at in every request: a search in a short text takes 0.1 us.
         if self._host_part in environ.get("HTTP_HOST", "").lower():
             view: View | None = self._host_view

@@ -1,0 +1,55 @@
+"""Pages of other origins reach inference paths, errors and streams included, and no others."""
+
+from typing import Any
+
+import pytest
+import requests
+
+from gateway.http.cors import is_covered, with_headers
+from tests.support.server import GatewayServer
+
+PAGE = {"Origin": "https://app.example"}
+ASKS = {
+    **PAGE,
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "authorization,content-type",
+}
+
+
+def test_a_browser_may_ask_and_read_the_answer(gateway: GatewayServer) -> None:
+    for path in ("/api/v1/chat/completions", "/api/v1/models/acme/small"):
+        before = requests.options(gateway.root_url + path, headers=ASKS, timeout=10)
+        assert (before.status_code, before.content) == (204, b"")
+        assert before.headers["Access-Control-Allow-Origin"] == "*"
+        assert before.headers["Access-Control-Allow-Headers"] == "authorization,content-type"
+        assert "Access-Control-Allow-Credentials" not in before.headers
+    refused = requests.post(
+        f"{gateway.root_url}/api/v1/chat/completions", json={}, headers=PAGE, timeout=10
+    )
+    assert refused.status_code == 401
+    assert refused.headers["Access-Control-Allow-Origin"] == "*"
+    assert "X-Generation-Id" in refused.headers["Access-Control-Expose-Headers"]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/keys", "/api/v1/credits", "/admin/login/", "/healthz"])
+def test_other_paths_say_nothing_of_it(gateway: GatewayServer, path: str) -> None:
+    for send, headers in ((requests.get, PAGE), (requests.options, ASKS)):
+        answer = send(gateway.root_url + path, headers=headers, timeout=10)
+        assert not [name for name in answer.headers if name.startswith("Access-Control")]
+
+
+def test_it_can_be_narrowed(settings: Any) -> None:
+    settings.CORS_ALLOW_ORIGINS = ("https://app.example",)
+
+    def said(origin: str) -> dict[str, str]:
+        heard: list[tuple[str, str]] = []
+        with_headers(origin, lambda status, headers: heard.extend(headers))("200 OK", [])
+        return dict(heard)
+
+    assert said("https://app.example")["Access-Control-Allow-Origin"] == "https://app.example"
+    assert said("https://other.example") == {"Vary": "Origin"}
+
+
+def test_a_name_that_only_begins_so_is_not_covered() -> None:
+    assert is_covered("/api/v1/key")
+    assert not is_covered("/api/v1/keys")
