@@ -27,6 +27,10 @@ TRIAL_S: Final = 10.0
 RETRY_S: Final = 60.0
 # What programs need of /etc: where shared libraries and alternatives are.
 ETC: Final = ("/etc/ld.so.cache", "/etc/alternatives")
+# A shell's words: options of `ulimit` with their amounts, `--`, and the command to begin.
+BEGIN: Final = (
+    'while [ "$1" != -- ]; do ulimit "$1" "$2" || exit 2; shift 2; done; shift; exec "$@" 9<"$0"'
+)
 _INIT: Final = "/init.py"
 # Of /proc, what speaks of the whole machine: its keys, its memory, its devices, its settings.
 _HIDDEN: Final = (
@@ -189,11 +193,10 @@ def bounded(walls: Sequence[str], *, limits: Mapping[str, int] | None = None) ->
     is open for bubblewrap as file 9. Whoever starts it puts numbers of pipes in the places of
     `INFO`, which `first_process` reads, and `LIFE`.
     """
-    steps = [f"ulimit -{letter} {amount}" for letter, amount in (limits or {}).items()]
-    steps.append('exec "$@" 9<"$0"')
+    bounds = [word for letter, most in (limits or {}).items() for word in (f"-{letter}", str(most))]
     program, *options = walls
     filtered = [program, "--seccomp", "9", "--info-fd", INFO, *options]
-    return ["/bin/sh", "-c", " && ".join(steps), str(_filter_file()), *filtered]
+    return ["/bin/sh", "-c", BEGIN, str(_filter_file()), *bounds, "--", *filtered]
 
 
 def _filter_file() -> Path:

@@ -13,6 +13,7 @@ import ctypes
 import encodings
 import fcntl
 import importlib
+import importlib.util
 import json
 import os
 import pkgutil
@@ -119,17 +120,21 @@ def first_process(info: int, bubblewrap: int) -> int | None:
 
 
 def run_script(uid: int, packages: list[str], script: list[str]) -> None:
-    """Run a Python script as that user. Where its libraries lie in somebody's private folder, it
-    gets all of these packages first: it could not load any part of them later."""
+    """Run a Python script's `main` as that user. Where its libraries lie in somebody's private
+    folder, it gets all of these packages first: it could not load any part of them later."""
     if not all(map(_is_reachable, (Path(encodings.__file__), Path(sys.prefix, "lib")))):
         for package in ("encodings", *packages):
             _load_whole(package)
     name, *_ = sys.argv[:] = script
-    # Read before the change of user, for the same reason.
-    code = compile(Path(name).read_bytes(), name, "exec")
+    spec = importlib.util.spec_from_file_location("script", name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # It does nothing yet, and could not be read later either.
+    spec.loader.exec_module(module)
     become(uid)
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
-    exec(code, {"__name__": "__main__", "__file__": name})  # noqa: S102 - The project's own script.
+    module.main()
 
 
 def _is_reachable(place: Path) -> bool:

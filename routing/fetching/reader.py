@@ -29,8 +29,9 @@ _LENGTH: Final = struct.Struct("!I")
 _EMPTY_LINES: Final = re.compile(r"\n\s*\n\s*\n+")
 
 
-def main(number: int) -> None:
-    """Answer on the socket with that file descriptor until the other side closes it."""
+def main() -> None:
+    """Answer on the socket, whose number is the argument, until the other side closes it."""
+    number = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=number) as line:
@@ -103,4 +104,4 @@ def _exactly(line: socket.socket, size: int) -> bytes | None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()

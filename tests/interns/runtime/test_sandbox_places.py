@@ -1,5 +1,6 @@
 """Wherever the gateway is installed, its interns can be isolated."""
 
+import os
 import sys
 import tempfile
 import venv
@@ -25,7 +26,13 @@ def test_it_may_be_below_the_folder_for_temporary_files(
 ) -> None:
     if SANDBOXES.look().is_none:
         pytest.skip("no sandbox works on this machine")
-    venv.create(below_tmp / "env", symlinks=True)
+    # As an installer makes it; the gateway itself makes files for its owner only.
+    before = os.umask(0o022)
+    try:
+        below_tmp.chmod(0o755)
+        venv.create(below_tmp / "env", symlinks=True)
+    finally:
+        os.umask(before)
     name = next((below_tmp / "env" / "bin").glob("python3")).name
     monkeypatch.setattr(sys, "prefix", str(below_tmp / "env"))
     monkeypatch.setattr(sys, "executable", str(below_tmp / "env" / "bin" / name))
