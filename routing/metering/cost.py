@@ -107,16 +107,17 @@ def _prompt(usage: Usage, of: _Prices) -> int:
     kept_1h, written, plain = usage.cache_write_1h_tokens, usage.cache_write_tokens, of["prompt"]
     if plain is not None and not (usage.cached_tokens or written or usage.prompt_audio_tokens):
         return plain * usage.prompt_tokens
-    return _by_kind(
-        usage.prompt_tokens,
-        plain,
-        (
-            (usage.cached_tokens, of["input_cache_read"]),
-            (written - kept_1h, of["input_cache_write"]),
-            (kept_1h, _first(of["input_cache_write_1h"], of["input_cache_write"])),
-            (usage.prompt_audio_tokens, of["audio"]),
-        ),
+    kinds = (
+        (usage.cached_tokens, of["input_cache_read"]),
+        (written - kept_1h, of["input_cache_write"]),
+        (kept_1h, _first(of["input_cache_write_1h"], of["input_cache_write"])),
+        (usage.prompt_audio_tokens, of["audio"]),
     )
+    tokens = usage.prompt_tokens
+    if sum(count for count, own in kinds if own is not None) > tokens:
+        # The same tokens were written and read: both are paid, and they are in the prompt once.
+        tokens += usage.cached_tokens
+    return _by_kind(tokens, plain, kinds)
 
 
 def _completion(usage: Usage, of: _Prices) -> int:

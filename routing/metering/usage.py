@@ -10,10 +10,11 @@ _SEARCHES_MAX = 1_000
 
 
 class Usage(NamedTuple):
-    """Tokens of one answer. The prompt count includes cached, written and audio tokens; the
-    completion count includes reasoning and audio tokens. `cache_write_1h_tokens` are those of the
-    written tokens that are kept for an hour, `web_searches` what the upstream looked up by itself.
-    `estimated` marks the estimator's work.
+    """Tokens of one answer. The prompt count includes cached, written and audio tokens; where those
+    are more than the prompt, the cached ones are the written ones. The completion count includes
+    reasoning and audio tokens. `cache_write_1h_tokens` are those of the written tokens that are
+    kept for an hour, `web_searches` what the upstream looked up by itself. `estimated` marks the
+    estimator's work.
     """
 
     prompt_tokens: int
@@ -113,12 +114,15 @@ def _count(value: Any, maximum: int) -> int | None:
 
 
 def _details(value: Any, total: int) -> dict[str, int]:
-    """The counts that are whole and, taken together, fit inside `total`; else none of them."""
+    """The counts that are whole and, taken together, fit inside `total`; else none of them. Tokens
+    that were written to a cache and read from it at once stand under both names."""
     if not isinstance(value, dict):
         return {}
     counts = {name: _count(item, total) for name, item in value.items() if item is not None}
     kept = {name: count for name, count in counts.items() if count is not None}
     disjoint = sum(kept.get(name, 0) for name in _DISJOINT)
+    if disjoint > total and kept.get("cached_tokens") == kept.get("cache_write_tokens"):
+        disjoint -= kept.get("cached_tokens", 0)
     return kept if disjoint <= total else {}
 
 

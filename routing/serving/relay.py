@@ -141,6 +141,8 @@ class Relay:
 
     def _event(self, event: Event) -> bytes:
         if event.error is not None:
+            # What the upstream bills of a failure is in the books, though nobody pays it.
+            self.usage = self.usage if event.usage is None else event.usage
             raise from_error_object(event.error)
         self.seen = True
         self._note(event)

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 _PROMPT_DETAILS: Final = "prompt_tokens_details"
 _COMPLETION_DETAILS: Final = "completion_tokens_details"
-# Other words for tokens read from the prompt cache, beside the counts (DeepSeek, Moonshot), and
-# for those written to it, among the details (Alibaba).
-_CACHED: Final = ("prompt_cache_hit_tokens", "cached_tokens")
+# Other words for tokens read from the prompt cache, beside the counts (DeepSeek, Moonshot,
+# Mistral), and for those written to it, among the details (Alibaba).
+_CACHED: Final = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")
 _WRITTEN: Final = ("cache_creation_input_tokens", "cache_creation_tokens")
 _CACHED_ELSEWHERE: Final = frozenset(_CACHED)
 _WRITTEN_ELSEWHERE: Final = frozenset(_WRITTEN)
@@ -34,38 +34,29 @@ def _with_cached(usage: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_reasoning(usage: dict[str, Any]) -> dict[str, Any]:
-    """Some leave reasoning out of the completion and count it into the total alone (xAI)."""
-    details = usage.get(_COMPLETION_DETAILS)
-    reasoning = details.get("reasoning_tokens") if isinstance(details, dict) else None
-    counts: tuple[Any, ...] = (
-        usage.get("prompt_tokens"),
-        usage.get("completion_tokens"),
-        reasoning,
-    )
+    """Some leave reasoning out of the completion and count it into the total alone: xAI, which
+    tells how much it was, and Gemini, which does not."""
+    prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     total = usage.get("total_tokens")
-    if not reasoning:
-        # And some say nothing of it but in the total (Gemini).
-        reasoning = _beyond(total, *counts[:2])
-        return _with_more(usage, reasoning, stated=False) if reasoning else usage
-    if not all(type(count) is int and count >= 0 for count in counts) or total != sum(counts):
+    if not (type(prompt) is type(completion) is type(total) is int):
         return usage
-    return _with_more(usage, reasoning, stated=True)
+    beside = total - prompt - completion
+    if beside <= 0 or prompt < 0 or completion < 0 or _leaves_out_cached(usage, prompt):
+        return usage
+    details = usage.get(_COMPLETION_DETAILS)
+    details = details if isinstance(details, dict) else {}
+    if (told := details.get("reasoning_tokens")) and told != beside:
+        # The total holds something else.
+        return usage
+    more = {"completion_tokens": completion + beside}
+    return {**usage, **more, _COMPLETION_DETAILS: {**details, "reasoning_tokens": beside}}
 
 
-def _beyond(total: Any, *counts: Any) -> int:
-    """What a total has beyond its parts; 0 where they are no counts."""
-    if any(type(count) is not int or count < 0 for count in (total, *counts)):
-        return 0
-    return max(0, int(total) - sum(map(int, counts)))
-
-
-def _with_more(usage: dict[str, Any], reasoning: int, *, stated: bool) -> dict[str, Any]:
-    more = {**usage, "completion_tokens": usage["completion_tokens"] + reasoning}
-    if not stated:
-        details = usage.get(_COMPLETION_DETAILS)
-        given = details if isinstance(details, dict) else {}
-        more[_COMPLETION_DETAILS] = {**given, "reasoning_tokens": reasoning}
-    return more
+def _leaves_out_cached(usage: dict[str, Any], prompt: int) -> bool:
+    """Whether more was read from the cache than the prompt has: the total holds that as well."""
+    details = usage.get(_PROMPT_DETAILS)
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    return type(cached) is int and cached > prompt
 
 
 def _first(owner: dict[str, Any], names: tuple[str, ...]) -> Any:

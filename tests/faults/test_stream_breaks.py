@@ -7,6 +7,7 @@ import pytest
 from tests.conformance.desk import Desk, Streamed
 from tests.faults.bench import CHEAP, DEAR, endpoint, model
 from tests.faults.conftest import Open
+from tests.faults.test_u3_silence import OrmOf, upstream_cost_nano
 from tests.support.gateways import seed_account
 
 BREAKS = ["die-after-first", "die-mid-stream", "sse-error-mid", "sse-garbage", "error-finish"]
@@ -51,6 +52,20 @@ def test_content_and_failure_in_one_write_keep_their_order(desk: Desk) -> None:
 
     broken_end(stream, 429)
     assert stream.text == "Said before."
+
+
+def test_what_an_upstream_bills_of_its_failure_is_on_record(desk: Desk, orm_of: OrmOf) -> None:
+    """Nobody pays it here, but the operator will."""
+    usage = {"prompt_tokens": 43, "completion_tokens": 10, "total_tokens": 53}
+    failure = {"error": {"code": 400, "message": "Token limit reached"}, "choices": []}
+    desk.upstream.script(
+        "first", {"events": [{"text": "Said"}, {"json": {**failure, "usage": usage}}]}
+    )
+
+    last = broken_end(desk.stream(model="plain/first"), 400)
+
+    assert desk.charged_nano(last["id"]) == 0
+    assert upstream_cost_nano(desk, orm_of, last["id"]) == 43 * 1_000 + 10 * 2_000
 
 
 @pytest.mark.parametrize("code", [502, "429", "rate_limit", None, 200, 99999, True])

@@ -16,8 +16,8 @@ _CONTENT_FIELDS = (
     "annotations",
 )
 _PLAIN_KEYS = frozenset({"role", "content", "refusal"})
-_PLAIN_TEXTS = ("content", "refusal")
-_TEXTS = (*_PLAIN_TEXTS, "reasoning", "reasoning_content")
+# Where parts of a content, or reasoning details, keep what they say.
+_PART_TEXTS = ("text", "thinking", "summary")
 
 
 def has_content(delta: dict[str, Any]) -> bool:
@@ -69,20 +69,29 @@ def clean_message(
 
 def text_chars(delta: dict[str, Any]) -> int:
     """Characters of produced text in a delta or message, for the token estimator."""
-    names = _PLAIN_TEXTS if _PLAIN_KEYS.issuperset(delta) else _TEXTS
-    total = 0
-    for name in names:
-        value = delta.get(name)
-        if isinstance(value, str):
-            total += len(value)
-    if names is _PLAIN_TEXTS:
+    total = _chars(delta.get("content")) + _chars(delta.get("refusal"))
+    if _PLAIN_KEYS.issuperset(delta):
         return total
+    # Some upstreams tell their reasoning under several names.
+    names = ("reasoning", "reasoning_content", "reasoning_details")
+    total += next((chars for name in names if (chars := _chars(delta.get(name)))), 0)
+    if isinstance(audio := delta.get("audio"), dict):
+        total += _chars(audio.get("transcript"))
     for call in _calls(delta):
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
-            spoken = (function.get("name"), function.get("arguments"))
-            total += sum(len(text) for text in spoken if isinstance(text, str))
+            total += _chars(function.get("name")) + _chars(function.get("arguments"))
     return total
+
+
+def _chars(value: Any) -> int:
+    """Characters of a text, or of all texts in a list of parts."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, list):
+        return 0
+    parts = (part for part in value if isinstance(part, dict))
+    return sum(_chars(part.get(name)) for part in parts for name in _PART_TEXTS)
 
 
 def _calls(message: dict[str, Any]) -> list[Any]:

@@ -82,8 +82,12 @@ def _counted(usage: dict[str, Any]) -> dict[str, Any]:
     read = prompt.get("cached_tokens") or 0
     written = prompt.get("cache_write_tokens") or 0
     thinking = completion.get("reasoning_tokens")
+    fresh = usage["prompt_tokens"] - read - written
+    if fresh < 0:
+        # The same tokens were written and read.
+        fresh = max(0, fresh + written)
     return {
-        "input_tokens": max(0, usage["prompt_tokens"] - read - written),
+        "input_tokens": fresh,
         "output_tokens": usage["completion_tokens"],
         "cache_creation_input_tokens": written,
         "cache_read_input_tokens": read,

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from routing.catalogue.prices import Prices
+from routing.metering.cost import cost_of
 from routing.metering.usage import Usage, believable
 from routing.upstreams.wires import wire_of
 
@@ -108,6 +110,36 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
         },
         Counted(32, 103, cached=6, reasoning=94),
     ),
+    "gemini with reasoning that it does not tell": (
+        "openai",
+        {"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109},
+        Counted(35, 74, reasoning=62),
+    ),
+    "gemini over another gateway, written and read at once": (
+        "openai",
+        {
+            "prompt_tokens": 2168,
+            "completion_tokens": 100,
+            "total_tokens": 2268,
+            "prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161},
+        },
+        Counted(2168, 100, cached=2161, written=2161),
+    ),
+    "mistral with a cache": (
+        "openai",
+        {"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82, "num_cached_tokens": 69},
+        Counted(70, 12, cached=69),
+    ),
+    "one whose prompt leaves out what was cached": (
+        "openai",
+        {
+            "prompt_tokens": 10,
+            "completion_tokens": 5,
+            "total_tokens": 915,
+            "prompt_tokens_details": {"cached_tokens": 900},
+        },
+        Counted(10, 5),
+    ),
     "moonshot": (
         "openai",
         {
@@ -175,6 +207,30 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
         Counted(900, 200, cached=512),
     ),
 }
+PRICES = Prices.parse(
+    {
+        "prompt": "0.000001",
+        "completion": "0.000002",
+        "input_cache_read": "0.0000001",
+        "input_cache_write": "0.00000125",
+        "input_cache_write_1h": "0.000002",
+    }
+)
+# Both of what was written and read is paid, beside the 7 tokens that were neither.
+NANO = {
+    "gemini over another gateway, written and read at once": (
+        7 * 1_000 + 2161 * 100 + 2161 * 1_250 + 100 * 2_000
+    )
+}
+
+
+def _nano(counted: Counted) -> int:
+    fresh = counted.prompt - counted.cached - counted.written
+    written = counted.written - counted.written_1h
+    prompt = fresh * 1_000 + counted.cached * 100 + written * 1_250 + counted.written_1h * 2_000
+    return prompt + counted.completion * 2_000
+
+
 ANSWERS: dict[str, dict[str, Any]] = {
     "openai": {
         "object": "chat.completion",
@@ -216,6 +272,7 @@ def test_every_token_is_counted_once(name: str) -> None:
         usage.reasoning_tokens,
         usage.cache_write_1h_tokens,
     )
+    assert cost_of(usage, PRICES).total_nano == NANO.get(name, _nano(counted))
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if SHAPES[name][0] == "openai"])
@@ -226,6 +283,17 @@ def test_the_last_chunk_of_a_stream_says_the_same(name: str) -> None:
     (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
 
     assert believable(event.usage, context_length=None) == _whole(kind, reported)
+
+
+def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
+    """What it costs: 5003 and 359 tokens, not what an estimate of the texts would say."""
+    usage = {"queue_time": 0.2, "prompt_tokens": 5003, "completion_tokens": 359}
+    choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
+    chunk = {"choices": [choice], "x_groq": {"id": "req_1", "usage": usage}}
+
+    (event,) = wire_of("openai").reader().events(json.dumps(chunk).encode())
+
+    assert believable(event.usage, context_length=None) == Usage(5003, 359)
 
 
 def test_there_are_eight_providers_and_more() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from routing.catalogue.prices import Prices
+from routing.formats.chat.message import text_chars
 from routing.metering.cost import cost_of
 from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens
 
@@ -71,6 +72,27 @@ def test_details_are_read() -> None:
     )
 
 
+def test_tokens_that_were_written_and_read_at_once_are_both() -> None:
+    """Gemini over another gateway, which bills both."""
+    details = {"cached_tokens": 216, "cache_write_tokens": 216}
+
+    usage = believable(counts(218, 10, prompt_tokens_details=details), context_length=CONTEXT)
+
+    assert usage == Usage(218, 10, cached_tokens=216, cache_write_tokens=216)
+    plain = {"prompt": "0.000001", "completion": "0.000002"}
+    for own, nano in (
+        ({}, 218_000),
+        ({"input_cache_read": "0.0000001"}, 2_000 + 21_600),
+        ({"input_cache_write": "0.000000083"}, 2_000 + 17_928),
+        ({"input_cache_read": "0", "input_cache_write": "0.000000083"}, 2_000 + 17_928),
+        (
+            {"input_cache_read": "0.0000001", "input_cache_write": "0.000000083"},
+            2_000 + 21_600 + 17_928,
+        ),
+    ):
+        assert cost_of(usage, Prices.parse(plain | own)).prompt_nano == nano
+
+
 LIES: list[Any] = [
     {"cached_tokens": 101},
     {"cached_tokens": -1},
@@ -92,6 +114,26 @@ def test_details_that_do_not_fit_their_count_are_dropped(details: Any) -> None:
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 1), (8, 2), (4001, 1000)])
 def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -> None:
     assert estimated_tokens(chars) == tokens
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "x" * 400},
+        {"content": [{"type": "text", "text": "x" * 300}, {"type": "text", "text": "x" * 100}]},
+        {"content": "", "refusal": "x" * 400},
+        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x" * 400}]}]},
+        {"reasoning": "x" * 400, "reasoning_details": [{"text": "x" * 400}]},
+        {"reasoning": "x" * 400, "reasoning_content": "x" * 400},
+        {"reasoning_details": [{"text": "x" * 300}, {"summary": "x" * 100}, {"data": "x" * 999}]},
+        {"tool_calls": [{"function": {"name": "x" * 100, "arguments": "x" * 300}}]},
+        {"audio": {"transcript": "x" * 400, "data": "x" * 999}},
+    ],
+)
+def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -> None:
+    prices = Prices.parse({"prompt": "0.000001", "completion": "0.000002"})
+    usage = Usage(0, estimated_tokens(text_chars({"role": "assistant", **message})))
+    assert cost_of(usage, prices).total_nano == 100 * 2_000
 
 
 def test_writes_for_an_hour_are_among_the_writes() -> None:
