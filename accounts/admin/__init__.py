@@ -11,6 +11,7 @@ from accounts.admin import (
     key,
     records,
     repeatable,
+    sign_in,
     user,
     workspace,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "key",
     "records",
     "repeatable",
+    "sign_in",
     "user",
     "workspace",
 ]

@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from django.db import DatabaseError, InterfaceError
+
 from accounts.services.keys import record_uses
 from gateway.db import Lane, run
 from routing.serving.beside import Beside
@@ -32,7 +34,12 @@ class KeyUses:
         noted = dict(self._noted)
         if not noted:
             return
-        for key_id in run(Lane.OPERATOR, partial(self._record, noted)):
+        try:
+            written = run(Lane.OPERATOR, partial(self._record, noted))
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("When keys were used is written later: %s", error)
+            return
+        for key_id in written:
             # A key that was used meanwhile has a newer note.
             if self._noted.get(key_id) == noted[key_id]:
                 del self._noted[key_id]

@@ -79,7 +79,7 @@ def told_in_place(*arguments: str, status: int = 0) -> Any:
 
 
 def test_suspending_says_whom(farm: Farm) -> None:
-    assert "Name interns" in told("suspend_interns", status=1)["error"]
+    assert "Name interns" in told("suspend_interns", status=2)["error"]
 
 
 def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
