@@ -130,7 +130,7 @@ def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> 
         created_at=now,
         lease_expires_at=now,
     )
-    SignInAttempts.objects.create(subject=f"{number:064d}", last_at=now)
+    SignInAttempts.objects.create(subject=f"{number:064d}", last_at=datetime.now(UTC))
     RepeatableRequest.objects.create(
         account=account,
         api_key=key,
