@@ -196,6 +196,9 @@ class AnswerStream:
             # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
             if not self._committed and (relay.seen or process.now() >= commit_at):
                 yield from self._commit()
+                if not out:
+                    # The server writes the headers with the first piece it is given.
+                    yield b""
             if not out and self._committed and process.now() >= self._keep_alive_at():
                 out = relay.writer.keep_alive
             if out:

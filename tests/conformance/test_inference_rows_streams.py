@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream, Wire
-from tests.conformance.desk import CHAT, Desk, nano
+from tests.conformance.desk import CHAT, HELLO, Desk, Serve, nano, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 
@@ -53,6 +53,26 @@ def test_i49_a_stream_ends_with_its_usage_and_done(desk: Desk) -> None:
     assert desk.the_one_sent()["stream_options"] == {"include_usage": True}
     assert desk.paid_nano(usage) == 1_000 * usage["usage"]["prompt_tokens"] + 2_000 * 5
     assert desk.generation(first["id"])["streamed"] is True
+
+
+@pytest.mark.parametrize("first", ["an event", "silence"])
+def test_the_headers_leave_with_the_first_event_or_soon(
+    desk: Desk, serve: Serve, first: str
+) -> None:
+    """Nothing else has been written by then: no keep-alive took them along."""
+    role = {"json": {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}}
+    if first == "silence":
+        desk, role = serve(ROUTER_STREAM_COMMIT_SECONDS="0.2")(), {"pause_s": 0}
+    events = [role, {"gate": "headers"}, {"text": "Hi."}, {"finish": "stop"}]
+    desk.upstream.script("gamma", {"events": events})
+
+    with desk.server.chat(
+        key=desk.account.api_key, model="acme/solo", messages=HELLO, stream=True
+    ) as response:
+        desk.upstream.open_gate("headers")
+        stream = read_stream(response)
+
+    assert (stream.text, stream.comments) == ("Hi.", 0)
 
 
 def test_i49_stream_headers_keep_proxies_from_buffering(desk: Desk) -> None:
