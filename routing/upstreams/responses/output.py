@@ -70,7 +70,7 @@ class Output:
         piece = item.piece("text", part)
         piece.annotations += 1
         offset = piece.offset if piece.chars else self._content_chars
-        if citation := _citation(annotation, offset):
+        if citation := _citation(annotation, offset, offset + piece.chars):
             event.delta.setdefault("annotations", []).append(citation)
 
     def begin_call(self, event: Event, item: Item) -> _Object:
@@ -235,17 +235,18 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _citation(annotation: Any, offset: int) -> _Object | None:
-    """The annotation as the chat format has it, counted from where the content begins."""
+def _citation(annotation: Any, offset: int, end: int) -> _Object | None:
+    """The annotation as the chat format has it, counted from where the content begins. One that
+    does not say its place (xAI) is of all that was said of its part, from `offset` to `end`."""
     if not isinstance(annotation, dict) or annotation.get("type") != "url_citation":
         return None
     if not isinstance(url := annotation.get("url"), str):
         return None
-    cited: _Object = {"url": url}
+    cited: _Object = {"url": url, "title": ""}
     for name in ("title", "content"):
         if isinstance(text := annotation.get(name), str):
             cited[name] = text
-    for name in ("start_index", "end_index"):
-        if type(index := annotation.get(name)) is int:
-            cited[name] = index + offset
+    for name, place in (("start_index", offset), ("end_index", end)):
+        index = annotation.get(name)
+        cited[name] = index + offset if type(index) is int else place
     return {"type": "url_citation", "url_citation": cited}

@@ -93,11 +93,14 @@ def test_citations_are_counted_from_where_the_content_begins() -> None:
     read = answer(
         message(said("abc", annotations=[{**citation, **places}, other])),
         message(said("de", annotations=[{**citation, **places, "content": "d"}])),
+        message(said("fgh", annotations=[{"type": "url_citation", "url": "https://b"}])),
     )
     cited = [annotation["url_citation"] for annotation in read.message["annotations"]]
     assert cited == [
         {"url": "https://a", "title": "A", "start_index": 1, "end_index": 2},
         {"url": "https://a", "title": "A", "content": "d", "start_index": 4, "end_index": 5},
+        # Clients want a title and a place.
+        {"url": "https://b", "title": "", "start_index": 5, "end_index": 8},
     ]
 
 
