@@ -11,7 +11,7 @@ import lzma
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, get_args
 
 import openai
 import pytest
@@ -23,7 +23,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import ValidationError
 
 from tests.faults.bench import as_yaml, endpoint, model, provider
-from tests.nightly.differences import REASONS
+from tests.nightly.differences import REASONS, Difference
 from tests.nightly.same_format import losses
 from tests.nightly.wire_readers import READERS, stream_events
 from tests.support.bed import Bed
@@ -48,18 +48,6 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not SOURCE, reason="GATEWAY_RECORDED_ANSWERS is not set"),
 ]
-
-
-class Difference(NamedTuple):
-    """`field` is one of what is compared; `path` says where in an answer of the same format."""
-
-    recording: str
-    kind: str
-    format: str
-    stream: bool
-    field: str
-    recorded: Any
-    got: Any
 
 
 def recordings() -> list[dict[str, Any]]:
@@ -159,8 +147,10 @@ def differences(
     except Exception as error:  # noqa: BLE001 - Whatever a client would raise of it.
         yield difference("unreadable", "", repr(error))
         return
-    for name, one in vars(expected).items():
-        other = getattr(got, name)
+    # A failure has neither an end nor counts of its own.
+    names = ("text", "reasoning", "calls", "failure") if expected.failure else vars(expected)
+    for name in names:
+        one, other = getattr(expected, name), getattr(got, name)
         if _plain(one) != _plain(other):
             yield difference(name, one, other)
     known = set[str]()

@@ -85,8 +85,10 @@ def read_chat(body: str, stream: bool) -> Said:
         for position, call in enumerate(message.get("tool_calls") or ()):
             key = call.get("index", position if not stream else call.get("id") or last)
             last = key
-            known = calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
             function = call.get("function") or {}
+            if not (function or call.get("id")):
+                continue
+            known = calls.setdefault(key, {"id": "", "name": "", "arguments": ""})
             arguments = function.get("arguments")
             known["id"] = call.get("id") or known["id"]
             known["name"] = known["name"] or function.get("name") or ""
@@ -184,6 +186,8 @@ def _said_of_blocks(
             said.reasoning += block["thinking"]
         elif block["type"] == "tool_use":
             said.calls.append((block["id"], block["name"], canonical(block["input"])))
+    if said.calls and said.finish == "stop":
+        said.finish = "tool_calls"
     if said.finish == "content_filter":
         said.refusal = (whole.get("stop_details") or {}).get("explanation") or ""
     # Compacting is billed and stands in the iterations alone.
@@ -212,8 +216,11 @@ def read_responses(body: str, stream: bool) -> Said:
     failure = ""
     last: dict[str, Any] | None = None
     items: list[dict[str, Any]] = []
+    text = ""
     for value in stream_events(body):
-        if value["type"] in TERMINAL:
+        if value["type"] == "response.output_text.delta":
+            text += value["delta"]
+        elif value["type"] in TERMINAL:
             last = value["response"]
         elif value["type"] == "response.output_item.done":
             items.append(value["item"])
@@ -223,6 +230,8 @@ def read_responses(body: str, stream: bool) -> Said:
         said = _said_of_response({"output": items, "status": "failed"})
     else:
         said = _said_of_response({**last, "output": last["output"] or items})
+    # What those hear who listen; one recording ends with another text than it spoke.
+    said.text = text or said.text
     said.failure = said.failure or failure
     return said
 

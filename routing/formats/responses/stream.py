@@ -23,6 +23,7 @@ from routing.formats.responses.response import (
 # An upstream's own word on how it went is said by the gateway, which knows what is charged.
 _KEPT_BACK: Final = TERMINAL | {"error", "response.cancelled"}
 _BY_STATUS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
+_WRITTEN_ANEW: Final = frozenset({"type", "sequence_number", "response"})
 _BREAKS: Final = (b"\n", b"\r")
 
 
@@ -81,7 +82,7 @@ class ResponsesStream:
         final = self._final(ending, verdict)
         status = final.get("status")
         kind = _BY_STATUS.get(str(status), "response.completed")
-        out += self._events.say(kind, {"response": final})
+        out += self._events.say(kind, {**_beside(ending.native), "response": final})
         return out if kind == "response.failed" else out + DONE
 
     def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
@@ -136,3 +137,10 @@ class ResponsesStream:
             service_tier=ending.service_tier,
             router_metadata=ending.router_metadata,
         )
+
+
+def _beside(native: Native | None) -> dict[str, Any]:
+    """What an upstream's own last event says beside its response."""
+    if native is None or "response" not in native.value:
+        return {}
+    return {name: item for name, item in native.value.items() if name not in _WRITTEN_ANEW}

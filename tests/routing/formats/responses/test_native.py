@@ -59,7 +59,7 @@ def event(kind: str, number: int, **fields: Any) -> dict[str, Any]:
 CREATED = event("created", 0, response={**OWN, "status": "in_progress", "output": []}, zz=1)
 DELTA = event("output_text.delta", 1, item_id="msg_up", output_index=2, delta="hello", zz=[1])
 DONE_ITEM = event("output_item.done", 2, output_index=2, item=OWN["output"][2])
-COMPLETED = event("completed", 3, response=OWN)
+COMPLETED = event("completed", 3, response=OWN, zz=2)
 
 
 def check_owned(answer: dict[str, Any]) -> None:
@@ -142,7 +142,7 @@ def test_the_terminal_event_waits_for_the_charge() -> None:
     said += writer.closing(ending(native=native(COMPLETED), router_metadata={"attempt": 1}))
     events = read(said, done=True)
     assert events[1] == DELTA
-    assert events[-1]["type"] == "response.completed"
+    assert (events[-1]["type"], events[-1]["zz"]) == ("response.completed", 2)
     check_owned(events[-1]["response"])
     assert events[-1]["response"]["usage"]["cost"] == 0.0000012
     assert events[-1]["response"]["router_metadata"] == {"attempt": 1}
