@@ -20,6 +20,14 @@ class Native(NamedTuple):
     value: dict[str, Any]
 
 
+class Beside(NamedTuple):
+    """What a provider says in chat that the format does not know: beside its choices, and in the
+    choice beside the message."""
+
+    answer: dict[str, Any]
+    choice: dict[str, Any]
+
+
 @dataclass(slots=True)
 class Event:
     """One parsed upstream event. `native_finish` is the provider's own word.
@@ -27,6 +35,7 @@ class Event:
     `usage` is the usage so far in the chat format's shape, `error` a raw error object inside a 200
     stream; without `has_choice` the event spoke of other things only. `stop_sequence` is the one
     that was met. `native` stands on the first event of each payload, and on that alone.
+    `beside` is there where the upstream speaks chat.
     """
 
     delta: dict[str, Any] = field(default_factory=dict)
@@ -40,6 +49,7 @@ class Event:
     has_choice: bool = True
     stop_sequence: str | None = None
     native: Native | None = None
+    beside: Beside | None = None
 
 
 @dataclass(slots=True)
@@ -56,6 +66,7 @@ class Answer:
     service_tier: str | None
     stop_sequence: str | None = None
     native: Native | None = None
+    beside: Beside | None = None
 
 
 class Prompt(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
-from routing.exchange import Native
+from routing.exchange import Beside, Native
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 
@@ -42,7 +42,8 @@ class Ending(NamedTuple):
     `cost`, `cost_details`, `is_byok`), `native` what the upstream itself said where it speaks the
     caller's format: its whole answer, or the event of its stream that told `native_finish`.
     `failure` is what broke an answer after partial output: code, message and metadata; in streams
-    only one that the format tells as a finished answer (`CallerFormat.finishing_errors`)."""
+    only one that the format tells as a finished answer (`CallerFormat.finishing_errors`). `beside`
+    is what an upstream of chat says in words of its own."""
 
     finish_reason: str
     native_finish: str | None
@@ -52,6 +53,7 @@ class Ending(NamedTuple):
     native: Native | None
     failure: dict[str, Any] | None
     router_metadata: dict[str, Any] | None
+    beside: Beside | None = None
 
 
 class Whole(NamedTuple):

@@ -6,7 +6,7 @@ No I/O happens here. What the attempt produced so far is kept for the books.
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
-from routing.exchange import Event, Native, StreamReader
+from routing.exchange import Beside, Event, Native, StreamReader
 from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.message import clean_delta, has_content, text_chars
 from routing.formats.finish import normal_finish
@@ -63,6 +63,7 @@ class Relay:
         self._exclude_reasoning = exclude_reasoning
         self._has_tool_calls = self._fingerprint_said = False
         self._stop_sequence: str | None = None
+        self._beside: Beside | None = None
         # The payload that is being read, where it may pass, and the one that told the finish.
         self._saying: Native | None = None
         self._said_last: Native | None = None
@@ -121,6 +122,7 @@ class Relay:
             native=self._said_last,
             failure=failure,
             router_metadata=router_metadata,
+            beside=self._beside,
         )
         return self._opening() + self.writer.closing(ending)
 
@@ -216,6 +218,8 @@ class Relay:
             self._fingerprint_said = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
             self.writer.fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
+        if event.beside is not None:
+            self._beside = _joined(self._beside, event.beside)
         if event.stop_sequence is not None:
             self._stop_sequence = event.stop_sequence
         if self._passes and event.native is not None:
@@ -233,3 +237,9 @@ class Relay:
             broken.outage = True
             raise broken
         self.ended = True
+
+
+def _joined(known: Beside | None, said: Beside) -> Beside:
+    if known is None:
+        return said
+    return Beside(known.answer | said.answer, known.choice | said.choice)

@@ -171,6 +171,7 @@ def _body(
         native=answer.native if call.passes(attempt) else None,
         failure=_told(failure) if failure else None,
         router_metadata=wished_metadata(call, selected=attempt),
+        beside=answer.beside,
     )
     return call.format.whole(
         Whole(

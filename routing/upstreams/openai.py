@@ -9,13 +9,28 @@ from typing import Any, Final
 import orjson
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Event, Prompt, Terms, Wire, WireRequest
+from routing.exchange import Answer, Beside, Event, Prompt, Terms, Wire, WireRequest
 from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
 from routing.upstreams.chat_usage import usual_usage
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 
 CHAT_PATH = "/chat/completions"
 DONE = b"[DONE]"
+# Words for the base tier, and for none.
+_TIERS: Final[dict[str, str | None]] = {"on_demand": "default", "standard": "default", "": None}
+# What the format or the gateway says itself, and padding that hides how long chunks are.
+_KNOWN: Final = frozenset(
+    {
+        *("id", "object", "created", "model", "choices", "usage", "system_fingerprint"),
+        *("service_tier", "error", "provider", "router_metadata", "debug", "obfuscation"),
+    }
+)
+_KNOWN_OF_CHOICE: Final = frozenset(
+    {
+        *("index", "message", "delta", "finish_reason", "native_finish_reason", "logprobs"),
+        "error",
+    }
+)
 
 
 def request(body: dict[str, Any], *, credential: str | None) -> WireRequest:
@@ -46,7 +61,8 @@ def answer(body: bytes, content_type: str) -> Answer:
         error=choice.get("error") or value.get("error"),
         upstream_id=word(value.get("id")),
         system_fingerprint=word(value.get("system_fingerprint")),
-        service_tier=word(value.get("service_tier")),
+        service_tier=_tier(value.get("service_tier")),
+        beside=_beside(value, choice),
     )
 
 
@@ -62,18 +78,34 @@ def event(data: bytes) -> Event:
     has_choice = choice is not None
     if choice is None:
         choice = {}
-    delta = choice.get("delta")
-    return Event(
+    delta, usage, tier = choice.get("delta"), _usage_in(value), value.get("service_tier")
+    finish = choice.get("finish_reason")
+    read = Event(
         delta if isinstance(delta, dict) else {},
-        choice.get("finish_reason"),
+        finish,
         choice.get("logprobs"),
-        usual_usage(_usage_in(value)),
+        usual_usage(usage),
         value.get("error") or choice.get("error"),
         value.get("id"),
         value.get("system_fingerprint"),
-        value.get("service_tier"),
+        None if tier is None else _tier(tier),
         has_choice,
     )
+    if finish or usage or not has_choice:
+        # Providers say these things at the end of a stream, or again; others cost every chunk.
+        read.beside = _beside(value, choice)
+    return read
+
+
+def _beside(value: dict[str, Any], choice: dict[str, Any]) -> Beside | None:
+    answer = {name: each for name, each in value.items() if name not in _KNOWN}
+    own = {name: each for name, each in choice.items() if name not in _KNOWN_OF_CHOICE}
+    return Beside(answer, own) if answer or own else None
+
+
+def _tier(value: Any) -> str | None:
+    tier = word(value)
+    return None if tier is None else _TIERS.get(tier, tier)
 
 
 def _first_choice(choices: Any) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ OWN = {"id", "model", "created", "created_at", "completed_at", "object", "sequen
 # Texts that a stream sends in fragments, however many.
 GROWING = {"content", "reasoning", "reasoning_content", "refusal", "arguments", "transcript"}
 GROWING |= {"text", "summary", "data"}
+LISTS = {"tool_calls", "annotations", "images", "reasoning_details", "executed_tools", "content"}
 
 
 def losses(kind: str, stream: bool, recorded: str, got: str) -> Iterator[tuple[str, Any, Any]]:
@@ -42,8 +43,8 @@ def _missing_events(
 
 
 def _missing(recorded: Any, got: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """null, an empty list and an absent key are the same."""
-    if recorded in (None, [], "") and got in (None, [], ""):
+    """Who said null, nothing or an empty list said nothing, and none of a count is no count."""
+    if recorded in (None, [], {}, "") or (recorded == 0 and got is None):
         return
     if isinstance(recorded, dict) and isinstance(got, dict):
         for key, value in recorded.items():
@@ -80,7 +81,8 @@ def _grow(owner: dict[str, Any], piece: dict[str, Any]) -> None:
                 owner[key] = old = {}
             _grow(old, value)
         elif isinstance(value, list):
-            owner[key] = _grown_list(key, old or [], value)
+            # What stands beside the choices is said again with every chunk.
+            owner[key] = _grown_list(key, old or [], value) if key in LISTS else value
         elif key in GROWING and isinstance(old, str):
             owner[key] = old + value
         else:

@@ -95,7 +95,8 @@ def read_chat(body: str, stream: bool) -> Said:
             known["arguments"] += arguments if isinstance(arguments, str) else canonical(
                 arguments or {}
             )  # fmt: skip
-        if (legacy := message.get("function_call")) and not message.get("tool_calls"):
+        legacy = message.get("function_call") or {}
+        if (legacy.get("name") or "legacy" in calls) and not message.get("tool_calls"):
             known = calls.setdefault("legacy", {"id": "", "name": "", "arguments": ""})
             known["name"] += legacy.get("name") or ""
             known["arguments"] += legacy.get("arguments") or ""
@@ -114,7 +115,10 @@ def _add_message(said: Said, message: dict[str, Any]) -> None:
             said.reasoning += "".join(piece.get("text") or "" for piece in part["thinking"])
         else:
             said.text += part.get("text") or ""
-    said.reasoning += message.get("reasoning") or message.get("reasoning_content") or ""
+    details = message.get("reasoning_details") or ()
+    pieces = [each.get("text") or each.get("summary") or "" for each in details]
+    told = message.get("reasoning") or message.get("reasoning_content") or "".join(pieces)
+    said.reasoning += told
     said.refusal += message.get("refusal") or ""
     for mark in message.get("annotations") or ():
         if mark["type"] == "url_citation":
@@ -216,11 +220,8 @@ def read_responses(body: str, stream: bool) -> Said:
     failure = ""
     last: dict[str, Any] | None = None
     items: list[dict[str, Any]] = []
-    text = ""
     for value in stream_events(body):
-        if value["type"] == "response.output_text.delta":
-            text += value["delta"]
-        elif value["type"] in TERMINAL:
+        if value["type"] in TERMINAL:
             last = value["response"]
         elif value["type"] == "response.output_item.done":
             items.append(value["item"])
@@ -230,8 +231,6 @@ def read_responses(body: str, stream: bool) -> Said:
         said = _said_of_response({"output": items, "status": "failed"})
     else:
         said = _said_of_response({**last, "output": last["output"] or items})
-    # What those hear who listen; one recording ends with another text than it spoke.
-    said.text = text or said.text
     said.failure = said.failure or failure
     return said
 

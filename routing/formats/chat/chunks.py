@@ -78,10 +78,14 @@ class ChatChunks:
         """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
         join what comes twice."""
         finish = _finish(ending.finish_reason, ending.native_finish)
+        if ending.beside is not None and ending.beside.choice:
+            finish += b"," + dumps(ending.beside.choice)[1:-1]
         return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
 
     def _usage(self, ending: Ending) -> bytes:
         beside: dict[str, Any] = {"usage": ending.usage, "service_tier": ending.service_tier}
+        if ending.beside is not None:
+            beside = ending.beside.answer | beside
         if ending.router_metadata is not None:
             beside["router_metadata"] = ending.router_metadata
         said = self._open + _NOTHING + _OPEN_END + self._close[: -len(b"}\n\n")]

@@ -48,6 +48,9 @@ class ChatFormat:
         )
         if ending.router_metadata is not None:
             body["router_metadata"] = ending.router_metadata
+        if ending.beside is not None:
+            body["choices"] = [ending.beside.choice | choice]
+            body = ending.beside.answer | body
         return body
 
     def writer(self, served: Served, request: ChatRequest) -> StreamWriter:

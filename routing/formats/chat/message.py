@@ -23,10 +23,11 @@ _PART_TEXTS = ("text", "thinking", "summary")
 def has_content(delta: dict[str, Any]) -> bool:
     """Whether the delta carries anything a caller would miss."""
     # A loop, because this is asked for every chunk and a generator costs three times as much.
-    for name in _CONTENT_FIELDS:  # noqa: SIM110 - See above.
+    for name in _CONTENT_FIELDS:
         if delta.get(name):
             return True
-    return False
+    # Of a provider's own fields those that hold something: `executed_tools`, `extra_content`.
+    return any(isinstance(value, dict | list) and value for value in delta.values())
 
 
 def clean_delta(

@@ -232,7 +232,7 @@ def test_refusals_annotations_logprobs_and_images() -> None:
             "annotations": [
                 {
                     "type": "url_citation",
-                    "url_citation": {"url": "u", "start_index": 0, "end_index": 1},
+                    "url_citation": {"url": "u", "title": "", "start_index": 0, "end_index": 1},
                 }
             ]
         },
