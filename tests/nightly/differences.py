@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 
 class Difference(NamedTuple):
-    """`field` is one of what is compared, or the path of a value in an answer of the same format."""
+    """`field` is one of what is compared, or a value's path in an answer of the same format."""
 
     recording: str
     kind: str
@@ -94,9 +94,8 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "messages count what was written and what was read apart, be it the same",
         lambda d: (
-            d.format == "messages"
-            and d.field == "usage"
-            and d.recorded.cached == d.recorded.written
+            (d.format, d.field) == ("messages", "usage")
+            and 0 < d.recorded.cached == d.recorded.written
         ),
     ),
     Reason("a message has no field for a refusal but its text", _is_text_for_refusal),
@@ -121,7 +120,21 @@ REASONS: tuple[Reason, ...] = (
         lambda d: d.field.endswith("/content") and isinstance(d.recorded, list),
     ),
     Reason(
-        "calls have an index in streams only", lambda d: d.field.endswith("/tool_calls/*/index")
+        "calls have an index in streams only",
+        lambda d: d.field.endswith("/tool_calls/*/index"),
+    ),
+    Reason("other words for the base tier are `default`", lambda d: d.field == "/service_tier"),
+    Reason(
+        "of a provider's own words beside each chunk, the last are told",
+        lambda d: (
+            d.way == CHAT
+            and d.stream
+            and d.field.startswith(("/x_groq", "/choices/0/text", "/choices/0/delta/token_id"))
+        ),
+    ),
+    Reason(
+        "some recordings have a status that is none",
+        lambda d: d.way == RESPONSES and d.field == "client" and "'status'" in d.got,
     ),
     Reason(
         "a second choice is nobody's",
