@@ -133,6 +133,10 @@ REASONS: tuple[Reason, ...] = (
         ),
     ),
     Reason(
+        "a provider's own word for a tier is kept",
+        lambda d: d.field == "client" and "service_tier" in d.got,
+    ),
+    Reason(
         "some recordings have a status that is none",
         lambda d: d.way == RESPONSES and d.field == "client" and "'status'" in d.got,
     ),

@@ -151,13 +151,18 @@ class Output:
         """The response is complete: say what is unsaid of its items.
 
         Some upstreams give their items other ids from event to event. Where no id of these items
-        was ever met, only those are said of whose kind there was nothing yet.
+        was ever met, only those are said of whose kind there was nothing yet; where some were, an
+        unknown one is the item of its kind that was told at its place.
         """
         said = self.said.copy()
         values = [value for value in _list(items) if isinstance(value, dict)]
         known = [self.items.known(value.get("id")) for value in values]
         keeps_ids = any(item is not None for item in known)
-        for value, item in zip(values, known, strict=True):
+        for place, (value, item) in enumerate(zip(values, known, strict=True)):
+            if item is None and keeps_ids and not said.isdisjoint(_said_as(value)):
+                there = self.items.at(place)
+                is_it = there is not None and there.type == value.get("type")
+                item = there if is_it and there not in known else None
             is_new = keeps_ids and isinstance(value.get("id"), str)
             if item is not None or is_new or said.isdisjoint(_said_as(value)):
                 item = item or Item()

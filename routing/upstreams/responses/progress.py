@@ -18,7 +18,7 @@ class Item:
 
     __slots__ = (
         *("call_id", "call_index", "format", "id", "is_closed", "is_named", "is_sealed"),
-        *("is_signed", "name", "pieces", "reasoning_index"),
+        *("is_signed", "name", "pieces", "reasoning_index", "type"),
     )
 
     def __init__(self, value: dict[str, Any] | None = None) -> None:
@@ -26,6 +26,7 @@ class Item:
         self.call_id: str | None = None
         self.name: str | None = None
         self.format: str | None = None
+        self.type: str | None = None
         self.call_index: int | None = None
         self.reasoning_index: int | None = None
         self.is_closed = self.is_named = self.is_sealed = self.is_signed = False
@@ -39,6 +40,7 @@ class Item:
         self.call_id = self.call_id or _text(value.get("call_id"))
         self.name = self.name or _text(value.get("name"))
         self.format = self.format or _text(value.get("format"))
+        self.type = self.type or _text(value.get("type"))
 
     def piece(self, kind: str, index: Any) -> Piece:
         key = (kind, index if type(index) is int else 0)
@@ -66,6 +68,9 @@ class Items:
 
     def known(self, id: Any) -> Item | None:
         return self._by_id.get(id) if type(id) is str else None
+
+    def at(self, place: int) -> Item | None:
+        return self._by_place.get(place)
 
     def of(self, id: Any, place: Any) -> Item:
         """The item of an event, a new one where none is known."""

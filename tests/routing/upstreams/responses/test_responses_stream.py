@@ -57,6 +57,23 @@ def test_a_plain_answer() -> None:
     assert last.usage == {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 
 
+def test_an_item_that_has_another_id_at_the_end_is_told_once() -> None:
+    thought = {"type": "reasoning", "summary": [], "content": [{"text": "Hm, yes"}]}
+    second = {**thought, "id": "r3", "content": [{"text": "More"}]}
+    said = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hey"}]}
+    events = read(
+        [
+            added(0, type="reasoning", id="r1"),
+            told("reasoning_text.delta", 0, item_id="r1", content_index=0, delta="Hm"),
+            added(1, type="message", id="m"),
+            text("Hey"),
+            completed({**thought, "id": "r2"}, said, second),
+        ]
+    )
+    message = gathered(events)
+    assert (message["reasoning"], message["content"]) == ("Hm, yes\n\nMore", "Hey")
+
+
 def test_what_follows_the_end_is_not_read() -> None:
     reader = RESPONSES.reader()
     reader.events(orjson.dumps(completed()))
