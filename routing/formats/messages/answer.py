@@ -13,6 +13,7 @@ from routing.formats.messages.pieces import (
     citations_of,
     details_of,
     fragments_of,
+    is_plain_text,
     text_of,
 )
 from routing.formats.messages.server_use import fetches_of, result_of, use_of
@@ -134,6 +135,9 @@ def blocks_of_message(message: dict[str, Any], *, silent: bool) -> list[dict[str
 
 
 def _input(arguments: str) -> Any:
+    """What is cut off in its middle is an empty object."""
+    if is_plain_text(arguments):
+        return {"input": arguments}
     try:
         return pydantic_core.from_json(arguments, allow_inf_nan=False)
     except ValueError:

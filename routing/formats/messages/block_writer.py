@@ -7,7 +7,7 @@ from typing import Any
 from gateway.http.jsonio import dumps
 from routing.formats.messages.completeness import ObjectScanner
 from routing.formats.messages.frames import DELTA_END, block_start, block_stop, delta_head
-from routing.formats.messages.pieces import DIRECT, Fragment, spoken
+from routing.formats.messages.pieces import DIRECT, Fragment, is_plain_text, spoken
 from routing.formats.messages.thinking import Thought, is_hidden
 from routing.ids import tool_use_id
 
@@ -118,6 +118,9 @@ class _Tool(_Block):
         self._scanner = ObjectScanner()
         self._unscanned: list[str] = []
         self._due = False
+        # Whether the arguments are a custom tool's text, once more than white space came of them.
+        self._is_text: bool | None = None
+        self._blank = ""
 
     def opening(self) -> dict[str, Any]:
         self.id = self.id or tool_use_id()
@@ -135,15 +138,17 @@ class _Tool(_Block):
         return super().begin() if self.name else b""
 
     def end(self) -> bytes:
-        return (b"" if self.open else super().begin()) + super().end()
+        rest = '"}' if self._is_text else self._blank
+        closing = self.say(self._fragment(rest)) if rest else b""
+        return (b"" if self.open else super().begin()) + closing + super().end()
 
     def add(self, fragment: Fragment) -> bytes:
         self.id = self.id or fragment.id
         self.name = self.name or fragment.name
         said = b""
-        if fragment.arguments:
-            self._unscanned.append(fragment.arguments)
-            said = self.say(self._head + dumps(fragment.arguments) + DELTA_END)
+        if arguments := self._shown(fragment.arguments):
+            self._unscanned.append(arguments)
+            said = self.say(self._fragment(arguments))
         return super().begin() if self._due and self.name and not self.open else said
 
     def is_settled(self) -> bool:
@@ -151,6 +156,22 @@ class _Tool(_Block):
             self._scanner.feed(text)
         self._unscanned.clear()
         return self._scanner.complete and bool(self.name)
+
+    def _shown(self, arguments: str) -> str:
+        """The fragment as one of an object."""
+        if self._is_text is False or not arguments:
+            return arguments
+        if self._is_text:
+            return _escaped(arguments)
+        arguments, self._blank = self._blank + arguments, ""
+        if not arguments.strip():
+            self._blank = arguments
+            return ""
+        self._is_text = is_plain_text(arguments)
+        return '{"input":"' + _escaped(arguments) if self._is_text else arguments
+
+    def _fragment(self, arguments: str) -> bytes:
+        return self._head + dumps(arguments) + DELTA_END
 
 
 class _Whole(_Block):
@@ -165,6 +186,11 @@ class _Whole(_Block):
 
     def opening(self) -> dict[str, Any]:
         return self._block
+
+
+def _escaped(text: str) -> str:
+    """The text as a part of a JSON string."""
+    return dumps(text).decode()[1:-1]
 
 
 class BlockWriter:

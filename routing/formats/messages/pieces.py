@@ -55,6 +55,12 @@ def fragments_of(calls: Any) -> Iterator[Fragment]:
             )
 
 
+def is_plain_text(arguments: str) -> bool:
+    """Whether arguments are the text for a custom tool: they do not even begin an object."""
+    begun = arguments.lstrip()
+    return bool(begun) and begun[0] != "{" and begun != "null"
+
+
 def citations_of(annotations: Any) -> Iterator[dict[str, Any]]:
     """The citations of web pages; other annotations have no place in messages."""
     for annotation in annotations if isinstance(annotations, list) else ():

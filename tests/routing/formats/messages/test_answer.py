@@ -61,10 +61,11 @@ def test_everything_a_message_can_say() -> None:
             call,
             {**call, "id": "b", "function": {"name": "g", "arguments": "{not"}},
             {"function": {"name": "h", "arguments": ""}},
+            {"function": {"name": "sql", "arguments": 'SELECT "a"'}},
         ],
     }
     body = answer(message, ending("tool_calls", router_metadata={"a": 1}))
-    thinking, text, first, second, third = body["content"]
+    thinking, text, first, second, third, custom = body["content"]
     assert thinking == {"type": "thinking", "thinking": "hm", "signature": ""}
     assert text["text"] == "abno"
     direct = {"type": "direct"}
@@ -78,6 +79,7 @@ def test_everything_a_message_can_say() -> None:
     assert (second["id"], second["input"]) == ("b", {})
     assert third["id"].startswith("toolu_")
     assert third["input"] == {}
+    assert custom["input"] == {"input": 'SELECT "a"'}
     assert body["router_metadata"] == {"a": 1}
     assert answer({"role": "assistant", "content": None})["content"] == []
 

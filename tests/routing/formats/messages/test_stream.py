@@ -194,6 +194,13 @@ def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:
     assert (nameless["name"], nameless["input"]) == ("", {"a": 1})
 
 
+def test_the_text_of_a_custom_tool_is_an_input_of_that_name() -> None:
+    pieces = (call(0, "", id="a", name="sql"), call(0, " "), call(0, 'SELECT "a'), call(0, '"\n'))
+    beside = call(1, "{}", id="b", name="f")
+    blocks = Read(written(*pieces[:3], beside, *pieces[3:])).content
+    assert [block["input"] for block in blocks] == [{"input": ' SELECT "a"\n'}, {}]
+
+
 def test_citations_stand_at_the_text_they_belong_to() -> None:
     data = written({"content": "x"}, {"annotations": [URL, {"type": "file"}, 5]}, {"content": "y"})
     assert Read(data).content == [{"type": "text", "text": "xy", "citations": [CITED]}]
