@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from gateway.http.validation import ISSUES_MAX, Issue, issues_of, received
 from interns.chat.questions import TOOL_CALL_ID_CHARS_MAX
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
-from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, checker
+from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, tolerant_checker
 
 PROMPT_CHARS_MAX: Final = 32_000
 MODEL_CHARS_MAX: Final = 256
@@ -82,7 +82,7 @@ class _Body(TypedDict, total=False):
     model: Annotated[str, Field(min_length=1, max_length=MODEL_CHARS_MAX)]
 
 
-_check: Final = checker(_Body)
+_check: Final = tolerant_checker(_Body)
 
 
 def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Reply:
@@ -91,7 +91,7 @@ def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Rep
     Raises `Invalid`.
     """
     try:
-        _check(body)
+        body, _ = _check(body)
     except ValidationError as error:
         raise Invalid(issues_of(error)) from error
     session_id = body.get("session_id") or _session_of(session_header)

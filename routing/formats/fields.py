@@ -6,6 +6,7 @@ forbids them.
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -17,12 +18,20 @@ from typing import (
     get_type_hints,
 )
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from typing_extensions import is_typeddict
 
 from gateway.http.validation import HIDDEN, UNDEFINED, options_text
+from routing.formats.nulls import NullRemover
 
 T = TypeVar("T")
 
@@ -35,6 +44,26 @@ def checker(schema: type[T]) -> Callable[[Any], T]:
     def checked(value: Any) -> T:
         result: T = check(value, strict=True)
         return result
+
+    return checked
+
+
+def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
+    """`checker` for bodies that callers send: a null of an optional field is absence. The check
+    returns the body without such nulls as well. Raises `pydantic.ValidationError`."""
+    adapter = TypeAdapter(schema)
+    check = adapter.validator.validate_python
+    # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
+    without_nulls = cache(lambda: NullRemover(adapter.core_schema))
+
+    def checked(value: Any) -> tuple[Any, T]:
+        try:
+            return value, check(value, strict=True)
+        except ValidationError:
+            body = without_nulls()(value)
+            if body is value:
+                raise
+        return body, check(body, strict=True)
 
     return checked
 

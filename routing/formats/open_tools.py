@@ -74,12 +74,12 @@ def _tool(tool: Tool) -> Tool:
         return tool
     if kind == "namespace":
         return _nested(tool)
-    given = tool.get("parameters", {})
+    given = {} if tool.get("parameters") is None else tool["parameters"]
     beside = _beside(kind, tool)
     if type(given) is not dict or not (beside or given):
         # What is wrong with it is said where it is checked.
         return tool
-    settings = _nested({**beside, **given} if beside else given)
+    settings = _nested({**beside, **_without_nulls(given)} if beside else given)
     if settings is given:
         return tool
     left = {name: each for name, each in tool.items() if name not in beside or name == _NAME}
@@ -89,11 +89,17 @@ def _tool(tool: Tool) -> Tool:
 def _beside(kind: str, tool: Tool) -> dict[str, Any]:
     if kind == IMAGE_GENERATION:
         # Any setting of pictures is one.
-        return {name: each for name, each in tool.items() if name not in _OF_ANY_TOOL}
+        given = {name: each for name, each in tool.items() if name not in _OF_ANY_TOOL}
+        return _without_nulls(given)
     names = _SETTINGS.get(kind)
     if names is None:
         return {}
-    return {name: each for name, each in tool.items() if name in names and name not in _FRAME}
+    given = {name: each for name, each in tool.items() if name in names and name not in _FRAME}
+    return _without_nulls(given)
+
+
+def _without_nulls(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: each for name, each in settings.items() if each is not None}
 
 
 def _nested(holder: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from gateway.http.validation import Issue, issues_of
 from routing.formats.chat import rules as chat_rules
 from routing.formats.chat.request import ChatInvalid, models_issues
 from routing.formats.chat.schema import ChatBody
-from routing.formats.fields import WHOLE, checker
+from routing.formats.fields import WHOLE, tolerant_checker
 from routing.formats.messages import rules as messages_rules
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.open_tools import with_settings_inside
@@ -41,8 +41,8 @@ SCHEMAS: Final[Mapping[str, Any]] = {
     "responses": _schema("responses", ResponsesBody),
     "messages": _schema("messages", MessagesBody),
 }
-_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    format: checker(schema) for format, schema in SCHEMAS.items()
+_CHECKS: Final[Mapping[str, Callable[[Any], tuple[Any, Any]]]] = {
+    format: tolerant_checker(schema) for format, schema in SCHEMAS.items()
 }
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     format: frozenset((*SAME[format], *OTHERS[format])) for format in SCHEMAS
@@ -57,7 +57,7 @@ def checked_body(format: str, body: Mapping[str, Any], *, models_max: int) -> di
     kept = {name: value for name, value in body.items() if name in _FIELDS[format]}
     kept = with_settings_inside(kept)
     try:
-        checked = _CHECKS[format](kept)
+        kept, checked = _CHECKS[format](kept)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error)) from None
     issues = [*_RULES[format](kept, checked, models_max), *_nesting(kept)]

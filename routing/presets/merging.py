@@ -101,11 +101,7 @@ def _chat_said(body: Mapping[str, Any]) -> set[str]:
 
 
 def _responses_said(body: Mapping[str, Any]) -> set[str]:
-    text = body.get("text")
-    said = _said(_RESPONSES_SAYS, body)
-    if isinstance(text, dict):
-        said |= {key for name, key in _TEXT.items() if name in text}
-    return said
+    return _said(_RESPONSES_SAYS, body) | _said_inside(body, "text", _TEXT)
 
 
 _TEXT: Final = {"format": "response_format", "verbosity": "verbosity"}
@@ -113,11 +109,15 @@ _OUTPUT: Final = {"format": "response_format", "effort": "reasoning"}
 
 
 def _messages_said(body: Mapping[str, Any]) -> set[str]:
-    output = body.get("output_config")
-    said = _said(_MESSAGES_SAYS, body)
-    if isinstance(output, dict):
-        said |= {key for name, key in _OUTPUT.items() if name in output}
-    return said
+    return _said(_MESSAGES_SAYS, body) | _said_inside(body, "output_config", _OUTPUT)
+
+
+def _said_inside(body: Mapping[str, Any], field: str, says: Mapping[str, str]) -> set[str]:
+    """A null stands for an object whose every name is null."""
+    inner = body.get(field)
+    if inner is None:
+        return set(says.values()) if field in body else set()
+    return {key for name, key in says.items() if name in inner} if type(inner) is dict else set()
 
 
 def _onto_chat(body: dict[str, Any], beside: dict[str, Any], wanted: dict[str, Any]) -> None:

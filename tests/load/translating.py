@@ -109,7 +109,7 @@ def _messages_check() -> Callable[[dict[str, Any]], object]:
     from routing.formats.messages.schema import check_messages
 
     def check(body: dict[str, Any]) -> object:
-        return cross_field_issues(check_messages(body), 3), list(orphan_issues(body["messages"]))
+        return cross_field_issues(check_messages(body)[1], 3), list(orphan_issues(body["messages"]))
 
     return check
 

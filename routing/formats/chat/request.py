@@ -56,8 +56,6 @@ _PLAIN: Final = frozenset(
         *("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias"),
     }
 )
-# What asks for nothing.
-_NOTHING: Final[tuple[Any, ...]] = (None, [], {})
 # What `require_parameters` asks of an endpoint, where it is not the parameter's own name.
 _OTHERWISE_CALLED: Final = {
     "max_completion_tokens": "max_tokens",
@@ -147,7 +145,7 @@ def parse_chat(
 ) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
     body = with_settings_inside(body)
-    checked = _check(body, session_header, models_max)
+    body, checked = _check(body, session_header, models_max)
     facts = read_messages(body["messages"])
     if facts.orphans:
         raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
@@ -174,9 +172,11 @@ def translated_request(
     return request
 
 
-def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> ChatBody:
+def _check(
+    body: dict[str, Any], session_header: str | None, models_max: int
+) -> tuple[dict[str, Any], ChatBody]:
     try:
-        checked = check_body(body)
+        body, checked = check_body(body)
     except ValidationError as error:
         issues = issues_of(error) + _prompt_issues(body) + header_issues(session_header)
         raise ChatInvalid(issues) from None
@@ -184,7 +184,7 @@ def _check(body: dict[str, Any], session_header: str | None, models_max: int) ->
     issues += header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
-    return checked
+    return body, checked
 
 
 def models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
@@ -313,6 +313,12 @@ def _server_tools(tools: list[dict[str, Any]]) -> list[str]:
 
 
 def _supplied(body: dict[str, Any]) -> frozenset[str]:
-    """Null, `[]` and `{}` ask for nothing, so they count as absent."""
+    """Null, `[]`, `{}` and an object of nulls ask for nothing, so they count as absent."""
     names = PARAMETER_VOCABULARY.intersection(body)
-    return frozenset([name for name in names if body[name] not in _NOTHING])
+    return frozenset([name for name in names if _asks(body[name])])
+
+
+def _asks(value: Any) -> bool:
+    if type(value) is dict:
+        return any(each is not None for each in value.values())
+    return value is not None and value != []

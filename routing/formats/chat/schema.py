@@ -20,7 +20,7 @@ from routing.formats.fields import (
     Integer,
     Tagged,
     Temperature,
-    checker,
+    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
@@ -145,4 +145,4 @@ class ChatBody(TypedDict, total=False):
     web_search_options: WebSearchOptions
 
 
-check_body = checker(ChatBody)
+check_body = tolerant_checker(ChatBody)

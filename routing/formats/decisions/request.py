@@ -30,7 +30,7 @@ def parse_decisions(
     upstreams are asked is made of `original`. `beside` are further models.
     """
     try:
-        checked = check_decisions(body)
+        body, checked = check_decisions(body)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
     if issues := header_issues(session_header):

@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace
-from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged, checker
+from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged, tolerant_checker
 from routing.formats.provider_preferences import ProviderField
 
 USER_CHARS_MAX: Final = 256
@@ -66,4 +66,4 @@ class DecisionsBody(TypedDict, total=False):
     user: Annotated[str, Field(max_length=USER_CHARS_MAX)]
 
 
-check_decisions = checker(DecisionsBody)
+check_decisions = tolerant_checker(DecisionsBody)

@@ -108,7 +108,7 @@ def _assistant(blocks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _tool_call(block: dict[str, Any]) -> dict[str, Any]:
-    arguments = dumps(block.get("input", {})).decode()
+    arguments = dumps({} if block.get("input") is None else block["input"]).decode()
     return {
         "id": block["id"],
         "type": "function",

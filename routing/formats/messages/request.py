@@ -65,7 +65,7 @@ def parse_messages(
     `beside` are checked fields in the words of chat that messages have none for.
     """
     body = with_settings_inside(body)
-    checked = _check(body, session_header, models_max)
+    body, checked = _check(body, session_header, models_max)
     orphans = list(orphan_issues(body["messages"]))
     if orphans:
         raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
@@ -78,16 +78,18 @@ def parse_messages(
     )
 
 
-def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> MessagesBody:
+def _check(
+    body: dict[str, Any], session_header: str | None, models_max: int
+) -> tuple[dict[str, Any], MessagesBody]:
     try:
-        checked = check_messages(body)
+        body, checked = check_messages(body)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
     issues = cross_field_issues(checked, models_max) + agent_issues(body)
     issues += header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
-    return checked
+    return body, checked
 
 
 def _chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from routing.formats.fields import (
     Count,
     Tagged,
     Temperature,
-    checker,
+    tolerant_checker,
 )
 from routing.formats.messages.blocks import Message
 from routing.formats.messages.sources import OnlyTextBlock
@@ -112,4 +112,4 @@ class MessagesBody(TypedDict, total=False):
     user: Annotated[str, Field(max_length=USER_CHARS_MAX)]
 
 
-check_messages = checker(MessagesBody)
+check_messages = tolerant_checker(MessagesBody)

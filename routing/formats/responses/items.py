@@ -203,7 +203,9 @@ class ItemType(Tagged):
     def _pick(self, value: Any) -> str | None:
         if type(value) is not dict:
             return None
-        tag = value.get(self.key, "message")
+        tag = value.get(self.key)
+        if tag is None:
+            tag = "message"
         if type(tag) is not str:
             return None
         return HIDDEN if tag.startswith(self.families) else HIDDEN + tag

@@ -38,7 +38,7 @@ def parse_responses(
     `beside` are checked fields in the words of chat that responses have none for.
     """
     body = with_settings_inside(body)
-    _check(body, session_header, models_max)
+    body = _check(body, session_header, models_max)
     items, waiting = set_apart(body["input"])
     messages, left_out = chat_messages(body.get("instructions"), items)
     messages += told_to_wait(waiting)
@@ -56,9 +56,9 @@ def parse_responses(
     return request
 
 
-def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> None:
+def _check(body: dict[str, Any], session_header: str | None, models_max: int) -> dict[str, Any]:
     try:
-        check_body(body)
+        body, _ = check_body(body)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
     issues = models_issues(body, models_max) + cross_field_issues(body)
@@ -67,6 +67,7 @@ def _check(body: dict[str, Any], session_header: str | None, models_max: int) ->
         raise ChatInvalid(issues)
     if orphans := orphan_issues(body["input"]):
         raise ChatInvalid(orphans, "invalid_prompt")
+    return body
 
 
 def _count_what_chat_lacks(

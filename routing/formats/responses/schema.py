@@ -28,7 +28,7 @@ from routing.formats.fields import (
     SchemaName,
     Tagged,
     Temperature,
-    checker,
+    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
@@ -164,4 +164,4 @@ class ResponsesBody(TypedDict, total=False):
     stop: Annotated[str | StopStrings, ONE_KIND] | None
 
 
-check_body = checker(ResponsesBody)
+check_body = tolerant_checker(ResponsesBody)

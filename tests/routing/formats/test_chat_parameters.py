@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, parse_chat
-from tests.routing.formats.chat_bodies import FUNCTION, accepted, chat, paths, refused, text_of
+from tests.routing.formats.chat_bodies import FUNCTION, accepted, chat, paths, text_of
 
 Bounds = dict[str, tuple[int | None, int | None]]
 NUMBERS: Bounds = {
@@ -30,47 +30,6 @@ BOOLEANS = ["logprobs", "parallel_tool_calls", "structured_outputs", "include_re
 NOT_NUMBERS: list[Any] = ["0.5", True, [], {}, float("nan"), float("inf"), 10**400]
 NOT_BOOLEANS: list[Any] = [0, 1, "true", []]
 NOT_WORDS: list[Any] = ["nope", "", 1, ["low"], {"a": 1}]
-NULLABLE = [
-    *NUMBERS,
-    *INTEGERS,
-    *BOOLEANS,
-    "route",
-    "provider",
-    "stream_options",
-    "usage",
-    "logit_bias",
-    "stop",
-    "reasoning_effort",
-    "verbosity",
-    "prediction",
-    "prompt_cache_key",
-    "prompt_cache_options",
-    "service_tier",
-]
-NOT_NULLABLE = [
-    "messages",
-    "model",
-    "models",
-    "preset",
-    "plugins",
-    "stream",
-    "tools",
-    "tool_choice",
-    "stop_server_tools_when",
-    "response_format",
-    "reasoning",
-    "modalities",
-    "audio",
-    "image_config",
-    "cache_control",
-    "debug",
-    "metadata",
-    "session_id",
-    "trace",
-    "user",
-    "transforms",
-    "web_search_options",
-]
 
 
 def edges(side: int) -> list[tuple[str, int]]:
@@ -123,18 +82,8 @@ def test_row_6_temperature() -> None:
     accepted(temperature=None)
 
 
-@pytest.mark.parametrize("name", NULLABLE)
-def test_null_is_absent_where_the_field_is_nullable(name: str) -> None:
-    request = accepted(**{name: None})
-    assert name not in request.supplied_parameters
-
-
-@pytest.mark.parametrize("name", NOT_NULLABLE)
-def test_null_is_refused_where_the_field_is_not_nullable(name: str) -> None:
-    error = refused(**{name: None})
-    assert [issue.path for issue in error.issues] == [name]
-    assert error.issues[0].message.endswith(("received null", 'expected "ephemeral"'))
-    assert error.error_type == "invalid_request"
+def test_a_required_field_is_no_null() -> None:
+    assert text_of(messages=None) == "messages: Invalid input: expected array, received null"
 
 
 @pytest.mark.parametrize("name", [*BOOLEANS, "stream"])
@@ -196,7 +145,6 @@ def test_the_reasoning_object_is_checked_inside() -> None:
         ("summary", "long"),
         ("max_tokens", -1),
         ("max_tokens", 1.5),
-        ("exclude", None),
         ("enabled", 1),
     ]:
         assert paths(reasoning={key: odd}) == [f"reasoning.{key}"]

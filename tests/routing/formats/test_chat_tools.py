@@ -52,7 +52,7 @@ def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(kind: str) -
     assert request.server_tools == [kind]
     assert needed(request) == [kind]
     use(kind, zz=1)
-    assert paths(tools=[{"type": kind, "parameters": None}]) == ["tools.0.parameters"]
+    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
 
 
 @pytest.mark.parametrize("kind", SHORTHANDS)
@@ -120,7 +120,7 @@ def test_a_function_tool_is_checked_inside(function: Any, path: str) -> None:
         ("advisor", "name", ["a", " trim me ", "x" * 64], ["", "  ", "x" * 65, "a!"]),
         ("advisor", "max_tool_calls", [0, 25], [26, -1]),
         ("advisor", "forward_transcript", [True], ["yes"]),
-        ("advisor", "stream", [False], [None]),
+        ("advisor", "stream", [False], [1]),
         ("advisor", "max_completion_tokens", [1], [0]),
         ("advisor", "temperature", [0, 2], [2.1]),
         ("advisor", "instructions", ["x"], [5]),
@@ -285,7 +285,7 @@ def test_row_26_an_unknown_plugin_is_refused() -> None:
         ("fusion", "preset", ["general-fast"], ["x"]),
         ("jev-router", "models", [["a"]], ["a"]),
         ("switchyard-router", "algorithm", ["stage", "passthrough"], ["x"]),
-        ("response-healing", "enabled", [True, False], [None, 1]),
+        ("response-healing", "enabled", [True, False], [1]),
     ],
 )
 def test_plugin_settings_keep_their_bounds(

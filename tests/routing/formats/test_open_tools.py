@@ -29,6 +29,12 @@ def test_a_setting_in_both_places_is_the_one_inside() -> None:
     assert moved(tool) == {"type": "router:bash", "parameters": {"engine": "router"}}
 
 
+def test_a_null_is_no_setting() -> None:
+    tool = {"type": "router:bash", "engine": "native", "parameters": {"engine": None}}
+    assert moved(tool) == {"type": "router:bash", "parameters": {"engine": "native"}}
+    assert moved({**tool, "parameters": None}) == moved(tool)
+
+
 def test_an_agent_keeps_its_name_for_who_chooses_it() -> None:
     tool = {"type": "router:advisor", "name": "lawyer", "model": "a/b", "cache_control": {}}
     assert moved(tool) == {
@@ -67,7 +73,7 @@ def test_tools_of_tools_and_of_plugins_too(inside: bool) -> None:
         {"type": "function", "function": {"name": "f"}, "model": "x"},
         {"type": "web_search", "max_results": 1},
         {"type": "router:web_search"},
-        {"type": "router:advisor", "model": "a/b", "parameters": None},
+        {"type": "router:advisor", "model": None, "parameters": None},
         {"type": "router:advisor", "model": "a/b", "parameters": []},
         {"type": ["router:advisor"], "model": "a/b"},
         {"type": "router:unheard_of", "model": "a/b"},

@@ -183,7 +183,7 @@ def test_whole_numbers_are_kept_whole() -> None:
         ("chat", {"models": ["a", "b", "c", "d"]}, "models"),
         ("chat", {"provider": {"options": {}}}, "provider"),
         ("chat", {"tools": [{"type": "nope"}]}, "tools.0.type"),
-        ("chat", {"tools": None}, "tools"),
+        ("chat", {"tools": {}}, "tools"),
         ("chat", {"tool_choice": "required"}, "tool_choice"),
         ("chat", {"max_tool_calls": 31}, "max_tool_calls"),
         ("chat", {"cache_enabled": 1}, "cache_enabled"),
@@ -198,7 +198,7 @@ def test_whole_numbers_are_kept_whole() -> None:
         ("responses", {"text": {"verbosity": "loud"}}, "text.verbosity"),
         ("responses", {"instructions": 5}, "instructions"),
         ("messages", {"system": 5}, "system"),
-        ("messages", {"temperature": None}, "temperature"),
+        ("messages", {"temperature": "1"}, "temperature"),
         ("messages", {"top_k": -1}, "top_k"),
         (
             "messages",

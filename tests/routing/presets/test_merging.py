@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
+from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.formats.messages.request import parse_messages
 from routing.formats.responses.request import parse_responses
 from routing.presets.keeping import content_of
@@ -88,7 +88,7 @@ def test_the_request_has_the_last_word(format: str) -> None:
     assert "max_tokens" not in under("chat", config, max_completion_tokens=5).body
 
 
-@pytest.mark.parametrize("format", ["chat", "responses"])
+@pytest.mark.parametrize("format", ["chat", "responses", "messages"])
 def test_null_takes_a_setting_away(format: str) -> None:
     config = {"temperature": 0.5, "max_tokens": 10, "top_p": 0.5}
     got = under(format, config, "", temperature=None, **{CAP[format]: None})
@@ -100,13 +100,6 @@ def test_null_takes_a_setting_away(format: str) -> None:
     assert "temperature" not in request.supplied_parameters
 
 
-def test_null_where_none_may_stand_is_still_refused() -> None:
-    with pytest.raises(ChatInvalid):
-        read("messages", {"temperature": 0.5}, temperature=None)
-    with pytest.raises(ChatInvalid):
-        read("chat", {"tools": []}, tools=None)
-
-
 @pytest.mark.parametrize(
     ("format", "said", "gone"),
     [
@@ -115,10 +108,12 @@ def test_null_where_none_may_stand_is_still_refused() -> None:
         ("chat", {"stop": None}, "stop"),
         ("responses", {"text": {"format": {"type": "text"}}}, "response_format"),
         ("responses", {"text": {"verbosity": None}}, "verbosity"),
+        ("responses", {"text": None}, "verbosity"),
         ("responses", {"reasoning": None}, "reasoning"),
         ("messages", {"thinking": {"type": "disabled"}}, "reasoning"),
         ("messages", {"output_config": {"effort": None}}, "reasoning"),
         ("messages", {"output_config": {"format": None}}, "response_format"),
+        ("messages", {"output_config": None}, "response_format"),
         ("messages", {"fallbacks": None}, "models"),
         ("messages", {"models": []}, "models"),
         ("messages", {"stop_sequences": []}, "stop"),

@@ -124,7 +124,7 @@ def test_the_system_says_nothing_but_text() -> None:
         ({"type": "tool_use", "id": "a"}, "name"),
         ({"type": "tool_use", "name": "a"}, "id"),
         ({"type": "tool_result"}, "tool_use_id"),
-        ({**RESULT, "content": None}, "content"),
+        ({**RESULT, "content": 5}, "content"),
         ({**RESULT, "content": [USE]}, "content.0.type"),
         ({**RESULT, "content": [{"type": "tool_reference"}]}, "content.0.tool_name"),
         ({**RESULT, "is_error": "x"}, "is_error"),

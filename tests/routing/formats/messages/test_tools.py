@@ -37,7 +37,7 @@ SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 def test_the_gateways_own_tools_are_refused_by_name(kind: str) -> None:
     request = accepted(tools=[{"type": kind, "zz": 1}])
     assert needed(request) == [kind]
-    assert paths(tools=[{"type": kind, "parameters": None}]) == ["tools.0.parameters"]
+    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_shorthand_is_a_search_too(kind: str) -> None:
         ({"name": "f", "input_schema": None}, "input_schema"),
         ({"name": "f", "input_schema": {"properties": 5}}, "input_schema.properties"),
         ({"name": "f", "input_schema": {"required": "a"}}, "input_schema.required"),
-        ({**TOOL, "description": None}, "description"),
+        ({**TOOL, "description": 5}, "description"),
         ({**TOOL, "strict": "x"}, "strict"),
         ({**TOOL, "cache_control": {}}, "cache_control.type"),
         ({**TOOL, "defer_loading": 5}, "defer_loading"),
@@ -133,7 +133,7 @@ def test_no_subagent_inherits_functions(settings: dict[str, Any]) -> None:
 
 def test_a_tool_is_an_object() -> None:
     assert paths(tools=["f"]) == ["tools.0"]
-    assert paths(tools=None) == ["tools"]
+    assert paths(tools={}) == ["tools"]
 
 
 def test_a_custom_tool_is_a_function() -> None:
@@ -188,7 +188,6 @@ def test_calls_may_be_forbidden_to_run_beside_each_other(kind: str) -> None:
     ("choice", "path"),
     [
         ("auto", "tool_choice"),
-        (None, "tool_choice"),
         ({"type": "required"}, "tool_choice.type"),
         ({"type": "tool"}, "tool_choice.name"),
         ({"type": "tool", "name": "g"}, "tool_choice.name"),

@@ -265,7 +265,7 @@ def test_references_are_refused_because_nothing_is_stored() -> None:
     ("item", "path"),
     [
         ({"type": "nope"}, "type"),
-        ({"type": None, "role": "user"}, "type"),
+        ({"type": None}, "role"),
         ({"type": 5}, "type"),
         ({}, "role"),
         ({"role": "tool", "content": "x"}, "role"),

@@ -1,0 +1,114 @@
+"""An explicit null of an optional field is absence, wherever a format gives it no other meaning.
+
+Official clients write what they leave unset. A body is copied only where such a null stands.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from gateway.http.validation import UNDEFINED
+from gateway.turns import give_way
+
+Remove: TypeAlias = Callable[[Any], Any]
+"""Returns its value without such nulls: the very same object where there are none."""
+
+# Others get their turn after so many items of a list.
+_ITEMS_IN_A_ROW: Final = 2_000
+
+
+class NullRemover:
+    """Removes the nulls of values that a pydantic core schema describes."""
+
+    def __init__(self, schema: Any) -> None:
+        self._definitions: dict[str, Any] = {}
+        self._named = cache(lambda name: self._remover(self._definitions[name]))
+        self._remove = self._remover(schema)
+
+    def __call__(self, value: Any) -> Any:
+        return value if self._remove is None else self._remove(value)
+
+    def _remover(self, schema: Any) -> Remove | None:
+        """None for values that hold no object of the format's."""
+        kind = schema["type"]
+        if kind == "definitions":
+            self._definitions |= {each["ref"]: each for each in schema["definitions"]}
+        elif kind == "definition-ref":
+            name = schema["schema_ref"]
+            return lambda value: remove(value) if (remove := self._named(name)) else value
+        elif kind == "typed-dict":
+            return self._of_object(schema)
+        elif kind == "tagged-union":
+            return self._of_union(schema)
+        elif kind == "list":
+            items = self._remover(schema["items_schema"])
+            return None if items is None else lambda value: _from_list(value, items)
+        elif kind == "dict":
+            values = self._remover(schema["values_schema"]) if "values_schema" in schema else None
+            return None if values is None else lambda value: _from_mapping(value, values)
+        return self._remover(schema["schema"]) if "schema" in schema else None
+
+    def _of_object(self, schema: Any) -> Remove:
+        fields = {name: each["schema"] for name, each in schema["fields"].items()}
+        droppable = {
+            name
+            for name, each in fields.items()
+            if each.get("default") is not UNDEFINED and not _takes_null(each)
+        }
+        inner = {name: remove for name, each in fields.items() if (remove := self._remover(each))}
+
+        def remove(value: Any) -> Any:
+            if type(value) is not dict:
+                return value
+            kept = value
+            if any(each is None and name in droppable for name, each in value.items()):
+                kept = {
+                    name: each
+                    for name, each in value.items()
+                    if each is not None or name not in droppable
+                }
+            changed = {}
+            for name in inner.keys() & kept.keys():
+                if (new := inner[name](kept[name])) is not kept[name]:
+                    changed[name] = new
+            return {**kept, **changed} if changed else kept
+
+        return remove
+
+    def _of_union(self, schema: Any) -> Remove:
+        pick = schema["discriminator"]
+        choices = {tag: self._remover(each) for tag, each in schema["choices"].items()}
+
+        def remove(value: Any) -> Any:
+            chosen = choices.get(pick(value))
+            return value if chosen is None else chosen(value)
+
+        return remove
+
+
+def _takes_null(schema: Any) -> bool:
+    """Whether null is a value of the field's own, so that whoever reads the field knows it."""
+    if schema["type"] in ("nullable", "any"):
+        return True
+    return "schema" in schema and _takes_null(schema["schema"])
+
+
+def _from_list(value: Any, remove: Remove) -> Any:
+    if type(value) is not list:
+        return value
+    result = value
+    for index, item in enumerate(value):
+        if index % _ITEMS_IN_A_ROW == _ITEMS_IN_A_ROW - 1:
+            give_way()
+        if (new := remove(item)) is not item:
+            if result is value:
+                result = value.copy()
+            result[index] = new
+    return result
+
+
+def _from_mapping(value: Any, remove: Remove) -> Any:
+    if type(value) is not dict:
+        return value
+    changed = {key: new for key, item in value.items() if (new := remove(item)) is not item}
+    return {**value, **changed} if changed else value
