@@ -24,10 +24,12 @@ from gateway.db import Lane, run
 from gateway.http.body import read_body
 from gateway.http.errors import (
     InvalidRequest,
+    JsonTooDeep,
     MalformedJson,
     PayloadTooLarge,
     PermissionDenied,
     Unauthenticated,
+    UnsupportedEncoding,
 )
 from gateway.http.large import parse
 from gateway.http.structure import Raw
@@ -95,6 +97,8 @@ def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[
         raise UnsupportedMediaType
     try:
         value = parse(raw)
+    except JsonTooDeep as error:
+        raise InvalidBody(error.text) from None
     except MalformedJson:
         raise InvalidBody from None
     if not isinstance(value, dict):
@@ -107,6 +111,8 @@ def raw_body(request: HttpRequest, *, bytes_max: int) -> Raw:
         return read_body(request, bytes_max=bytes_max)
     except PayloadTooLarge:
         raise BodyTooLarge from None
+    except UnsupportedEncoding as error:
+        raise UnsupportedMediaType(error.text) from None
     except InvalidRequest as error:
         raise InvalidBody(error.text) from None
 

@@ -23,27 +23,6 @@ _KEY_CHARS_MAX: Final = 255
 Act = Callable[..., HttpResponseBase]
 
 
-class HashedInput:
-    """A request's body as it is read, with the hash of what was read so far."""
-
-    def __init__(self, request: HttpRequest) -> None:
-        self._stream: Any = request.META["wsgi.input"]
-        self._hash = sha256()
-        request.META["wsgi.input"] = self
-
-    def read(self, size: int = -1) -> bytes:
-        piece: bytes = self._stream.read(size)
-        self._hash.update(piece)
-        return piece
-
-    def __getattr__(self, name: str) -> Any:
-        # How much of the body is here already is asked of the server's own reader.
-        return getattr(self._stream, name)
-
-    def hash(self) -> str:
-        return self._hash.hexdigest()
-
-
 def key_of(request: HttpRequest) -> str:
     """The header. Raises `InvalidRequest` for one that is empty or too long."""
     key = str(request.META[HEADER])
@@ -92,6 +71,8 @@ def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: st
     view.beside = {"user_id": caller.creator_id}
     key = key_of(request)
     raw = bytes(read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
+    # It is read once more, inflated as it is.
+    request.META.pop("HTTP_CONTENT_ENCODING", None)
     request.META |= {"wsgi.input": BytesIO(raw), "CONTENT_LENGTH": str(len(raw))}
     wanted = Wanted(caller, request.path_info.rstrip("/"), key, sha256(raw).hexdigest())
     begun = begin(wanted)

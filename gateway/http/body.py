@@ -1,7 +1,8 @@
 """The inbound door for bodies: a byte cap before reading, a deadline, then the strict parser."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 from django.http import HttpRequest
 from gevent import Timeout
@@ -9,9 +10,12 @@ from gunicorn.http.errors import ParseException
 
 from gateway.db import under_gevent
 from gateway.http.errors import InvalidRequest, PayloadTooLarge
+from gateway.http.inflation import Inflater, inflater_for
 from gateway.http.large import Share, parse
 from gateway.http.structure import Raw
 from gateway.live_settings import settings
+
+Hear: TypeAlias = Callable[[Raw], object]
 
 # Up to this size a body is read at once and counts for nothing.
 _SMALL_BYTES = 65_536
@@ -30,21 +34,24 @@ class _Input(Protocol):
     def read(self, size: int) -> bytes: ...
 
 
-def read_body(request: HttpRequest, *, bytes_max: int) -> Raw:
-    """The raw body, chunked or counted, within `ROUTER_BODY_TIMEOUT`.
+def read_body(request: HttpRequest, *, bytes_max: int, hear: Hear | None = None) -> Raw:
+    """The body, chunked or counted, inflated, within `ROUTER_BODY_TIMEOUT`; `bytes_max` holds for
+    what comes and for what it inflates to. `hear` is told each piece of what is returned.
 
     Raises `InvalidRequest` where it cannot be read or takes too long, `PayloadTooLarge`, before
-    reading where it can, and `Unavailable` where large bodies take too much memory together.
+    reading where it can, `UnsupportedEncoding`, and `Unavailable` where large bodies take too much
+    memory together.
     """
+    inflater = inflater_for(request.META.get("HTTP_CONTENT_ENCODING", ""))
     declared = request.META.get("CONTENT_LENGTH") or ""
     length = int(declared) if declared.isdigit() else None
     if length is not None and length > bytes_max:
         raise PayloadTooLarge
     try:
         if length is not None and _is_here(request, length):
-            return _read(request, length, bytes_max)
+            return _read(request, length, bytes_max, inflater, hear)
         with _within(settings.ROUTER_BODY_TIMEOUT):
-            return _read(request, length, bytes_max)
+            return _read(request, length, bytes_max, inflater, hear)
     except TimeoutError as error:
         raise BodyTooSlow from error
     except _UNREADABLE as error:
@@ -65,40 +72,68 @@ def _within(limit_s: float) -> AbstractContextManager[object]:
     return Timeout(limit_s, TimeoutError) if under_gevent() else nullcontext()
 
 
-def _read(request: HttpRequest, length: int | None, bytes_max: int) -> Raw:
+def _read(
+    request: HttpRequest,
+    length: int | None,
+    bytes_max: int,
+    inflater: Inflater | None,
+    hear: Hear | None,
+) -> Raw:
+    if length == 0:
+        return b""
     stream = cast(_Input, request.META["wsgi.input"])
-    if length is None:
-        return _in_pieces(stream, bytes_max, request)
-    if length <= _SMALL_BYTES:
-        body: Raw = stream.read(length) if length else b""
+    if length is not None and length <= _SMALL_BYTES and inflater is None:
+        body: Raw = stream.read(length)
+        came = len(body)
+        if hear is not None:
+            hear(body)
     else:
-        body = _in_pieces(stream, length, request)
-    if len(body) != length:
+        body, came = _in_pieces(stream, length, bytes_max, request, inflater, hear)
+    if length is not None and came != length:
         raise InvalidRequest("The request body ended early")
+    if inflater is not None and came:
+        inflater.end()
     return body
 
 
-def _in_pieces(stream: _Input, bytes_max: int, request: HttpRequest) -> bytearray:
-    """What comes until the end, counted as it comes: a slow sender takes no more than it sent."""
+def _in_pieces(
+    stream: _Input,
+    length: int | None,
+    bytes_max: int,
+    request: HttpRequest,
+    inflater: Inflater | None,
+    hear: Hear | None,
+) -> tuple[bytearray, int]:
+    """What comes until the end, inflated, and how much came. Both are counted as they come: a slow
+    sender takes no more than it sent, and a bomb no more than the cap."""
     # Joining pieces at the end would copy 32 MiB in one go.
     body = bytearray()
+    came = 0
     share: Share | None = None
-    while piece := stream.read(_PIECE_BYTES):
-        body += piece
-        if len(body) > bytes_max:
+    until = bytes_max + 1 if length is None else length
+    while piece := stream.read(min(_PIECE_BYTES, until - came)):
+        came += len(piece)
+        if came > bytes_max:
             raise PayloadTooLarge
-        if len(body) > _SMALL_BYTES:
-            share = share or Share(request)
-            share.grow(len(piece))
-    return body
+        for each in (piece,) if inflater is None else inflater.feed(piece):
+            body += each
+            if len(body) > bytes_max:
+                raise PayloadTooLarge
+            if share is not None:
+                share.grow(len(each))
+            elif len(body) > _SMALL_BYTES:
+                share = Share(request)
+                share.grow(len(body))
+            if hear is not None:
+                hear(each)
+    return body, came
 
 
-def read_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:
-    """The body as a JSON object.
-
-    Raises `PayloadTooLarge`, `MalformedJson`, `InvalidRequest` and `Unavailable`.
-    """
-    return _object(read_body(request, bytes_max=bytes_max))
+def read_object(
+    request: HttpRequest, *, bytes_max: int, hear: Hear | None = None
+) -> dict[str, Any]:
+    """`read_body` as a JSON object. Raises `MalformedJson` as well."""
+    return _object(read_body(request, bytes_max=bytes_max, hear=hear))
 
 
 def read_optional_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:

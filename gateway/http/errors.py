@@ -42,6 +42,10 @@ class MalformedJson(InvalidRequest):
     message = "Invalid JSON in request body"
 
 
+class JsonTooDeep(MalformedJson):
+    message = "Invalid JSON in request body: nested deeper than 128 levels"
+
+
 class SchemaInvalid(InvalidRequest):
     """One or more fields break the schema; the body lists up to five of them."""
 
@@ -91,6 +95,16 @@ class Gone(GatewayError):
 
 class PayloadTooLarge(GatewayError):
     status, error_type, message = 413, "payload_too_large", "Request payload too large"
+
+
+class UnsupportedEncoding(GatewayError):
+    """A body compressed in a way that is not read here."""
+
+    status, error_type = 415, "invalid_request"
+    message = "Content-Encoding: expected gzip, deflate or identity"
+
+    def __init__(self) -> None:
+        super().__init__(headers={"Accept-Encoding": "gzip, deflate"})
 
 
 class RateLimited(GatewayError):

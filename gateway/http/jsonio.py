@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pydantic_core
 
-from gateway.http.errors import MalformedJson
+from gateway.http.errors import JsonTooDeep, MalformedJson
 from gateway.http.structure import Between, Raw, has_digits_in_a_row, is_deeper_than, nothing
 
 DEPTH_MAX = 128
@@ -23,8 +23,8 @@ def loads(raw: Raw, between: Between = nothing) -> Any:
     """Parse one JSON document; `between` is called between two steps where it is a long one.
 
     Raises `MalformedJson` for bad syntax, NaN and Infinity, bytes that are not UTF-8, a BOM, a lone
-    surrogate, a NUL in a string, a number beyond a double and nesting past 128 levels. Of duplicate
-    keys the last counts.
+    surrogate, a NUL in a string and a number beyond a double, `JsonTooDeep` for nesting past 128
+    levels. Of duplicate keys the last counts.
     """
     try:
         exact = has_digits_in_a_row(_LONG_DIGITS, raw, between)
@@ -33,8 +33,11 @@ def loads(raw: Raw, between: Between = nothing) -> Any:
             between()
             value = pydantic_core.from_json(raw, allow_inf_nan=False)
     except ValueError as error:
-        raise MalformedJson from error
-    if is_deeper_than(DEPTH_MAX, raw, between) or (rb"\u0000" in raw and _has_nul(value)):
+        # Both parsers have limits of their own, far beyond ours.
+        raise (JsonTooDeep if "limit exceeded" in str(error) else MalformedJson) from error
+    if is_deeper_than(DEPTH_MAX, raw, between):
+        raise JsonTooDeep
+    if rb"\u0000" in raw and _has_nul(value):
         raise MalformedJson
     return value
 

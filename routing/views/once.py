@@ -5,6 +5,7 @@ is not told again: who repeats it learns its generation. What failed without a c
 and repeated it begins anew.
 """
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -12,7 +13,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
 from accounts.services.repeatable import Claim, Kept, Wanted
-from accounts.views.once import HashedInput, begin, finish, forget, key_of, told_again
+from accounts.views.once import begin, finish, forget, key_of, told_again
 from gateway.db import DATABASE_GONE, Lane, run
 from gateway.http.body import read_object
 from gateway.http.responses import EventStream
@@ -29,11 +30,12 @@ def answered_once(
 ) -> HttpResponseBase:
     """Raises `GatewayError`, as the request itself does."""
     key = key_of(request)
-    read = HashedInput(request)
-    body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+    digest = sha256()
+    bytes_max = settings.ROUTER_MAX_BODY_BYTES
+    body = read_object(request, bytes_max=bytes_max, hear=digest.update)
     path = request.path_info.rstrip("/")
     prefix = view.caller_format.id_prefix
-    begun = begin(Wanted(caller, path, key, read.hash(), generation_id(prefix)))
+    begun = begin(Wanted(caller, path, key, digest.hexdigest(), generation_id(prefix)))
     if isinstance(begun, Kept):
         return told_again(begun)
     try:

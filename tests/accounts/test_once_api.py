@@ -1,5 +1,6 @@
 """`Idempotency-Key` on management POSTs, in process."""
 
+import gzip
 from typing import Any
 
 import pytest
@@ -19,9 +20,18 @@ TEAM = {"name": "Team", "slug": "team"}
 _MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK")
 
 
-def send(mine: Manager, path: str, body: Any, key: str = "k-1", *, credential: str = "") -> Any:
+def send(
+    mine: Manager,
+    path: str,
+    body: Any,
+    key: str = "k-1",
+    *,
+    credential: str = "",
+    encoding: str = "identity",
+) -> Any:
     forget_keys()
     headers = {"Authorization": f"Bearer {credential or mine.key}", "Idempotency-Key": key}
+    headers["Content-Encoding"] = encoding
     raw = body if isinstance(body, bytes) else dumps(body)
     client = Client(raise_request_exception=False)
     with CaptureQueriesContext(connection) as captured:
@@ -45,6 +55,16 @@ def test_a_workspace_is_made_once_and_told_twice(mine: Manager) -> None:
     assert second["Idempotent-Replayed"] == "true"
     assert second["Content-Type"] == first["Content-Type"] == "application/json"
     assert Workspace.objects.filter(slug="team").count() == 1
+
+
+def test_a_body_compressed_anew_is_the_same_body(mine: Manager) -> None:
+    first, second = (
+        send(mine, "/workspaces", gzip.compress(dumps(TEAM), mtime=at), encoding="gzip")
+        for at in (1, 2)
+    )
+
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert second["Idempotent-Replayed"] == "true"
 
 
 def test_another_body_or_path_or_credential(mine: Manager) -> None:

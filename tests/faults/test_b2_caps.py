@@ -1,5 +1,6 @@
 """B2: what is too deep, too long or too much is refused in the API's JSON, and costs nothing."""
 
+import gzip
 import json
 import time
 from contextlib import closing
@@ -55,7 +56,8 @@ def test_a_hundred_thousand_brackets_are_no_json_of_ours(
     for data in (opening * 100_000, b"[" * 100_000 + b"]" * 100_000):
         status, error = answer_to(capped, framed(data, "counted", key=account.api_key))
 
-        assert (status, error["message"]) == (400, "Invalid JSON in request body")
+        assert status == 400
+        assert error["message"] == "Invalid JSON in request body: nested deeper than 128 levels"
 
 
 @pytest.mark.parametrize("framing", ["counted", "chunked"])
@@ -70,6 +72,21 @@ def test_one_byte_over_the_cap_is_too_large_and_one_less_is_read(
 
         status, error = answer_to(capped, framed(padded(size), framing, **head))
         assert (status, error["metadata"]["error_type"]) == (400, "invalid_request")
+
+
+def test_a_bomb_is_too_large_and_a_strange_coding_is_told_which_are_read(
+    capped: GatewayServer, account: SeededAccount
+) -> None:
+    for coding, data, expected in (
+        ("gzip", gzip.compress(padded(CHAT_BYTES_MAX)), 400),
+        ("gzip", gzip.compress(padded(CHAT_BYTES_MAX + 1)), 413),
+        ("gzip", gzip.compress(padded(32 * CHAT_BYTES_MAX)), 413),
+        ("br", padded(1000), 415),
+    ):
+        fields = (f"Content-Encoding: {coding}", f"Content-Length: {len(data)}")
+        status, _ = answer_to(capped, head_bytes(*fields, key=account.api_key) + data)
+
+        assert status == expected, coding
 
 
 def test_a_declared_length_over_the_cap_is_refused_before_a_byte_of_it(

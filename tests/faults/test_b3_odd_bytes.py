@@ -72,7 +72,7 @@ MALFORMED: dict[str, bytes] = {
 def test_what_is_no_json_is_malformed(desk: Desk, body: bytes) -> None:
     error = desk.check_refused(desk.raw(body), 400, "invalid_request")
 
-    assert error["message"] == "Invalid JSON in request body"
+    assert error["message"].startswith("Invalid JSON in request body")
 
 
 FINE: dict[str, bytes] = {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.http.errors import MalformedJson
+from gateway.http.errors import JsonTooDeep, MalformedJson
 from gateway.http.jsonio import DEPTH_MAX, dumps, loads, usd, usd_text
 
 READ: list[tuple[bytes, Any]] = [
@@ -131,7 +131,7 @@ def test_128_levels_are_read_and_129_are_not(what: str, opening: bytes, closing:
     levels = DEPTH_MAX // len(closing)
 
     assert loads(opening * levels + b"1" + closing * levels) is not None
-    with pytest.raises(MalformedJson):
+    with pytest.raises(JsonTooDeep, match="128"):
         loads(b"[" + opening * levels + b"1" + closing * levels + b"]")
 
 

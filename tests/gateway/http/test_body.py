@@ -1,5 +1,7 @@
 """A body arrives in time or not at all, and a refused caller gets to read why."""
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,8 @@ from gunicorn.http.unreader import SocketUnreader
 
 from gateway.http import body, drain
 from gateway.http.body import read_body
-from gateway.http.errors import InvalidRequest
+from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
+from gateway.http.large import memory
 
 PACE_S = 0.005
 BYTES_MAX = 1_000_000
@@ -81,6 +84,59 @@ def refused(request: HttpRequest) -> str:
 def answered(request: HttpRequest) -> bool:
     """Whether another request may follow once this one has its answer."""
     return drain.finish(request.META["gunicorn.socket"], request.META["wsgi.input"])
+
+
+def squeezed(data: bytes, coding: str) -> bytes:
+    """The data as some client would compress it."""
+    if coding == "gzip":
+        # A file may be several, one behind the other.
+        return gzip.compress(data[:1000]) + gzip.compress(data[1000:])
+    squeezer = zlib.compressobj(wbits=-zlib.MAX_WBITS if coding == "raw" else zlib.MAX_WBITS)
+    return squeezer.compress(data) + squeezer.flush()
+
+
+def compressed(data: bytes, coding: str) -> HttpRequest:
+    named = "deflate" if coding == "raw" else coding
+    headers = {"Content-Encoding": named, "Content-Length": str(len(data))}
+    return RequestFactory().post("/", data, content_type="application/json", headers=headers)
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "raw"])
+@pytest.mark.parametrize("size", [0, 10, BYTES_MAX])
+def test_a_compressed_body_is_read_as_what_it_was(coding: str, size: int) -> None:
+    data = b"0123456789" * (size // 10)
+    heard = bytearray()
+    request = compressed(squeezed(data, coding) if data else b"", coding)
+
+    assert read_body(request, bytes_max=BYTES_MAX, hear=heard.extend) == data == heard
+    assert memory.taken_bytes == (len(data) if size == BYTES_MAX else 0)
+    request.close()
+    assert memory.taken_bytes == 0
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "raw"])
+def test_a_bomb_takes_no_more_than_the_cap(coding: str) -> None:
+    request = compressed(squeezed(b" " * 50 * BYTES_MAX, coding), coding)
+
+    with pytest.raises(PayloadTooLarge):
+        read_body(request, bytes_max=BYTES_MAX)
+    assert memory.taken_bytes <= BYTES_MAX
+    request.close()
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "raw"])
+def test_a_compressed_body_that_breaks_off_is_malformed(coding: str) -> None:
+    whole = squeezed(b"some text, some text and another text" * 100, coding)
+    for broken in (whole[:-1], b"\xff" * 20, whole + b"x"):
+        assert refused(compressed(broken, coding)) == "The compressed request body is malformed"
+
+
+@pytest.mark.parametrize("coding", ["br", "gzip, gzip", "zstd", "chunked"])
+def test_another_coding_is_named_unsupported(coding: str) -> None:
+    with pytest.raises(UnsupportedEncoding) as caught:
+        read_body(compressed(b"{}", coding), bytes_max=BYTES_MAX)
+
+    assert caught.value.headers == {"Accept-Encoding": "gzip, deflate"}
 
 
 @pytest.mark.parametrize("length", [100_000, None])
