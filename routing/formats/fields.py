@@ -103,12 +103,36 @@ SchemaName = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-
 _WEB_SCHEMES = ("http://", "https://")
 # The longest scheme looked for; a data URL can be megabytes long.
 _SCHEME_CHARS = 8
+# Longer than any type that is looked for.
+_MEDIA_TYPE_CHARS = 64
+# Those that upstreams of every kind take; the second is a common misspelling of the first.
+_IMAGE_TYPES: Final = frozenset({"image/jpeg", "image/jpg", "image/png", "image/gif", "image/webp"})
+_IMAGE_TEXT: Final = "Invalid image: expected image/jpeg, image/png, image/gif or image/webp"
 
 
 def _web_or_data(url: str) -> str:
     if not url[:_SCHEME_CHARS].lower().startswith((*_WEB_SCHEMES, "data:")):
         raise PydanticCustomError("url", "Invalid URL")
     return url
+
+
+def _image_or_web(url: str) -> str:
+    media_type = _media_type(_web_or_data(url))
+    if media_type is not None and media_type not in _IMAGE_TYPES:
+        raise PydanticCustomError("image", "{text}", {"text": _IMAGE_TEXT})
+    return url
+
+
+def _file_or_web(url: str) -> str:
+    media_type = _media_type(_web_or_data(url)) or ""
+    return _image_or_web(url) if media_type.startswith("image/") else url
+
+
+def _media_type(url: str) -> str | None:
+    """What a data URL says that it holds; None for a URL of the web."""
+    if url[:5].lower() != "data:":
+        return None
+    return url[5 : 5 + _MEDIA_TYPE_CHARS].partition(",")[0].partition(";")[0].strip().lower()
 
 
 def _not_a_url(data: str) -> str:
@@ -118,6 +142,9 @@ def _not_a_url(data: str) -> str:
 
 
 WebOrDataUrl = Annotated[str, AfterValidator(_web_or_data)]
+ImageLocation = Annotated[str, AfterValidator(_image_or_web)]
+# A file may be an image, which upstreams are then sent as one.
+FileLocation = Annotated[str, AfterValidator(_file_or_web)]
 Base64 = Annotated[str, AfterValidator(_not_a_url)]
 
 

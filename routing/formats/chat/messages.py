@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from routing.formats.chat.parts import OnlyImagePart, OnlyTextPart, Part
+from routing.formats.chat.parts import AnsweredImage, OnlyTextPart, Part
 from routing.formats.fields import ONE_KIND, REQUIRED, Tagged
 from routing.formats.reasoning_details import ReasoningDetail
 
@@ -47,7 +47,7 @@ class AssistantMessage(TypedDict, total=False):
     reasoning_content: str | None
     reasoning_details: list[ReasoningDetail] | None
     tool_calls: list[ToolCall] | None
-    images: list[OnlyImagePart] | None
+    images: list[Annotated[AnsweredImage, Tagged("type")]] | None
     audio: dict[str, Any] | None
     annotations: list[dict[str, Any]] | None
     model: str | None

@@ -5,7 +5,15 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 from typing_extensions import TypedDict
 
-from routing.formats.fields import REQUIRED, Base64, NonEmpty, Tagged, WebOrDataUrl
+from routing.formats.fields import (
+    REQUIRED,
+    Base64,
+    FileLocation,
+    ImageLocation,
+    NonEmpty,
+    Tagged,
+    WebOrDataUrl,
+)
 
 
 class CacheControl(TypedDict, total=False):
@@ -25,7 +33,7 @@ class TextPart(TypedDict, total=False):
 
 
 class ImageUrl(TypedDict, total=False):
-    url: Annotated[WebOrDataUrl, REQUIRED]
+    url: Annotated[ImageLocation, REQUIRED]
     detail: Literal["auto", "low", "high", "original"]
 
 
@@ -57,7 +65,7 @@ class VideoPart(TypedDict, total=False):
 
 
 class FileContent(TypedDict, total=False):
-    file_data: WebOrDataUrl
+    file_data: FileLocation
     file_id: str
     filename: str
 
@@ -76,4 +84,14 @@ class FilePart(TypedDict, total=False):
 
 Part = Annotated[TextPart | ImagePart | AudioPart | VideoPart | FilePart, Tagged("type")]
 OnlyTextPart = Annotated[TextPart, Tagged("type")]
-OnlyImagePart = Annotated[ImagePart, Tagged("type")]
+
+
+class AnsweredImageUrl(TypedDict, total=False):
+    url: Annotated[WebOrDataUrl, REQUIRED]
+
+
+class AnsweredImage(TypedDict, total=False):
+    """An image that some upstream made: what it answered with may come back, whatever its type."""
+
+    type: Annotated[Literal["image_url"], REQUIRED]
+    image_url: Annotated[AnsweredImageUrl, REQUIRED]

@@ -5,7 +5,15 @@ from typing import Annotated, Any, Literal
 from typing_extensions import TypedDict
 
 from routing.formats.chat.parts import CacheControl
-from routing.formats.fields import ONE_KIND, REQUIRED, Base64, NonEmpty, Tagged, WebOrDataUrl
+from routing.formats.fields import (
+    ONE_KIND,
+    REQUIRED,
+    Base64,
+    FileLocation,
+    ImageLocation,
+    NonEmpty,
+    Tagged,
+)
 
 ImageType = Literal["image/jpeg", "image/png", "image/gif", "image/webp"]
 
@@ -28,14 +36,19 @@ class Base64Image(TypedDict, total=False):
     data: Annotated[Base64, REQUIRED]
 
 
+class ImageUrlSource(TypedDict, total=False):
+    type: Annotated[Literal["url"], REQUIRED]
+    url: Annotated[ImageLocation, REQUIRED]
+
+
 class UrlSource(TypedDict, total=False):
     type: Annotated[Literal["url"], REQUIRED]
-    url: Annotated[WebOrDataUrl, REQUIRED]
+    url: Annotated[FileLocation, REQUIRED]
 
 
 class ImageBlock(Markable, total=False):
     type: Annotated[Literal["image"], REQUIRED]
-    source: Annotated[Base64Image | UrlSource, Tagged("type"), REQUIRED]
+    source: Annotated[Base64Image | ImageUrlSource, Tagged("type"), REQUIRED]
 
 
 class Base64Pdf(TypedDict, total=False):

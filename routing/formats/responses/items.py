@@ -12,7 +12,16 @@ from typing_extensions import TypedDict
 
 from gateway.http.validation import HIDDEN
 from routing.formats.chat.parts import CacheBreakpoint, CacheControl
-from routing.formats.fields import ONE_KIND, REQUIRED, Base64, NonEmpty, Tagged, WebOrDataUrl
+from routing.formats.fields import (
+    ONE_KIND,
+    REQUIRED,
+    Base64,
+    FileLocation,
+    ImageLocation,
+    NonEmpty,
+    Tagged,
+    WebOrDataUrl,
+)
 
 
 class _Part(TypedDict, total=False):
@@ -29,14 +38,14 @@ class InputText(_Part, total=False):
 
 class InputImage(_Part, total=False):
     type: Annotated[Literal["input_image"], REQUIRED]
-    image_url: Annotated[WebOrDataUrl, REQUIRED]
+    image_url: Annotated[ImageLocation, REQUIRED]
     detail: Literal["auto", "high", "low", "original"] | None
 
 
 class _InputFile(_Part, total=False):
     type: Annotated[Literal["input_file"], REQUIRED]
-    file_data: WebOrDataUrl | None
-    file_url: WebOrDataUrl | None
+    file_data: FileLocation | None
+    file_url: FileLocation | None
     file_id: str | None
     filename: str | None
 
