@@ -97,6 +97,14 @@ def sandbox_users(name: str = "SANDBOX_UIDS") -> range:
     return found
 
 
+def cgroup(name: str) -> str:
+    """A folder of the cgroup v2 tree, `auto` or `off`."""
+    value = text(name, "auto")
+    if value not in ("auto", "off") and not value.startswith("/"):
+        raise SettingError(name, f"expected auto, off or a folder, got {value!r}")
+    return value
+
+
 def seconds(name: str, default: float) -> float:
     """A duration in seconds, decimals allowed, above zero and at most a week."""
     return decimal(name, default, minimum=0.001, maximum=604_800)

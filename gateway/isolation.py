@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway import host_users, unprivileged
+from gateway.cgroups import Bounds, new_group
 from gateway.home import write_private
 from gateway.live_settings import settings
 from gateway.seccomp import filter_program
@@ -27,8 +28,10 @@ TRIAL_S: Final = 10.0
 RETRY_S: Final = 60.0
 # What programs need of /etc: where shared libraries and alternatives are.
 ETC: Final = ("/etc/ld.so.cache", "/etc/alternatives")
-# A shell's words: options of `ulimit` with their amounts, `--`, and the command to begin.
+# A shell's words: a group of processes to enter or nothing, options of `ulimit` with their amounts,
+# `--`, and the command to begin.
 BEGIN: Final = (
+    '[ -z "$1" ] || echo $$ >"$1/cgroup.procs" || exit 2; shift; '
     'while [ "$1" != -- ]; do ulimit "$1" "$2" || exit 2; shift 2; done; shift; exec "$@" 9<"$0"'
 )
 _INIT: Final = "/init.py"
@@ -186,17 +189,22 @@ def with_init(
     return [python, "-I", "-S", _INIT, "init", json.dumps(limits), *command]
 
 
-def bounded(walls: Sequence[str], *, limits: Mapping[str, int] | None = None) -> list[str]:
+def bounded(
+    walls: Sequence[str], *, limits: Mapping[str, int] | None = None, whole: Bounds | None = None
+) -> list[str]:
     """The command that starts bubblewrap (`walls`) bounded and filtered from its first moment.
 
-    `limits` are the shell's: letters of `ulimit` with their amounts, in its own units. The filter
-    is open for bubblewrap as file 9. Whoever starts it puts numbers of pipes in the places of
-    `INFO`, which `first_process` reads, and `LIFE`.
+    `limits` are the shell's: letters of `ulimit` with their amounts, in its own units. `whole` are
+    those of all processes together, set where the machine lets us. The filter is open for
+    bubblewrap as file 9. Whoever starts it puts numbers of pipes in the places of `INFO`, which
+    `first_process` reads, and `LIFE`.
     """
     bounds = [word for letter, most in (limits or {}).items() for word in (f"-{letter}", str(most))]
     program, *options = walls
     filtered = [program, "--seccomp", "9", "--info-fd", INFO, *options]
-    return ["/bin/sh", "-c", BEGIN, str(_filter_file()), *bounds, "--", *filtered]
+    group = None if whole is None else new_group(whole)
+    begin = ["/bin/sh", "-c", BEGIN, str(_filter_file()), "" if group is None else str(group)]
+    return [*begin, *bounds, "--", *filtered]
 
 
 def _filter_file() -> Path:

@@ -15,6 +15,7 @@ from django.conf import settings
 
 import interns
 from gateway import host_users
+from gateway.cgroups import Bounds
 from gateway.isolation import (
     ETC,
     NONE,
@@ -40,6 +41,8 @@ INSIDE_CODE = "/gateway"
 INSIDE_USER = 1000
 TMP_BYTES = 268_435_456
 SHARED_MEMORY_BYTES = 67_108_864
+# Bubblewrap and the first process, which are not the intern's.
+OWN_PROCESSES = 4
 PLAINLY = (
     "No isolation: interns run as plain processes of the gateway's user, without the shell tool"
 )
@@ -118,7 +121,12 @@ def wrapped_agent(disk: Path, uid: int | None, *, egress: bool) -> list[str]:
         *("--setenv", "HOME", f"{INSIDE_HOME}/workspace"),
     ]
     work = f"{INSIDE_HOME}/workspace"
-    return bounded([*walls, *_init(["-m", "interns.agent"], uid, work)])
+    whole = Bounds(
+        settings.INTERN_MEMORY_BYTES + TMP_BYTES + SHARED_MEMORY_BYTES,
+        settings.INTERN_PROCESSES + OWN_PROCESSES,
+        settings.INTERN_CPUS,
+    )
+    return bounded([*walls, *_init(["-m", "interns.agent"], uid, work)], whole=whole)
 
 
 def _init(rest: list[str], uid: int | None, folder: str = "/") -> list[str]:

@@ -22,7 +22,9 @@ class NullRemover:
 
     def __init__(self, schema: Any) -> None:
         self._definitions: dict[str, Any] = {}
-        self._named = cache(lambda name: self._remover(self._definitions[name]))
+        self._named: Callable[[str], Remove | None] = cache(
+            lambda name: self._remover(self._definitions[name])
+        )
         self._remove = self._remover(schema)
 
     def __call__(self, value: Any) -> Any:
@@ -55,7 +57,7 @@ class NullRemover:
             for name, each in fields.items()
             if each.get("default") is not UNDEFINED and not _takes_null(each)
         }
-        inner = {name: remove for name, each in fields.items() if (remove := self._remover(each))}
+        inner = {name: found for name, each in fields.items() if (found := self._remover(each))}
 
         def remove(value: Any) -> Any:
             if type(value) is not dict:

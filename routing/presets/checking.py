@@ -54,7 +54,7 @@ def checked_body(format: str, body: Mapping[str, Any], *, models_max: int) -> di
 
     Raises `ChatInvalid`.
     """
-    kept = {name: value for name, value in body.items() if name in _FIELDS[format]}
+    kept: dict[str, Any] = {name: body[name] for name in body if name in _FIELDS[format]}
     kept = with_settings_inside(kept)
     try:
         kept, checked = _CHECKS[format](kept)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway import host_users
+from gateway.cgroups import Bounds
 from gateway.isolation import (
     BUBBLEWRAP,
     ETC,
@@ -88,14 +89,21 @@ def _bounded(program: str, inside: list[str], uid: int | None, rest: list[str]) 
         uid=uid,
         processes=settings.ROUTER_SHELL_PROCESSES + _OWN_PROCESSES,
     )
+    disk_bytes = settings.ROUTER_SHELL_DISK_BYTES
     # What `inside` sets for itself holds for bubblewrap too, in the shell's units.
     limits = {
         "c": 0,
         "n": OPEN_FILES,
         "v": ADDRESSES_PER_BYTE * settings.ROUTER_SHELL_MEMORY_BYTES // 1024,
-        "f": settings.ROUTER_SHELL_DISK_BYTES // 512,
+        "f": disk_bytes // 512,
     }
-    return bounded([*_walls(program, inside), *command], limits=limits)
+    whole = Bounds(
+        # The folders are in memory: the workspace and /tmp, each as large as the disk.
+        settings.ROUTER_SHELL_MEMORY_BYTES + 2 * disk_bytes + _SHARED_MEMORY_BYTES,
+        settings.ROUTER_SHELL_PROCESSES + _OWN_PROCESSES,
+        settings.ROUTER_SHELL_CPUS,
+    )
+    return bounded([*_walls(program, inside), *command], limits=limits, whole=whole)
 
 
 def _walls(program: str, inside: list[str]) -> list[str]:

@@ -60,7 +60,9 @@ def test_the_headers_leave_with_the_first_event_or_soon(
     desk: Desk, serve: Serve, first: str
 ) -> None:
     """Nothing else has been written by then: no keep-alive took them along."""
-    role = {"json": {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}}
+    role: dict[str, object] = {
+        "json": {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}
+    }
     if first == "silence":
         desk, role = serve(ROUTER_STREAM_COMMIT_SECONDS="0.2")(), {"pause_s": 0}
     events = [role, {"gate": "headers"}, {"text": "Hi."}, {"finish": "stop"}]
