@@ -4,19 +4,25 @@ BIN := .venv/bin
 SOURCES := gateway accounts routing interns manage.py .ci
 MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
-# What measured too slow is tried once more and told (tests/support/promptness.py), five times a lane.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest --max-suite-reruns 5 \
-	--rerun-show-tracebacks
-LANE := $(PYTEST) -n 3 --dist worksteal
-# Looking through all files for the tests that bear a mark takes longer than finding the files.
-marked = $$(grep -rl --include='test_*.py' 'mark\.$(1)' tests)
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest $(if $(DURATIONS),--durations 20)
+LANE = $(PYTEST) -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
+# What a change must pass, and everything but the long variants and what is measured.
+CHANGE := not thorough and not nightly and not timed
+WHOLE := not nightly and not timed
+both_stores = status=0; \
+	GATEWAY_TEST_STORES=postgres $(LANE) -m "$(1)" || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(LANE) -m "both and $(1)" || status=$$?; \
+	exit $$status
+# What needs no database, and one gateway that answers.
+QUICK := tests/routing/selection tests/routing/decisions tests/routing/formats tests/routing/upstreams \
+	tests/interns/test_machine.py tests/gateway/test_jsonio.py tests/gateway/test_bed.py
 # A fixed day makes the locks reproducible and leaves a new release seven days to be found bad.
 LOCK_DAY ?= $(shell date -u -d '7 days ago' +%F 2>/dev/null || date -u -v-7d +%F)
 LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-nightly bench bench-peers test-engines conformance-node lint lock sbom installed installed-dev
+.PHONY: help run test test-all test-quick test-for test-nightly bench bench-peers test-engines conformance-node lint lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -31,15 +37,25 @@ installed-dev:
 run: installed ## Start everything in the foreground: web, worker, beat, simulated providers, Valkey
 	@exec $(BIN)/python -m gateway.run --parent-pid $$PPID
 
-test: installed-dev ## Run the tests: on PostgreSQL with Valkey, those marked `both` on SQLite too
-	@status=0; \
-	GATEWAY_TEST_STORES=postgres $(LANE) -m "not nightly and not alone" || status=$$?; \
-	GATEWAY_TEST_STORES=sqlite $(LANE) -m "both and not nightly and not alone" $(call marked,both) || status=$$?; \
-	GATEWAY_TEST_STORES=postgres $(PYTEST) -m "alone and not nightly" $(call marked,alone) || status=$$?; \
-	exit $$status
+test: installed-dev ## Run what a change must pass, on PostgreSQL with Valkey and on SQLite; DURATIONS=1 lists the slowest
+	@$(call both_stores,$(CHANGE))
 
-test-nightly: installed-dev ## Run the long variants
-	@GATEWAY_TEST_STORES=postgres $(LANE) --timeout=900 -m nightly
+test-all: installed-dev ## Run everything but the long variants
+	@$(call both_stores,$(WHOLE))
+
+test-quick: installed-dev ## Run what needs no database, and one gateway that answers
+	@GATEWAY_TEST_STORES=sqlite $(LANE) -m "$(CHANGE)" $(QUICK)
+
+test-for: installed-dev ## Run the tests that a change can touch: make test-for FILE...
+	@tests=$$($(BIN)/python -m tests.support.affected $(filter-out $@,$(MAKECMDGOALS))) && \
+	GATEWAY_TEST_STORES=postgres $(LANE) -m "$(WHOLE)" $$tests
+
+test-nightly: installed-dev ## Run the long variants, then what is measured, alone
+	@status=0; \
+	GATEWAY_TEST_STORES=postgres $(LANE) --timeout=900 -m nightly || status=$$?; \
+	GATEWAY_TEST_TIMED=1 GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m "not nightly" \
+		$$(grep -rlE --include='test_*.py' 'mark\.timed|in_time\(' tests) || status=$$?; \
+	exit $$status
 
 bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE fails on a regression
 	@$(BIN)/python -m tests.load.bench $(if $(COMPARE),--compare "$(COMPARE)")

@@ -1,7 +1,6 @@
 """The test bed. It must be in place before Django's settings load, hence the work at import."""
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,14 +9,13 @@ import hypothesis
 import pytest
 from django.conf import settings
 from pytest_django import DjangoDbBlocker
-from pytest_rerunfailures import SocketDB  # type: ignore[import-untyped]  # It has no types.
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.lanes import is_left_out
 from tests.support.loopback import only_loopback
-from tests.support.promptness import LATE
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 
@@ -38,18 +36,17 @@ del os.environ["DJANGO_SETTINGS_MODULE"]
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     BED.start(shares=bool(config.getoption("numprocesses", None)))
-    # pytest-rerunfailures asks xdist's controller before each test, 40 ms each without this.
-    if isinstance(told := getattr(config, "failures_db", None), SocketDB):
-        told.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def pytest_unconfigure() -> None:
     BED.stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.flaky(reruns=1, only_rerun=LATE))
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Importing the files of which a lane runs nothing takes longer than reading them."""
+    if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    return is_left_out(collection_path.read_text(encoding="utf-8"), config.option.markexpr) or None
 
 
 @pytest.fixture(scope="session")

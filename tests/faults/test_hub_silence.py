@@ -24,7 +24,7 @@ from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 MIB = 1_048_576
 BODY_BYTES = 32 * MIB
 LARGE_S, OTHERWISE_S = 0.25, 0.05

@@ -29,7 +29,7 @@ from tests.support.server import GatewayServer
 from tests.support.silence import Listener, listening, ticking_upstream
 from tests.support.steady import Asked, Steady
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 # About a hundred requests a second together.

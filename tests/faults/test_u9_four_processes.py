@@ -30,7 +30,7 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.promptness import in_time
 from tests.support.raw_desk import worker_pids
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 PROCESSES = 4
 MODEL = "storm/four"

@@ -16,7 +16,7 @@ from tests.faults.bench import endpoint, model
 from tests.faults.conftest import Open
 from tests.support.promptness import in_time
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.timed
 
 THREADS = 8
 SHARE, FLOOR = 0.2, 10

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.bed import Bed
 from tests.support.callers import seeded
-from tests.support.promptness import TooSlow
 from tests.support.ranch import Ranch, running_ranch
 
 pytestmark = pytest.mark.timeout(600)
@@ -116,8 +115,7 @@ def test_w5_a_runtime_whose_start_was_never_told_of_is_adopted(ranch: Ranch) -> 
     ranch.script.fail("start", {"exit": "after"})
 
     ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
-    if lost_at(ranch, intern_id, {"running", "failed"}):
-        raise TooSlow("no worker came within two leases")
+    assert not lost_at(ranch, intern_id, {"running", "failed"})
     assert list(ranch.script.runtimes()) == [intern_id]
     assert ranch.server.manage("reconcile_interns")["leaked"] == []
 

@@ -78,7 +78,6 @@ def check_judged(facts: dict[str, Any], model: str) -> None:
     assert 0 <= answer.json()["answers"]["open"]["noul"] <= 1
 
 
-@pytest.mark.alone
 def test_a_second_start_is_quick_and_shows_the_same_secrets(start_run: StartRun) -> None:
     first = start_run()
     secrets = {name: first.ready()[name] for name in SECRETS}

@@ -98,7 +98,7 @@ def test_ctrl_c_suspends_them_all_and_leaves_no_process(run: Run) -> None:
         again.clean_up()
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_interns_are_up_in_time(run: Run) -> None:
     person = Person(run.ready())
     # The first one also finds out whether the sandbox works, and compiles what it loads.

@@ -14,7 +14,7 @@ MIB = 1 << 20
 SMALL = ["redacted a hundred thousand times", "digits", "many messages"]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("size_bytes", "at_once", "names"),

@@ -259,7 +259,7 @@ class Traffic:
         return steps
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_ten_thousand_endpoints_hold_nobody_up(clock: Clock) -> None:
     traffic = Traffic(clock, 10_000)
     for _ in range(31):
