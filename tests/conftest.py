@@ -14,6 +14,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.grids import diagonal
 from tests.support.lanes import is_left_out
 from tests.support.loopback import only_loopback
 from tests.support.server import GatewayServer
@@ -47,6 +48,28 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     return is_left_out(collection_path.read_text(encoding="utf-8"), config.option.markexpr) or None
+
+
+def _is_cell(item: pytest.Function) -> bool:
+    return hasattr(item, "callspec") and item.get_closest_marker("grid") is not None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of a test with the mark `grid`, what is off the diagonal is for the nightly."""
+    grids: dict[tuple[object, str], list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and _is_cell(item):
+            grids.setdefault((item.parent, item.originalname), []).append(item)
+    for cells in grids.values():
+        mark = cells[0].get_closest_marker("grid")
+        points = [
+            {axis: repr(value) for axis, value in cell.callspec.params.items()} for cell in cells
+        ]
+        kept = diagonal(points, mark.args if mark else (), name=cells[0].nodeid.split("[")[0])
+        for place, cell in enumerate(cells):
+            if place not in kept:
+                cell.add_marker("nightly")
 
 
 @pytest.fixture(scope="session")

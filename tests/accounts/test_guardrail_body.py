@@ -11,7 +11,7 @@ from gateway.http.errors import SchemaInvalid
 from routing.catalogue.snapshot import catalogue
 from tests.support.management import Manager
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)

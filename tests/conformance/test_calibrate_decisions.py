@@ -12,7 +12,6 @@ from tests.conformance.deciding import NOUL, SCORE, DecisionsDesk
 from tests.support import processes
 from tests.support.manage import Outcome
 
-pytestmark = pytest.mark.both
 # Sure of a yes, and right seven times in ten.
 SURE, RIGHT, LINES = 0.95, 7, 80
 

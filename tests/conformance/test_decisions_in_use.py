@@ -8,7 +8,6 @@ from tests.conformance.deciding import CHOICE, NOUL, SCORE, SYSTEMONE, Decisions
 from tests.conformance.guarded import governed
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 MAIL = "ada@example.org"
 OPT_IN = {"X-Router-Metadata": "enabled"}
 

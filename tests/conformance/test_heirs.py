@@ -9,7 +9,6 @@ from tests.conformance.asking import RESPONSES, ok, post
 from tests.conformance.desk import Desk
 from tests.conformance.test_tools_that_ask_models import OTHER, price, used
 
-pytestmark = pytest.mark.both
 ASKED = {"role": "user", "content": "Where is order 1?"}
 LOOKUP = {
     "type": "function",

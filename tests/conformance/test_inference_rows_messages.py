@@ -8,7 +8,6 @@ from tests.conformance.asking import MESSAGES, ok, post, refused
 from tests.conformance.desk import HELLO, Desk, exact, nano
 from tests.support.speakers import read_stream
 
-pytestmark = pytest.mark.both
 METADATA = {"X-Router-Metadata": "enabled"}
 NULLABLE_USAGE = {
     "cache_creation", "cache_creation_input_tokens", "cache_read_input_tokens", "inference_geo",

@@ -7,7 +7,6 @@ import pytest
 from tests.conformance.desk import Desk
 from tests.support.gateways import seed_account
 
-pytestmark = pytest.mark.both
 ASKED = {"X-Router-Metadata": "enabled"}
 REQUIRED = {"requested", "strategy", "region", "summary", "attempt", "is_byok", "endpoints"}
 

@@ -14,8 +14,6 @@ from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
-
 SMALL, SOLO, TEXT, FREE = "acme/small", "acme/solo", "acme/text", "acme/small:free"
 ALPHA, BETA = "small-alpha", "small-beta"
 METADATA = {"X-Router-Metadata": "enabled"}

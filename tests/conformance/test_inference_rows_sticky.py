@@ -7,8 +7,6 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 
-pytestmark = pytest.mark.both
-
 SMALL = "acme/small"
 ALPHA, BETA = "small-alpha", "small-beta"
 IDLE_S = 1.0

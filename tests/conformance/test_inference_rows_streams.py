@@ -11,7 +11,6 @@ from tests.conformance.desk import CHAT, HELLO, Desk, Serve, nano, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 
-pytestmark = pytest.mark.both
 # Long enough for the estimator to count several tokens.
 FIRST, SECOND = "The first piece of text. ", "And then the second. "
 

@@ -21,7 +21,6 @@ from tests.conformance.guarded import (
 from tests.conformance.test_management_rows import error_of
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 __all__ = ["desk", "desks"]
 MAIL = "ada@example.org"
 OPT_IN = {"X-Router-Metadata": "enabled"}

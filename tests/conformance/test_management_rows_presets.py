@@ -4,14 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from typing import Any
 
-import pytest
 import requests
 
 from tests.conformance.desk import PATIENCE_S, Desk, called
 from tests.conformance.test_management_rows import error_of
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 PRESETS = "/api/v1/presets"
 SYSTEM = "You write mails."
 EMAIL = {

@@ -19,7 +19,6 @@ from tests.support.kinds import (
     catalogue_of,
 )
 
-pytestmark = pytest.mark.both
 COUNT = f"{MESSAGES}/count_tokens"
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 BROKEN = {"text": "Half of", "finish_reason": "error"}

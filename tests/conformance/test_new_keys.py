@@ -3,10 +3,6 @@
 import hashlib
 import re
 
-import pytest
-
-pytestmark = pytest.mark.both
-
 
 def test_a_new_key_is_shown_once_and_opens_the_door(gateway, account):
     owner = account(credits_usd="1")

@@ -14,7 +14,6 @@ from openai.types.chat import ChatCompletionChunk
 from tests.conformance.desk import HELLO, Desk, nano
 from tests.support.gateways import SeededAccount
 
-pytestmark = pytest.mark.both
 MODEL = "acme/solo"
 WEATHER: Any = {
     "type": "function",

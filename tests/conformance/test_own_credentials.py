@@ -27,7 +27,6 @@ from tests.support.own_credentials import (
 )
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 ANOTHER = "sk-another-0123456789abcd"
 LONE = "lone/model"

@@ -10,7 +10,6 @@ from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk, exact
 from tests.conformance.test_management_rows_presets import email, made
 from tests.support.server import as_json
 
-pytestmark = pytest.mark.both
 PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
 MAKERS = {"chat": "chat/completions", "messages": "messages", "responses": "responses"}
 SCHEMA = {

@@ -16,7 +16,6 @@ from tests.support.gateways import SeededAccount, seed_account
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Said, read_stream
 
-pytestmark = pytest.mark.both
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 ON = {"X-Router-Cache": "true"}
 CALL = {"name": "weather", "arguments": {"city": "Bern"}}

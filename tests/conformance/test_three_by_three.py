@@ -1,6 +1,7 @@
 """Three caller formats against three wire kinds: rows 49 to 54 and 59, and what goes with them.
 
-Every test runs nine times. What is asked, heard and charged is the same in all nine.
+Every test can run nine times; with every change it runs once for each format and each kind, which
+meet in the shape of chat only. What is asked, heard and charged is the same in all nine.
 """
 
 import json
@@ -13,6 +14,7 @@ from tests.conformance.desk import Desk, exact
 from tests.conformance.pairs import Pair
 from tests.support.speakers import SPEAKERS, read_stream
 
+pytestmark = pytest.mark.grid
 FIRST, SECOND = "The first piece of text. ", "And then the second. "
 PROMPT_NANO, COMPLETION_NANO, CACHED_NANO, WRITTEN_NANO = 1_000, 2_000, 100, 1_250
 CITY = {

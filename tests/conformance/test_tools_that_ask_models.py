@@ -13,7 +13,6 @@ from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 from tests.support.own_credentials import bring
 
-pytestmark = pytest.mark.both
 MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
 UNSTOPPED = "acme/unstopped"
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

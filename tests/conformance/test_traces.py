@@ -12,7 +12,6 @@ from routing.selection.replay import rows_of
 from tests.conformance.desk import Desk
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 SECRET = "what nobody else may read"
 

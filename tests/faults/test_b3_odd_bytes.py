@@ -8,7 +8,6 @@ import pytest
 
 from tests.conformance.desk import CHAT, HELLO, Desk, issue_paths
 
-pytestmark = pytest.mark.both
 PLAIN = json.dumps({"model": "plain/first", "messages": HELLO})
 
 

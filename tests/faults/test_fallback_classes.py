@@ -68,6 +68,7 @@ def ask(desk: Desk, model_id: str, mode: str, **body: Any) -> Any:
     return desk.stream(model=model_id, **body).chunks[-1]
 
 
+@pytest.mark.grid
 @each_mode
 @each_class
 def test_the_last_failure_is_told_by_its_class(desk: Desk, case: Class, mode: str) -> None:

@@ -15,8 +15,6 @@ from routing.simulator.testing import Wire
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.routing.upstreams.raw_upstream import RawUpstream, always, answer
 
-pytestmark = pytest.mark.both
-
 SECRET = "first-secret"
 OWN_HASH = "sha256:" + hashlib.sha256(SECRET.encode()).hexdigest()[:16]
 BODY_FIELDS = [

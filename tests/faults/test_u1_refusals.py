@@ -22,8 +22,6 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
-
 # Status of the attempt, and what the caller is told when nobody else answers.
 WAYS = {
     "refused": (502, "provider_unavailable"),

@@ -16,8 +16,6 @@ from tests.conformance.desk import CHAT, Desk, exact, nano
 from tests.faults.bench import CHEAP_NANO, MODES
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
-
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 BAD_WHOLE = [
     "truncated-json",
@@ -76,6 +74,7 @@ def error_told(response: requests.Response) -> Any:
     return json.loads(event.removeprefix("data: "))["error"]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", USAGE_FAULTS)
 def test_where_the_usage_is_a_lie_the_estimate_is_charged(
@@ -108,6 +107,7 @@ USAGES: list[Any] = [
 ]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("usage", USAGES, ids=[json.dumps(usage)[:40] for usage in USAGES])
 def test_usage_of_any_shape_costs_what_the_text_does(desk: Desk, usage: Any, stream: bool) -> None:
@@ -131,6 +131,7 @@ def test_a_prompt_that_was_counted_alone_is_believed(desk: Desk, stream: bool) -
     assert desk.paid_nano(told) == 3 * CHEAP_NANO[0] + estimate(len(text)) * CHEAP_NANO[1]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
     "usage",
@@ -274,6 +275,7 @@ def all_faults() -> list[str]:
     return sorted(FAULTS.keys() - ENDLESS)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", all_faults())
 def test_every_fault_ends_in_json_or_events(desk: Desk, fault: str, mode: str) -> None:

@@ -12,7 +12,7 @@ from accounts.services.workspace_members import add_members
 from interns.models import Intern
 from tests.interns.farm import Farm, open_farm
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = pytest.mark.django_db
 NOWHERE = "6b1f4a52-0c1d-4f7e-9a53-2f0e8d7c9b41"
 LARGE = b'{"x": "' + b"x" * 1_048_576 + b'"}'
 READS = [("GET", "/interns"), ("GET", "/interns/{id}")]

@@ -26,8 +26,6 @@ from tests.routing.serving.learning import nothing_learned
 from tests.support.promptness import in_time
 from tests.support.turns import stretches_of
 
-pytestmark = pytest.mark.both
-
 ACCOUNT = UUID(int=1)
 FREE = {"prompt": "0", "completion": "0"}
 # Nobody is to wait longer for a turn.

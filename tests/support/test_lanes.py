@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.affected import affected_tests
+from tests.support.grids import diagonal
 from tests.support.lanes import is_left_out
 
 WHOLE_FILE = "pytestmark = [\n    pytest.mark.both,\n    pytest.mark.nightly,\n]\n"
@@ -34,3 +35,19 @@ def test_a_change_touches_what_imports_it_and_what_stands_in_its_folder() -> Non
 
     assert Path("tests/accounts/test_keystring.py") in found
     assert Path("tests/routing/selection/test_oracle.py") not in found
+
+
+def test_the_diagonal_has_each_value_and_each_two_of_a_pair() -> None:
+    cells = [{"a": a, "b": b, "c": c} for a in range(3) for b in range(3) for c in range(5)]
+
+    kept = [cells[place] for place in diagonal(cells, name="one")]
+
+    assert {axis: {cell[axis] for cell in kept} for axis in "abc"} == {
+        "a": {0, 1, 2},
+        "b": {0, 1, 2},
+        "c": {0, 1, 2, 3, 4},
+    }
+    assert len(kept) == 5
+    assert diagonal(cells, name="one") != diagonal(cells, name="other")
+    paired = [cells[place] for place in diagonal(cells, [("a", "b")])]
+    assert len({(cell["a"], cell["b"]) for cell in paired}) == 9

@@ -6,7 +6,6 @@ import pytest
 
 from tests.interns.chat.room import Room, answering, events_of, finish_of, refusal_of, user
 
-pytestmark = pytest.mark.both
 STREAMED = {"stream": True, "messages": user()}
 TOOL = answering("call-1", "allow_once")
 MANY = "x" * 32_001

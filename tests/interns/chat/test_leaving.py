@@ -28,8 +28,6 @@ from tests.support.scripted_agent import (
 )
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
-
 
 @pytest.fixture(scope="module")
 def short_lease(

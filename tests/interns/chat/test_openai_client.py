@@ -18,8 +18,6 @@ from tests.support.scripted_agent import (
     question,
 )
 
-pytestmark = pytest.mark.both
-
 
 @pytest.fixture
 def client(room: Room) -> Iterator[OpenAI]:

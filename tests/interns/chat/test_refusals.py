@@ -19,7 +19,6 @@ from tests.support.gateways import seed_account
 from tests.support.scripted_agent import END, PERMISSION, Gate, Refusal, question
 from tests.support.windows import within_one
 
-pytestmark = pytest.mark.both
 STREAMED = {"stream": True, "messages": user()}
 
 

@@ -18,8 +18,6 @@ from tests.support.scripted_agent import (
     question,
 )
 
-pytestmark = pytest.mark.both
-
 
 def test_a_turn_from_the_first_chunk_to_the_last(room: Room) -> None:
     reasoning = {"type": "reasoning", "text": "Hm."}

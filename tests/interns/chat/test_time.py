@@ -20,7 +20,7 @@ from interns.runtime.driver import Ended, Question, RunEvent, Said
 from tests.interns.farm import Farm
 from tests.support.scripted_agent import PERMISSION
 
-pytestmark = [pytest.mark.both, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = Question("call-1", "permission", PERMISSION)
 

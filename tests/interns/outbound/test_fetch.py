@@ -19,7 +19,7 @@ from tests.interns.outbound.door import VALUE, Door
 from tests.interns.outbound.site import Site, serve_site
 from tests.interns.vault.team import SHARED, vault_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = pytest.mark.django_db
 FIELDS = {"status", "url", "headers", "body", "body_base64", "truncated", "redirects", "secrets"}
 SAY = {"X-Say": "{{secret:token}}"}
 

@@ -12,7 +12,7 @@ from interns.models import Intern, Vault
 from interns.vault.sealing import data_key
 from tests.interns.vault.team import HOSTS, SHARED, Team, of, open_team, vault_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = pytest.mark.django_db
 TOKEN = f"{SHARED}/github_token"
 
 

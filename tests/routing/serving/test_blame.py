@@ -16,8 +16,6 @@ from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
 
-pytestmark = pytest.mark.both
-
 TOTAL_S = 60.0
 LATE = DeadlineExceeded("the call's deadline passed", phase="head")
 

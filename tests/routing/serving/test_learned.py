@@ -14,8 +14,6 @@ from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.learning import nothing_learned
 
-pytestmark = pytest.mark.both
-
 ACCOUNT = UUID(int=1)
 CACHED = {"prompt": "0.000001", "completion": "0.000002", "input_cache_read": "0.0000001"}
 ALPHA, BETA = endpoint("alpha"), endpoint("beta", pricing=CACHED)

@@ -14,8 +14,6 @@ from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
 from tests.routing.serving.test_own_credentials import entry
 
-pytestmark = pytest.mark.both
-
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:

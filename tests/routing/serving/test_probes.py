@@ -23,7 +23,7 @@ from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
 from tests.support.operations import CREDENTIAL, fill
 from tests.support.valkey import ValkeyServer
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+pytestmark = pytest.mark.django_db(transaction=True)
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 

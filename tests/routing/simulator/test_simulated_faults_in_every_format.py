@@ -8,6 +8,7 @@ import pytest
 from routing.simulator.faults import FAULTS
 from tests.routing.simulator.speaking import Asked, named_events
 
+pytestmark = pytest.mark.grid
 BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
 STATUSES = {name: int(name[:3]) for name in FAULTS if name[:3].isdigit()}
 TERMINATORS = {"messages": "message_stop", "responses": "response.completed"}
