@@ -39,6 +39,8 @@ from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 # The upstream's failures, and what is full or gone.
 TOO_LARGE = 413
 PASSED_ON = (502, 503, 524, 529)

@@ -24,6 +24,8 @@ from tests.support.server import GatewayServer
 from tests.support.slow import Ended, stall, trickle, trickle_all
 from tests.support.wires import head_bytes
 
+pytestmark = pytest.mark.thorough
+
 KIB = 1024
 # The product's own are 10, 30 and 30 s.
 HEADER_S, BODY_S, STALLED_S = 1.5, 2.0, 2.0

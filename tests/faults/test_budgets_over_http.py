@@ -13,7 +13,7 @@ from tests.faults.test_m2_over_http import HELD_NANO, MAX_TOKENS, MODEL, PROCESS
 from tests.support.callers import ask, at_a_time, new_key
 from tests.support.ledger import Ledger
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 USD = 1_000_000_000
 WHOLE = {"prompt_tokens": 27, "completion_tokens": MAX_TOKENS, "total_tokens": 127}
 PAIR = bench.model(

@@ -28,6 +28,8 @@ from tests.support.steady import Asked, Steady, upstream_tags
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
+pytestmark = pytest.mark.thorough
+
 CALLERS = 4
 QUIET = 60
 DURING = 60

@@ -19,6 +19,8 @@ from tests.support.postgres import USER
 from tests.support.server import GatewayServer
 from tests.support.tcp_proxy import TcpProxy
 
+pytestmark = pytest.mark.thorough
+
 STREAMS = 300
 POOL = 4
 

@@ -21,6 +21,8 @@ from tests.support.promptness import in_time
 from tests.support.server import as_json
 from tests.support.steady import Asked, Steady, upstream_tags
 
+pytestmark = pytest.mark.thorough
+
 CALLERS = 8
 # Callers are told within two seconds; the rest is for a machine that other work keeps busy.
 TOLD_S = 2.0

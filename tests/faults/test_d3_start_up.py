@@ -16,6 +16,8 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.manage import PROJECT
 from tests.support.server import as_json
 
+pytestmark = pytest.mark.thorough
+
 GUNICORN = [str(Path(sys.executable).parent / "gunicorn"), "-c", "gateway/gunicorn.conf.py"]
 ODD = {
     "PORT": "eighty",

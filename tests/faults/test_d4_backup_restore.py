@@ -23,6 +23,8 @@ from tests.support.running import put_database
 from tests.support.server import GatewayServer
 from tests.support.steady import Asked, Steady
 
+pytestmark = pytest.mark.thorough
+
 PAGE = PROJECT / "docs" / "operations.md"
 BLOCK = re.compile(r"<!-- tried: (.+?) -->\n```sh\n(.*?)```", re.DOTALL)
 CALLERS = 4

@@ -10,6 +10,8 @@ from tests.support.gateways import StartGateway
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 OURS = ("accounts", "routing", "interns")
 # A migration is one transaction, so its whole run bounds how long it holds a lock.
 LOCKED_S = 5.0

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
@@ -11,6 +13,8 @@ from tests.faults.test_hang_ups import begin
 from tests.support.bed import Bed
 from tests.support.faulty_postgres import FaultyPostgres
 from tests.support.gateways import StartGateway, seed_account
+
+pytestmark = pytest.mark.thorough
 
 
 def test_charges_that_a_stop_cannot_book_are_told(

@@ -14,6 +14,8 @@ from tests.support.promptness import in_time
 from tests.support.server import GatewayServer, as_json
 from tests.support.silence import Listener, listening
 
+pytestmark = pytest.mark.thorough
+
 __all__ = ["ticking"]
 NASTY = [{"pattern": "[ab]*a[ab]{200}c", "action": "block"}]
 # No automaton can be reused on it.

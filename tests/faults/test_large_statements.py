@@ -17,6 +17,8 @@ from tests.support.ledger import Ledger
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 PATH = "/api/v1/credits/statement"
 KEYS, DAYS = 20, 400
 # Amounts from 1 to 1000 nano-dollars, over some keys and days.

@@ -15,7 +15,7 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 AT_ONCE = 64
 MAX_TOKENS = 100
 # 11 bytes of text and 16 tokens for the message's frame, at the prices of the bench.

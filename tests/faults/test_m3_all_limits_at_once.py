@@ -33,7 +33,7 @@ from tests.support.bed import Bed
 from tests.support.callers import ask, at_a_time, new_key, seeded
 from tests.support.gateways import seed_account
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 in_process = pytest.mark.django_db(transaction=True)
 PRICE_NANO = 7_000_000
 THREADS = 60

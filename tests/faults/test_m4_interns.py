@@ -11,7 +11,7 @@ from tests.support.callers import at_a_time
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
-pytestmark = [pytest.mark.both, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.both, pytest.mark.timeout(120), pytest.mark.thorough]
 INTERNS = "/api/v1/interns"
 
 

@@ -33,7 +33,7 @@ from tests.support.twice import (
 from tests.support.victims import children
 
 pytest_plugins = ["tests.support.twice_fixtures"]
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 

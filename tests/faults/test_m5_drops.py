@@ -24,7 +24,7 @@ from tests.support.ledger import Call, Ledger
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 PIECE = "A piece of text of forty characters or so."
 PIECES = 100
 USAGE = {"prompt_tokens": 50, "completion_tokens": 1_070, "total_tokens": 1_120}

@@ -10,7 +10,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.faults import bench
 from tests.faults.conftest import Open
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 OLD = {"prompt": "0.001", "completion": "0.002"}
 
 

@@ -28,7 +28,7 @@ from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 from tests.support.victims import Victim
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 CALLERS = 10
 LEASE_S, SWEEP_S, TOTAL_S = 3.0, 0.3, 2.5
 # On top of lease and sweep: a machine that does other things too.

@@ -8,6 +8,8 @@ from tests.support.bed import Bed
 from tests.support.crowds import Between, counting_gateway, workers_of
 from tests.support.gateways import StartGateway
 
+pytestmark = pytest.mark.thorough
+
 POOL = 4
 
 

@@ -22,6 +22,8 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.remembering import FILE
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 Ending = Callable[[Desk], None]
 # The next looks of the worker: one may be under way while the request ends.
 LOOKS = 2

@@ -18,7 +18,7 @@ from tests.support.callers import at_a_time
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 PATH = "/api/v1/credits/payments"
 SECRET = f"canary-webhook-{uuid.uuid4().hex}"

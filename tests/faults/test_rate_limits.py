@@ -22,6 +22,8 @@ from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
 
+pytestmark = pytest.mark.thorough
+
 PER_MINUTE, PER_DAY, TOKENS, READS, WRONG = 20, 12, 20_000, 15, 10
 SETTINGS: dict[str, Any] = {
     "ROUTER_KEY_RPM": str(PER_MINUTE),

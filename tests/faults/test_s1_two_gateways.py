@@ -17,6 +17,8 @@ from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 DEAD_AFTER_S = 1.0
 # Watched longer than that, or nothing would be seen of one who is late.
 WATCHED_S = 1.8

@@ -18,7 +18,7 @@ from accounts.services.keys import create_key
 from gateway.http.errors import Unauthenticated
 from tests.support.callers import seeded
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.thorough]
 HEX = "0123456789abcdef"
 # Rounds of a look-up that finds its key and one that does not, in turn.
 TURNS = 400

@@ -21,7 +21,7 @@ from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 CREDENTIAL = f"canary-credential-{uuid.uuid4().hex}"
 PROMPT = f"canary-prompt-{uuid.uuid4().hex}"

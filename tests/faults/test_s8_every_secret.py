@@ -25,7 +25,7 @@ from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 from tests.support.tenants import NAMES, rows_of
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 # What an operator gives the processes, each a canary.
 IN_ENVIRONMENT = {

@@ -18,7 +18,7 @@ from tests.interns.outbound.site import Site, serve_site
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 SECRET = f"canary-secret-{uuid.uuid4().hex}"
 TOLD = f"canary-instructions-{uuid.uuid4().hex}"

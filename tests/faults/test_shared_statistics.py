@@ -19,6 +19,8 @@ from tests.support.bed import Bed
 from tests.support.raw_desk import worker_pids
 from tests.support.server import as_json
 
+pytestmark = pytest.mark.thorough
+
 CALLS = 24
 PAIR = bench.model(
     "shared/pair", bench.endpoint("first"), bench.endpoint("second", pricing=bench.DEAR)

@@ -9,6 +9,8 @@ from routing.simulator.testing import Wire
 from tests.conformance.desk import HELLO
 from tests.support.gateways import StartGateway, seed_account
 
+pytestmark = pytest.mark.thorough
+
 PATH = "/api/v1/chat/completions"
 
 

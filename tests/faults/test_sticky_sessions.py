@@ -19,6 +19,8 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.raw_desk import worker_pids
 from tests.support.server import as_json
 
+pytestmark = pytest.mark.thorough
+
 PROCESSES = 4
 SESSIONS, CALLS, CALLERS = 40, 8, 8
 # Prices so close that every endpoint is drawn by many sessions.

@@ -10,7 +10,7 @@ from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
 from tests.faults.test_hang_ups import begin
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 
 
 def test_a_stop_leaves_no_money_held_and_no_stream_untold(desk_on: Any) -> None:

@@ -17,7 +17,7 @@ from tests.support.postgres import free_port
 from tests.support.processes import eventually
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 

@@ -36,6 +36,8 @@ from tests.support.raw_upstream import (
     whole,
 )
 
+pytestmark = pytest.mark.thorough
+
 pytest_plugins = ["tests.support.raw_fixtures"]
 MIB = 1024 * 1024
 GROWTH_KIB = 20 * 1024

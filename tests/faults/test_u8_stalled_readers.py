@@ -17,6 +17,8 @@ from tests.support.promptness import in_time
 from tests.support.raw_desk import MIB, RawDesk, forget_peak, raw_desk, status_kib, worker_pids
 from tests.support.raw_upstream import END, Visit, content, event, head
 
+pytestmark = pytest.mark.thorough
+
 STALLED_S = 1.5
 IDLE_S = 0.7
 BUFFERS_KIB = 256

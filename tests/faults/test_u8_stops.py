@@ -4,12 +4,16 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import pytest
+
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.promptness import in_time
 from tests.support.raw_desk import raw_desk
 from tests.support.raw_upstream import JSON, Script, Visit, content, event, head
 from tests.support.server import STOP_S
+
+pytestmark = pytest.mark.thorough
 
 LIMITS = {
     "ROUTER_FIRST_BYTE_TIMEOUT": "60",

@@ -12,7 +12,7 @@ from tests.support.bed import Bed
 from tests.support.callers import seeded
 from tests.support.ranch import Ranch, running_ranch
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 SETTLES_S = 90.0
 
 

@@ -12,7 +12,7 @@ from tests.support.bed import Bed
 from tests.support.callers import seeded
 from tests.support.ranch import Ranch, running_ranch
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
 # Far above what a worker takes to start (2 s on a busy machine of two cores, 4 s where it is the
 # first), and above the 5 s after which Celery at last sees that a child to which it has given a
 # message is dead. Where the lease is shorter both attempts pass before anybody can work.

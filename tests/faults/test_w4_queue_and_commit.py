@@ -20,7 +20,7 @@ from tests.support.promptness import in_time
 from tests.support.ranch import Ranch, ranch_of, running_ranch
 from tests.support.valkey import ValkeyServer
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from tests.support.crowds import Between, counting_gateway, is_alive, workers_of
 from tests.support.gateways import StartGateway
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 START_S = 30.0
 # gunicorn's grace, which every stop must keep, and a little for a busy machine.
 STOP_S = 10.0

@@ -8,6 +8,8 @@ import pytest
 from gateway import rolling
 from gateway.rolling import Roster
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -3,8 +3,12 @@
 import os
 import signal
 
+import pytest
+
 from gateway.run.child import Restarts
 from tests.support.running import StartRun
+
+pytestmark = pytest.mark.thorough
 
 CHILDREN = {
     "web": "gunicorn",

@@ -9,7 +9,7 @@ import requests
 
 from tests.support.running import Run, StartRun
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
 STOP_S = 10.0
 
 

@@ -17,6 +17,8 @@ from tests.support.remembering import FILE
 from tests.support.scripted_agent import END, PERMISSION, SEVER, Gate, Refusal, content, question
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def remembering(

@@ -11,7 +11,7 @@ from tests.interns.demo.person import Person, question_of, text_of
 from tests.support.promptness import in_time
 from tests.support.running import SUPERVISOR, Run, processes_with
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]
 ONE_S_MAX, TEN_S_MAX = 3.0, 15.0
 
 
