@@ -16,8 +16,16 @@ from routing.plugins.registry import missing as missing_plugins
 from routing.selection.ask import Ask, Policy, Resolution
 from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
 from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, steps
-from routing.selection.naming import CHARS_MAX, EFFECTS, ROUTERS, Preset, parse, preset_of
-from routing.selection.resolving import UnknownModelReference, WrongKind, resolve
+from routing.selection.naming import (
+    CHARS_MAX,
+    EFFECTS,
+    ROUTERS,
+    Preset,
+    family_of,
+    parse,
+    preset_of,
+)
+from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve
 from routing.selection.select import is_down, offered, serving
 from routing.serving.errors import GuardedOut, NoEndpoint, UnknownModel
 
@@ -93,9 +101,33 @@ def resolution_of(
         raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
     if not resolution.models and chat.named_as:
         raise UnknownModel(_told(chat.named_as))
+    if _is_without_reasoning(chat):
+        resolution = _able_without_reasoning(snapshot, references, resolution)
     if resolution.plugins:
         _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
     return resolution
+
+
+def _is_without_reasoning(chat: ChatRequest) -> bool:
+    return chat.reasoning is not None and chat.reasoning.is_off
+
+
+def _able_without_reasoning(
+    snapshot: Snapshot, references: Sequence[str], resolution: Resolution
+) -> Resolution:
+    """Only the models that can answer without reasoning. Those that were named as the newest of
+    their family stay, for the caller cannot know what it gets: their lowest effort is asked for.
+
+    Raises `InvalidRequest` where none is left.
+    """
+    newest = [each for each in references if family_of(parse(each).base) is not None]
+    excused = {named_model(snapshot, each) for each in newest}
+    able = [each for each in resolution.models if each in excused or not each.must_reason]
+    if resolution.models and not able:
+        raise InvalidRequest(
+            f"reasoning: {resolution.models[0].id} cannot answer without it, ask for an effort"
+        )
+    return resolution._replace(models=tuple(able))
 
 
 def _told(reference: str) -> str:
@@ -147,7 +179,11 @@ def _auto(
     return AutoSettings(
         candidates=tuple(settings.ROUTER_AUTO_MODELS),
         wishes={_ROUTER_OF[each["id"]]: _wishes(chat, each) for each in _router_plugins(chat)},
-        usable=_usable(ask, lambda: policy(Resolution((), "auto", admitted_tiers=tiers))),
+        usable=_usable(
+            ask,
+            lambda: policy(Resolution((), "auto", admitted_tiers=tiers)),
+            without_reasoning=_is_without_reasoning(chat),
+        ),
     )
 
 
@@ -205,7 +241,7 @@ def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Polic
     return NoModels(reference, step, available=serving(pool, ask), requested=list(requested))
 
 
-def _usable(ask: Ask, policy: Callable[[], Policy]) -> Passing:
+def _usable(ask: Ask, policy: Callable[[], Policy], *, without_reasoning: bool) -> Passing:
     """Passes on the models with an endpoint left for the request."""
 
     @cache
@@ -213,6 +249,8 @@ def _usable(ask: Ask, policy: Callable[[], Policy]) -> Passing:
         return [keep for _, keep in steps(ask, policy())]
 
     def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+        if without_reasoning:
+            models = (model for model in models if not model.must_reason)
         for batch, endpoints in _batches(models, lambda model: _in_format(model, ask)):
             left: Sequence[EndpointEntry] = endpoints
             for keep in filters():

@@ -1,6 +1,6 @@
 """Reasoning efforts and the token budgets they stand for (inference reference 1.5)."""
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 Effort = Literal["max", "xhigh", "high", "medium", "low", "minimal", "none"]
 
@@ -14,6 +14,15 @@ BUDGET_RATIOS: Final[dict[Effort, float]] = {
     "minimal": 0.1,
     "none": 0.0,
 }
+# Lowest first; "none" is no effort but the lack of one.
+LEVELS: Final[tuple[Effort, ...]] = ("minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class EffortRules(NamedTuple):
+    """What a model says of its reasoning. `supported` is empty where it takes every effort."""
+
+    supported: frozenset[str]
+    mandatory: bool
 
 
 def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
@@ -25,3 +34,15 @@ def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
     share = budget / output_tokens_max
     levels = [level for level in BUDGET_RATIOS if level != "none"]
     return min(levels, key=lambda level: abs(BUDGET_RATIOS[level] - share))
+
+
+def fit_effort(effort: Effort, rules: EffortRules) -> Effort:
+    """The nearest effort that the model takes, of two equally near the lower, which costs less.
+    "none" is kept unless reasoning is mandatory: then it is the lowest effort."""
+    levels = [level for level in LEVELS if level in rules.supported]
+    if effort == "none":
+        return (levels or LEVELS)[0] if rules.mandatory else "none"
+    if not levels:
+        return "none" if rules.supported and not rules.mandatory else effort
+    rank = LEVELS.index(effort)
+    return min(levels, key=lambda level: abs(LEVELS.index(level) - rank))

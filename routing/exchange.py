@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
+from routing.efforts import Effort
+
 
 class Native(NamedTuple):
     """Something an upstream said, as it said it: the wire kind, the event's name (empty for a whole
@@ -73,8 +75,9 @@ class Prompt(NamedTuple):
     """What an adapter is to send. `body` is chat-shaped and checked; `original` is the caller's own
     checked body where caller and endpoint speak the same format, else None.
 
-    `effort` and `reasoning_tokens` are the resolved reasoning wishes (`reasoning_tokens` wins where
-    budgets are supported), `exclude_reasoning` that the caller does not want to see any.
+    `effort` and `reasoning_tokens` are the resolved reasoning wishes, fitted to the endpoint:
+    `reasoning_tokens` only where it takes budgets, and then they win. `exclude_reasoning` says that
+    the caller does not want to see any.
     `max_output_tokens` is the caller's cap, None where there is none.
     """
 
@@ -82,7 +85,7 @@ class Prompt(NamedTuple):
     original: dict[str, Any] | None
     stream: bool
     max_output_tokens: int | None
-    effort: str | None
+    effort: Effort | None
     reasoning_tokens: int | None
     exclude_reasoning: bool
 
@@ -128,9 +131,11 @@ class StreamReader(Protocol):
 
 
 class Wire(Protocol):
-    """An adapter: all that is known of one wire kind, pure."""
+    """An adapter: all that is known of one wire kind, pure. `takes_budgets` says whether it has a
+    word for a reasoning budget in tokens."""
 
     kind: str
+    takes_budgets: bool
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         """The call to send."""

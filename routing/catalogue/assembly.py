@@ -12,6 +12,7 @@ from routing.catalogue.models import open_credential
 from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
 from routing.catalogue.vocabulary import STATUS_DISABLED
+from routing.efforts import EffortRules
 from routing.selection.market import Market
 from routing.selection.resolving import families
 
@@ -113,10 +114,18 @@ class _Assembly:
             model_name=model["name"],
             distillable=model["distillable"],
             decides=_decides(own["supported_parameters"], model, provider.kind),
+            efforts=self._efforts(model["reasoning"]),
             provider=provider,
             prices=prices,
             pricing=pricing,
         )
+
+    def _efforts(self, reasoning: Mapping[str, Any] | None) -> EffortRules | None:
+        known = reasoning or {}
+        supported, mandatory = known.get("supported_efforts"), known.get("mandatory", False)
+        if not supported and not mandatory:
+            return None
+        return EffortRules(self._set(supported or ()), mandatory)
 
     def _priced(self, pricing: Any, endpoint: dict[str, Any]) -> _Priced:
         if pricing is None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from routing.catalogue.prices import Prices
 from routing.catalogue.vocabulary import STATUS_ROUTABLE_MIN
+from routing.efforts import EffortRules
 
 _T = TypeVar("_T")
 # How endpoints answer decisions: in that format, by the log-probabilities of labels, or by a JSON
@@ -69,7 +70,8 @@ class EndpointEntry:
     `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
     worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
-    `DECIDING`, None where it does not. What stands last is worked out here once, because
+    `DECIDING`, None where it does not; `efforts` is None where its model's reasoning is free to be
+    wished for. What stands last is worked out here once, because
     selection asks for it at every request: `tag_key` is the tag without regard to case, `token_usd`
     the price of a prompt and a completion token together (`token_price` the same as a float), and
     `prompt_tokens_max` the longest prompt that leaves no room for an answer.
@@ -106,6 +108,7 @@ class EndpointEntry:
     distillable: bool = False
     publishes_data: bool = False
     decides: str | None = None
+    efforts: EffortRules | None = None
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)
@@ -174,6 +177,11 @@ class ModelEntry:
     def __post_init__(self) -> None:
         routable = [endpoint for endpoint in self.endpoints if endpoint.routable]
         _put(self, "by_price", tuple(sorted(routable, key=BY_PRICE)))
+
+    @property
+    def must_reason(self) -> bool:
+        """Whether it cannot answer without reasoning."""
+        return bool(self.reasoning and self.reasoning.get("mandatory"))
 
     def __repr__(self) -> str:
         return f"<ModelEntry {self.id}>"

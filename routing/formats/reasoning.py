@@ -51,6 +51,11 @@ class Reasoning:
     enabled: bool | None = None
     summary: str | None = None
 
+    @property
+    def is_off(self) -> bool:
+        """Whether the model is not to reason at all."""
+        return self.max_tokens == 0 or (self.effort == "none" and self.max_tokens is None)
+
 
 def resolve_reasoning(
     field: ReasoningField | None, *, effort: Effort | None, include: bool | None

@@ -13,6 +13,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
 from routing.serving import process
 from routing.serving.call import Attempt, Call, forget_origin
+from routing.serving.reasoning import fit_reasoning
 from routing.upstreams.call import AbortHandle
 from routing.upstreams.door_errors import Aborted, DoorError
 from routing.upstreams.failures import from_door, from_error_object, from_status, malformed
@@ -39,8 +40,8 @@ _ROOM_TOKENS_MIN: Final = 1_024
 
 def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    kind = endpoint.provider.kind
-    request = wire_of(kind).request(_prompt(call, endpoint), terms_of(call, endpoint, own_key))
+    kind, terms = endpoint.provider.kind, terms_of(call, endpoint, own_key)
+    request = wire_of(kind).request(_prompt(call, endpoint, terms), terms)
     return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
 
 
@@ -66,14 +67,16 @@ def with_betas(request: WireRequest, betas: str) -> WireRequest:
     return WireRequest(request.path, (*others, told), request.body)
 
 
-def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
+def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
     chat, kind = call.chat, endpoint.provider.kind
+    if chat.reasoning is not None:
+        chat = fit_reasoning(chat, endpoint, _output_tokens_max(chat, kind, terms))
     reasoning = chat.reasoning
     # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
     # what plugins made of it.
     is_own_words = kind == call.format.wire and call.loop is None and not chat.rewritten
     return Prompt(
-        body=_chat_body(call, endpoint) if kind == CHAT.wire else _translatable(chat, kind),
+        body=_chat_body(chat, terms) if kind == CHAT.wire else _translatable(chat, kind),
         original=chat.original if is_own_words else None,
         stream=chat.stream,
         max_output_tokens=chat.max_output_tokens,
@@ -81,6 +84,12 @@ def _prompt(call: Call, endpoint: EndpointEntry) -> Prompt:
         reasoning_tokens=reasoning.max_tokens if reasoning else None,
         exclude_reasoning=call.hides_reasoning,
     )
+
+
+def _output_tokens_max(chat: ChatRequest, kind: str, terms: Terms) -> int | None:
+    """What a share of the output is a share of. Only one wire has a cap where nobody named one."""
+    wanted = chat.max_output_tokens or (terms.output_default if kind == ANTHROPIC else None)
+    return min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None)
 
 
 def terms_of(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
@@ -114,14 +123,14 @@ def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
     return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
 
 
-def _chat_body(call: Call, endpoint: EndpointEntry) -> dict[str, Any]:
+def _chat_body(chat: ChatRequest, terms: Terms) -> dict[str, Any]:
     return forwarded_body(
-        call.chat,
-        upstream_model=endpoint.upstream_model,
-        supported=endpoint.taken_fields,
-        user_hash=_user_hash(call, endpoint),
+        chat,
+        upstream_model=terms.upstream_model,
+        supported=terms.supported,
+        user_hash=terms.user_hash,
         stream_usage=True,
-        max_tokens_cap=call.plan.output_caps.get(endpoint.pk),
+        max_tokens_cap=terms.output_cap,
     )
 
 

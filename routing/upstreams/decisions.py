@@ -40,6 +40,7 @@ class Decisions:
     upstream said."""
 
     kind = KIND
+    takes_budgets = False
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         headers = [("Content-Type", "application/json"), ("Accept", "application/json")]

@@ -179,6 +179,7 @@ class OpenAI:
     the prompt's body, which is sent as it stands."""
 
     kind = "openai"
+    takes_budgets = True
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         return request(prompt.body, credential=terms.credential)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from routing.formats.chat.forward_messages import forwarded_messages
 from routing.formats.chat.request import ChatRequest, canonical_tier
-from routing.formats.reasoning import Reasoning, effort_for_budget
+from routing.formats.reasoning import Reasoning
 
 # Never sent, even when an endpoint lists them: they address the gateway, or are written by it.
 GATEWAY_FIELDS: Final = frozenset(
@@ -187,19 +187,12 @@ def _put_reasoning(
     """One spelling of the effort, the caller's first; `include_reasoning` where it is taken."""
     effort_first = "reasoning" not in request.body
     if "reasoning_effort" in supported and (effort_first or "reasoning" not in supported):
-        _put_effort(sent, request, reasoning)
+        if reasoning.effort is not None:
+            sent["reasoning_effort"] = reasoning.effort
     elif "reasoning" in supported:
         _put_reasoning_object(sent, request, reasoning)
     if "include_reasoning" in supported and "reasoning" not in sent:
         _put_include(sent, request, reasoning)
-
-
-def _put_effort(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
-    effort = reasoning.effort
-    if effort is None and reasoning.max_tokens is not None:
-        effort = effort_for_budget(reasoning.max_tokens, request.max_output_tokens)
-    if effort is not None:
-        sent["reasoning_effort"] = effort
 
 
 def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:

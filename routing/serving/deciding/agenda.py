@@ -64,7 +64,7 @@ class Agenda:
         self.state_text = text_of(self.state)
         self._state_bytes = utf8_bytes(self.state_text)
         self._questions = tuple(questions.values())
-        self._reasoners = frozenset([each.id for each in models if _must_reason(each)])
+        self._reasoners = frozenset([each.id for each in models if each.must_reason])
         self._made: dict[tuple[Any, ...], list[Errand]] = {}
         self._splits: dict[tuple[int, Limits], Split] = {}
         self.judged: dict[int, Judged] = {}
@@ -176,7 +176,3 @@ def limits_of(endpoint: EndpointEntry) -> Limits:
     if endpoint.decides == "native":
         return Limits(endpoint.decisions_max_options, endpoint.decisions_max_levels)
     return Limits(logprobs.LABELS_MAX if endpoint.decides == "logprobs" else schema.LABELS_MAX)
-
-
-def _must_reason(model: ModelEntry) -> bool:
-    return bool(model.reasoning and model.reasoning.get("mandatory"))

@@ -2,7 +2,6 @@
 
 from typing import Any, Final, NamedTuple
 
-from routing.efforts import BUDGET_RATIOS, Effort, effort_for_budget
 from routing.exchange import Prompt, Terms
 from routing.upstreams.anthropic.budgets import budget_below, budget_for_effort
 
@@ -28,7 +27,7 @@ def thinking_of(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Thinkin
     budgets, efforts = ("reasoning" in terms.supported), ("reasoning_effort" in terms.supported)
     if prompt.reasoning_tokens is not None and budgets:
         return _budgeted(prompt.reasoning_tokens, output_tokens_max)
-    effort = _effort(prompt, output_tokens_max)
+    effort = prompt.effort
     if effort is None or not (budgets or efforts):
         return Thinking()
     if effort == "none":
@@ -38,12 +37,6 @@ def thinking_of(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Thinkin
         adaptive = {"type": "adaptive", "display": display}
         return Thinking(adaptive, _EFFORTS.get(effort, effort))
     return _enabled(budget_for_effort(effort, output_tokens_max))
-
-
-def _effort(prompt: Prompt, output_tokens_max: int) -> Effort | None:
-    if prompt.reasoning_tokens is not None:
-        return effort_for_budget(prompt.reasoning_tokens, output_tokens_max)
-    return prompt.effort if prompt.effort in BUDGET_RATIOS else None
 
 
 def _budgeted(wanted: int, output_tokens_max: int) -> Thinking:

@@ -18,6 +18,7 @@ class AnthropicMessages:
     """The adapter of wire kind `anthropic`."""
 
     kind = KIND
+    takes_budgets = True
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         """A messages call: translated, or the caller's own body where it speaks this format."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from routing.exchange import Prompt, Terms
-from routing.upstreams.responses.fields import SEALED_REASONING, effort_of, put_base, reasons
+from routing.upstreams.responses.fields import SEALED_REASONING, put_base, reasons
 from routing.upstreams.responses.items import input_of
 
 _LOGPROBS: Final = "message.output_text.logprobs"
@@ -128,7 +128,7 @@ _FORMATS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
 def _put_reasoning(sent: dict[str, Any], prompt: Prompt, terms: Terms, include: list[str]) -> None:
     """Effort and summary; who asked for reasoning also gets it sealed, to be replayed: nothing is
     stored upstream."""
-    body, effort = prompt.body, effort_of(prompt, terms)
+    body, effort = prompt.body, prompt.effort
     asked = effort is not None or any(body.get(name) is not None for name in _ASKS_FOR_REASONING)
     if not asked or not reasons(terms):
         return

@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from routing.efforts import effort_for_budget
 from routing.exchange import Prompt, Terms
 
 SEALED_REASONING: Final = "reasoning.encrypted_content"
@@ -65,10 +64,3 @@ def output_cap(prompt: Prompt, terms: Terms) -> int | None:
 def reasons(terms: Terms) -> bool:
     """Whether the endpoint takes reasoning settings."""
     return not _REASONING.isdisjoint(terms.supported)
-
-
-def effort_of(prompt: Prompt, terms: Terms) -> str | None:
-    """The wished effort; a budget wins, as the effort that comes nearest to it."""
-    if prompt.reasoning_tokens is not None:
-        return effort_for_budget(prompt.reasoning_tokens, output_cap(prompt, terms))
-    return prompt.effort

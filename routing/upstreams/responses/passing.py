@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from routing.exchange import Prompt, Terms
 from routing.ids import is_own_reasoning
-from routing.upstreams.responses.fields import SEALED_REASONING, effort_of, put_base, reasons
+from routing.upstreams.responses.fields import SEALED_REASONING, put_base, reasons
 from routing.upstreams.responses.reasoning_items import is_of_this_wire
 
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
@@ -94,8 +94,8 @@ def _put_reasoning(
         return
     given = original.get("reasoning") or {}
     reasoning: dict[str, Any] = {}
-    if (effort := effort_of(prompt, terms)) is not None:
-        reasoning["effort"] = effort
+    if prompt.effort is not None:
+        reasoning["effort"] = prompt.effort
     for name, value in given.items():
         if value is not None and name not in _WISHES:
             reasoning[name] = value
@@ -107,6 +107,6 @@ def _include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str
     """What the caller wants, and sealed reasoning from those who reason: items without it could not
     be sent again, for nothing is stored."""
     wanted = [name for name in original.get("include") or () if name != SEALED_REASONING]
-    if reasons(terms) and effort_of(prompt, terms) != "none":
+    if reasons(terms) and prompt.effort != "none":
         wanted.append(SEALED_REASONING)
     return wanted

@@ -16,6 +16,7 @@ class Responses:
     """See `Wire`. Nothing is stored upstream: every call brings its whole conversation."""
 
     kind = KIND
+    takes_budgets = False
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         if prompt.original is not None:

@@ -252,7 +252,6 @@ def test_the_response_format_is_normalised(given: dict[str, Any], sent: dict[str
         ("reasoning_effort", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
         ("reasoning_effort", {"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
         ("reasoning_effort", {"reasoning": {"enabled": True}}, {"reasoning_effort": "medium"}),
-        ("reasoning_effort", {"reasoning": {"max_tokens": 9}}, {"reasoning_effort": "medium"}),
         ("reasoning_effort", {"reasoning": {"exclude": True}}, {}),
         ("reasoning", {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
         (

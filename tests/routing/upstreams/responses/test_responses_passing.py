@@ -118,7 +118,7 @@ def test_what_it_lists_is_sent() -> None:
         ({"enabled": False}, {"effort": "none"}, {"effort": "none"}, None),
         (
             {"max_tokens": 20, "mode": "pro", "context": "auto"},
-            {"reasoning_tokens": 20, "max_output_tokens": 100},
+            {"effort": "low"},
             {"effort": "low", "mode": "pro", "context": "auto"},
             [SEALED],
         ),

@@ -231,19 +231,6 @@ def test_search_settings_become_the_search_tool_where_they_are_taken() -> None:
             None,
         ),
         ({"reasoning": {"enabled": False}}, {"effort": "none"}, {"effort": "none"}, None),
-        (
-            {"reasoning": {"max_tokens": 820, "effort": "low"}},
-            {"effort": "low", "reasoning_tokens": 820, "max_output_tokens": 1000},
-            {"effort": "high", **SHOWN},
-            SEALED,
-        ),
-        (
-            {"reasoning": {"max_tokens": 120}},
-            {"reasoning_tokens": 120, "max_output_tokens": 1000},
-            {"effort": "minimal", **SHOWN},
-            SEALED,
-        ),
-        ({"reasoning": {"max_tokens": 0}}, {"reasoning_tokens": 0}, {"effort": "none"}, None),
     ],
 )
 def test_reasoning(
@@ -252,11 +239,6 @@ def test_reasoning(
     made = sent(body, **wishes)
     assert made.get("reasoning") == reasoning
     assert made.get("include") == include
-
-
-def test_a_budget_is_measured_against_what_the_endpoint_may_answer() -> None:
-    made = sent({"reasoning": {"max_tokens": 95}}, terms(output_cap=100), reasoning_tokens=95)
-    assert made["reasoning"] == {"effort": "xhigh", **SHOWN}
 
 
 @pytest.mark.parametrize("at", [terms(supported=frozenset({"reasoning_effort"})), None])

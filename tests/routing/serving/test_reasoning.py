@@ -1,0 +1,164 @@
+"""What endpoints are sent of a wish for reasoning that their model does not take as it is."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from routing.efforts import EffortRules
+from routing.formats.chat.format import CHAT
+from routing.formats.messages.format import MESSAGES
+from routing.formats.responses.format import RESPONSES
+from routing.serving.reasoning import fit_reasoning
+from routing.serving.upstream_call import request_for
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import call_to
+from tests.routing.serving.test_upstream_requests import call_in
+
+FORMATS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
+EFFORTS, BUDGETS = frozenset({"reasoning_effort"}), frozenset({"reasoning"})
+HIGH_LOW = EffortRules(frozenset({"high", "low"}), False)
+MUST = EffortRules(frozenset({"high", "low", "none"}), True)
+OFF = {"type": "disabled"}
+
+
+def sent(
+    given: str,
+    kind: str,
+    wishes: dict[str, Any],
+    *,
+    rules: EffortRules | None = HIGH_LOW,
+    takes: frozenset[str] = EFFORTS,
+    **facts: Any,
+) -> Any:
+    target = endpoint(
+        kind=kind, efforts=rules, supported_parameters=takes, taken_fields=takes, **facts
+    )
+    return orjson.loads(request_for(call_in(FORMATS[given], target, **wishes), target).body)
+
+
+def effort_in(body: dict[str, Any]) -> Any:
+    """The effort in the words of whichever wire."""
+    objects = (body.get("output_config"), body.get("reasoning"))
+    return body.get("reasoning_effort") or next((each["effort"] for each in objects if each), None)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "responses"])
+@pytest.mark.parametrize(
+    ("given", "wishes"),
+    [
+        ("chat", {"reasoning_effort": "max"}),
+        ("chat", {"reasoning": {"effort": "xhigh"}}),
+        ("chat", {"reasoning": {"effort": "max"}, "reasoning_effort": "max"}),
+        ("messages", {"output_config": {"effort": "max"}, "max_tokens": 9}),
+        ("messages", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}),
+        ("responses", {"reasoning": {"effort": "max"}}),
+    ],
+)
+def test_an_effort_that_is_not_supported_is_the_nearest(
+    given: str, wishes: dict[str, Any], kind: str
+) -> None:
+    assert effort_in(sent(given, kind, wishes)) == "high"
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic", "responses"])
+@pytest.mark.parametrize(
+    ("given", "wishes"),
+    [
+        ("chat", {"reasoning_effort": "none"}),
+        ("chat", {"reasoning": {"enabled": False}}),
+        ("chat", {"reasoning": {"max_tokens": 0}}),
+        ("messages", {"thinking": OFF}),
+        ("responses", {"reasoning": {"effort": "none", "summary": "auto"}}),
+    ],
+)
+def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(
+    given: str, wishes: dict[str, Any], kind: str
+) -> None:
+    body = sent(given, kind, wishes, rules=MUST)
+
+    assert effort_in(body) == "low"
+    assert body.get("thinking") != OFF
+    assert "enabled" not in body.get("reasoning", {})
+
+
+@pytest.mark.parametrize("rules", [None, HIGH_LOW])
+def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -> None:
+    wishes = {"reasoning": {"enabled": False}}
+    assert sent("chat", "openai", wishes, rules=rules, takes=BUDGETS)["reasoning"] == {
+        "enabled": False
+    }
+    assert sent("chat", "responses", wishes, rules=rules)["reasoning"]["effort"] == "none"
+    assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
+
+
+def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
+    wishes = {"thinking": OFF, "output_config": {"effort": "max"}}
+    body = sent("messages", "anthropic", wishes)
+    assert (body["thinking"], body["output_config"]) == (OFF, {"effort": "high"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "facts", "effort"),
+    [
+        ("responses", 820, {}, "high"),
+        ("responses", 120, {}, "minimal"),
+        ("responses", 0, {}, "none"),
+        ("openai", 200, {}, "low"),
+        ("openai", 950, {}, "xhigh"),
+        ("anthropic", 500, {}, "medium"),
+        ("responses", 500, {"rules": HIGH_LOW}, "low"),
+    ],
+)
+def test_a_budget_is_the_nearest_effort_where_none_are_taken(
+    kind: str, tokens: int, facts: dict[str, Any], effort: str
+) -> None:
+    wishes = {"reasoning": {"max_tokens": tokens}, "max_tokens": 1_000}
+    assert effort_in(sent("chat", kind, wishes, **{"rules": None, **facts})) == effort
+
+
+def test_a_budget_without_a_cap_is_a_medium_effort() -> None:
+    wishes = {"reasoning": {"max_tokens": 9}}
+    assert effort_in(sent("chat", "openai", wishes, rules=None)) == "medium"
+    capped = {"max_completion_tokens": 18}
+    assert sent("chat", "anthropic", {"reasoning": {"max_tokens": 9}}, rules=None, **capped)[
+        "output_config"
+    ] == {"effort": "medium"}
+
+
+def test_a_budget_is_kept_where_budgets_are_taken_and_wins() -> None:
+    wishes = {"reasoning": {"max_tokens": 2_000, "effort": "max"}, "max_tokens": 9_000}
+    body = sent("chat", "openai", wishes, takes=BUDGETS)
+    assert body["reasoning"] == {"max_tokens": 2_000, "effort": "high"}
+    thinking = sent("chat", "anthropic", wishes, takes=BUDGETS)["thinking"]
+    assert thinking == {"type": "enabled", "budget_tokens": 2_000}
+
+
+def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken() -> None:
+    wishes = {"reasoning": {"max_tokens": 820, "effort": "low"}, "max_tokens": 1_000}
+    for kind in ("openai", "anthropic", "responses"):
+        assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
+
+
+def test_what_fits_is_left_as_it_is() -> None:
+    target = endpoint(efforts=MUST)
+    wishes: list[dict[str, Any]] = [
+        {},
+        {"reasoning": {"effort": "high", "exclude": True}},
+        {"include_reasoning": False},
+    ]
+    for wish in wishes:
+        chat = call_to(target, **wish).chat
+        assert fit_reasoning(chat, target, None) is chat
+
+
+def test_the_callers_own_words_are_not_changed() -> None:
+    given = {"effort": "max", "summary": "detailed", "exclude": True}
+    target = endpoint(efforts=HIGH_LOW)
+    chat = call_to(target, reasoning=given).chat
+
+    fitted = fit_reasoning(chat, target, None)
+
+    assert given["effort"] == "max"
+    assert chat.body["reasoning"] is given
+    assert fitted.body["reasoning"] == {"effort": "high", "summary": "detailed", "exclude": True}
