@@ -19,6 +19,7 @@ SUPERVISED = "GATEWAY_SUPERVISED"
 SUPERVISOR_PID = "GATEWAY_SUPERVISOR_PID"
 # Above what systemd gives to containers and services, below where ids become negative.
 _SANDBOX_USERS = "1900000000-1900065535"
+_VENDORS = ("openrouter",)
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
 _KEY_PREFIX = re.compile(r"[!-~]{0,19}-")
@@ -128,6 +129,16 @@ def origins(name: str, default: str) -> tuple[str, ...]:
     for word in found:
         if word not in ("*", "none") and not _ORIGIN.fullmatch(word):
             raise SettingError(name, f"expected origins like https://app.example, got {word!r}")
+    return found
+
+
+def vendors(name: str, default: str) -> tuple[str, ...]:
+    """A comma-separated list of vendors whose names are understood; a variable that is set and
+    empty is none of them."""
+    found = tuple(words(name, "" if name in os.environ else default))
+    for word in found:
+        if word not in _VENDORS:
+            raise SettingError(name, f"expected {' or '.join(_VENDORS)}, or nothing, got {word!r}")
     return found
 
 

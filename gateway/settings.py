@@ -39,6 +39,7 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "*")
 if PRODUCTION and not ALLOWED_HOSTS:
     raise env.SettingError("ALLOWED_HOSTS", "required in production: the admin's host names")
 CORS_ALLOW_ORIGINS = env.origins("CORS_ALLOW_ORIGINS", "*")
+VENDOR_ALIASES = env.vendors("VENDOR_ALIASES", "openrouter")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 

@@ -23,9 +23,11 @@ class RoutingConfig(AppConfig):
         from accounts.known_providers import know_providers_by
         from accounts.services.workspaces import Belongings, goes_with_workspaces
         from gateway.health import register_check
+        from gateway.http.vendor_names import know_routers_by
 
         register_check("catalogue", True, _catalogue_report)
         know_models_by(_names_a_model)
+        know_routers_by(_stands_for_a_router)
         goes_with_workspaces("presets", Belongings(_presets, _clear_presets))
         know_catalogue_by(models=_model_slugs, providers=_provider_slugs)
         know_providers_by(_names_a_provider, try_key=_try_key)
@@ -56,6 +58,12 @@ def _names_a_model(name: str) -> bool:
     from routing.known_models import names_a_model
 
     return names_a_model(name)
+
+
+def _stands_for_a_router(theirs: str, ours: str) -> bool:
+    from routing.known_models import stands_for_a_router
+
+    return stands_for_a_router(theirs, ours)
 
 
 def _model_slugs(names: Iterable[str]) -> Mapping[str, str]:

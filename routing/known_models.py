@@ -1,6 +1,7 @@
 """Whether a name is one that a request may give as its model."""
 
 from gateway.http.errors import DatabaseGone, Unavailable
+from routing.catalogue.entries import Snapshot
 from routing.catalogue.snapshot import catalogue
 from routing.selection.naming import ROUTERS, parse
 from routing.selection.resolving import named_model
@@ -11,8 +12,22 @@ def names_a_model(reference: str) -> bool:
 
     Raises `DatabaseGone` while there is no catalogue to ask.
     """
+    snapshot = _snapshot()
+    return parse(reference).base in ROUTERS or named_model(snapshot, reference) is not None
+
+
+def stands_for_a_router(theirs: str, ours: str) -> bool:
+    """Whether `ours` is a virtual router, and `theirs`, another name for it, is no model's.
+
+    Raises `DatabaseGone` as above.
+    """
+    snapshot, named = _snapshot(), theirs.partition("@")[0]
+    is_router = parse(ours.partition("@")[0]).base in ROUTERS
+    return is_router and not any(map(snapshot.model, (named, parse(named).base)))
+
+
+def _snapshot() -> Snapshot:
     try:
-        snapshot = catalogue.current()
+        return catalogue.current()
     except Unavailable as error:
         raise DatabaseGone from error
-    return parse(reference).base in ROUTERS or named_model(snapshot, reference) is not None

@@ -13,6 +13,7 @@ from gateway.http.errors import InvalidRequest, PayloadTooLarge
 from gateway.http.inflation import Inflater, inflater_for
 from gateway.http.large import Share, parse
 from gateway.http.structure import Raw
+from gateway.http.vendor_names import use_own_names
 from gateway.live_settings import settings
 
 Hear: TypeAlias = Callable[[Raw], object]
@@ -146,4 +147,4 @@ def _object(raw: Raw) -> dict[str, Any]:
     value = parse(raw)
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid input: expected object")
-    return value
+    return use_own_names(value, raw)

@@ -21,6 +21,8 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
 from gateway.http import cors
+from gateway.http.vendor_names import own_header_names, use_own_headers
+from gateway.live_settings import settings
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
@@ -78,6 +80,7 @@ class FrontDoor(WSGIHandler):
         # There is one URL map, and pages set it before each request.
         signals.request_finished.disconnect(reset_urlconf)
         self._host_part, self._host_view = _hosts[0]
+        self._own_header_names = own_header_names(settings.VENDOR_ALIASES)
 
     def __call__(
         self, environ: dict[str, Any], start_response: "StartResponse"
@@ -89,6 +92,8 @@ class FrontDoor(WSGIHandler):
             if (preflight := cors.preflight_answer(environ)) is not None:
                 start_response("204 No Content", list(preflight.items()))
                 return preflight
+        if not environ.keys().isdisjoint(self._own_header_names):
+            use_own_headers(environ, self._own_header_names)
         # Looked at in every request: a search in a short text takes 0.1 us.
         if self._host_part in environ.get("HTTP_HOST", "").lower():
             view: View | None = self._host_view

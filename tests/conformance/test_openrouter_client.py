@@ -1,7 +1,8 @@
 """The `openrouter` package, unmodified, against every wire kind.
 
-Its chat and responses calls pass. It has no messages call of its own (only one that stores a
-preset). Its metadata header carries the vendor's word, so that switch has no effect here.
+Its chat and responses calls pass, with the vendor's own names of tools, routers and headers. It has
+no messages call of its own (only one that stores a preset). Answers say our names: it keeps items
+of types that it does not know, and leaves `router_metadata` out.
 """
 
 import json
@@ -116,9 +117,53 @@ def test_responses_whole_and_streamed(client: OpenRouter, wire_desk: Desk) -> No
 def test_a_loop_of_server_tools(client: OpenRouter, wire_desk: Desk, script: Any) -> None:
     look = {"name": "datetime", "arguments": {}}
     script({"text": "Let me look. ", "tool_calls": [look]}, {"text": "It is late."})
-    clock: Any = [{"type": "router:datetime"}]
+    clock: Any = [{"type": "openrouter:datetime"}]
 
     answer: Any = client.chat.send(model=wire_desk.model, messages=HELLO, tools=clock)
 
     assert answer.choices[0].message.content == "Let me look. It is late."
     assert answer.choices[0].finish_reason == "stop"
+
+
+def test_the_vendors_names_of_routers_and_headers(client: OpenRouter, wire_desk: Desk) -> None:
+    plugins: Any = [{"id": "auto-router", "allowed_models": [wire_desk.model]}]
+    metadata: Any = "enabled"
+
+    answer: Any = client.chat.send(
+        model="openrouter/auto:floor",
+        messages=HELLO,
+        plugins=plugins,
+        x_open_router_title="An app",
+        x_open_router_categories="cli-agent",
+        x_open_router_metadata=metadata,
+    )
+
+    assert answer.model == wire_desk.model
+    generation = wire_desk.generation(answer.id)
+    assert generation["router"] == "router/auto:floor"
+    told = wire_desk.ok(headers={"X-OpenRouter-Metadata": "enabled"})["router_metadata"]
+    assert told["requested"] == wire_desk.model
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_server_tool_in_responses(
+    client: OpenRouter, wire_desk: Desk, script: Any, stream: bool
+) -> None:
+    look = {"name": "datetime", "arguments": {}}
+    script({"tool_calls": [look]}, {"text": "It is late."})
+    more: Any = {"tools": [{"type": "openrouter:datetime"}], "input": "Hello there"}
+
+    answer: Any = client.responses.send(model=wire_desk.model, stream=stream, **more)
+    if stream:
+        with answer as events:
+            answer = list(events)[-1].response
+
+    item = next(each for each in answer.output if each.type == "UNKNOWN")
+    assert item.raw["type"] == "router:datetime"
+    assert answer.output[-1].content[0].text == "It is late."
+    replayed: Any = [
+        {"type": "openrouter:datetime", **{k: v for k, v in item.raw.items() if k != "type"}},
+        {"role": "user", "content": "Hello again"},
+    ]
+    again: Any = client.responses.send(model=wire_desk.model, input=replayed, tools=more["tools"])
+    assert again.status == "completed"

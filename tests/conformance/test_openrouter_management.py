@@ -131,6 +131,15 @@ def call_workspaces(of: Clients) -> None:
     assert made.id in {each.id for each in spaces.list().result.data}
     assert spaces.get(id=made.id).data.name == "W"
     assert spaces.update(id=made.id, name="V").data.name == "V"
+    vendors = {
+        "disabled_server_tools": ["openrouter:bash"],
+        "default_text_model": "openrouter/auto",
+    }
+    changed = spaces.update(id=made.id, **vendors).data
+    assert (changed.disabled_server_tools, changed.default_text_model) == (
+        ["router:bash"],
+        "router/auto",
+    )
     assert spaces.bulk_add_members(id=made.id, user_ids=[user]).added_count == 1
     assert [each.user_id for each in spaces.list_members(id=made.id).result.data] == [user]
     assert spaces.bulk_remove_members(id=made.id, user_ids=[user]).removed_count == 1

@@ -1,0 +1,32 @@
+"""Which names of models mean something here."""
+
+import pytest
+
+from routing import known_models
+from routing.known_models import stands_for_a_router
+from tests.routing.selection.snapshots import priced, snapshot
+
+
+@pytest.mark.parametrize(
+    ("rest", "stands"),
+    [
+        ("auto", True),
+        ("auto:floor@preset/p", True),
+        ("fusion", True),
+        ("nobody", False),
+        # The catalogue has models of these names.
+        ("free", False),
+        ("free:nitro", False),
+        ("free@preset/p", False),
+        ("auto-beta", False),
+    ],
+)
+def test_another_name_of_a_router_gives_way_to_a_model(
+    monkeypatch: pytest.MonkeyPatch, rest: str, stands: bool
+) -> None:
+    known = snapshot(
+        [priced("openrouter/free"), priced("acme/small")], **{"openrouter__auto-beta": "acme/small"}
+    )
+    monkeypatch.setattr(known_models.catalogue, "current", lambda: known)
+
+    assert stands_for_a_router(f"openrouter/{rest}", f"router/{rest}") is stands
