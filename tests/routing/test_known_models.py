@@ -2,7 +2,7 @@
 
 import pytest
 
-from routing import known_models
+from routing.catalogue.snapshot import catalogue
 from routing.known_models import stands_for_a_router
 from tests.routing.selection.snapshots import priced, snapshot
 
@@ -27,6 +27,6 @@ def test_another_name_of_a_router_gives_way_to_a_model(
     known = snapshot(
         [priced("openrouter/free"), priced("acme/small")], **{"openrouter__auto-beta": "acme/small"}
     )
-    monkeypatch.setattr(known_models.catalogue, "current", lambda: known)
+    monkeypatch.setattr(catalogue, "current", lambda: known)
 
     assert stands_for_a_router(f"openrouter/{rest}", f"router/{rest}") is stands

@@ -120,7 +120,7 @@ def test_a_budget_is_the_nearest_effort_where_none_are_taken(
 def test_a_budget_without_a_cap_is_a_medium_effort() -> None:
     wishes = {"reasoning": {"max_tokens": 9}}
     assert effort_in(sent("chat", "openai", wishes, rules=None)) == "medium"
-    capped = {"max_completion_tokens": 18}
+    capped: Any = {"max_completion_tokens": 18}
     assert sent("chat", "anthropic", {"reasoning": {"max_tokens": 9}}, rules=None, **capped)[
         "output_config"
     ] == {"effort": "medium"}
