@@ -5,26 +5,36 @@ answer into 503 when it is not ok.
 """
 
 import logging
-from collections.abc import Callable
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
 
 import gevent
-from django.db import DatabaseError, InterfaceError, connection
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError, ProgrammingError, connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.db import Lane, run, under_gevent
-from gateway.hints import hints
+from gateway.hints import hints, key
 from gateway.http.responses import json_response
 
 log = logging.getLogger("gateway")
 Report = dict[str, Any]
 
 CHECK_S = 1.8
-WORKER_KEY = "gateway:worker"
+# How long a write that went well is not tried again.
+WRITTEN_S = 5.0
 # Three missed heartbeats of Celery's two seconds, and a little.
 WORKER_KEY_S = 8
+QUEUES: Final = ("celery", "interns", "intern-control")
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,7 @@ class Check:
 _checks: dict[str, Check] = {}
 # Looks that a probe did not wait for to the end; the next probe does not begin them again.
 _under_way: dict[str, gevent.Greenlet] = {}
+_written_at = float("-inf")
 
 
 def register_check(name: str, decides: bool, check: Callable[[], Report]) -> None:
@@ -89,20 +100,76 @@ def _report(check: Check) -> Report:
 
 def _database() -> Report:
     try:
-        writable = run(Lane.READ, _is_writable)
-    except (DatabaseError, InterfaceError) as error:
+        trouble = run(Lane.READ, _write_trouble)
+    except (DatabaseError, InterfaceError, sqlite3.Error) as error:
         return {"ok": False, "error": type(error).__name__}
-    if not writable:
-        return {"ok": False, "vendor": connection.vendor, "error": "read-only"}
+    if trouble:
+        return {"ok": False, "vendor": connection.vendor, "error": trouble}
     return {"ok": True, "vendor": connection.vendor}
 
 
-def _is_writable() -> bool:
-    """A standby, or a server set to read-only, takes no hold, so it serves no request either."""
-    query = "SHOW transaction_read_only" if connection.vendor == "postgresql" else "SELECT 'off'"
+def _write_trouble() -> str:
+    """Why no hold can be written, or nothing; what the database says is raised.
+
+    A standby, or a server set to read-only, serves no request, and neither does a full disk.
+    """
+    global _written_at
     with connection.cursor() as cursor:
-        cursor.execute(query)
-        return bool(cursor.fetchone()[0] == "off")
+        is_postgres = connection.vendor == "postgresql"
+        cursor.execute("SHOW transaction_read_only" if is_postgres else "SELECT 'off'")
+        if cursor.fetchone()[0] != "off":
+            return "read-only"
+        if time.monotonic() < _written_at + WRITTEN_S:
+            return ""
+        if is_postgres:
+            _write_to_postgres(cursor)
+        elif trouble := _sqlite_trouble(Path(connection.settings_dict["NAME"])):
+            return trouble
+    _written_at = time.monotonic()
+    return ""
+
+
+def _write_to_postgres(cursor: Any) -> None:
+    """Have it find room for 16 pages. A temporary table has no WAL and is empty again at commit."""
+    try:
+        cursor.execute(
+            "CREATE TEMPORARY TABLE IF NOT EXISTS write_probe (page text) ON COMMIT DELETE ROWS"
+        )
+        cursor.execute(
+            "INSERT INTO write_probe SELECT repeat('x', 1000) FROM generate_series(1, 128)"
+        )
+    except ProgrammingError as error:
+        # The role may not make temporary tables, which says nothing of the disk.
+        log.debug("The database's disk is not probed: %s", error)
+
+
+def _sqlite_trouble(file: Path) -> str:
+    """Find room for what its log may grow by, and take its lock where nobody has it."""
+    with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=rw", uri=True, timeout=0)) as own:
+        try:
+            own.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+    return _room_trouble(file.parent)
+
+
+def _home() -> Report:
+    """Shown only: with PostgreSQL, requests do without it."""
+    look = partial(_room_trouble, settings.GATEWAY_HOME)
+    # A disk that hangs must not hold the event loop.
+    trouble = gevent.get_hub().threadpool.apply(look) if under_gevent() else look()
+    return {"ok": False, "error": trouble} if trouble else {"ok": True}
+
+
+def _room_trouble(folder: Path) -> str:
+    """Why a megabyte more cannot be written there, or nothing."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(1_048_576))
+    except OSError as error:
+        return str(error.strerror)
+    return ""
 
 
 def _hints() -> Report:
@@ -114,15 +181,30 @@ def _hints() -> Report:
 
 
 def _worker() -> Report:
-    """Null where nobody can tell."""
-    return {"ok": hints().run(lambda store: bool(store.exists(WORKER_KEY)), None)}
+    queues = worked_queues()
+    return {"ok": all(queues.values()) if None not in queues.values() else None, "queues": queues}
 
 
-def worker_lives() -> None:
-    """Note that a worker is at work; without a hint store there is nowhere to note it."""
-    hints().run(lambda store: bool(store.set(WORKER_KEY, 1, ex=WORKER_KEY_S)), False, knocks=True)
+def worked_queues() -> dict[str, bool | None]:
+    """Which queues a living worker reads; None for each where nobody can tell."""
+    names = [_worker_key(queue) for queue in QUEUES]
+    alive = hints().run(lambda store: store.mget(names), None)
+    if alive is None:
+        return dict.fromkeys(QUEUES)
+    return {queue: value is not None for queue, value in zip(QUEUES, alive, strict=True)}
+
+
+def note_worker(queues: Iterable[str]) -> None:
+    """Note that a worker reads them; without a hint store there is nowhere to note it."""
+    for name in map(_worker_key, queues):
+        hints().run(lambda store: store.set(name, 1, ex=WORKER_KEY_S), None, knocks=True)  # noqa: B023 - Called at once.
+
+
+def _worker_key(queue: str) -> str:
+    return key(f"worker:{queue}")
 
 
 register_check("database", True, _database)
+register_check("home", False, _home)
 register_check("hints", False, _hints)
 register_check("worker", False, _worker)

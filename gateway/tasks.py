@@ -7,10 +7,11 @@ import threading
 import time
 from typing import Any
 
+from celery import current_app
 from celery.signals import heartbeat_sent, worker_init, worker_ready
 
 from gateway.env import SUPERVISED
-from gateway.health import worker_lives
+from gateway.health import note_worker
 
 _LOOK_S = 0.5
 # The signal that came with the supervisor's death has had its chance by then.
@@ -21,7 +22,7 @@ _ORPHAN_S = 4.0
 @heartbeat_sent.connect
 def show_life(**_: Any) -> None:
     """Every two seconds, from the worker's main process."""
-    worker_lives()
+    note_worker(current_app.amqp.queues.consume_from)
 
 
 @worker_init.connect

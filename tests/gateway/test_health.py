@@ -1,13 +1,19 @@
 """GET /healthz and GET /readyz, on a running server and in process."""
 
+import resource
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from django.db import OperationalError
 from django.test import Client, RequestFactory
 
 from gateway import health
 from gateway.http.jsonio import loads
+from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
-from tests.support.server import as_json
+from tests.support.server import GatewayServer, as_json
+from tests.support.victims import children
 
 
 @pytest.mark.both
@@ -41,10 +47,47 @@ def test_a_lost_hint_store_is_told_and_decides_nothing(start_gateway: StartGatew
     assert body["checks"]["worker"]["ok"] is None
 
 
-def test_a_worker_shows_that_it_lives(start_gateway: StartGateway) -> None:
+def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> None:
     server = start_gateway(worker=True)
 
-    server.wait_until(lambda: as_json(server.get("/readyz"))["checks"]["worker"]["ok"] is True)
+    def workers() -> Any:
+        return as_json(server.get("/readyz"))["checks"]["worker"]
+
+    server.wait_until(lambda: workers()["queues"]["celery"] is True)
+    others = {"celery": True, "interns": False, "intern-control": False}
+    assert workers() == {"ok": False, "queues": others}
+
+
+@pytest.fixture
+def full_server(start_gateway: StartGateway) -> Iterator[GatewayServer]:
+    """No process of it may write to a file beyond its first 100 kB, by the kernel's refusal."""
+    server = start_gateway()
+    pids = children(server.pid)
+    before = resource.prlimit(pids[0], resource.RLIMIT_FSIZE)
+    for pid in pids:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield server
+    for pid in pids:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, before)
+    server.wait_ready()
+
+
+@pytest.mark.both
+def test_a_disk_without_room_is_told_and_decides_where_the_database_is_on_it(
+    full_server: GatewayServer, stores: Bed
+) -> None:
+    full = {"ok": False, "error": "File too large"}
+    if not stores.is_postgres:
+        full_server.wait_until(lambda: full_server.get("/readyz").status_code == 503)
+    answer = full_server.get("/readyz")
+
+    assert answer.status_code == (200 if stores.is_postgres else 503)
+    checks = as_json(answer)["checks"]
+    assert checks["home"] == full
+    assert checks["database"] == {
+        "vendor": "postgresql" if stores.is_postgres else "sqlite",
+        **({"ok": True} if stores.is_postgres else full),
+    }
 
 
 @pytest.fixture
