@@ -4,6 +4,7 @@ import os
 
 from celery import Celery
 
+from gateway import broker
 from gateway.home import home, private_folder
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
@@ -16,6 +17,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 for folder in ("run", "queue"):
     private_folder(home() / folder)
 
+broker.register()
 app = Celery("gateway")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()

@@ -62,6 +62,13 @@ def is_held(intern: Intern, now: datetime) -> bool:
     return intern.lease_expires_at is not None and intern.lease_expires_at > now
 
 
+def waits_long(intern: Intern, now: datetime) -> bool:
+    """Whether an operation was asked for a whole term ago and no worker has it."""
+    if intern.operation_since is None or intern.picked_at is not None:
+        return False
+    return now >= intern.operation_since + term()
+
+
 def take(
     intern: Intern,
     kind: LeaseKind,
@@ -219,23 +226,24 @@ def step(lease: Lease, number: int, *, by: str, **columns: Any) -> None:
         history.moved(intern, *told, by=by, why=f"step {number}")
 
 
-def hand_on(intern: Intern, *, now: datetime) -> Lease | None:
-    """An expired operation anew, for its second and last attempt. None where it moved meanwhile."""
+def hand_on(intern: Intern, *, now: datetime, counts: bool) -> Lease | None:
+    """An expired operation anew; `counts` says that an attempt was lost. None where it moved
+    meanwhile."""
     assert intern.operation_id is not None
     lease = Lease(intern.pk, uuid4(), intern.operation_id, intern.lease_kind)
     moved = expired(intern, now).update(
         lease_id=lease.lease_id,
         lease_expires_at=now + term(),
-        lease_attempt=F("lease_attempt") + 1,
+        lease_attempt=F("lease_attempt") + int(counts),
         picked_at=None,
     )
     return lease if moved else None
 
 
-def take_back(lease: Lease, *, now: datetime) -> None:
+def take_back(lease: Lease, *, now: datetime, counts: bool) -> None:
     """Nobody could be told: the attempt does not count, and the next round tries again."""
     lease.rows().filter(picked_at__isnull=True).update(
-        lease_expires_at=now, lease_attempt=F("lease_attempt") - 1
+        lease_expires_at=now, lease_attempt=F("lease_attempt") - int(counts)
     )
 
 

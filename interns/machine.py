@@ -152,8 +152,12 @@ STEPS: Final = (
 )
 
 
-def progress(step: int | None) -> dict[str, object] | None:
+WAITS: Final = "Waiting for a worker, none has taken it up"
+
+
+def progress(step: int | None, *, waits: bool = False) -> dict[str, object] | None:
     """The object that callers see, of a step counted from 1."""
     if step is None:
         return None
-    return {"step_label": STEPS[step - 1], "step_number": step, "total_steps": len(STEPS)}
+    label = WAITS if waits else STEPS[step - 1]
+    return {"step_label": label, "step_number": step, "total_steps": len(STEPS)}

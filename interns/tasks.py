@@ -5,10 +5,13 @@ import os
 import socket
 from datetime import UTC, datetime
 from math import ceil
+from typing import Any
 
-from celery import shared_task
+from celery import bootsteps, shared_task
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
+from gateway.celery import app
 from interns.archives.tasks import forget_archives
 from interns.chat.tasks import close_left_over_runs
 from interns.creation import forget_old_creations
@@ -16,7 +19,7 @@ from interns.jobs import prober, reaper, teardown
 from interns.jobs import provision as provisioning
 from interns.jobs import suspend as suspending
 from interns.jobs.reconcile import reconcile
-from interns.publishing import lease_of
+from interns.publishing import CONTROL_QUEUE, JOBS_QUEUE, lease_of
 from interns.runtime.driver import current_driver
 
 log = logging.getLogger("gateway.interns")
@@ -56,6 +59,32 @@ def reap() -> tuple[int, ...]:
 
 
 @shared_task
+def publish_waiting() -> int:
+    """Whenever a worker has reached the broker."""
+    return reaper.publish_waiting()
+
+
+class AskForWaiting(bootsteps.StartStopStep):  # type: ignore[misc]
+    """A worker that comes, or comes back, asks to be told of all that waits: a broker that was gone
+    has lost it, or keeps for an hour what the worker had taken and not begun."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def start(self, parent: Any) -> None:
+        if {JOBS_QUEUE, CONTROL_QUEUE}.isdisjoint(parent.app.amqp.queues.consume_from):
+            return
+        try:
+            publish_waiting.apply_async(
+                queue=CONTROL_QUEUE, expires=settings.INTERN_LEASE_SECONDS, retry=False
+            )
+        except OperationalError as error:
+            log.warning("The broker is gone again: %s", error)
+
+
+app.steps["consumer"].add(AskForWaiting)
+
+
+@shared_task
 def probe() -> int:
     """Every `INTERN_PROBE_SECONDS`: are those that run well, and have they budget left."""
     return prober.probe_all(current_driver())
@@ -86,6 +115,7 @@ __all__ = [
     "forget_creations",
     "probe",
     "provision",
+    "publish_waiting",
     "reap",
     "reconcile_interns",
     "suspend",

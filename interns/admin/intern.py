@@ -22,7 +22,8 @@ from interns.admin.intern_form import FIELDS, InternForm
 from interns.changing import change
 from interns.errors import InternError
 from interns.keys import change_budget
-from interns.machine import STEPS
+from interns.leases import waits_long
+from interns.machine import STEPS, WAITS
 from interns.models import Intern, InternTransition, Status, Vault
 from interns.releasing import release_by_hand
 from interns.runtime.driver import current_driver
@@ -111,6 +112,8 @@ class InternAdmin(PageAdmin):
 
     @admin.display(description="progress")
     def progress(self, intern: Intern) -> str:
+        if waits_long(intern, datetime.now(UTC)):
+            return WAITS
         step = intern.progress_step
         return f"{step} of {len(STEPS)}: {STEPS[step - 1]}" if step else _NONE
 

@@ -1,4 +1,7 @@
-"""What becomes of operations whose worker was lost (T12, T20): done again once, then given up."""
+"""What becomes of operations whose worker was lost (T12, T20): done again once, then given up.
+
+What no worker ever took up only waits, and is told of again.
+"""
 
 import logging
 from datetime import UTC, datetime
@@ -7,12 +10,13 @@ from typing import Final, NamedTuple
 from django.conf import settings
 from django.db import transaction
 
+from gateway.health import worked_queues
 from interns import leases
 from interns.errors import UpstreamUnavailable
 from interns.history import REAPER
 from interns.leases import Lease, LeaseLost
 from interns.models import Intern, LeaseKind
-from interns.publishing import publish
+from interns.publishing import JOBS_QUEUE, publish
 from interns.releasing import release
 from interns.runtime.driver import Driver, RuntimeFailed
 
@@ -37,17 +41,44 @@ def reap(driver: Driver, *, now: datetime | None = None) -> Reaped:
     now = now or datetime.now(UTC)
     found = Reaped()
     rows = Intern.objects.filter(lease_id__isnull=False, lease_expires_at__lte=now)
+    nobody_works = worked_queues()[JOBS_QUEUE] is False
     for intern in rows.select_related("workspace").order_by("lease_expires_at"):
-        found = found.plus(_reaped(intern, driver, now))
+        if intern.picked_at is None and intern.lease_kind in _WORKERS:
+            found = found.plus(_asked_again(intern, now, nobody_works=nobody_works))
+        elif intern.lease_attempt == 0:
+            found = found.plus(Reaped(again=int(_again(intern, now, counts=True))))
+        else:
+            found = found.plus(Reaped(given_up=int(_give_up(intern, driver, now))))
     return found
 
 
-def _reaped(intern: Intern, driver: Driver, now: datetime) -> Reaped:
-    if _waits_its_turn(intern, now):
+def publish_waiting() -> int:
+    """Tell of every operation again that no worker has taken up; its first message may be lost.
+
+    Where it is not, the later one finds nothing to do. Returns how many could be told of.
+    """
+    rows = Intern.objects.filter(lease_id__isnull=False, picked_at__isnull=True)
+    count = 0
+    for intern in rows.order_by("operation_since"):
+        try:
+            publish(_lease_of(intern))
+        except UpstreamUnavailable:
+            break
+        count += 1
+    return count
+
+
+def _lease_of(intern: Intern) -> Lease:
+    assert intern.lease_id is not None
+    assert intern.operation_id is not None
+    return Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+
+
+def _asked_again(intern: Intern, now: datetime, *, nobody_works: bool) -> Reaped:
+    """A worker that comes asks for all that waits, so until then messages would only pile up."""
+    if nobody_works or _waits_its_turn(intern, now):
         return Reaped(waiting=int(leases.extend(intern, now=now)))
-    if intern.lease_attempt == 0:
-        return Reaped(again=int(_again(intern, now)))
-    return Reaped(given_up=int(_give_up(intern, driver, now)))
+    return Reaped(again=int(_again(intern, now, counts=False)))
 
 
 def _waits_its_turn(intern: Intern, now: datetime) -> bool:
@@ -56,8 +87,6 @@ def _waits_its_turn(intern: Intern, now: datetime) -> bool:
     Some of them may be between two jobs this very moment, so half of them do. A later one that was
     begun shows that the message is lost: the queue keeps their order.
     """
-    if intern.picked_at is not None or intern.lease_kind not in _WORKERS:
-        return False
     busy = Intern.objects.filter(
         lease_kind__in=_WORKERS, picked_at__isnull=False, lease_expires_at__gt=now
     )
@@ -68,23 +97,21 @@ def _waits_its_turn(intern: Intern, now: datetime) -> bool:
     return len(since) >= max(1, settings.INTERN_JOBS // 2)
 
 
-def _again(intern: Intern, now: datetime) -> bool:
-    lease = leases.hand_on(intern, now=now)
+def _again(intern: Intern, now: datetime, *, counts: bool) -> bool:
+    lease = leases.hand_on(intern, now=now, counts=counts)
     if lease is None:
         return False
     try:
         publish(lease)
     except UpstreamUnavailable:
-        leases.take_back(lease, now=now)
+        leases.take_back(lease, now=now, counts=counts)
         return False
     log.warning("Intern %s: %s is done again", intern.pk, lease.kind)
     return True
 
 
 def _give_up(intern: Intern, driver: Driver, now: datetime) -> bool:
-    assert intern.lease_id is not None
-    assert intern.operation_id is not None
-    lease = Lease(intern.pk, intern.lease_id, intern.operation_id, intern.lease_kind)
+    lease = _lease_of(intern)
     try:
         with transaction.atomic():
             if not leases.expired(intern, now).select_for_update().exists():

@@ -1,14 +1,17 @@
 """Interns as the API shows them (management reference 6.2)."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from gateway.http.times import iso
+from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Vault
 
 
 def intern_object(intern: Intern) -> dict[str, Any]:
     """Every field is present."""
+    waits = waits_long(intern, datetime.now(UTC))
     return {
         "id": str(intern.pk),
         "name": intern.name,
@@ -17,7 +20,7 @@ def intern_object(intern: Intern) -> dict[str, Any]:
         "model": intern.model,
         "hostname": intern.hostname,
         "status": str(intern.status),
-        "progress": progress(intern.progress_step),
+        "progress": progress(intern.progress_step, waits=waits),
         "last_failure_message": intern.last_failure_message,
         "vault_id": _vault_id(intern),
         "attached_vault_id": _text(intern.attached_vault_id),

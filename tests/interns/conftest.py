@@ -33,6 +33,7 @@ def queue(monkeypatch: pytest.MonkeyPatch) -> "Queue":
     monkeypatch.setattr(publishing._Publish, "_publish", lambda sending: queue.take(sending))
     monkeypatch.setattr(operations, "publish", queue.publish)
     monkeypatch.setattr(reaper, "publish", queue.publish)
+    monkeypatch.setattr(reaper, "worked_queues", lambda: {"interns": queue.has_worker})
     return queue
 
 

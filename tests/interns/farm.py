@@ -32,12 +32,13 @@ _numbers = itertools.count(1)
 
 class Queue:
     """Messages that were published. `down` refuses them, `at_once` has them carried out while
-    their sender waits."""
+    their sender waits. `has_worker` is what is known of who reads it."""
 
     def __init__(self, publish: Callable[[Lease], None]) -> None:
         self._publish = publish
         self.messages: deque[Lease] = deque()
         self.down = False
+        self.has_worker: bool | None = True
         self.at_once = False
 
     def take(self, publish: Any) -> None:
@@ -150,6 +151,11 @@ class Farm:
         """Have its lease run out."""
         past = datetime.now(UTC) - timedelta(seconds=1)
         Intern.objects.filter(pk=intern_id, lease_id__isnull=False).update(lease_expires_at=past)
+
+    def age(self, intern_id: str) -> None:
+        """Have its operation begin an hour ago."""
+        since = datetime.now(UTC) - timedelta(hours=1)
+        Intern.objects.filter(pk=intern_id).update(operation_since=since)
 
     def reap(self) -> reaper.Reaped:
         return reaper.reap(current_driver())

@@ -42,6 +42,9 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
     shown = admin_client.get(page(Intern), {"status__exact": "failed"}).content.decode()
     assert "broken" in shown
     assert "healthy.interns" not in shown
+    farm.age(waiting["id"])
+    text = admin_client.get(page(Intern)).content.decode()
+    assert "Waiting for a worker, none has taken it up" in text
 
 
 def test_the_list_says_plainly_where_there_is_no_isolation(

@@ -7,6 +7,9 @@ import pytest
 
 from interns import leases
 from interns.jobs.prober import probe_all
+from interns.jobs.reaper import publish_waiting
+from interns.leases import Lease
+from interns.machine import STEPS, WAITS
 from interns.models import Intern, LeaseKind
 from interns.releasing import release_by_hand
 from interns.runtime.driver import current_driver
@@ -86,15 +89,14 @@ def test_a_lost_provisioning_is_done_again_once(farm: Farm) -> None:
     assert farm.get(made["id"])["status"] == "running"
 
 
-@pytest.mark.parametrize("picked", [False, True])
-def test_a_provisioning_that_is_lost_twice_has_failed(farm: Farm, picked: bool) -> None:
+def test_a_provisioning_that_two_workers_lost_has_failed(farm: Farm) -> None:
     made, message = queued(farm)
-    if picked:
-        leases.pick_up(message, by="worker", now=datetime.now(UTC))
-        farm.script.plant(made["id"], message.operation_id)
+    pick_up(message)
+    farm.script.plant(made["id"], message.operation_id)
     farm.expire(made["id"])
-    farm.reap()
+    assert farm.reap() == (1, 0, 0)
     again = farm.queue.messages.popleft()
+    pick_up(again)
     farm.expire(made["id"])
 
     assert farm.reap() == (0, 1, 0)
@@ -106,13 +108,52 @@ def test_a_provisioning_that_is_lost_twice_has_failed(farm: Farm, picked: bool) 
     assert carry_out(again) is False
 
 
+def pick_up(message: Lease) -> None:
+    assert leases.pick_up(message, by="worker", now=datetime.now(UTC)) is not None
+
+
+@pytest.mark.parametrize("lost_before", [False, True])
+def test_what_no_worker_takes_up_waits_and_says_so(farm: Farm, lost_before: bool) -> None:
+    made, message = queued(farm)
+    assert farm.get(made["id"])["progress"]["step_label"] == STEPS[0]
+    if lost_before:
+        pick_up(message)
+        farm.expire(made["id"])
+        assert farm.reap() == (1, 0, 0)
+    farm.age(made["id"])
+
+    for _ in range(3):
+        farm.expire(made["id"])
+        assert farm.reap() == (1, 0, 0)
+    waiting = farm.get(made["id"])
+    assert waiting["status"] == ("provisioning" if lost_before else "queued")
+    assert waiting["progress"] == {"step_label": WAITS, "step_number": 1, "total_steps": 4}
+    assert waiting["last_failure_message"] is None
+    assert farm.queue.work() == 3 + lost_before
+    assert farm.get(made["id"])["status"] == "running"
+
+
+def test_where_nobody_works_no_messages_pile_up_until_a_worker_comes(farm: Farm) -> None:
+    made, _ = queued(farm)
+    farm.queue.has_worker = False
+    for _ in range(3):
+        farm.expire(made["id"])
+        assert farm.reap() == (0, 0, 1)
+    assert not farm.queue.messages
+
+    assert publish_waiting() == 1
+    assert farm.queue.work() == 1
+    assert farm.get(made["id"])["status"] == "running"
+    assert publish_waiting() == 0
+
+
 def test_a_lost_teardown_ends_in_a_true_state(farm: Farm) -> None:
     made = farm.running()
     farm.ok("DELETE", f"/interns/{made['id']}", status=202)
     for _ in range(2):
+        pick_up(farm.queue.messages.popleft())
         farm.expire(made["id"])
         farm.reap()
-    farm.queue.messages.clear()
 
     lost = farm.get(made["id"])
     assert lost["status"] == "destroy_failed"

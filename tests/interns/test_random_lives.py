@@ -85,10 +85,10 @@ class Lives(RuleBasedStateMachine):
             after = Intern.objects.filter(pk=self.interns[which]).values().first()
             assert before is not None
             assert after is not None
-            kept = itemgetter(
-                "status", "last_failure_message", "progress_step", "hostname", "lease_id"
-            )
+            kept = itemgetter("status", "last_failure_message", "progress_step", "hostname")
             assert kept(after) == kept(before)
+            # Also where it had a lease that was over.
+            assert after["lease_id"] is None
 
     # --- What becomes of messages
 

@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
 from gateway.http.times import iso
+from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Status
 
@@ -40,6 +41,7 @@ class Command(JsonCommand):
 
 
 def _told(intern: Intern) -> dict[str, Any]:
+    now = datetime.now(UTC)
     return {
         "id": str(intern.pk),
         "account": intern.workspace.account.name,
@@ -47,9 +49,9 @@ def _told(intern: Intern) -> dict[str, Any]:
         "name": intern.name,
         "status": str(intern.status),
         "status_since": iso(intern.status_since),
-        "seconds_in_status": int((datetime.now(UTC) - intern.status_since).total_seconds()),
+        "seconds_in_status": int((now - intern.status_since).total_seconds()),
         "status_reason": intern.status_reason,
-        "progress": progress(intern.progress_step),
+        "progress": progress(intern.progress_step, waits=waits_long(intern, now)),
         "held_by": intern.lease_kind or None,
         "hostname": intern.hostname,
         "last_failure_message": intern.last_failure_message,
