@@ -24,6 +24,10 @@ ERROR_METADATA: Final = Component(
             "provider_name": nullable(TEXT),
             "provider_code": TEXT,
             "raw": {"type": "string", "description": "The upstream's own body, cut at 4096."},
+            "failed_generation": {
+                "type": "string",
+                "description": "What the model wrote, where that is what the upstream refuses.",
+            },
             "is_byok": FLAG,
             "previous_errors": array({"type": "object", "additionalProperties": True}),
             "limit_source": TEXT,
@@ -35,7 +39,7 @@ ERROR_METADATA: Final = Component(
         optional=(
             *("issues", "provider_name", "provider_code", "raw", "is_byok", "previous_errors"),
             *("limit_source", "reason", "remedy_hint", "failed_routing_step"),
-            "available_providers",
+            *("available_providers", "failed_generation"),
         ),
         additionalProperties=True,
     ),

@@ -104,6 +104,8 @@ def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
         metadata["raw"] = failure.raw
     if failure.provider_code:
         metadata["provider_code"] = failure.provider_code
+    if failure.failed_generation is not None:
+        metadata["failed_generation"] = failure.failed_generation
     if failure.told_status == 429:
         if not is_byok:
             metadata["limit_source"] = "upstream_provider_shared_pool"

@@ -11,22 +11,30 @@ _ISSUES_MAX: Final = 5
 _BODY: Final = "body"
 
 
-def said_in(body: bytes) -> tuple[str, str | None]:
-    """Message and code; an empty message where there is none."""
+def said_in(body: bytes) -> tuple[str, str | None, str | None]:
+    """Message, code and refused words of the model; an empty message where there is none."""
     try:
         value = loads(body) if body else None
     except MalformedJson:
-        return "", None
+        return "", None, None
     error = value.get("error", value) if isinstance(value, dict) else None
     if isinstance(error, str):
-        return error, None
+        return error, None, None
     if not isinstance(error, dict):
-        return _of_detail(value), None
+        return _of_detail(value), None, None
     message, code = error.get("message"), error.get("code") or error.get("type")
     return (
         message if isinstance(message, str) else _of_detail(error) or _of_detail(value),
         str(code) if isinstance(code, int | str) else None,
+        failed_generation_in(error),
     )
+
+
+def failed_generation_in(error: dict[str, Any]) -> str | None:
+    """What the model wrote where that is what the upstream refuses (Groq). Clients send it back
+    to the model."""
+    written = error.get("failed_generation")
+    return written if isinstance(written, str) else None
 
 
 def _of_detail(value: Any) -> str:

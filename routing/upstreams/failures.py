@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from gateway.http.jsonio import dumps
 from routing.upstreams.door_errors import (
     BodyTooLarge,
     ConnectTimeout,
@@ -18,7 +19,7 @@ from routing.upstreams.door_errors import (
     FirstByteTimeout,
     IdleTimeout,
 )
-from routing.upstreams.error_bodies import said_in
+from routing.upstreams.error_bodies import failed_generation_in, said_in
 
 RAW_CHARS_MAX = 4096
 # Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
@@ -36,7 +37,8 @@ class UpstreamFailure(Exception):
     `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
     of the same model may do better, `larger_only` that it would need a larger context, `credential`
-    that the credential, or the account behind it, was refused.
+    that the credential, or the account behind it, was refused. `failed_generation` is what the
+    model wrote where that is what the upstream refuses.
     """
 
     status: int
@@ -52,6 +54,7 @@ class UpstreamFailure(Exception):
     parked: bool = False
     deadline: bool = False
     credential: bool = False
+    failed_generation: str | None = None
 
     def told_of_own_credential(self) -> None:
         """Tell that it is the caller's own credential that was refused: a fault of the request's,
@@ -67,6 +70,8 @@ class UpstreamFailure(Exception):
         self.message = self.message.replace(secret, HIDDEN)
         self.raw = self.raw and self.raw.replace(secret, HIDDEN)[:RAW_CHARS_MAX]
         self.provider_code = self.provider_code and self.provider_code.replace(secret, HIDDEN)
+        written = self.failed_generation
+        self.failed_generation = written and written.replace(secret, HIDDEN)
 
     def __str__(self) -> str:
         return f"{self.error_type} ({self.status}): {self.message}"
@@ -182,7 +187,7 @@ _PARAMETER_WORDS = (
 def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFailure:
     """An upstream's answer with an error status."""
     row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
-    said, code = said_in(body)
+    said, code, generation = said_in(body)
     if status == 400 and _NO_CREDIT_WORDS in said.lower():
         row = _CREDENTIAL
     failure = UpstreamFailure(
@@ -198,40 +203,50 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         outage=row.outage,
         parked=status == 429,
         credential=row is _CREDENTIAL,
+        failed_generation=generation,
     )
     if status in (400, 403, 413, 422):
-        _sharpen(failure, said.lower(), code or "")
+        _sharpen(failure, said, code or "")
     return failure
 
 
 def from_error_object(error: Any) -> UpstreamFailure:
-    """An error object inside a 200 answer or stream; its code may be an HTTP status."""
-    code = error.get("code") if isinstance(error, dict) else None
-    digits = code if isinstance(code, str) else str(code) if isinstance(code, int) else ""
-    status = int(digits) if len(digits) == 3 and digits.isascii() and digits.isdigit() else 502
-    if not 400 <= status <= 599:
-        status = 502
-    said = error.get("message") if isinstance(error, dict) else str(error)
+    """An error object inside a 200 answer or stream, which may name an HTTP status."""
+    fields = error if isinstance(error, dict) else {}
+    code, status = fields.get("code"), _status_in(fields)
+    message = fields.get("message") if fields else str(error)
+    said = message if isinstance(message, str) else ""
     row = _ROWS.get(status) or _UNAVAILABLE
     failure = UpstreamFailure(
         status=status,
         told_status=row.told_status,
         error_type=row.error_type,
-        message=str(said) if row.own_message and said else PROVIDER_RETURNED_ERROR,
-        raw=str(said)[:_KEPT_CHARS_MAX] if said else None,
+        message=said if row.own_message and said else PROVIDER_RETURNED_ERROR,
+        raw=_text(dumps(error)) if fields else said[:_KEPT_CHARS_MAX] or None,
         provider_code=str(code) if code is not None else None,
         elsewhere=row.elsewhere,
         larger_only=status == 413,
         outage=row.outage,
         parked=status == 429,
         credential=row is _CREDENTIAL,
+        failed_generation=failed_generation_in(fields),
     )
-    _sharpen(failure, str(said).lower(), str(code or ""))
+    _sharpen(failure, said, str(code or ""))
     return failure
 
 
-def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
+def _status_in(error: dict[str, Any]) -> int:
+    """The status that an error object names by its code, or, as Groq does, beside a word for it."""
+    for name in ("code", "status_code"):
+        digits = str(error.get(name))
+        if len(digits) == 3 and digits.isascii() and digits.isdigit() and "400" <= digits < "600":
+            return int(digits)
+    return 502
+
+
+def _sharpen(failure: UpstreamFailure, message: str, code: str) -> None:
     """Let the upstream's own code and words name the fault."""
+    said = message.lower()
     if code not in _CODES and failure.status in (400, 413, 422):
         if failure.status != 422 and any(words in said for words in _CONTEXT_WORDS):
             code = "context_length_exceeded"
@@ -244,13 +259,8 @@ def _sharpen(failure: UpstreamFailure, said: str, code: str) -> None:
         # It is the request that was refused, by an endpoint that is well.
         failure.outage = failure.credential = False
         failure.error_type, failure.told_status = _CODES[code]
-        failure.message = (said and _original(failure, said)) or failure.message
+        failure.message = message or failure.message
         failure.elsewhere = failure.larger_only = code == "context_length_exceeded"
-
-
-def _original(failure: UpstreamFailure, said: str) -> str:
-    spoken, _ = said_in((failure.raw or "").encode())
-    return spoken or said
 
 
 def _text(body: bytes) -> str | None:

@@ -68,6 +68,21 @@ def test_what_an_upstream_bills_of_its_failure_is_on_record(desk: Desk, orm_of: 
     assert upstream_cost_nano(desk, orm_of, last["id"]) == 43 * 1_000 + 10 * 2_000
 
 
+def test_what_a_model_wrote_and_its_provider_refuses_is_told(desk: Desk) -> None:
+    """Groq says 400 within a stream of status 200."""
+    refused = {"code": "tool_use_failed", "status_code": 400, "failed_generation": "{}"}
+    failure = {"json": {"error": {"message": "No call.", **refused}}}
+    desk.upstream.script("first", {"events": [failure]}, {"events": [{"text": "Hm."}, failure]})
+
+    early, late = desk.post(stream=True), desk.stream()
+
+    assert early.status_code == 400
+    for error in (early.json()["error"], broken_end(late, 400)["error"]):
+        assert (error["code"], error["message"]) == (400, "No call.")
+        assert error["metadata"]["failed_generation"] == "{}"
+    assert len(desk.upstream.requests()) == 2, "the request is refused, not the endpoint"
+
+
 @pytest.mark.parametrize("code", [502, "429", "rate_limit", None, 200, 99999, True])
 def test_an_error_object_before_content_is_an_honest_status(desk: Desk, code: Any) -> None:
     error = {"message": "Simulated.", "code": code}

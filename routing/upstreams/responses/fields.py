@@ -43,8 +43,8 @@ def put_base(
         sent["max_output_tokens"] = output_cap(prompt, terms)
     if terms.user_hash is not None:
         put_user(sent, terms.user_hash, terms.supported)
-    if prompt.stream:
-        sent["stream"] = True
+    # Some upstreams stream where nothing is said.
+    sent["stream"] = prompt.stream
 
 
 def put_user(sent: dict[str, Any], user_hash: str, supported: frozenset[str]) -> None:

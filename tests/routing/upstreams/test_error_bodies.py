@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from routing.upstreams.error_bodies import said_in
-from routing.upstreams.failures import from_status
+from routing.upstreams.failures import from_error_object, from_status
 
 MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
 
@@ -38,12 +38,12 @@ MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
     ],
 )
 def test_message_and_code(body: Any, message: str, code: str | None) -> None:
-    assert said_in(json.dumps(body).encode()) == (message, code)
+    assert said_in(json.dumps(body).encode())[:2] == (message, code)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": NaN}'])
 def test_what_is_no_json_says_nothing(body: bytes) -> None:
-    assert said_in(body) == ("", None)
+    assert said_in(body) == ("", None, None)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
@@ -51,3 +51,34 @@ def test_a_validator_s_words_are_the_message(status: int) -> None:
     body = json.dumps({"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}).encode()
 
     assert from_status(status, {}, body).message == "top_p: too large"
+
+
+REFUSED_CALL: dict[str, Any] = {
+    "message": "Tool choice is required, but model did not call a tool",
+    "type": "invalid_request_error",
+    "code": "tool_use_failed",
+    "failed_generation": "Hm.",
+}
+
+
+def test_what_a_model_wrote_and_its_provider_refuses_is_told() -> None:
+    whole = from_status(400, {}, json.dumps({"error": REFUSED_CALL}).encode())
+    streamed = from_error_object({**REFUSED_CALL, "status_code": 400})
+
+    for failure in (whole, streamed):
+        assert (failure.told_status, failure.error_type) == (400, "invalid_request")
+        assert failure.message == REFUSED_CALL["message"]
+        assert (failure.provider_code, failure.failed_generation) == ("tool_use_failed", "Hm.")
+        assert failure.elsewhere is False
+        assert "failed_generation" in str(failure.raw)
+
+
+@pytest.mark.parametrize("status", [True, 40, "abc", 200, 700, None])
+def test_what_is_no_failed_status_is_the_upstreams_own_failure(status: Any) -> None:
+    assert from_error_object({"message": "No", "status_code": status}).status == 502
+
+
+def test_a_failure_within_an_answer_keeps_its_spelling() -> None:
+    failure = from_error_object({"message": "Too LONG", "code": "string_too_long"})
+
+    assert failure.message == "Too LONG"

@@ -25,6 +25,7 @@ def test_items_and_tools_go_as_they_came() -> None:
         "input": ITEMS,
         "instructions": "i",
         "store": False,
+        "stream": False,
         "tools": tools,
         "tool_choice": choice,
         "include": [SEALED],
@@ -58,6 +59,7 @@ def test_the_gateways_fields_stay_here() -> None:
         "model": "up-1",
         "input": "hi",
         "store": False,
+        "stream": False,
         "user": "hash",
         "include": [SEALED],
     }
@@ -77,7 +79,7 @@ def test_what_the_endpoint_does_not_list_is_left_out() -> None:
         "reasoning": {"effort": "low"},
     }
     made = passed(original, terms(supported=frozenset()), effort="low")
-    assert set(made) == {"model", "input", "store"}
+    assert set(made) == {"model", "input", "store", "stream"}
 
 
 def test_what_it_lists_is_sent() -> None:

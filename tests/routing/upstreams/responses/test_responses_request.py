@@ -25,6 +25,7 @@ def test_a_plain_call_stores_nothing_and_asks_for_nothing() -> None:
         "model": "up-1",
         "input": [{"type": "message", "role": "user", "content": "hi"}],
         "store": False,
+        "stream": False,
     }
 
 
@@ -103,7 +104,7 @@ def test_a_stream_is_asked_for_and_no_credential_is_made_up() -> None:
 )
 def test_parameters(given: dict[str, Any], expected: dict[str, Any]) -> None:
     made = sent(given)
-    for name in ("model", "input", "store"):
+    for name in ("model", "input", "store", "stream"):
         del made[name]
     assert made == expected
 
@@ -119,7 +120,7 @@ def test_nothing_but_the_conversation_goes_to_an_endpoint_that_lists_nothing() -
         "verbosity": "low",
     }
     made = sent(body, terms(supported=frozenset(), user_hash="u"), effort="low")
-    assert set(made) == {"model", "input", "store"}
+    assert set(made) == {"model", "input", "store", "stream"}
 
 
 def test_listed_fields_beyond_the_vocabulary_are_forwarded_and_the_gateways_never() -> None:
