@@ -23,6 +23,7 @@ _CHAT_SAYS: Final[Mapping[str, tuple[str, ...]]] = {
     **{name: (name,) for name in SAME["chat"]},
     **dict.fromkeys(CAPS, CAPS),
     "reasoning_effort": ("reasoning",),
+    "function_call": ("tool_choice",),
 }
 # Chat's words that the other formats take as they stand, though they are not their own.
 _TAKEN_TOO: Final[Mapping[str, tuple[str, ...]]] = {

@@ -20,7 +20,9 @@ _FREE: Final = {"type": "object", "additionalProperties": True}
 _NUMBER: Final = {"type": "number"}
 _MAYBE_TEXT: Final = nullable(TEXT)
 _MAYBE_WHOLE: Final = nullable(WHOLE)
-_FINISH: Final = words("stop", "length", "tool_calls", "content_filter", "error", None)
+_FINISH: Final = words(
+    "stop", "length", "tool_calls", "content_filter", "error", "function_call", None
+)
 
 
 def _some(properties: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -51,6 +53,9 @@ _TOOL_CALL: Final = Component(
         }
     ),
 )
+_FUNCTION_CALL: Final = described(
+    _some({"name": TEXT, "arguments": TEXT}), "For requests with `functions`."
+)
 _MEDIA: Final = {
     "reasoning_details": array(_FREE),
     "images": array(obj({"type": words("image_url"), "image_url": obj({"url": TEXT})})),
@@ -68,10 +73,11 @@ _MESSAGE: Final = Component(
             "refusal": _MAYBE_TEXT,
             "reasoning": _MAYBE_TEXT,
             "tool_calls": array(_TOOL_CALL),
+            "function_call": _FUNCTION_CALL,
             "audio": _AUDIO,
             **_MEDIA,
         },
-        optional=("tool_calls", "audio", *_MEDIA),
+        optional=("tool_calls", "function_call", "audio", *_MEDIA),
     ),
 )
 _CHOICE: Final = Component(
@@ -225,6 +231,7 @@ _DELTA: Final = Component(
             "refusal": _MAYBE_TEXT,
             "reasoning": _MAYBE_TEXT,
             "tool_calls": array(_TOOL_CALL_DELTA),
+            "function_call": _FUNCTION_CALL,
             "audio": _AUDIO,
             **_MEDIA,
         }

@@ -5,6 +5,7 @@ from typing import Final
 DEPRECATED: Final = frozenset(
     {
         *("route", "stream_options", "usage", "max_tokens", "include_reasoning"),
+        *("functions", "function_call"),
         *("structured_outputs", "transforms"),
     }
 )
@@ -37,6 +38,8 @@ MEANINGS: Final = {
     "n": "One choice per request.",
     "tools": "Functions the model may call, and server tools, which the gateway runs for it.",
     "tool_choice": "Whether a tool must, may or must not be called, or which one.",
+    "functions": "Functions the model may call; the answer says `function_call`. Use `tools`.",
+    "function_call": "Another name of `tool_choice`, for `functions`.",
     "parallel_tool_calls": "Whether one answer may hold several tool calls.",
     "max_tool_calls": "Most steps of server tools; 30 without.",
     "stop_server_tools_when": "Conditions that end the use of server tools; one is enough.",

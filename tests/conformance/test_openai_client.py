@@ -123,6 +123,45 @@ def test_a_streamed_tool_call_in_fragments(client: OpenAI) -> None:
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
 
 
+def test_a_function_call_as_before_there_were_tools(client: OpenAI, desk: Desk) -> None:
+    functions: Any = [WEATHER["function"]]
+    first = client.chat.completions.create(model=MODEL, messages=ASK_WEATHER, functions=functions)
+    (choice,) = first.choices
+    called = choice.message.function_call
+
+    assert choice.finish_reason == "function_call"
+    assert called
+    assert called.name == "weather"
+    assert json.loads(called.arguments).keys() == {"city", "days"}
+    assert choice.message.tool_calls is None
+
+    result: Any = {"role": "function", "name": "weather", "content": "sunny"}
+    history = [*ASK_WEATHER, choice.message.to_dict(), result]
+    second = client.chat.completions.create(model=MODEL, messages=history, functions=functions)
+
+    assert second.choices[0].finish_reason == "stop"
+    _, sent = desk.sent()
+    assert sent["tools"] == [WEATHER]
+    assert [message["role"] for message in sent["messages"]] == ["user", "assistant", "tool"]
+
+
+def test_a_streamed_function_call_in_fragments(client: OpenAI, desk: Desk) -> None:
+    calls = [{"name": "weather", "arguments": {"days": day}} for day in (1, 2)]
+    desk.upstream.script("gamma", {"tool_calls": calls})
+    functions: Any = [WEATHER["function"]]
+    with client.chat.completions.create(
+        model=MODEL, messages=ASK_WEATHER, functions=functions, stream=True
+    ) as stream:
+        chunks = list(stream)
+
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    told = [delta.function_call for delta in deltas if delta.function_call]
+    assert [each.name for each in told if each.name] == ["weather"]
+    assert json.loads("".join(each.arguments or "" for each in told)) == {"days": 1}
+    assert not any(delta.tool_calls for delta in deltas)
+    assert chunks[-2].choices[0].finish_reason == "function_call"
+
+
 def test_logprobs_whole_and_streamed(client: OpenAI, desk: Desk) -> None:
     asked: Any = {"model": MODEL, "messages": saying("say 3 words")}
     whole = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)

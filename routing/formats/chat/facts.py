@@ -21,7 +21,8 @@ _ASSISTANT_TEXTS = ("reasoning", "reasoning_content", "refusal")
 @dataclass(slots=True)
 class PromptFacts:
     """`texts` are the caller's own string objects; nothing is copied. `json_bytes` is the size of
-    what travels as JSON. `orphans` are the indexes of tool messages that answer no earlier call."""
+    what travels as JSON. `orphans` are the indexes of tool messages that answer no earlier call.
+    `calls_functions` where calls or results are written as before there were tools."""
 
     texts: list[str] = field(default_factory=list)
     json_bytes: int = 0
@@ -29,6 +30,7 @@ class PromptFacts:
     media_parts: int = 0
     image_parts: int = 0
     orphans: list[int] = field(default_factory=list)
+    calls_functions: bool = False
 
     @property
     def text_chars(self) -> int:
@@ -55,6 +57,8 @@ def read_messages(messages: list[dict[str, Any]]) -> PromptFacts:
             _read_assistant(message, facts, called)
         elif role == "tool" and message["tool_call_id"] not in called:
             facts.orphans.append(index)
+        elif role == "function":
+            facts.calls_functions = True
         # A tool message has no name by its format, so anything may stand there.
         if isinstance(name := message.get("name"), str):
             texts.append(name)
@@ -77,6 +81,8 @@ def _read_assistant(message: dict[str, Any], facts: PromptFacts, called: set[str
         called.add(call["id"])
         function = call["function"]
         facts.texts += (function["name"], function["arguments"])
+    if "function_call" in message:
+        facts.calls_functions = True
     for key in _ASSISTANT_TEXTS:
         if text := message.get(key):
             facts.texts.append(text)

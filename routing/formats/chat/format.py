@@ -7,6 +7,7 @@ from gateway.http.responses import error_body
 from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served, chat_answer, chat_choice
 from routing.formats.chat.chunks import ChatChunks
+from routing.formats.chat.legacy_answers import LegacyChunks, legacy_finish, legacy_message
 from routing.formats.chat.request import ChatRequest, parse_chat
 
 
@@ -32,9 +33,12 @@ class ChatFormat:
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         ending = whole.ending
+        message, finish_reason = whole.message, ending.finish_reason
+        if whole.request.offers_functions:
+            message, finish_reason = legacy_message(message), legacy_finish(finish_reason)
         choice = chat_choice(
-            whole.message,
-            finish_reason=ending.finish_reason,
+            message,
+            finish_reason=finish_reason,
             native_finish=ending.native_finish,
             logprobs=whole.logprobs,
             error=ending.failure,
@@ -55,7 +59,8 @@ class ChatFormat:
 
     def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
         reasoning = request.reasoning
-        return ChatChunks(served, hides_tools=reasoning is not None and reasoning.exclude)
+        writer = LegacyChunks if request.offers_functions else ChatChunks
+        return writer(served, hides_tools=reasoning is not None and reasoning.exclude)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]

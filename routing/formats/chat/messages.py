@@ -47,6 +47,8 @@ class AssistantMessage(TypedDict, total=False):
     reasoning_content: str | None
     reasoning_details: list[ReasoningDetail] | None
     tool_calls: list[ToolCall] | None
+    # As calls were written before there were tools.
+    function_call: CalledFunction | None
     images: list[Annotated[AnsweredImage, Tagged("type")]] | None
     audio: dict[str, Any] | None
     annotations: list[dict[str, Any]] | None
@@ -59,6 +61,15 @@ class ToolMessage(TypedDict, total=False):
     tool_call_id: Annotated[str, REQUIRED]
 
 
+class FunctionMessage(TypedDict, total=False):
+    """The result of a `function_call`."""
+
+    role: Annotated[Literal["function"], REQUIRED]
+    name: Annotated[str, REQUIRED]
+    content: str | None
+
+
 Message = Annotated[
-    InstructionMessage | UserMessage | AssistantMessage | ToolMessage, Tagged("role")
+    InstructionMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage,
+    Tagged("role"),
 ]

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from gateway.http.jsonio import dumps
 from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
 from routing.formats.chat.facts import PromptFacts, read_messages
+from routing.formats.chat.legacy_functions import with_tools
 from routing.formats.chat.rules import cross_field_issues
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_body
 from routing.formats.open_tools import with_settings_inside
@@ -121,6 +122,8 @@ class ChatRequest:
     tools_off: bool = False
     # Its messages are not those of `original` any more.
     rewritten: bool = False
+    # Its tools were `functions`, so that the answer says `function_call`.
+    offers_functions: bool = False
 
     @property
     def decides(self) -> bool:
@@ -147,9 +150,17 @@ def parse_chat(
     body = with_settings_inside(body)
     body, checked = _check(body, session_header, models_max)
     facts = read_messages(body["messages"])
+    offers_functions = bool(body.get("functions"))
+    if facts.calls_functions or offers_functions or "function_call" in body:
+        body, issues = with_tools(body)
+        if issues:
+            raise ChatInvalid(issues, "invalid_prompt")
+        facts = read_messages(body["messages"])
     if facts.orphans:
         raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
-    return _request(body, checked, facts, session_header)
+    request = _request(body, checked, facts, session_header)
+    request.offers_functions = offers_functions
+    return request
 
 
 def translated_request(

@@ -27,6 +27,8 @@ def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
         issues += _tool_issues(tools)
     if "tool_choice" in body:
         issues += _choice_issues(body["tool_choice"], tools or ())
+    if "function_call" in body:
+        issues += _function_call_issues(body)
     if body.get("max_tool_calls") is not None and "stop_server_tools_when" not in body:
         issues += _step_issues(body["max_tool_calls"])
     if body.get("reasoning_effort") is not None:
@@ -77,6 +79,17 @@ def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
         kind = canonical_tool(choice["type"])
         if not any(canonical_tool(tool["type"]) == kind for tool in tools):
             yield Issue("tool_choice.type", f"Invalid input: no {kind} in tools")
+
+
+def _function_call_issues(body: dict[str, Any]) -> Iterator[Issue]:
+    choice = body["function_call"]
+    if "tool_choice" in body:
+        yield Issue("function_call", "Invalid input: send either tool_choice or function_call")
+    elif isinstance(choice, dict):
+        name = choice["name"]
+        if not any(each["name"] == name for each in body.get("functions", ())):
+            text = f'Invalid input: no function named "{shortened(name)}" in functions'
+            yield Issue("function_call.name", text)
 
 
 def _is_function(tool: dict[str, Any], name: str) -> bool:

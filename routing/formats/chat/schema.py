@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from routing.formats.chat.messages import Message
 from routing.formats.chat.parts import CacheControl
 from routing.formats.chat.response_format import ResponseFormat
-from routing.formats.chat.tools import Tool, ToolChoice
+from routing.formats.chat.tools import FunctionCall, FunctionDefinition, Tool, ToolChoice
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -119,6 +119,8 @@ class ChatBody(TypedDict, total=False):
     n: Annotated[int, Field(ge=1, le=1), WHOLE] | None
     tools: list[Tool]
     tool_choice: ToolChoice
+    functions: list[FunctionDefinition]
+    function_call: FunctionCall
     parallel_tool_calls: bool | None
     max_tool_calls: Integer | None
     stop_server_tools_when: StopConditions

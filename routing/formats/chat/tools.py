@@ -84,3 +84,4 @@ class ServerToolChoice(TypedDict, total=False):
 
 NamedChoice = Annotated[FunctionChoice | ServerToolChoice, Tagged("type")]
 ToolChoice = Annotated[Literal["none", "auto", "required"] | NamedChoice, ONE_KIND]
+FunctionCall = Annotated[Literal["none", "auto"] | NamedFunction, ONE_KIND]

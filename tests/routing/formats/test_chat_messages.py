@@ -14,7 +14,7 @@ from tests.routing.formats.chat_bodies import (
     text_of,
 )
 
-ROLES = '"system"|"developer"|"user"|"assistant"|"tool"'
+ROLES = '"system"|"developer"|"user"|"assistant"|"tool"|"function"'
 ASSISTANT: dict[str, Any] = {"role": "assistant", "tool_calls": [CALL]}
 DETAIL = {"type": "reasoning.text", "text": "hm", "format": "unknown", "index": 0, "id": None}
 

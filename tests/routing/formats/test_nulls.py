@@ -44,6 +44,7 @@ _TERMS: Final = Terms("up-1", _TAKEN, None, None, None, 4096)
 _SIZES: Final = ("text_bytes", "prompt_text_chars")
 # What stands before the conversation, for results that answer a call and items that say nothing.
 _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
+    "chat": ("messages", [{"role": "assistant", "function_call": {"name": "f", "arguments": ""}}]),
     "messages": ("messages", [said("assistant", {**USE, "id": "f"})]),
     "responses": ("input", [{"role": "user", "content": "f"}, {**CALL, "call_id": "f"}]),
 }

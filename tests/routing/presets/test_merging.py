@@ -135,6 +135,15 @@ def test_names_of_a_format_count_as_the_config_s(
     assert under(format, config) != under(format, without)
 
 
+def test_functions_stand_beside_the_config_s_tools() -> None:
+    config = {"tools": [{"type": "function", "function": {"name": "g"}}], "tool_choice": "required"}
+
+    body = read("chat", config, functions=[{"name": "f"}], function_call="auto").body
+
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["g", "f"]
+    assert body["tool_choice"] == "auto"
+
+
 @pytest.mark.parametrize("format", ["chat", "messages"])
 def test_a_system_prompt_before_the_conversation(format: str) -> None:
     said = read(format, {}, "S").body["messages"]
