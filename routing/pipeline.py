@@ -17,6 +17,7 @@ from gateway.http.errors import (
     SchemaInvalid,
     Unavailable,
 )
+from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from gateway.regions import region_of
 from routing.caller_headers import app_facts, betas, wants_metadata
@@ -63,6 +64,8 @@ from routing.serving.observing import standing
 from routing.serving.turns import demand_of
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.wires import CHAT_KINDS
+
+_NOT_BESIDE = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
 class Asked(NamedTuple):
@@ -164,6 +167,8 @@ def _arranged(
         asked = asked._replace(ask=ask_of(chat))
     if loop is None and chat.native_tools:
         asked = _held_to_its_wire(asked, chat, format)
+    if chat.native_fields:
+        asked = _held_to_its_fields(asked, chat, format, is_rewritten=loop is not None)
     plan, state = (NO_PLAN, NOTHING_LEARNED) if blocked else _planned(asked, caller)
     stages += [stage for plugin in plugins for stage in plugin.stages]
     if plan.failed_step == CONTEXT_STEP:
@@ -346,6 +351,20 @@ def _held_to_its_wire(asked: Asked, chat: ChatRequest, format: CallerFormat) -> 
     if not any(each.serves(kinds) for model in models for each in model.endpoints):
         raise InvalidRequest(f"server tool not available: {', '.join(chat.native_tools)}")
     return asked._replace(ask=asked.ask._replace(kinds=kinds))
+
+
+def _held_to_its_fields(
+    asked: Asked, chat: ChatRequest, format: CallerFormat, *, is_rewritten: bool
+) -> Asked:
+    """Only upstreams of the caller's own format know these fields, and of them those that list
+    them. A request that is written anew has no place for them."""
+    fields, kinds = chat.native_fields, frozenset({format.wire})
+    endpoints = [each for model in asked.resolution.models for each in model.endpoints]
+    takers = [each for each in endpoints if each.serves(kinds) and fields <= each.taken_fields]
+    if is_rewritten or chat.rewritten or not takers:
+        text = "Invalid input: no endpoint takes it" if not takers else _NOT_BESIDE
+        raise SchemaInvalid([Issue(name, text) for name in sorted(fields)])
+    return asked._replace(ask=asked.ask._replace(kinds=kinds, native_fields=fields))
 
 
 def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:

@@ -40,7 +40,7 @@ def compressed(
 ) -> Compressed | None:
     """The request made to fit the roomiest of these endpoints that may have it compressed. None
     where there is none, or where what has to stay is too long."""
-    if chat.native_tools or chat.decides:
+    if chat.native_tools or chat.native_fields or chat.decides:
         # What only the caller's own format has words for is not written anew.
         return None
     wish = _wish(chat)

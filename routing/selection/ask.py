@@ -15,7 +15,8 @@ class Ask(NamedTuple):
 
     `kinds` are the wire kinds that can serve the caller's format. `supplied_parameters` are those
     the caller gave; `required_parameters` are the same in the words that `require_parameters`
-    looks for (`structured_outputs` for a JSON schema, `reasoning` for any reasoning setting).
+    looks for (`structured_outputs` for a JSON schema, `reasoning` for any reasoning setting),
+    `native_fields` those of the body that an endpoint has to take.
     """
 
     kinds: frozenset[str]
@@ -27,6 +28,7 @@ class Ask(NamedTuple):
     prompt_tokens: int = 0
     output_tokens: int | None = None
     service_tier: str | None = None
+    native_fields: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,8 @@ def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
         found.append((TOOLS_STEP, _with_tools))
     if policy.require_parameters and ask.required_parameters:
         found.append((PARAMETERS_STEP, partial(_passing, _supports(ask.required_parameters))))
+    if ask.native_fields:
+        found.append((PARAMETERS_STEP, partial(_passing, _knows(ask.native_fields))))
     fits = _fits(ask.prompt_tokens, ask.output_tokens)
     found.append((CONTEXT_STEP, partial(_passing, fits)))
     if ask.output_tokens is not None:
@@ -267,6 +269,10 @@ def _supports(required: frozenset[str]) -> Test:
         return named <= supported and not _OUTPUT_CAP.isdisjoint(supported)
 
     return test
+
+
+def _knows(fields: frozenset[str]) -> Test:
+    return lambda endpoint: fields <= endpoint.taken_fields
 
 
 def _fits(prompt_tokens: int, output_tokens: int | None) -> Test:

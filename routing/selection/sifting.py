@@ -57,8 +57,8 @@ def sifted(models: Sequence[ModelEntry], ask: Ask, policy: Policy) -> Sifted:
 
 def _kept(model: ModelEntry, ask: Ask, policy: Policy) -> Sifted:
     """What is left of the model for a request of this kind that has room everywhere."""
-    kinds, tools, inputs, outputs, supplied, required, _, _, tier = ask
-    kind = (id(model), kinds, tools, inputs, outputs, supplied, required, tier)
+    kinds, tools, inputs, outputs, supplied, required, _, _, tier, native = ask
+    kind = (id(model), kinds, tools, inputs, outputs, supplied, required, tier, native)
     store = model.kept if policy is NO_POLICY else _of_policies(policy)
     known = store.get(kind)
     if known is not None:

@@ -43,6 +43,7 @@ WEIGHTS_SUM: Final = 10_000
 # The fields of `Ask` that are sets of names, besides the wire kinds.
 WORD_SETS: Final = (
     *("input_modalities", "output_modalities", "supplied_parameters", "required_parameters"),
+    "native_fields",
 )
 _word_sets = attrgetter("kinds", *WORD_SETS)
 _MILLION: Final = 1_000_000

@@ -22,6 +22,7 @@ MEANINGS: Final = {
     "reasoning": "How much the model thinks, and whether that is summarised.",
     "include": "What else to return, such as `reasoning.encrypted_content`.",
     "previous_response_id": "Only null: nothing is stored, the whole conversation is sent.",
+    "conversation": "Only null: nothing is stored, the whole conversation is sent.",
     "store": "Only false.",
     "background": "Only false or null.",
     "prompt": "Only null: stored prompts are not offered.",

@@ -151,6 +151,31 @@ def test_a_search_of_the_providers_own_stays_with_its_wire(desk: KindsDesk) -> N
     assert desk.upstream.requests("chatty") == []
 
 
+def test_a_container_stays_with_the_endpoints_that_take_it(desk: KindsDesk) -> None:
+    refused = told(desk.ask(MESSAGES, "openai", container="c_1"), 400, "invalid_request_error")
+    assert refused["message"] == "container: Invalid input: no endpoint takes it"
+
+    assert desk.ask(MESSAGES, "both", container="c_1").status_code == 200
+    desk.upstream.script("messy", {"fault": "503"})
+    told(desk.ask(MESSAGES, "both", container="c_1"), 503, "overloaded_error")
+
+    assert desk.upstream.requests("chatty") == []
+    assert desk.upstream.requests("messy")[0]["body"]["container"] == "c_1"
+
+
+def test_what_no_endpoint_takes_is_refused_by_its_name(desk: KindsDesk) -> None:
+    servers = [{"type": "url", "url": "https://mcp.example", "name": "m"}]
+    for kind in PROVIDERS:
+        refused = told(desk.ask(MESSAGES, kind, mcp_servers=servers), 400, "invalid_request_error")
+        assert refused["message"].startswith("mcp_servers: ")
+    clock = [{"type": "router:datetime"}]
+    both = desk.ask(MESSAGES, "anthropic", container="c_1", tools=clock)
+    assert "not beside tools" in told(both, 400, "invalid_request_error")["message"]
+
+    assert desk.ask(MESSAGES, "openai", mcp_servers=[], container=None).status_code == 200
+    assert desk.ask(RESPONSES, "responses", conversation="conv_1").status_code == 400
+
+
 def test_betas_are_told_to_message_style_upstreams(desk: KindsDesk) -> None:
     for kind in PROVIDERS:
         assert desk.ask(MESSAGES, kind, headers={"anthropic-beta": "new-1"}).status_code == 200

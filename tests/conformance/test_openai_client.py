@@ -183,6 +183,21 @@ def _streamed_tokens(chunks: list[ChatCompletionChunk]) -> list[Any]:
     return [token for each in scored if each for token in each.content or []]
 
 
+def test_logprobs_of_responses_whole_and_streamed(client: OpenAI) -> None:
+    asked: Any = {"model": MODEL, "input": "say 3 words", "store": False, "top_logprobs": 2}
+    asked["include"] = ["message.output_text.logprobs"]
+    whole = client.responses.create(**asked)
+    with client.responses.create(**asked, stream=True) as stream:
+        events = list(stream)
+
+    told = whole.to_dict()["output"][0]["content"][0]["logprobs"]  # type: ignore[index]  # A dict.
+    assert [len(token["top_logprobs"]) for token in told] == [2, 2, 2]
+    assert all(token["bytes"] for token in told)
+    deltas = [event for event in events if event.type == "response.output_text.delta"]
+    streamed = [token.token for event in deltas for token in event.logprobs]
+    assert streamed == [token["token"] for token in told]
+
+
 def test_an_answer_after_a_json_schema(client: OpenAI, desk: Desk) -> None:
     schema = {
         "type": "object",

@@ -68,6 +68,7 @@ def _endpoint(provider: str) -> dict[str, Any]:
         "max_completion_tokens": 16_384,
         "pricing": {"prompt": "0.000001", "completion": "0.000002"},
         "supported_parameters": _TAKES,
+        "extra_parameters": ["container"],
     }
 
 

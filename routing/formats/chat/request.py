@@ -116,6 +116,8 @@ class ChatRequest:
     original: dict[str, Any] | None = None
     # Tools that only an upstream of the caller's own format can run, by type.
     native_tools: tuple[str, ...] = ()
+    # Fields that mean nothing elsewhere, and are too much to leave out.
+    native_fields: frozenset[str] = frozenset()
     # The model as the caller named it, where that stood for another name.
     named_as: str | None = None
     # The model is to answer without calling any tool, though its conversation has calls.

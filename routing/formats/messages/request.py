@@ -50,6 +50,8 @@ _EXTRA: Final = frozenset(
 _NOT_FORWARDED: Final = (
     frozenset(ChatBody.__annotations__) | frozenset(MessagesBody.__annotations__)
 ) - _EXTRA
+# What the answer would be without: a place for files, and tools.
+_NATIVE_FIELDS: Final = ("container", "mcp_servers")
 _TIERS: Final = {"standard_only": "default"}
 
 
@@ -69,13 +71,15 @@ def parse_messages(
     orphans = list(orphan_issues(body["messages"]))
     if orphans:
         raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
-    return translated_request(
+    request = translated_request(
         _chat_body(body, checked) | (beside or {}),
         session_header=session_header,
         format="messages",
         original=for_message_upstreams(body),
         native_tools=_provider_searches(body),
     )
+    request.native_fields = frozenset(name for name in _NATIVE_FIELDS if body.get(name))
+    return request
 
 
 def _check(

@@ -1,12 +1,14 @@
 """`instructions` and `input` as chat messages (inference reference 5.2 and 11)."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Final
 
 from routing.formats.responses.parts import chat_part, content
 from routing.formats.responses.turn import Turn
 
 _ASSISTANT: Final = "assistant"
+_REFERENCE: Final = "item_reference"
 
 
 def chat_messages(
@@ -20,6 +22,22 @@ def chat_messages(
         messages.append({"role": "user", "content": given})
         return messages, []
     return messages, _read(given, messages)
+
+
+def without_references(body: dict[str, Any]) -> dict[str, Any]:
+    """A checked body without what refers to its other items; the same where nothing does."""
+    items = body["input"]
+    if type(items) is str or not any(item.get("type") == _REFERENCE for item in items):
+        return body
+    return {**body, "input": [item for item in items if item.get("type") != _REFERENCE]}
+
+
+def with_added_tools(body: dict[str, Any]) -> dict[str, Any]:
+    """A checked body with the tools that stand among its items beside the others; the same where
+    there are none."""
+    items = body["input"] if type(body["input"]) is list else ()
+    added = [item["tools"] for item in items if item.get("type") == "additional_tools"]
+    return {**body, "tools": [*body.get("tools", ()), *chain(*added)]} if added else body
 
 
 def _read(items: Any, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from routing.formats.fields import (
     Tagged,
     WebOrDataUrl,
 )
+from routing.formats.responses.tools import Tool
 
 
 class _Part(TypedDict, total=False):
@@ -161,15 +162,16 @@ class ReasoningItem(TypedDict, total=False):
     format: str | None
 
 
-class _ItemReference(TypedDict, total=False):
+class ItemReference(TypedDict, total=False):
     type: Annotated[Literal["item_reference"], REQUIRED]
+    id: Annotated[str, REQUIRED]
 
 
-def _nothing_is_stored(item: _ItemReference) -> _ItemReference:
-    raise ValueError("Invalid input: nothing is stored, send the item instead of an item_reference")
+class AdditionalTools(TypedDict, total=False):
+    """Tools that the model has from here on."""
 
-
-ItemReference = Annotated[_ItemReference, AfterValidator(_nothing_is_stored)]
+    type: Annotated[Literal["additional_tools"], REQUIRED]
+    tools: Annotated[list[Tool], REQUIRED]
 
 
 class ReplayedItem(TypedDict, total=False):
@@ -228,6 +230,7 @@ InputItem = Annotated[
     | CustomToolCallOutput
     | ReasoningItem
     | ItemReference
+    | AdditionalTools
     | ReplayedItem,
     ItemType("type"),
 ]

@@ -264,7 +264,18 @@ def _arguments(fragment: Any) -> str:
 
 def _tokens(logprobs: Any, key: str) -> list[Any]:
     tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
-    return tokens if isinstance(tokens, list) else []
+    given = tokens if isinstance(tokens, list) else []
+    return [_whole_token(each) for each in given if isinstance(each, dict)]
+
+
+def _whole_token(token: dict[str, Any]) -> dict[str, Any]:
+    """With the lists on which this format insists."""
+    others = [_with_bytes(each) for each in token.get("top_logprobs") or ()]
+    return {**_with_bytes(token), "top_logprobs": others}
+
+
+def _with_bytes(token: dict[str, Any]) -> dict[str, Any]:
+    return {**token, "bytes": token.get("bytes") or []}
 
 
 def _flat_annotation(note: Any) -> dict[str, Any] | None:

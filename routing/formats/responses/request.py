@@ -15,11 +15,15 @@ from routing.formats.chat.request import (
 )
 from routing.formats.open_tools import with_settings_inside
 from routing.formats.responses.agents import set_apart, told_to_wait, with_heirs
-from routing.formats.responses.conversation import chat_messages
+from routing.formats.responses.conversation import (
+    chat_messages,
+    with_added_tools,
+    without_references,
+)
 from routing.formats.responses.rules import cross_field_issues, orphan_issues
 from routing.formats.responses.schema import check_body
 from routing.formats.responses.translation import (
-    NATIVE_TOOLS,
+    LEFT_OUT,
     chat_fields,
     native_tools,
     nested_server_tools,
@@ -44,12 +48,13 @@ def parse_responses(
     messages += told_to_wait(waiting)
     if not messages:
         raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
+    whole = with_added_tools(body)
     request = translated_request(
-        {**with_heirs(chat_fields(body), waiting), **(beside or {}), "messages": messages},
+        {**with_heirs(chat_fields(whole), waiting), **(beside or {}), "messages": messages},
         session_header=session_header,
         format="responses",
         original=body,
-        native_tools=native_tools(body),
+        native_tools=native_tools(whole),
     )
     request.server_tools = list(dict.fromkeys(request.server_tools + nested_server_tools(body)))
     _count_what_chat_lacks(request, left_out, body.get("tools", []))
@@ -61,13 +66,13 @@ def _check(body: dict[str, Any], session_header: str | None, models_max: int) ->
         body, _ = check_body(body)
     except ValidationError as error:
         raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
-    issues = models_issues(body, models_max) + cross_field_issues(body)
+    issues = models_issues(body, models_max) + cross_field_issues(with_added_tools(body))
     issues += header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     if orphans := orphan_issues(body["input"]):
         raise ChatInvalid(orphans, "invalid_prompt")
-    return body
+    return without_references(body)
 
 
 def _count_what_chat_lacks(
@@ -75,7 +80,7 @@ def _count_what_chat_lacks(
 ) -> None:
     """An upstream of this format is sent, and bills, what the translation leaves out. Tools of its
     own go to no other; items are left out elsewhere, so they count for the bound alone."""
-    natives = [tool for tool in tools if tool["type"] in NATIVE_TOOLS]
+    natives = [tool for tool in tools if tool["type"] in LEFT_OUT]
     tool_bytes = len(dumps(natives)) if natives else 0
     request.text_bytes += tool_bytes + (len(dumps(items)) if items else 0)
     request.prompt_text_chars += tool_bytes

@@ -10,7 +10,14 @@ from gateway.http.validation import ISSUES_MAX, Issue, shortened
 from routing.formats.chat.rules import cross_field_issues as chat_issues
 from routing.formats.responses.agents import INHERITED_MAX, agent_issues, names_of_heirs
 from routing.formats.responses.tools import named, with_nested
-from routing.formats.server_tools import ADVISOR, FUNCTIONS, SUBAGENT, WAITING, canonical_tool
+from routing.formats.server_tools import (
+    ADVISOR,
+    FUNCTIONS,
+    SERVER_PREFIX,
+    SUBAGENT,
+    WAITING,
+    canonical_tool,
+)
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 _CALL_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
@@ -23,6 +30,7 @@ def cross_field_issues(body: dict[str, Any]) -> list[Issue]:
     """What is wrong between the fields, in the order of the reference; empty when nothing is."""
     tools = body.get("tools", [])
     issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
+    issues += _item_issues(body["input"])
     issues += chat_issues(_as_in_chat(body))
     issues += _heir_issues(tools)
     issues += agent_issues(body["input"], tools)
@@ -44,6 +52,27 @@ def orphan_issues(items: str | list[dict[str, Any]]) -> list[Issue]:
             text = "Invalid input: matches no call among the items before it"
             issues.append(Issue(f"input.{index}.call_id", text))
     return issues[:ISSUES_MAX]
+
+
+def _item_issues(items: str | list[dict[str, Any]]) -> Iterator[Issue]:
+    """References to what is not there, and tools of the gateway where it does not look for any."""
+    references: list[tuple[int, str]] = []
+    known: set[Any] = set()
+    for index, item in enumerate(items if type(items) is list else ()):
+        kind = item.get("type")
+        if kind == "item_reference":
+            references.append((index, item["id"]))
+        elif kind == "additional_tools":
+            for place, tool in enumerate(item["tools"]):
+                if any(each["type"].startswith(SERVER_PREFIX) for each in with_nested([tool])):
+                    path = f"input.{index}.tools.{place}.type"
+                    yield Issue(path, "Invalid input: tools of the gateway stand in `tools`")
+        elif isinstance(item.get("id"), str):
+            known.add(item["id"])
+    for index, reference in references:
+        if reference not in known:
+            text = "Invalid input: nothing is stored: set store: false, so that items are sent"
+            yield Issue(f"input.{index}.id", text)
 
 
 def _message_issues(items: list[dict[str, Any]]) -> Iterator[Issue]:

@@ -84,6 +84,9 @@ Includable = Literal[
     "computer_call_output.output.image_url",
     "reasoning.encrypted_content",
     "code_interpreter_call.outputs",
+    "message.output_text.logprobs",
+    "web_search_call.action.sources",
+    "web_search_call.results",
 ]
 
 
@@ -143,6 +146,7 @@ class ResponsesBody(TypedDict, total=False):
     include: list[Includable] | None
     metadata: Metadata | None
     previous_response_id: Annotated[Any, AfterValidator(_no_earlier_response)]
+    conversation: Annotated[Any, AfterValidator(_no_earlier_response)]
     store: Annotated[bool, AfterValidator(_not_stored)]
     background: Annotated[bool | None, AfterValidator(_not_in_background)]
     prompt: Annotated[Any, AfterValidator(_no_stored_prompt)]

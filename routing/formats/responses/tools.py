@@ -61,6 +61,7 @@ class UpstreamTool(TypedDict, total=False):
             "local_shell",
             "shell",
             "apply_patch",
+            "tool_search",
         ],
         REQUIRED,
     ]

@@ -21,6 +21,9 @@ NATIVE_TOOLS: Final = SHORTHANDS | {
     "custom",
     "namespace",
 }
+# An upstream that cannot search among tools is shown them all.
+LEFT_OUT: Final = NATIVE_TOOLS | {"tool_search"}
+LOGPROBS: Final = "message.output_text.logprobs"
 # Fields with the same name and meaning in both formats.
 _SAME: Final = (
     "model",
@@ -121,6 +124,7 @@ def _truncation(how: str) -> dict[str, Any]:
 
 _TRANSLATED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
     "max_output_tokens": lambda count: {"max_completion_tokens": int(count)},
+    "include": lambda names: {"logprobs": True} if LOGPROBS in names else {},
     "top_logprobs": _top_logprobs,
     "text": _text,
     "reasoning": _reasoning,
@@ -132,7 +136,7 @@ _TRANSLATED: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
 def _tools(body: dict[str, Any]) -> dict[str, Any]:
     """Tools, the choice among them and whether calls may be parallel. Tools of the upstream's own
     are left out, and so is a choice of one."""
-    tools = [tool for tool in body.get("tools", ()) if tool["type"] not in NATIVE_TOOLS]
+    tools = [tool for tool in body.get("tools", ()) if tool["type"] not in LEFT_OUT]
     choice = body.get("tool_choice")
     if type(choice) is dict and choice["type"] == "allowed_tools":
         # Function tools are told apart by name, server tools by type.

@@ -4,10 +4,14 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from routing.exchange import Prompt, Terms
-from routing.upstreams.responses.fields import SEALED_REASONING, put_base, reasons
+from routing.upstreams.responses.fields import (
+    LOGPROBS,
+    SEALED_REASONING,
+    put_base,
+    reasons,
+)
 from routing.upstreams.responses.items import input_of
 
-_LOGPROBS: Final = "message.output_text.logprobs"
 # An endpoint that takes one of these is told where the caller's prompt cache ends.
 _MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint", "prompt_cache_options"})
 # The chat format's own: this one has no place for them.
@@ -148,6 +152,6 @@ def _put_logprobs(
 ) -> None:
     if body.get("logprobs") is not True or "logprobs" not in supported:
         return
-    include.append(_LOGPROBS)
+    include.append(LOGPROBS)
     if body.get("top_logprobs") is not None and "top_logprobs" in supported:
         sent["top_logprobs"] = int(body["top_logprobs"])

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from routing.exchange import Prompt, Terms
 
+LOGPROBS: Final = "message.output_text.logprobs"
 SEALED_REASONING: Final = "reasoning.encrypted_content"
 _REASONING: Final = frozenset({"reasoning", "reasoning_effort"})
 # Never copied, even when an endpoint lists them: they address the gateway, are written by it, or

@@ -4,7 +4,12 @@ from typing import Any, Final
 
 from routing.exchange import Prompt, Terms
 from routing.ids import is_own_reasoning
-from routing.upstreams.responses.fields import SEALED_REASONING, put_base, reasons
+from routing.upstreams.responses.fields import (
+    LOGPROBS,
+    SEALED_REASONING,
+    put_base,
+    reasons,
+)
 from routing.upstreams.responses.reasoning_items import is_of_this_wire
 
 _TOOLS: Final = ("tools", "tool_choice", "parallel_tool_calls")
@@ -24,7 +29,7 @@ def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[
     if original.get("instructions") is not None:
         sent["instructions"] = original["instructions"]
     put_base(sent, original, prompt, terms)
-    if original.get("tools") and "tools" in supported:
+    if "tools" in supported and _has_tools(original):
         for name in _TOOLS:
             if original.get(name) is not None and name in supported:
                 sent[name] = original[name]
@@ -35,6 +40,14 @@ def passed_body(original: dict[str, Any], prompt: Prompt, terms: Terms) -> dict[
     if include := _include(original, prompt, terms):
         sent["include"] = include
     return sent
+
+
+def _has_tools(original: dict[str, Any]) -> bool:
+    return bool(original.get("tools")) or any(
+        item.get("type") == "additional_tools"
+        for item in original["input"]
+        if isinstance(item, dict)
+    )
 
 
 def _input(items: str | list[Any]) -> str | list[Any]:
@@ -106,7 +119,10 @@ def _put_reasoning(
 def _include(original: dict[str, Any], prompt: Prompt, terms: Terms) -> list[str]:
     """What the caller wants, and sealed reasoning from those who reason: items without it could not
     be sent again, for nothing is stored."""
-    wanted = [name for name in original.get("include") or () if name != SEALED_REASONING]
+    apart = {SEALED_REASONING}
+    if "logprobs" not in terms.supported:
+        apart.add(LOGPROBS)
+    wanted = [name for name in original.get("include") or () if name not in apart]
     if reasons(terms) and prompt.effort != "none":
         wanted.append(SEALED_REASONING)
     return wanted

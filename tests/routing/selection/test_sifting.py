@@ -100,3 +100,14 @@ def test_what_is_kept_for_the_policies_of_keys_is_bounded() -> None:
 
     assert len(known) <= 64
     assert not any(model.kept for model in models)
+
+
+def test_a_field_of_the_format_s_own_is_for_endpoints_that_take_it() -> None:
+    able = entries.endpoint("able", taken_fields=frozenset({"container", "seed"}))
+    plain = Ask(kinds=OPENAI)
+    ask = plain._replace(native_fields=frozenset({"container"}))
+    both = entries.model(able, entries.endpoint("unable"))
+
+    for policy in (NO_POLICY, Policy(standing=True)):
+        for one, left in ((plain, {"able", "unable"}), (ask, {"able"})):
+            assert {each.tag for each in sifted([both], one, policy).candidates} == left

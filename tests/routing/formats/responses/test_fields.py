@@ -102,7 +102,7 @@ BAD: list[tuple[str, list[Any]]] = [
     ("route", ["x"]),
     ("stream", ["true", 1]),
     ("preset", [5]),
-    ("include", ["file_search_call.results"]),
+    ("include", ["file_search_call.results", "web_search_call.action.sources"]),
     ("stop", [5, ["x"] * 5]),
     ("seed", [2**63, "1"]),
 ]
@@ -123,7 +123,9 @@ def test_values_out_of_bounds(name: str, values: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
-        ({"include": ["message.output_text.logprobs"]}, "include.0"),
+        ({"include": ["message.output_text"]}, "include.0"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"conversation": {"id": "conv_1"}}, "conversation"),
         ({"modalities": ["audio"]}, "modalities.0"),
         ({"metadata": {"k" * 65: ""}}, "metadata." + "k" * 64 + "…"),
         ({"metadata": {"a[0]": ""}}, "metadata.a[0]"),
@@ -200,3 +202,8 @@ def test_the_session_header_is_measured_and_gives_way_to_the_body() -> None:
 
 def test_unknown_fields_are_no_error() -> None:
     assert accepted(zz=1).body["zz"] == 1
+
+
+def test_log_probabilities_are_asked_for_by_name() -> None:
+    assert accepted(include=["message.output_text.logprobs"]).body["logprobs"] is True
+    assert "logprobs" not in accepted(include=["web_search_call.results"]).body

@@ -10,6 +10,7 @@ from tests.routing.formats.responses.bodies import (
     CALL,
     CALL_OUTPUT,
     DATA_URL,
+    FUNCTION,
     accepted,
     item_paths,
     message,
@@ -255,10 +256,45 @@ def test_a_picture_the_model_made_is_an_image_of_its_turn() -> None:
     assert messages(USER, {**item, "result": None}) == [USER]
 
 
+REFERENCE = {"type": "item_reference", "id": "rs_1"}
+
+
 def test_references_are_refused_because_nothing_is_stored() -> None:
-    error = refused(input=[USER, {"type": "item_reference", "id": "msg_1"}])
-    assert [issue.path for issue in error.issues] == ["input.1"]
-    assert "nothing is stored" in str(error)
+    error = refused(input=[USER, REFERENCE])
+    assert [issue.path for issue in error.issues] == ["input.1.id"]
+    assert "store: false" in str(error)
+
+
+def test_a_reference_to_an_item_that_is_there_says_nothing_more() -> None:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    request = accepted(input=[USER, REFERENCE, item, CALL, CALL_OUTPUT])
+
+    assert request.original
+    assert request.original["input"] == [USER, item, CALL, CALL_OUTPUT]
+    assert request.body["messages"] == messages(USER, item, CALL, CALL_OUTPUT)
+
+
+def test_tools_among_the_items_stand_beside_the_others() -> None:
+    added = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION, {"type": "mcp"}]}
+    request = accepted(input=[USER, added], tool_choice={"type": "function", "name": "f"})
+
+    assert [tool["function"]["name"] for tool in request.body["tools"]] == ["f"]
+    assert request.native_tools == ("mcp",)
+    assert request.body["messages"] == messages(USER)
+    assert request.original
+    assert request.original["input"] == [USER, added]
+    assert "tools" not in request.original
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "router:datetime"},
+        {"type": "namespace", "name": "n", "description": "", "tools": [{"type": "router:bash"}]},
+    ],
+)
+def test_tools_of_the_gateway_are_not_looked_for_among_the_items(tool: dict[str, Any]) -> None:
+    assert item_paths(USER, {"type": "additional_tools", "tools": [tool]}) == ["1.tools.0.type"]
 
 
 @pytest.mark.parametrize(

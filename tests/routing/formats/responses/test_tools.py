@@ -104,6 +104,16 @@ def test_tools_of_the_upstreams_own_are_named_and_left_to_it(tool: dict[str, Any
     assert alone.text_bytes > accepted().text_bytes
 
 
+def test_a_search_among_tools_is_left_out_where_it_is_not_known() -> None:
+    request = accepted(tools=[{"type": "tool_search", "execution": "server"}, FUNCTION])
+
+    assert request.native_tools == ()
+    assert [one["type"] for one in request.body["tools"]] == ["function"]
+    assert request.original
+    assert len(request.original["tools"]) == 2
+    assert request.text_bytes > accepted(tools=[FUNCTION]).text_bytes
+
+
 @pytest.mark.parametrize("kind", ROUTER)
 def test_server_tools_stay_as_they_are(kind: str) -> None:
     tool = {"type": kind, "parameters": {"zz": 1}}

@@ -16,6 +16,21 @@ ITEMS: list[dict[str, Any]] = [
 SEALED = "reasoning.encrypted_content"
 
 
+def test_a_choice_among_tools_of_an_item_goes_with_it() -> None:
+    added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "mcp"}]}
+
+    assert passed({"input": [added], "tool_choice": "required"})["tool_choice"] == "required"
+
+
+@pytest.mark.parametrize("supported", [{"logprobs"}, set()])
+def test_log_probabilities_are_asked_of_those_who_have_them(supported: set[str]) -> None:
+    name = "message.output_text.logprobs"
+
+    made = passed({"include": [name]}, terms(supported=frozenset(supported)))
+
+    assert made.get("include") == ([name] if supported else None)
+
+
 def test_items_and_tools_go_as_they_came() -> None:
     tools = [{"type": "custom", "name": "t", "format": {"type": "text"}}, {"type": "mcp", "x": [1]}]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}
