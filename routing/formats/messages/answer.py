@@ -18,7 +18,7 @@ from routing.formats.messages.pieces import (
 )
 from routing.formats.messages.server_use import fetches_of, result_of, use_of
 from routing.formats.messages.thinking import blocks_of
-from routing.formats.messages.usage import stop_of, usage_of, with_fetches
+from routing.formats.messages.usage import lacks_stop, stop_of, usage_of, with_fetches
 from routing.ids import message_id, tool_use_id
 
 WIRE: Final = "anthropic"
@@ -146,7 +146,7 @@ def _input(arguments: str) -> Any:
 
 def _passed(message: dict[str, Any], served: Served, ending: Ending) -> dict[str, Any]:
     body = owned(message, served)
-    if body["stop_reason"] is None:
+    if lacks_stop(body["stop_reason"], ending.finish_reason):
         body |= stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence)
     if isinstance(content := body["content"], list):
         body["content"] = [_completed(block) for block in content]

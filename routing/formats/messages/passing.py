@@ -9,7 +9,7 @@ from routing.formats.chat.answer import Served
 from routing.formats.messages.answer import owned
 from routing.formats.messages.frames import PING, frame
 from routing.formats.messages.passed_blocks import PassedBlocks
-from routing.formats.messages.usage import NO_USAGE, stop_of, usage_of
+from routing.formats.messages.usage import NO_USAGE, lacks_stop, stop_of, usage_of
 from routing.formats.messages.verbatim import verbatim
 
 _LAST_WORDS: Final = ("stop_reason", "stop_sequence", "stop_details", "container")
@@ -69,6 +69,8 @@ class PassedEvents:
         """The fields of the message_delta that ends the stream."""
         stop = stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence)
         delta = {**stop, "container": None, **self._delta}
+        if lacks_stop(self._delta.get("stop_reason"), ending.finish_reason):
+            delta |= stop
         usage = usage_of(ending.usage, ending.service_tier, self._usage)
         return {**self._fields, "delta": delta, "usage": usage}
 

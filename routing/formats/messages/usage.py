@@ -76,6 +76,12 @@ def stop_of(
     return {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
 
 
+def lacks_stop(stop_reason: Any, finish_reason: str) -> bool:
+    """Whether a provider's own stop reason does not say why it stopped: some end their turn with
+    calls, which callers look for behind `tool_use` alone."""
+    return stop_reason is None or (stop_reason == "end_turn" and finish_reason == "tool_calls")
+
+
 def _counted(usage: dict[str, Any]) -> dict[str, Any]:
     prompt = usage.get("prompt_tokens_details") or {}
     completion = usage.get("completion_tokens_details") or {}
