@@ -117,6 +117,7 @@ _CHANGES: Mapping[str, Callable[[ProviderPreferences], dict[str, Any]]] = {
     "sort": lambda new: {
         "sort": new.sort,
         "sort_named": new.sort is not None,
+        "sort_is_default": False,
         "across_models": new.partition == "none",
     },
     "zdr": lambda new: {"zdr": new.zdr},

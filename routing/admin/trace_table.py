@@ -45,7 +45,8 @@ def _facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Models", ", ".join(trace["models"])
     yield "Strategy", trace["strategy"]
     rule: str = trace["rule"]
-    yield "Ordered by", _RULES.get(rule, rule)
+    last = f"; {trace['last']} endpoints last" if "last" in trace else ""
+    yield "Ordered by", _RULES.get(rule, rule) + last
     yield "Request", _listed(trace["ask"])
     if "policy" in trace:
         yield "Policy", _listed(trace["policy"]) + (", and more" if trace.get("cut") else "")

@@ -39,9 +39,10 @@ class Policy:
     None means that nothing was said. `max_price_usd` is in USD per million tokens (prompt,
     completion) or per unit (request, image, audio). Cutoffs map a percentile ("p50") to seconds or
     tokens per second. `sort_named` tells an explicit `provider.sort` from a suffix or a workspace's
-    default; `admitted_tiers` are those that `:nitro` or `:floor` opened. What begins with `guard_`
-    is the guardrails' and the account's, as are `zdr_groups` (of `routing.selection.guarding`), and
-    `forbidden_uses` of what is sent. `standing` says that many requests have this very object.
+    default, `sort_is_default` the latter from both; `admitted_tiers` are those that `:nitro` or
+    `:floor` opened. What begins with `guard_` is the guardrails' and the account's, as are
+    `zdr_groups` (of `routing.selection.guarding`), and `forbidden_uses` of what is sent. `standing`
+    says that many requests have this very object.
     """
 
     only: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Policy:
     require_parameters: bool = False
     sort: Sort | None = None
     sort_named: bool = False
+    sort_is_default: bool = False
     across_models: bool = False
     max_latency_s: Mapping[str, float] = field(default_factory=dict)
     min_throughput_tps: Mapping[str, float] = field(default_factory=dict)
@@ -73,6 +75,11 @@ class Policy:
     zdr_groups: frozenset[str] = frozenset()
     forbidden_uses: frozenset[str] = frozenset()
     standing: bool = field(default=False, compare=False)
+
+    @property
+    def keeps_sort(self) -> bool:
+        """Whether the caller asked for a sort: an outage alone does not move an endpoint then."""
+        return self.sort is not None and not self.sort_is_default
 
     @property
     def held_to(self) -> tuple[str, ...]:
@@ -117,12 +124,14 @@ class Standing(NamedTuple):
     """Endpoints, by key, that are not as good as the others at this moment.
 
     `unstable` had an outage within their window, or are being probed; `parked` answered 429 and
-    their hint has not passed; `half_open` may be tried by one request, the probe.
+    their hint has not passed; `half_open` may be tried by one request, the probe. `failing` did not
+    do well in half of their last tries: what a sort of the caller's goes by instead of outages.
     """
 
     unstable: frozenset[int] = frozenset()
     parked: frozenset[int] = frozenset()
     half_open: frozenset[int] = frozenset()
+    failing: frozenset[int] = frozenset()
 
 
 ALL_WELL = Standing()

@@ -3,9 +3,9 @@
 Everything here takes the endpoints of a group, a model's or all of them, in the order of price and
 tag, and keeps that order among equals. What the rules say one after the other is done in this
 order: a list of the caller's (1), else the service tier (4), a sort (2) or load balancing (3)
-within each group, and last in it, but for a list, whoever failed a moment ago (7.7); thresholds
-across the groups (5, 6); the caller's own credentials in the places that the group has (7); the
-endpoint of the conversation (8).
+within each group, and last in it, but for a list, whoever failed a moment ago, or under a sort of
+the caller's whoever fails more often than not (7.7); thresholds across the groups (5, 6); the
+caller's own credentials in the places that the group has (7); the endpoint of the conversation (8).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,20 +97,21 @@ def _groups(
 def arranged(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
     """One group by the caller's own list, the others behind it; by tier, sort or draw without."""
     if not case.policy.order:
-        return _ill_last(_by_tier(group, case), case.state)
+        return _ill_last(_by_tier(group, case), case)
     first = listed(group, case.policy, case.ask)
     named = set(first)
     rest = _by_tier([each for each in group if each not in named], case)
-    return first + _ill_last(rest, case.state)
+    return first + _ill_last(rest, case)
 
 
-def _ill_last(endpoints: list[EndpointEntry], state: State) -> list[EndpointEntry]:
+def _ill_last(endpoints: list[EndpointEntry], case: Case) -> list[EndpointEntry]:
     """A sort says who is best, not that everyone is to wait for an endpoint that does not answer:
-    each such wait would also take a retry from the budget of all."""
-    unstable, parked, _ = state.standing
-    if not (unstable or parked):
+    each such wait would also take a retry from the budget of all. Callers who chose the sort wait
+    for one that answers every other time."""
+    standing = case.state.standing
+    ill = standing.failing if case.policy.keeps_sort else standing.unstable | standing.parked
+    if not ill:
         return endpoints
-    ill = unstable | parked
     return sorted(endpoints, key=lambda each: each.pk in ill)
 
 
@@ -180,7 +181,7 @@ _SORT_KEYS: Final[Mapping[str, Callable[[Figures], tuple[Any, ...]]]] = {
 
 def balanced(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
     """Stable endpoints first: one drawn with weight 1/price squared, the rest by price."""
-    unstable, parked, _ = case.state.standing
+    unstable, parked, *_ = case.state.standing
     well, ill = list(group), []
     if unstable or parked:
         ill = [each for each in group if each.pk in unstable or each.pk in parked]

@@ -73,6 +73,8 @@ def policy_of(
             return NO_POLICY if guarded is None else _held_alone(guarded)
         preferences = NO_PREFERENCES
     order = preferences.order
+    named_sort = preferences.sort or resolution.sort
+    workspace_sort = None if order or named_sort else default_sort
     policy = Policy(
         only=preferences.only,
         order=order,
@@ -88,8 +90,9 @@ def policy_of(
         quantizations=frozenset(preferences.quantizations),
         max_price_usd=preferences.max_price_usd,
         require_parameters=preferences.require_parameters,
-        sort=preferences.sort or resolution.sort or (None if order else default_sort),
+        sort=named_sort or workspace_sort,
         sort_named=preferences.sort is not None,
+        sort_is_default=workspace_sort is not None,
         across_models=preferences.partition == "none",
         max_latency_s=preferences.max_latency_s,
         min_throughput_tps=preferences.min_throughput_tps,

@@ -8,7 +8,7 @@ It is written for every request and read for few, so endpoints stand in columns:
 `figures` have a value for each of them, those of the order first, in its order, then the removed
 ones, whose steps are in `removed`. Elsewhere an endpoint is its number in these columns.
 `routing.selection.replay.rows_of` makes rows of them. Whoever stores a trace may add `guardrails`:
-what content filters found, by name and number.
+what content filters found, by name and number. `last` tells of a sort whom it puts last.
 """
 
 from collections import Counter
@@ -100,6 +100,8 @@ def trace_of(
     }
     if policy is not NO_POLICY:
         _put_policy(trace, policy)
+    if policy.sort is not None:
+        trace["last"] = "failing" if policy.keeps_sort else "unstable or parked"
     if plan.failed_step is not None:
         trace["failed_step"] = plan.failed_step
     order, removed = plan.order, plan.removed

@@ -18,7 +18,7 @@ from routing.selection.ask import Turn
 from routing.serving import limiting, process
 from routing.serving.call import Attempt, Call, forget_origin
 from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
-from routing.serving.observing import observed
+from routing.serving.observing import is_requests_fault, observed
 from routing.serving.own_credentials import (
     entry_at,
     is_of_credential,
@@ -102,6 +102,8 @@ class Attempts:
             process.health().parked(endpoint.pk, now, hint_s=hint_s)
         elif failure.outage:
             process.health().failed(endpoint.pk, now)
+        elif not is_requests_fault(failure):
+            process.health().disappointed(endpoint.pk, now)
         observed(attempt, streamed=self._call.chat.stream)
         if endpoint.pk == self._probes:
             self.end_probe()

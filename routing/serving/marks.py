@@ -81,7 +81,7 @@ class Marks:
                 health.parked(mark.endpoint, now, hint_s=mark.until - now)
         elif mark.at > self._outage_at.get(mark.endpoint, _NEVER):
             self._outage_at.pop(mark.endpoint, None)
-            health.succeeded(mark.endpoint)
+            health.succeeded(mark.endpoint, mark.at)
 
     def _adopt_outage(self, mark: Mark, health: EndpointHealth) -> None:
         endpoint = mark.endpoint

@@ -40,7 +40,9 @@ _SPAN_MIN_S: Final = 0.005
 # A caller who reads slowly says nothing about the endpoint.
 _HELD_UP_MAX: Final = 0.1
 _REQUEST_STATUSES: Final = frozenset({400, 413, 422})
-_REQUEST_ERRORS: Final = frozenset({"content_policy_violation", "context_length_exceeded"})
+_REQUEST_ERRORS: Final = frozenset(
+    {"content_policy_violation", "context_length_exceeded", "refusal"}
+)
 
 # Endpoint, outcome, time to first token, streamed, tokens per second, tool calls.
 _Event = tuple[int, int, float | None, bool, float | None, bool | None]

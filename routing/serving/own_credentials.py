@@ -194,6 +194,6 @@ def let_rest(attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
 def went_well(attempt: Attempt) -> None:
     """An answer: what had been wrong with whatever it was asked with is over."""
     if attempt.own is None:
-        process.health().succeeded(attempt.endpoint.pk)
+        process.health().succeeded(attempt.endpoint.pk, process.now())
     elif rests():
         rests().well(attempt.own, attempt.endpoint.pk)

@@ -164,6 +164,8 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     result["removed"] = [
         {"model": row.model, "tag": row.tag, "step": row.why} for row in rows if row.place is None
     ]
+    if "last" in trace:
+        result["last"] = trace["last"]
     if explain:
         result |= {"models": trace["models"], "request": trace["ask"]}
         result["policy"] = trace.get("policy", {})

@@ -189,10 +189,10 @@ def policies(draw: Any) -> Policy:
     if "order" in said:
         # `policy_of` lets no suffix open a tier where an order is given.
         said.pop("admitted_tiers", None)
-    named = draw(st.integers(0, 3))
-    return Policy(
-        **said, models_named=bool(named & 1), sort_named="sort" in said and bool(named & 2)
-    )
+    by_whom = {"sort_named": draw(st.booleans())} if "sort" in said else {}
+    if by_whom.get("sort_named") is False and "order" not in said:
+        by_whom["sort_is_default"] = draw(st.booleans())
+    return Policy(**said, **by_whom, models_named=draw(st.booleans()))
 
 
 # --- What was learned -----------------------------------------------------------------------------
@@ -222,19 +222,20 @@ def states(draw: Any, keys: list[int]) -> State:
         "unstable": some_keys,
         "parked": some_keys,
         "half_open": some_keys,
+        "failing": some_keys,
         "sticky": one([*keys, 999]),
         "sticky_by_session": st.just(True),
         "byok": st.lists(one(keys), max_size=3, unique=True),
         "figures": st.tuples(*[one(FIGURES)] * len(keys)),
     }
     said = draw(a_few(learned, most=4))
-    unstable, parked, half_open = (
-        said.pop(name, frozenset()) for name in ("unstable", "parked", "half_open")
+    unstable, parked, half_open, failing = (
+        said.pop(name, frozenset()) for name in Standing._fields
     )
     figures = zip(keys, said.pop("figures", ()), strict=False)
     return State(
         figures={key: known for key, known in figures if known is not None},
-        standing=Standing(unstable, parked - half_open, half_open - unstable),
+        standing=Standing(unstable, parked - half_open, half_open - unstable, failing),
         byok={key: (place,) for place, key in enumerate(said.pop("byok", ()))},
         **said,
     )

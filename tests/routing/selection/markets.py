@@ -38,6 +38,7 @@ class Market:
         unstable: Iterable[str] = (),
         parked: Iterable[str] = (),
         half_open: Iterable[str] = (),
+        failing: Iterable[str] = (),
         mark: float = 0.0,
         ask: Ask = CHAT,
         figures: dict[int, Figures] | None = None,
@@ -46,7 +47,7 @@ class Market:
         byok: dict[str, int] | None = None,
         **wishes: Any,
     ) -> Plan:
-        standing = Standing(self.keys(unstable), self.keys(parked), self.keys(half_open))
+        standing = Standing(*map(self.keys, (unstable, parked, half_open, failing)))
         state = State(
             figures=figures or {},
             standing=standing,

@@ -100,8 +100,12 @@ def _cheapest_first(each: EndpointEntry) -> Any:
 def _ordered(
     case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
-    """Rules 1 to 4; by 7.7 who is unstable or parked comes last, but in a list of the caller's."""
-    sick = case.state.standing.unstable | case.state.standing.parked
+    """Rules 1 to 4; by 7.7 who is unstable or parked, or under a sort of the caller's failing,
+    comes last, but in a list of the caller's."""
+    standing, is_callers = case.state.standing, not case.policy.sort_is_default
+    sick = standing.unstable | standing.parked
+    if case.policy.sort is not None and is_callers:
+        sick = standing.failing
     listed: list[EndpointEntry] = []
     for reference in case.policy.order:
         # Named in full it has a place of its own, which its provider's slug does not take.

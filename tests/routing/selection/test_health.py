@@ -74,7 +74,7 @@ def test_failures_of_requests_that_were_under_way_do_not_double_the_window(
     for now in (0, 1, 2, 3):
         health.failed(E1, now)
 
-    assert how(health, 32.9) == "unstable"
+    assert how(health, 32.9) == "unstable failing"
     assert how(health, 33) == "half_open"
 
 
@@ -82,7 +82,7 @@ def test_a_success_forgets_everything(health: EndpointHealth) -> None:
     health.failed(E1, 0)
     health.probing(E1, 30)
     health.failed(E1, 30)
-    health.succeeded(E1)
+    health.succeeded(E1, 30)
 
     assert health.standing(31) == ALL_WELL
     health.failed(E1, 40)
@@ -93,7 +93,7 @@ def test_a_429_parks_until_its_hint_and_is_no_outage(health: EndpointHealth) -> 
     health.parked(E1, 0, hint_s=7)
 
     assert how(health, 3) == "parked"
-    health.succeeded(E1)  # By a call that had begun before.
+    health.succeeded(E1, 6)  # By a call that had begun before.
     assert how(health, 6.9) == "parked"
     assert health.standing(7) == ALL_WELL
 
@@ -134,10 +134,93 @@ def test_what_was_worked_out_once_holds_until_something_changes(health: Endpoint
     assert how(health, 29, E2) == "unstable"
 
 
+def tried(health: EndpointHealth, results: str, *, since: float = 0.0) -> float:
+    """One try a second, `+` well, `-` an outage, `#` a 429, `?` of no use; when the last ended."""
+    now = since
+    for now, result in enumerate(results, start=int(since)):
+        match result:
+            case "+":
+                health.succeeded(E1, now)
+            case "-":
+                health.failed(E1, now)
+            case "#":
+                health.parked(E1, now, hint_s=5)
+            case _:
+                health.disappointed(E1, now)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("results", "is_failing"),
+    [
+        *[("-", False), ("--", False), ("---", True), ("###", True), ("???", True), ("-#?", True)],
+        *[("+-", False), ("+--", True), ("+-+-", False), ("+-+--", True), ("--++", False)],
+        # Only the last ones count, so that who dies after a good hour is known after few failures.
+        *[("+" * 25 + "-" * 10, False), ("+" * 25 + "-" * 11, True)],
+    ],
+)
+def test_who_fails_more_than_half_of_the_last_tries_is_failing(
+    health: EndpointHealth, results: str, is_failing: bool
+) -> None:
+    now = tried(health, results)
+
+    assert (E1 in health.standing(now).failing) is is_failing
+    assert E2 not in health.standing(now).failing
+
+
+def test_tries_that_are_older_than_the_window_do_not_count(health: EndpointHealth) -> None:
+    tried(health, "++")
+    tried(health, "--", since=20)
+
+    assert E1 not in health.standing(25).failing
+    health.failed(E1, 31)  # Of the window since 1 one went well, three did not.
+    assert E1 in health.standing(31).failing
+
+
+def test_failing_ends_with_the_outage_and_its_probes_come_one_by_one(
+    health: EndpointHealth,
+) -> None:
+    tried(health, "---")
+    assert how(health, 31) == "unstable failing"
+    assert how(health, 32) == "half_open"
+
+    health.probing(E1, 32)
+    assert how(health, 32) == "unstable failing"
+    health.failed(E1, 33)
+
+    assert how(health, 92.9) == "unstable failing"
+    assert how(health, 93) == "half_open"
+    health.succeeded(E1, 93)
+    assert health.standing(93) == ALL_WELL
+
+
+def test_an_answer_among_failures_ends_the_outage_and_not_the_failing(
+    health: EndpointHealth,
+) -> None:
+    tried(health, "---+")
+
+    assert how(health, 32.9) == "failing"
+    assert health.standing(33) == ALL_WELL
+    health.failed(E1, 40)
+    assert how(health, 40) == "unstable"
+
+
+@given(st.text("+-#?", max_size=40))
+def test_failing_says_what_the_rule_says(results: str) -> None:
+    health = EndpointHealth(window_s=1_000, probe_s=PROBE_S)
+    last = results[-20:]
+
+    now = tried(health, results)
+
+    is_failing = len(last) >= 3 and last.count("+") < len(last) / 2
+    assert (E1 in health.standing(now).failing) is is_failing
+
+
 EVENTS = st.one_of(
     st.tuples(st.just("failed"), st.integers(0, 3)),
     st.tuples(st.just("succeeded"), st.integers(0, 3)),
     st.tuples(st.just("probing"), st.integers(0, 3)),
+    st.tuples(st.just("disappointed"), st.integers(0, 3)),
     st.tuples(st.just("parked"), st.integers(0, 3), st.floats(0, 50)),
 )
 
@@ -155,8 +238,6 @@ def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
         for health in (asked, fresh):
             if what == "parked":
                 health.parked(endpoint, now, hint_s=hint_s[0])
-            elif what == "succeeded":
-                health.succeeded(endpoint)
             else:
                 getattr(health, what)(endpoint, now)
     standing = asked.standing(now)

@@ -32,15 +32,40 @@ def test_a_sort_puts_the_unknown_last_and_equals_by_price(sort: Sort, tags: str)
 
 
 @pytest.mark.parametrize(("sort", "tags"), SORTED)
-def test_whoever_failed_a_moment_ago_comes_last_in_a_sort(sort: Sort, tags: str) -> None:
+def test_whoever_failed_a_moment_ago_comes_last_in_a_default_sort(sort: Sort, tags: str) -> None:
     """Else every request would wait for it first, and take a retry from the budget of all."""
     market = Market()
-    figures = market.figures(**KNOWN)
+    told: dict[str, Any] = {
+        "sort": sort,
+        "sort_is_default": True,
+        "figures": market.figures(**KNOWN),
+    }
 
-    found = market.tags(sort=sort, figures=figures, unstable="a", parked="c").split()
+    found = market.tags(**told, unstable="a", parked="c", failing="b").split()
 
     assert found == sorted(tags.split(), key=lambda tag: tag in "ac")
-    assert market.tags(sort=sort, figures=figures, unstable="abcd") == tags
+    assert market.tags(**told, unstable="abcd") == tags
+
+
+@pytest.mark.parametrize(("sort", "tags"), SORTED)
+def test_a_sort_of_the_callers_holds_until_an_endpoint_is_failing(sort: Sort, tags: str) -> None:
+    market = Market()
+    told: dict[str, Any] = {"sort": sort, "figures": market.figures(**KNOWN), "unstable": "a"}
+
+    assert market.tags(**told, parked="c") == tags
+    found = market.tags(**told, failing="ac").split()
+    assert found == sorted(tags.split(), key=lambda tag: tag in "ac")
+    assert market.tags(order=("c",), **told, failing="c") == " ".join(
+        ["c", *(tag for tag in tags.split() if tag != "c")]
+    )
+
+
+def test_without_a_sort_outages_decide() -> None:
+    ask = CHAT._replace(service_tier="priority")
+
+    assert Market().tags(unstable="a", failing="b", mark=0.99) == "d b c a"
+    assert tiered().tags(ask=ask, unstable="p", failing="q") == "q a b p"
+    assert tiered().tags(ask=ask, sort="price", unstable="p", failing="q") == "p a b q"
 
 
 def test_equal_prices_are_sorted_by_tag() -> None:

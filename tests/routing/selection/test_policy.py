@@ -84,26 +84,28 @@ def test_the_account_only_ever_adds() -> None:
     assert (without.zdr, without.deny_data_collection, without.region) == (True, True, "europe")
 
 
-SORTS: list[tuple[Any, Resolution, Sort | None, Sort | None, bool]] = [
-    # provider, resolution, the workspace's default: the sort, and whether the request named it.
-    (None, PLAIN, "price", "price", False),
-    (None, NITRO, "price", "throughput", False),
-    ({"sort": "latency"}, NITRO, "price", "latency", True),
-    ({"sort": {"partition": "none"}}, PLAIN, "price", "price", False),
-    ({"order": ["a"]}, PLAIN, "price", None, False),
-    ({"order": ["a"]}, NITRO, "price", "throughput", False),
-    ({"order": [], "sort": None}, PLAIN, "exacto", "exacto", False),
-    ({"order": ["a"], "sort": "exacto"}, PLAIN, "price", "exacto", True),
+SORTS: list[tuple[Any, Resolution, Sort | None, Sort | None, str]] = [
+    # provider, resolution, the workspace's default: the sort, and who said it.
+    (None, PLAIN, "price", "price", "workspace"),
+    (None, NITRO, "price", "throughput", "suffix"),
+    ({"sort": "latency"}, NITRO, "price", "latency", "request"),
+    ({"sort": {"partition": "none"}}, PLAIN, "price", "price", "workspace"),
+    ({"order": ["a"]}, PLAIN, "price", None, "nobody"),
+    ({"order": ["a"]}, NITRO, "price", "throughput", "suffix"),
+    ({"order": [], "sort": None}, PLAIN, "exacto", "exacto", "workspace"),
+    ({"order": ["a"], "sort": "exacto"}, PLAIN, "price", "exacto", "request"),
 ]
 
 
-@pytest.mark.parametrize(("field", "resolution", "default", "sort", "named"), SORTS)
+@pytest.mark.parametrize(("field", "resolution", "default", "sort", "by"), SORTS)
 def test_request_before_suffix_before_workspace(
-    field: Any, resolution: Resolution, default: Sort | None, sort: Sort | None, named: bool
+    field: Any, resolution: Resolution, default: Sort | None, sort: Sort | None, by: str
 ) -> None:
     policy = made(field, resolution, default_sort=default)
 
-    assert (policy.sort, policy.sort_named) == (sort, named)
+    assert (policy.sort, policy.sort_named) == (sort, by == "request")
+    assert policy.sort_is_default is (by == "workspace")
+    assert policy.keeps_sort is (by in ("request", "suffix"))
 
 
 def test_an_order_closes_the_tier_that_a_suffix_opened() -> None:

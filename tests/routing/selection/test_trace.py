@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,6 +169,26 @@ def test_a_probe_is_told_as_one() -> None:
     (row,) = rows_of(traced(plan, state=state))
 
     assert row.standing == ("half_open", "probe")
+
+
+def test_a_sort_is_told_with_whom_it_puts_last() -> None:
+    served = model(endpoint("a"), endpoint("b"))
+    state = State(standing=Standing(failing=frozenset({served.by_price[0].pk})))
+    callers = Policy(sort="price")
+    default = replace(callers, sort_is_default=True)
+
+    kept, moved = (
+        traced(
+            select([served], CHAT, policy, state, random=lambda: 0.0), policy=policy, state=state
+        )
+        for policy in (default, callers)
+    )
+
+    assert (kept["rule"], kept["last"]) == ("price", "unstable or parked")
+    assert (moved["rule"], moved["last"]) == ("price", "failing")
+    assert [row.standing for row in rows_of(kept)] == [("failing",), ()]
+    assert [row.standing for row in rows_of(moved)] == [(), ("failing",)]
+    assert "last" not in traced(plan_of_three())
 
 
 def test_a_quiet_default_request_says_little() -> None:

@@ -30,7 +30,7 @@ class Process:
 
     def answers(self, at: EndpointEntry, count: int = 10) -> None:
         for _ in range(count):
-            self.health.succeeded(at.pk)
+            self.health.succeeded(at.pk, self.clock.now)
             self.seen.observed(attempt(self.clock, at), streamed=True, tokens=50)
 
     def fails(self, at: EndpointEntry, failure: Any = FAILURE) -> None:
