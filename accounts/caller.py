@@ -63,6 +63,7 @@ class Caller:
     allowed_providers: tuple[str, ...] | None = None
     ignored_providers: tuple[str, ...] = ()
     disabled_server_tools: frozenset[str] = frozenset()
+    key_name: str = ""
     # What the account ever bought.
     bought_nano: int = 0
     budgets: tuple[SpendScope, ...] = ()
@@ -108,6 +109,7 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_left=creator is not None and not key.creator_stays,
         disabled=key.disabled,
         expires_at=key.expires_at,
+        key_name=key.name,
         bought_nano=key.account.total_credits_nano,
         byok=usable_credentials(key) if key.has_byok and key.workspace_id else (),
         io_logging=_io_logging(key),

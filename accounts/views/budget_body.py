@@ -1,11 +1,12 @@
-"""The body of a workspace's budget (management reference 5.8); unknown fields are ignored."""
+"""The body of a workspace's budget (management reference 5.8)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
+from accounts.limit_words import ManagedBody
 from accounts.money import nano_of
 from accounts.services.workspace_budgets import INTERVALS
 from accounts.views.usd_number import usd_bounded
@@ -15,7 +16,7 @@ from gateway.http.validation import UNDEFINED, Issue, issues_of
 _Limit = Annotated[Decimal, *usd_bounded(Field(gt=0))]
 
 
-class _Budget(BaseModel):
+class _Budget(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     limit_usd: _Limit = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.

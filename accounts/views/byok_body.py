@@ -1,4 +1,4 @@
-"""Bodies and queries of /byok (management reference 13); unknown fields are ignored."""
+"""Bodies and queries of /byok (management reference 13)."""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from accounts.byok import KEY_CHARS_MAX, NoKey, cleaned_key
 from accounts.known_providers import is_known_provider
+from accounts.limit_words import ManagedBody
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.paging import Page, page_of
 from gateway.http.validation import UNDEFINED, Issue, issues_of, shortened
@@ -63,7 +64,7 @@ _Hashes = Annotated[
 ]
 
 
-class _Changes(BaseModel):
+class _Changes(ManagedBody):
     """What may be said of a credential at any time, in the order of its failures."""
 
     model_config = ConfigDict(strict=True)
@@ -81,7 +82,7 @@ class _Changes(BaseModel):
     allowed_user_ids: _Words | None = None
 
 
-class _New(BaseModel):
+class _New(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     provider: str = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.

@@ -1,4 +1,4 @@
-"""Bodies of /guardrails (management reference 12.1); unknown fields are ignored."""
+"""Bodies of /guardrails (management reference 12.1)."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from accounts.guard_rules import ZDR_GROUPS
 from accounts.known_catalogue import canonical_models, canonical_providers
+from accounts.limit_words import ManagedBody
 from accounts.money import nano_of
 from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check, compile_at_once
 from gateway.http.errors import InvalidRequest, SchemaInvalid
@@ -70,7 +71,7 @@ _Providers = (
 _Action = Literal["redact", "block", "flag"]
 
 
-class _Filter(BaseModel):
+class _Filter(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     pattern: Annotated[str, Field(min_length=1, max_length=PATTERN_CHARS_MAX)] = UNDEFINED  # type: ignore[assignment]  # So that a missing one is told in the words of a wrong one.
@@ -78,7 +79,7 @@ class _Filter(BaseModel):
     label: Annotated[str, Field(max_length=100)] | None = None
 
 
-class _Builtin(BaseModel):
+class _Builtin(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     slug: Literal[
@@ -95,7 +96,7 @@ class _Builtin(BaseModel):
     scan_scope: Literal["user_only", "all_messages"] = "all_messages"
 
 
-class _Changes(BaseModel):
+class _Changes(ManagedBody):
     """What may be said of a guardrail, in the order of its failures."""
 
     model_config = ConfigDict(strict=True)
@@ -133,13 +134,13 @@ class _New(_Changes):
     workspace_id: Annotated[UUID | None, Field(strict=False)] = None
 
 
-class _Keys(BaseModel):
+class _Keys(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     key_hashes: Annotated[list[str], Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # Likewise.
 
 
-class _MemberIds(BaseModel):
+class _MemberIds(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     member_user_ids: Annotated[list[str], Field(min_length=1)] = UNDEFINED  # type: ignore[assignment]  # Likewise.

@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
+from accounts.limit_words import ManagedBody
 from accounts.money import nano_of
 from accounts.services.keys import GRACE_S_MAX
 from accounts.views.usd_number import usd_bounded
@@ -52,8 +53,8 @@ def _no_string(value: Any) -> None:
         )
 
 
-class External(BaseModel):
-    """Whom of the account's own users a key is for; unknown fields are ignored."""
+class External(ManagedBody):
+    """Whom of the account's own users a key is for."""
 
     model_config = ConfigDict(strict=True, validate_default=True)
 
@@ -61,8 +62,8 @@ class External(BaseModel):
     api_key: Annotated[None, BeforeValidator(_no_string)] = None
 
 
-class KeyBody(BaseModel):
-    """What a new key is made of; unknown fields are ignored."""
+class KeyBody(ManagedBody):
+    """What a new key is made of."""
 
     model_config = ConfigDict(strict=True, validate_default=True)
 
@@ -76,8 +77,8 @@ class KeyBody(BaseModel):
     external: External | None = None
 
 
-class KeyChanges(BaseModel):
-    """What may change of a key; defaults stand for what is not said. Unknown fields are ignored."""
+class KeyChanges(ManagedBody):
+    """What may change of a key; defaults stand for what is not said."""
 
     model_config = ConfigDict(strict=True)
 
@@ -89,8 +90,8 @@ class KeyChanges(BaseModel):
     workspace_id: Annotated[UUID, Field(strict=False)] = UUID(int=0)
 
 
-class KeyRotation(BaseModel):
-    """For how long the string of now works beside the new one; unknown fields are ignored."""
+class KeyRotation(ManagedBody):
+    """For how long the string of now works beside the new one."""
 
     model_config = ConfigDict(strict=True)
 

@@ -1,4 +1,4 @@
-"""Bodies of /workspaces (management reference 5.2, 5.7); unknown fields are ignored."""
+"""Bodies of /workspaces (management reference 5.2, 5.7)."""
 
 import re
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from accounts.known_models import is_known_model
+from accounts.limit_words import ManagedBody
 from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from gateway.http.errors import InvalidRequest, SchemaInvalid
@@ -46,7 +47,7 @@ _KeyReferences = Annotated[
 ]
 
 
-class _Changes(BaseModel):
+class _Changes(ManagedBody):
     """What may be said of a workspace, in the order of its failures."""
 
     model_config = ConfigDict(strict=True)
@@ -72,7 +73,7 @@ class _New(_Changes):
     slug: _Slug = UNDEFINED  # type: ignore[assignment]  # Likewise.
 
 
-class _Members(BaseModel):
+class _Members(ManagedBody):
     model_config = ConfigDict(strict=True, validate_default=True)
 
     user_ids: Annotated[list[str], Field(min_length=1, max_length=100)] = UNDEFINED  # type: ignore[assignment]  # Likewise.

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
 from accounts.caller import Caller
+from accounts.limit_words import unknown_limit
 from accounts.services.records import by_key
 from gateway.db import Lane, run
 from gateway.http.body import read_object
@@ -28,6 +29,8 @@ from routing.presets.slugs import SLUG_PATTERN, is_slug
 
 # Leading zeros are a caller's own business, within reason.
 _NUMBER: Final = re.compile(r"[0-9]{1,30}")
+# Of the words for limits those that are fields of requests.
+_MODEL_LISTS: Final = frozenset({"models"})
 
 
 class _Presets(LeanViewSet):
@@ -94,7 +97,10 @@ class _Making(_WithoutUnavailable):
             raise PermissionDenied
         _check_slug(slug)
         place = place_of(caller, request.GET)
-        content = self._content(read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES))
+        body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
+        if text := unknown_limit(body, _MODEL_LISTS):
+            raise SchemaInvalid([Issue("", text)])
+        content = self._content(body)
         row = run(
             Lane.OPERATOR,
             lambda: save_version(

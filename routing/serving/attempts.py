@@ -17,7 +17,7 @@ from routing.metering.writer import HOLD_WAIT_S, ledger
 from routing.selection.ask import Turn
 from routing.serving import limiting, process
 from routing.serving.call import Attempt, Call, forget_origin
-from routing.serving.errors import DeadlinePassed, ProviderError, payment_required
+from routing.serving.errors import DeadlinePassed, ProviderError
 from routing.serving.observing import is_requests_fault, observed
 from routing.serving.own_credentials import (
     entry_at,
@@ -26,6 +26,7 @@ from routing.serving.own_credentials import (
     let_rest,
     secret_of,
 )
+from routing.serving.payment_errors import payment_required
 from routing.serving.sharing import give_probe_back
 from routing.serving.tally import Charge
 from routing.serving.upstream_call import request_for

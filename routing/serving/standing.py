@@ -11,7 +11,11 @@ from accounts.services.counted import spent_in
 from accounts.services.key_limits import usage_of
 from gateway.db import Lane, run
 from routing.serving.call import Call
-from routing.serving.errors import budget_exceeded, insufficient_credits, key_limit_exhausted
+from routing.serving.payment_errors import (
+    budget_exceeded,
+    insufficient_credits,
+    key_limit_exhausted,
+)
 
 
 def refuse_broke(call: Call, *, free: bool, own_credential: bool = False) -> None:
@@ -31,8 +35,8 @@ def _refuse_broke(call: Call, free: bool, own_credential: bool) -> None:
     if key.limit_nano is not None and not free:
         spent_nano = usage_of(key=key, at=call.created_at).counted_nano(key)
         if spent_nano >= key.limit_nano:
-            raise key_limit_exhausted(call.root_url, key.limit_reset)
+            raise key_limit_exhausted(call, key.limit_reset)
     if settings.BILLING_ENFORCED and not own_credential:
         account = Account.objects.get(pk=call.payer.account_id)
         if account.balance_nano < 0 or (account.balance_nano == 0 and not free):
-            raise insufficient_credits(call.root_url)
+            raise insufficient_credits(call)

@@ -110,9 +110,13 @@ def test_m42_a_free_model_for_an_overdrawn_account(desk: Desk, orm_of: OrmOf) ->
 
     error = desk.refused(402, "payment_required", model="acme/small:free")
 
+    page = f"/admin/accounts/account/{desk.account.account_id}/change/"
     assert error["message"] == (
-        f"Insufficient credits. Add more using {desk.server.root_url}/settings/credits"
+        "Insufficient credits. Whoever runs this gateway can add credits, using "
+        f"{desk.server.root_url}{page}"
     )
+    # It asks who wants to see it.
+    assert desk.server.get(page).url.endswith(f"/admin/login/?next={page}")
 
 
 @pytest.mark.parametrize("stream", [False, True])

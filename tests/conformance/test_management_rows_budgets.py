@@ -108,8 +108,13 @@ def test_m41_a_key_whose_limit_is_used_up(
     body = {"model": desk.model, "messages": HELLO}
     error = desk.check_refused(desk.server.post(CHAT, key=key, json=body), 402, "payment_required")
 
-    assert error["message"] == (
-        f"Key limit exceeded ({word} limit). Manage it using {desk.server.root_url}/settings/keys"
+    assert error["message"].startswith(
+        f'Key limit exceeded ({word} limit). It is the limit of API key "'
     )
+    assert error["message"].endswith(
+        "A management key of the account can raise it with PATCH /api/v1/keys/{hash}, "
+        f"described at {desk.server.root_url}/docs"
+    )
+    assert desk.server.get("/docs").status_code == 200
     assert error["metadata"]["limit_source"] == "router_key_limit"
     assert error["metadata"]["reason"] == "key_limit_exhausted"

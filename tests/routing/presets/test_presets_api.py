@@ -58,6 +58,17 @@ def test_every_format_makes_one(mine: Manager, key: str, path: str) -> None:
         assert said["data"]["designated_version"]["version"] == number
 
 
+@pytest.mark.parametrize("path", [CHAT, "responses", "messages"])
+def test_a_preset_limits_nothing_but_requests(mine: Manager, key: str, path: str) -> None:
+    known = {"models": ["acme/solo"]} if path == CHAT else {}
+
+    for name in ("rpm", "max_budget", "allowed_models"):
+        status, said = mine.call("POST", f"/presets/p/{path}", BODY | {name: 1}, key=key)
+        assert (status, said["error"]["code"]) == (400, 400)
+        assert f'Unrecognized key: "{name}"; ' in said["error"]["message"]
+    assert mine.call("POST", f"/presets/p/{path}", BODY | known, key=key)[0] == 200
+
+
 def test_a_key_without_a_creator_writes_the_first_admin(mine: Manager, team: Workspace) -> None:
     string = create_key(account=mine.account, name="system", workspace=team)[1]
     mine.member("later")

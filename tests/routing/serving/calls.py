@@ -41,6 +41,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
             disabled=False,
             expires_at=None,
             default_text_model="",
+            key_name="CI",
         ),
         payer=Payer(account, workspace, 1, tuple(window_starts(at).items())),
         format=CHAT,

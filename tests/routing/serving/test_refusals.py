@@ -2,18 +2,23 @@
 
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
+from django.urls import resolve
 from pytest_django import Settings
 
 from accounts.money import dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
 from routing.metering.orders import BudgetState, Refusal
-from routing.serving.errors import ProviderError, payment_required
+from routing.serving.errors import ProviderError
+from routing.serving.payment_errors import payment_required
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import ROOT, call_to, failed_at
 
+SCOPES: tuple[ScopeKind, ...] = ("workspace", "guardrail")
+OWNER = UUID("0b5c1cf5-3f1c-4c0e-8d3e-2f0f0d6a3c11")
 SPENT = {"limit_source": "router_key_limit", "reason": "key_limit_exhausted"}
 BROKE = {"limit_source": "router_credits"}
 KEY_TOO_SMALL = {"limit_source": "router_key_limit", "provider_name": None}
@@ -65,7 +70,8 @@ def test_the_first_reason_of_the_reference_s_order_is_told(
 def state(
     scope: ScopeKind, window: WindowName, left: int, held: int = 0, asked: int = 100
 ) -> BudgetState:
-    limited = SpendScope(scope, "x", window, 500 * 10**9, counts_byok=False)
+    owner = OWNER.hex if scope == "workspace" else f"{OWNER.hex}:k:1"
+    limited = SpendScope(scope, owner, window, 500 * 10**9, counts_byok=False)
     return BudgetState(limited, left, held, asked)
 
 
@@ -140,35 +146,60 @@ def test_limits_are_told_in_dollars(nano: int, text: str) -> None:
 )
 def test_a_spent_key_is_told_which_limit_it_was(reset: str | None, word: str) -> None:
     assert refusal(100, 1000, 0, 0, 0, reset).text == (
-        f"Key limit exceeded ({word} limit). Manage it using {ROOT}/settings/keys"
+        f'Key limit exceeded ({word} limit). It is the limit of API key "CI". {KEY_REMEDY}'
     )
 
 
-def test_the_texts_are_those_of_the_management_reference() -> None:
+def managed(path: str) -> str:
+    return f"A management key of the account can raise it with {path}, described at {ROOT}/docs"
+
+
+KEY_REMEDY = managed("PATCH /api/v1/keys/{hash}")
+AFFORDED = (
+    "This request requires more credits, or fewer max_tokens. You requested up to 1000 tokens, "
+    "but can only afford {}. What is left of {} decides. {}"
+)
+
+
+def test_who_can_add_credits_is_told_with_a_page_that_exists() -> None:
     broke = refusal(100, 0, 0, None, 0)
+    dear = refusal(1000, 250, 0, None, 0)
     busy = refusal(100, 100, 1, None, 0)
 
-    credits = f"using {ROOT}/settings/credits"
-    assert broke.text == f"Insufficient credits. Add more {credits}"
-    assert broke.headers == {}
-    assert busy.text == (
-        "Credits are held by requests in flight. Retry when they have finished, "
-        f"or add more {credits}"
+    remedy, _, page = broke.text.removeprefix("Insufficient credits. ").partition(ROOT)
+    assert remedy == "Whoever runs this gateway can add credits, using "
+    assert resolve(page).view_name == "admin:accounts_account_change"
+    assert resolve("/docs").view_name == "docs"
+    assert dear.text.startswith(AFFORDED.format(250, "the account's credits", remedy))
+    assert busy.text.startswith(
+        "Credits are held by requests in flight. Retry when they have finished. "
+        f"They hold the account's credits. {remedy}"
     )
-    assert busy.headers == {"Retry-After": "1"}
+    assert (broke.headers, busy.headers) == ({}, {"Retry-After": "1"})
 
 
-@pytest.mark.parametrize(
-    ("balance", "left", "affordable", "page"), [(250, None, 250, "credits"), (900, 10, 10, "keys")]
-)
-def test_a_request_that_is_too_dear_is_told_what_it_can_afford(
-    balance: int, left: int | None, affordable: int, page: str
-) -> None:
-    assert refusal(1000, balance, 0, left, 0).text == (
-        "This request requires more credits, or fewer max_tokens. You requested up to 1000 tokens, "
-        f"but can only afford {affordable}. To increase, visit {ROOT}/settings/{page} "
-        "and add more credits"
+def test_a_request_that_is_too_dear_is_told_for_which_limit() -> None:
+    of_key = refusal(1000, 900, 0, 10, 0)
+    workspace, guardrail = (
+        refused_by(state(scope, "month", 50), key_left=None, balance=1000).text for scope in SCOPES
     )
+
+    assert of_key.text == AFFORDED.format(10, 'the limit of API key "CI"', KEY_REMEDY)
+    budget = "the monthly budget of $500.00 of"
+    path = f"PUT /api/v1/workspaces/{OWNER}/budgets/monthly"
+    assert workspace == AFFORDED.format(500, f"{budget} workspace {OWNER}", managed(path))
+    path = f"PATCH /api/v1/guardrails/{OWNER}"
+    assert guardrail == AFFORDED.format(500, f"{budget} guardrail {OWNER}", managed(path))
+
+
+def test_who_waits_is_told_what_running_requests_hold() -> None:
+    of_key = refusal(100, 1000, 0, 100, 1)
+    of_budget = refused_by(state("workspace", "day", 150, held=60), key_left=None, balance=1000)
+    of_nothing = refusal(100, 1000, 0, 100, 0)
+
+    assert f'They hold the limit of API key "CI". {KEY_REMEDY}' in of_key.text
+    assert "They hold the daily budget of $500.00 of workspace" in of_budget.text
+    assert of_nothing.text.endswith("Retry when they have finished.")
 
 
 def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings: Settings) -> None:

@@ -1,0 +1,83 @@
+"""Fields by which other gateways limit keys and teams.
+
+Unknown fields are ignored, but for these: who sends one believes that a limit holds from then on.
+"""
+
+from collections.abc import Container, Mapping
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, model_validator
+from pydantic_core import PydanticCustomError
+
+
+class _Limit(NamedTuple):
+    """What a limit is called elsewhere and here, and where it is set if not in the same body."""
+
+    words: str
+    fields: str
+    elsewhere: str
+
+
+_SPENDING: Final = (
+    "spending is limited by `limit` of a key, `limit_usd` of a guardrail and budgets of a workspace"
+)
+_GUARDRAIL: Final = "a guardrail limits this for the keys and members that it is assigned to"
+_LIMITS: Final = (
+    _Limit(
+        "limit limit_usd max_budget soft_budget budget budget_limit budget_usd max_spend max_usd"
+        " spend_limit spending_limit credit_limit quota",
+        "limit limit_usd",
+        _SPENDING,
+    ),
+    _Limit(
+        "limit_reset reset_interval budget_duration budget_interval budget_period budget_reset"
+        " limit_interval limit_period reset_period",
+        "limit_reset reset_interval",
+        _SPENDING,
+    ),
+    _Limit(
+        "models allowed_models model_access model_allowlist model_whitelist",
+        "allowed_models",
+        _GUARDRAIL,
+    ),
+    _Limit("ignored_models blocked_models denied_models", "ignored_models", _GUARDRAIL),
+    _Limit("allowed_providers providers provider_allowlist", "allowed_providers", _GUARDRAIL),
+    _Limit("ignored_providers blocked_providers denied_providers", "ignored_providers", _GUARDRAIL),
+    _Limit(
+        "duration expires expires_in expires_after expiry ttl",
+        "expires_at",
+        "`expires_at` of a new key ends it",
+    ),
+    _Limit(
+        "rpm rpd rps tpm tpd rpm_limit tpm_limit model_rpm_limit model_tpm_limit rate_limit"
+        " rate_limits requests_per_second requests_per_minute requests_per_day tokens_per_minute"
+        " tokens_per_day max_parallel_requests max_requests max_concurrency",
+        "",
+        "rates are limited by whoever runs the gateway, for all keys alike (ROUTER_KEY_RPM)",
+    ),
+)
+_BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.split()}
+
+
+def unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
+    """What is wrong with the first field that would limit something and is not `known`."""
+    for name, value in body.items():
+        limit = _BY_WORD.get(name)
+        if limit is None or name in known or value is None:
+            continue
+        field = next((each for each in limit.fields.split() if each in known), None)
+        hint = limit.elsewhere if field is None else f"use `{field}`"
+        return f'Unrecognized key: "{name}"; {hint}'
+    return None
+
+
+class ManagedBody(BaseModel):
+    """A body whose unknown fields are ignored, unless they look like limits."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_limits(cls, body: Any) -> Any:
+        text = unknown_limit(body, cls.model_fields) if isinstance(body, dict) else None
+        if text is not None:
+            raise PydanticCustomError("unknown_limit", "{text}", {"text": text})
+        return body
