@@ -137,6 +137,9 @@ class CallerFormat(Protocol):
         """Check a body and translate it. Raises `ChatInvalid`. `beside` are checked fields in the
         words of chat that this format has none for; chat itself has."""
 
+    def new_call_id(self) -> str:
+        """For a tool call whose upstream gave none."""
+
     def whole(self, whole: Whole) -> dict[str, Any]:
         """The body of a whole answer. Raises `GatewayError` where the format has no place for it
         (a break after partial output, in messages)."""

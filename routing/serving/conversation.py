@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from gateway.http.errors import GatewayError
 from routing.exchange import Answer
 from routing.formats.chat.message import clean_message, text_chars
-from routing.ids import tool_call_id
 from routing.metering.usage import Usage
 from routing.serving.attempts import Attempts
 from routing.serving.call import Attempt, Call
@@ -76,7 +75,8 @@ def _taken(call: Call, served: Served) -> tuple[str, list[ToolCall]]:
         judged = well_formed(answer.message.get("tool_calls"))
         observed(attempt, streamed=False, tokens=usage.completion_tokens, tools_good=judged)
     note_turn(call, attempt, usage, native_finish=answer.native_finish)
-    message = clean_message(answer.message, exclude_reasoning=False, new_call_id=tool_call_id)
+    new_id = call.format.new_call_id
+    message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_id)
     finish = finish_of(answer, message)
     return finish, loop.take(message, finish=finish, logprobs=answer.logprobs)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from routing.formats.caller import Activity
 from routing.formats.chat.message import clean_message, has_content
-from routing.ids import tool_call_id
 from routing.serving.loop import Loop
 from routing.serving.recorder import Recorder
 from routing.serving.relay import Keeps, Relay
@@ -25,7 +24,7 @@ class LoopRelay(Relay):
     def message(self) -> dict[str, Any]:
         """What the model said in this turn, to be sent back to it."""
         return clean_message(
-            self._recorder.message, exclude_reasoning=False, new_call_id=tool_call_id
+            self._recorder.message, exclude_reasoning=False, new_call_id=self._new_call_id
         )
 
     def open(self) -> bytes:

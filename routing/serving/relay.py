@@ -3,7 +3,7 @@
 No I/O happens here. What the attempt produced so far is kept for the books.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from routing.exchange import Beside, Event, Native, StreamReader
@@ -47,6 +47,7 @@ class Relay:
         exclude_reasoning: bool,
         event_bytes_max: int,
         kept: Keeps | None = None,
+        new_call_id: Callable[[], str] = tool_call_id,
     ) -> None:
         self.writer = writer
         self.seen = self.started = self.ended = False
@@ -70,6 +71,7 @@ class Relay:
         self._held: list[Native] = []
         self._held_bytes_left = event_bytes_max
         self._kept = kept
+        self._new_call_id = new_call_id
 
     def feed(self, data: bytes) -> bytes:
         """What to write for one piece of the upstream's body; `data` empty is its end."""
@@ -199,7 +201,7 @@ class Relay:
     def _cleaned(self, delta: dict[str, Any]) -> dict[str, Any]:
         self._note_kinds(delta)
         return clean_delta(
-            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=tool_call_id
+            delta, exclude_reasoning=self._exclude_reasoning, new_call_id=self._new_call_id
         )
 
     def _note_kinds(self, delta: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ def relay_for(call: Call, attempt: Attempt) -> Relay:
         exclude_reasoning=call.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
         kept=_begun(call),
+        new_call_id=call.format.new_call_id,
     )
 
 

@@ -10,7 +10,6 @@ from routing.formats.caller import Ending, Pieces, Whole
 from routing.formats.chat.merging import joined_logprobs, merged
 from routing.formats.chat.message import clean_message, text_chars
 from routing.history.keeper import wait_kept
-from routing.ids import tool_call_id
 from routing.metering.usage import Usage
 from routing.plugins.answers import rewritten, said_at_last
 from routing.serving.attempts import Attempts
@@ -135,7 +134,7 @@ def _told_broken(call: Call, attempt: Attempt, answer: Answer, failure: Upstream
 
 def _cleaned(call: Call, answer: Answer) -> dict[str, Any]:
     return clean_message(
-        answer.message, exclude_reasoning=call.hides_reasoning, new_call_id=tool_call_id
+        answer.message, exclude_reasoning=call.hides_reasoning, new_call_id=call.format.new_call_id
     )
 
 

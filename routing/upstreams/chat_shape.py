@@ -1,5 +1,5 @@
 """Answers of chat providers made whole: what callers, the tool loop and the books rely on is there,
-in one shape, whatever the provider left out.
+in one shape, whatever the provider left out. Missing ids are for the caller's format to make.
 
 Most events need none of this; whoever reads them asks `needs_shape` first.
 """
@@ -7,8 +7,6 @@ Most events need none of this; whoever reads them asks `needs_shape` first.
 from typing import Any, Final
 
 import orjson
-
-from routing.ids import tool_call_id
 
 _NO_ARGUMENTS: Final = "{}"
 
@@ -19,7 +17,7 @@ def needs_shape(delta: dict[str, Any]) -> bool:
 
 
 def whole_message(message: dict[str, Any]) -> dict[str, Any]:
-    """A message whose calls have an id, a type and arguments as text, and whose content is text."""
+    """A message whose calls have a type and arguments as text, and whose content is text."""
     shaped = _with_text(message)
     calls = shaped.get("tool_calls")
     if isinstance(calls, list):
@@ -28,11 +26,7 @@ def whole_message(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
-    shaped = {
-        **call,
-        "id": call.get("id") or tool_call_id(),
-        "type": call.get("type") or "function",
-    }
+    shaped = {**call, "type": call.get("type") or "function"}
     function = call.get("function")
     if isinstance(function, dict):
         text = _arguments(function.get("arguments"))
@@ -72,10 +66,11 @@ def _thought(part: dict[str, Any]) -> str:
 
 
 class StreamedCalls:
-    """The tool calls of one stream: the first delta of each has an index, an id, a type and a name,
-    later ones an index and more arguments."""
+    """The tool calls of one stream: the first delta of each has an index, an id (empty where the
+    provider gave none), a type and a name, later ones an index and more arguments. Where the name
+    comes late the id comes with it."""
 
-    __slots__ = ("_by_index", "_ids", "_silent")
+    __slots__ = ("_by_index", "_ids", "_nameless", "_silent")
 
     def __init__(self) -> None:
         self._ids: list[str] = []
@@ -83,6 +78,7 @@ class StreamedCalls:
         self._by_index: dict[int, int] = {}
         # Those that have said no arguments yet.
         self._silent: set[int] = set()
+        self._nameless: set[int] = set()
 
     def whole_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
         shaped = _with_text(delta)
@@ -107,15 +103,18 @@ class StreamedCalls:
         is_new = number is None
         if number is None:
             number = self._begin(call)
+        # Clients add up what they are told twice.
         shaped = {**call, "index": number}
+        shaped.pop("id", None)
+        shaped.pop("type", None)
         if is_new:
-            shaped |= {"id": self._ids[number], "type": call.get("type") or "function"}
-        else:
-            # Clients add up what they are told twice.
-            shaped.pop("id", None)
-            shaped.pop("type", None)
+            shaped["type"] = call.get("type") or "function"
+        is_named_now = named and number in self._nameless
+        if is_named_now:
+            self._nameless.discard(number)
+            shaped["id"] = self._ids[number]
         if isinstance(function, dict):
-            shaped["function"] = self._function(function, number, is_new)
+            shaped["function"] = self._function(function, number, is_named_now)
         return shaped
 
     def _number(self, call: dict[str, Any], named: bool) -> int | None:
@@ -132,18 +131,21 @@ class StreamedCalls:
 
     def _begin(self, call: dict[str, Any]) -> int:
         number = len(self._ids)
-        self._ids.append(str(call.get("id") or tool_call_id()))
+        self._ids.append(str(call.get("id") or ""))
+        self._nameless.add(number)
         index = call.get("index")
         self._by_index[index if type(index) is int else number] = number
         if isinstance(call.get("function"), dict):
             self._silent.add(number)
         return number
 
-    def _function(self, function: dict[str, Any], number: int, is_new: bool) -> dict[str, Any]:
+    def _function(
+        self, function: dict[str, Any], number: int, is_named_now: bool
+    ) -> dict[str, Any]:
         text = _arguments(function.get("arguments"))
         if text:
             self._silent.discard(number)
         shaped = {**function, "arguments": text or ""}
-        if not is_new and number not in self._silent:
+        if not is_named_now:
             shaped.pop("name", None)
         return shaped

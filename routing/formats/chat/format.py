@@ -9,6 +9,7 @@ from routing.formats.chat.answer import Served, chat_answer, chat_choice
 from routing.formats.chat.chunks import ChatChunks
 from routing.formats.chat.legacy_answers import LegacyChunks, legacy_finish, legacy_message
 from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.ids import tool_call_id
 
 
 class ChatFormat:
@@ -30,6 +31,9 @@ class ChatFormat:
     ) -> ChatRequest:
         assert not beside
         return parse_chat(body, session_header=session_header, models_max=models_max)
+
+    def new_call_id(self) -> str:
+        return tool_call_id()
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         ending = whole.ending

@@ -9,7 +9,7 @@ from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions.request import parse_decisions
-from routing.ids import DECISIONS_PREFIX
+from routing.ids import DECISIONS_PREFIX, tool_call_id
 
 _LATEST: Final = "-latest"
 
@@ -33,6 +33,9 @@ class DecisionsFormat:
         beside: dict[str, Any] | None = None,
     ) -> ChatRequest:
         return parse_decisions(body, session_header=session_header, beside=beside)
+
+    def new_call_id(self) -> str:
+        return tool_call_id()
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         served, ending = whole.served, whole.ending

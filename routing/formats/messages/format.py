@@ -10,6 +10,7 @@ from routing.formats.messages.answer import WIRE, whole_answer
 from routing.formats.messages.errors import error_body
 from routing.formats.messages.request import parse_messages
 from routing.formats.messages.stream import MessagesStream
+from routing.ids import tool_use_id
 
 
 class MessagesFormat:
@@ -32,6 +33,9 @@ class MessagesFormat:
         return parse_messages(
             body, session_header=session_header, models_max=models_max, beside=beside
         )
+
+    def new_call_id(self) -> str:
+        return tool_use_id()
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         return whole_answer(whole)

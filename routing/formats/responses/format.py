@@ -10,6 +10,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.responses.failures import LIMITS
 from routing.formats.responses.request import parse_responses
 from routing.formats.responses.stream import ResponsesStream
+from routing.ids import tool_call_id
 
 
 class ResponsesFormat:
@@ -32,6 +33,9 @@ class ResponsesFormat:
         return parse_responses(
             body, session_header=session_header, models_max=models_max, beside=beside
         )
+
+    def new_call_id(self) -> str:
+        return tool_call_id()
 
     def whole(self, whole: Whole) -> dict[str, Any]:
         stream = ResponsesStream(whole.served, whole.request)

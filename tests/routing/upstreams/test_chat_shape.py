@@ -42,11 +42,10 @@ def test_arguments_are_text(given: Any, text: str) -> None:
     (call,) = message_of({"content": None, "tool_calls": [{"function": function}]})["tool_calls"]
     assert call["function"]["arguments"] == text
     assert call["type"] == "function"
-    assert call["id"].startswith("call_")
+    assert "id" not in call
 
     (streamed,) = added_up(deltas({"tool_calls": [{"index": 0, "function": function}]}))
-    assert streamed | {"id": ""} == {"id": "", "type": "function", "name": "f", "arguments": text}
-    assert streamed["id"].startswith("call_")
+    assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
 
 
 def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
@@ -74,11 +73,22 @@ def test_calls_that_all_have_one_index_are_several() -> None:
     ]
 
 
-def test_a_name_that_is_said_again_is_said_once() -> None:
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": "1"}}
+@pytest.mark.parametrize(("said", "text"), [("1", "111"), ("", "{}")])
+def test_a_name_that_is_said_again_is_said_once(said: str, text: str) -> None:
+    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": said}}
     assert added_up(deltas(*[{"tool_calls": [call]}] * 3)) == [
-        {"id": "a", "type": "function", "name": "f", "arguments": "111"}
+        {"id": "a", "type": "function", "name": "f", "arguments": text}
     ]
+
+
+def test_an_id_comes_with_the_name() -> None:
+    first, second, _ = deltas(
+        {"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": ""}}]},
+        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]},
+    )
+    (unnamed,), (named,) = first["tool_calls"], second["tool_calls"]
+    assert "id" not in unnamed
+    assert named == {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
 
 
 PARTS = [
