@@ -81,6 +81,8 @@ def install(lock: Path) -> int:
             say(f"Installing {lock.name} failed")
             return 1
         stamp.write_text(wanted)
+        # Other users of the machine run the environment too, whatever our umask is.
+        stamp.chmod(0o644)
     return 0
 
 

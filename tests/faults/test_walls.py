@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 
 from gateway import unprivileged
-from gateway.isolation import bind
 from routing.tools import walls
+from tests.support.another_user import USER, with_python
 from tests.support.manage import PROJECT
 
-# Nobody's, and not of the range that a root gateway gives away.
-USER = 1_800_000_000
 ATTACKS = str(Path(__file__).with_name("attacks.py"))
 
 
@@ -49,14 +47,9 @@ def found(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
 
 
 def as_user(life: int) -> list[str]:
-    """What begins a command as `USER`, who finds Python and the project wherever they are."""
-    words = [str(shutil.which("bwrap")), "--dev-bind", "/", "/"]
-    for place in {Path(sys.base_prefix), Path(sys.prefix).resolve(), PROJECT}:
-        closed = [each for each in place.parents if not each.stat().st_mode & 0o001]
-        if closed:
-            words += ["--perms", "0755", "--tmpfs", str(closed[-1]), *bind(place, place)]
+    """What begins a command as `USER`."""
     limits = json.dumps({"uid": USER, "processes": 4096, "folder": "/", "life": life})
-    return [*words, sys.executable, "-I", "-S", str(unprivileged.__file__), "init", limits]
+    return [*with_python(), sys.executable, "-I", "-S", str(unprivileged.__file__), "init", limits]
 
 
 @pytest.mark.parametrize(

@@ -62,22 +62,32 @@ def _begun_at(pid: int) -> int:
 
 
 class Run:
-    """One `make run` in a home of its own, without a terminal."""
+    """One `make run` in a home of its own, without a terminal.
+
+    With a folder for its `logs` the home is not made, and `env` is all of its environment.
+    """
 
     def __init__(
-        self, home: Path, env: Mapping[str, str], *, command: list[str] | None = None
+        self,
+        home: Path,
+        env: Mapping[str, str],
+        *,
+        command: list[str] | None = None,
+        logs: Path | None = None,
     ) -> None:
         self.home = home
-        home.mkdir(parents=True, exist_ok=True)
-        self._out = home / "stdout.log"
-        self._err = home / "stderr.log"
+        if logs is None:
+            home.mkdir(parents=True, exist_ok=True)
+            needed = {"GATEWAY_HOME": str(home), "PORT": "0", "PYTHON": sys.executable}
+            env = clean_environment() | needed | dict(env)
+        self._out = (logs or home) / "stdout.log"
+        self._err = (logs or home) / "stderr.log"
         self.started_at = time.monotonic()
-        settings = {"GATEWAY_HOME": str(home), "PORT": "0", "PYTHON": sys.executable, **env}
         with self._out.open("ab") as out, self._err.open("ab") as err:
             self.process = subprocess.Popen(
                 command or MAKE,
                 cwd=PROJECT,
-                env=clean_environment() | settings,
+                env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
