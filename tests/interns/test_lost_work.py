@@ -1,13 +1,13 @@
 """What becomes of work whose messages come twice or late, and whose workers die."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from interns import leases
 from interns.jobs.prober import probe_all
-from interns.jobs.reaper import publish_waiting
+from interns.jobs.reaper import publish_waiting, reap
 from interns.leases import Lease
 from interns.machine import STEPS, WAITS
 from interns.models import Intern, LeaseKind
@@ -76,6 +76,22 @@ def test_what_a_late_worker_began_for_nobody_is_stopped(
 
     assert farm.get(made["id"])["last_failure_message"].startswith("operation_lost: ")
     assert farm.script.runtimes() == {}
+
+
+def test_a_lease_is_handed_on_when_it_has_expired_and_not_before(farm: Farm) -> None:
+    """It may have been renewed since the reaper looked."""
+    made, message = queued(farm)
+    row = farm.row(made["id"])
+    assert row.lease_expires_at is not None
+    before = row.lease_expires_at - timedelta(microseconds=1)
+
+    assert leases.hand_on(row, now=before) is None
+    assert leases.extend(row, now=before) is False
+    assert reap(current_driver(), now=before) == (0, 0, 0)
+    assert farm.row(made["id"]).lease_id == message.lease_id
+    assert leases.extend(row, now=row.lease_expires_at)
+    assert leases.renew(message, now=before - leases.term())
+    assert leases.hand_on(row, now=before) is not None
 
 
 def test_a_lost_provisioning_is_done_again_once(farm: Farm) -> None:

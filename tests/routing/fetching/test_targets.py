@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routing.fetching.targets import TargetRefused, redirected, split_url, target_of
+from routing.upstreams import addresses
 from routing.upstreams.addresses import is_public
 
 
@@ -82,15 +83,47 @@ def test_whatever_is_said_is_a_plain_path_or_refused(rest: str) -> None:
 @pytest.mark.parametrize(
     "host",
     ["fec0::1", "5f00::1", "64:ff9b:1::a00:1", "::10.0.0.1", "168.63.129.16", "192.88.99.1",
-     "100.100.100.200", "not-an-address", "", "::ffff:0:127.0.0.1", "2001:0:7f00:1::"],
+     "100.100.100.200", "not-an-address", "", "::ffff:0:127.0.0.1", "2001:0:7f00:1::",
+     # A local NAT64 of 48 bits sends this one to 10.0.0.1, whatever the last 32 bits say.
+     "64:ff9b:1:a00:0:100:5db8:d822"],
 )  # fmt: skip
 def test_more_addresses_that_are_not_public(host: str) -> None:
     assert not is_public(host)
 
 
-@pytest.mark.parametrize("host", ["93.184.216.34", "2606:4700::1111", "::ffff:93.184.216.34"])
+@pytest.mark.parametrize(
+    "host",
+    ["93.184.216.34", "2606:4700::1111", "::ffff:93.184.216.34", "64:ff9b::5db8:d822",
+     "64:ff9b:1::5db8:d822", "::5db8:d822", "2002:5db8:d822::"],
+)  # fmt: skip
 def test_public_addresses(host: str) -> None:
     assert is_public(host)
+
+
+@pytest.mark.parametrize("host", ["224.0.0.1", "239.255.255.250", "ff0e::1"])
+def test_multicast_is_not_public_even_where_it_may_not_be_bound(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setattr(addresses, "_may_be_bound", lambda host: False)
+    assert not is_public(host)
+
+
+@pytest.mark.parametrize("public", ["93.184.216.34", "2606:4700::1111"])
+def test_a_public_address_of_this_machine_is_not_for_others(
+    monkeypatch: pytest.MonkeyPatch, public: str
+) -> None:
+    own = {public}
+    monkeypatch.setattr(addresses, "_may_be_bound", lambda host: host in own)
+    assert not is_public(public)
+    assert is_public("1.1.1.1")
+    # Where any address may be bound, that says nothing of whose it is.
+    own |= {"192.0.2.1"}
+    assert is_public(public)
+
+
+def test_an_address_of_this_machine_may_be_bound() -> None:
+    assert addresses._may_be_bound("127.0.0.1")
+    assert not addresses._may_be_bound("not-an-address")
 
 
 @given(st.ip_addresses())

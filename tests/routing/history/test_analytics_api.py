@@ -240,10 +240,26 @@ def test_an_account_sees_its_own_only(mine: Office, facts: list[Fact]) -> None:
     (row,) = rows(stranger, metrics=["request_count"])
 
     assert row["request_count"] == 0
-    assert stranger.ok("GET", "/activity")["data"] == []
+    for query in ("", f"?api_key_hash={mine.keys[0].hash}"):
+        assert stranger.ok("GET", f"/activity{query}")["data"] == []
     mine_there = {"field": "api_key_id", "operator": "eq", "value": mine.keys[0].hash}
     (row,) = rows(stranger, metrics=["request_count"], filters=[mine_there])
     assert row["request_count"] == 0
+
+
+def test_the_hash_of_a_key_of_others_says_nothing_of_it(boss: Manager, facts: list[Fact]) -> None:
+    """Not even whether it is older or newer than one's own."""
+    theirs, nobodys = office("other").keys[0].hash, "0" * 64
+    for operator in ("eq", "neq", "gt", "lte"):
+        found = [
+            rows(
+                boss,
+                metrics=["request_count"],
+                filters=[{"field": "api_key_id", "operator": operator, "value": value}],
+            )
+            for value in (theirs, nobodys)
+        ]
+        assert found[0] == found[1], operator
 
 
 def test_a_query_that_takes_too_long(

@@ -92,36 +92,39 @@ def place(session: Session, order: HoldOrder, ids: CounterSet) -> Callable[[], N
     return lambda: hold_alone(session, order, ids.limited, enforced=True)
 
 
+@pytest.mark.parametrize("taken", ["total_usage_nano", "held_nano"])
 @pytest.mark.parametrize(("left", "stands"), [(10 * CENT, True), (10 * CENT - 1, False)])
 def test_a_hold_sees_a_balance_that_was_taken_while_it_waited(
-    sessions: tuple[Session, Session], left: int, stands: bool
+    sessions: tuple[Session, Session], taken: str, left: int, stands: bool
 ) -> None:
     payer = new_payer(USD)
     order, ids = hold_order(payer, 10 * CENT), counted(payer)
-    other = "UPDATE accounts_account SET total_usage_nano = %s WHERE id = %s"
+    other = f"UPDATE accounts_account SET {taken} = %s WHERE id = %s"
 
     work = place(sessions[1], order, ids)
     assert after_a_wait(sessions, work, (other, [USD - left, payer.account_id])) is stands
 
     assert open_holds(payer) == ([10 * CENT] if stands else [])
-    assert totals(payer) == (USD, USD - left, 10 * CENT if stands else 0)
+    credits_nano, usage_nano, held_nano = totals(payer)
+    assert credits_nano - usage_nano - held_nano == left - (10 * CENT if stands else 0)
 
 
+@pytest.mark.parametrize("taken", ["spent_nano", "held_nano"])
 @pytest.mark.parametrize(("left", "stands"), [(10 * CENT, True), (10 * CENT - 1, False)])
 def test_a_hold_sees_a_key_limit_that_was_used_while_it_waited(
-    sessions: tuple[Session, Session], left: int, stands: bool
+    sessions: tuple[Session, Session], taken: str, left: int, stands: bool
 ) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT, limit_reset="daily")
     order, ids = hold_order(payer, 10 * CENT), counted(payer)
     locked = "SELECT 1 FROM accounts_account WHERE id = %s FOR UPDATE", [payer.account_id]
-    spent = "UPDATE accounts_spendcounter SET spent_nano = %s WHERE id = ANY(%s)"
+    spent = f"UPDATE accounts_spendcounter SET {taken} = %s WHERE id = ANY(%s)"
 
     work = place(sessions[1], order, ids)
     used = (spent, [50 * CENT - left, list(ids.every)])
     assert after_a_wait(sessions, work, locked, used) is stands
 
     assert open_holds(payer) == ([10 * CENT] if stands else [])
-    assert key_counters(payer)["day"][1] == (10 * CENT if stands else 0)
+    assert sum(key_counters(payer)["day"]) == 50 * CENT - left + (10 * CENT if stands else 0)
     assert totals(payer)[2] == (10 * CENT if stands else 0)
 
 

@@ -80,18 +80,39 @@ def test_a_free_endpoint_holds_nothing_and_a_paid_one_at_least_a_nano() -> None:
     assert estimate_nano(demand(), Room(None, 1), Prices.parse(tiny)) == 1
 
 
+@pytest.mark.parametrize(("usd", "nano"), [("0.000000001", 16), ("0.0000000010000000001", 17)])
+def test_a_part_of_a_nano_is_held_as_a_whole_one(usd: str, nano: int) -> None:
+    prices = Prices.parse({"prompt": usd, "completion": "0"})
+
+    assert estimate_nano(demand(), Room(None, 1), prices) == nano
+
+
 def test_an_absurd_price_fits_the_column_and_no_balance() -> None:
     dearest = Prices.parse({"prompt": "10000", "completion": "10000"})
 
     assert estimate_nano(demand(text_bytes=10**9), Room(None, None), dearest) == 2**62
 
 
-@pytest.mark.parametrize("key", ["request", "image", "completion", "input_cache_write"])
-def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str) -> None:
+UNITS: list[tuple[str, Usage]] = [
+    ("request", Usage(1, 1)),
+    ("image", Usage(1, 1)),
+    ("prompt", Usage(1, 1)),
+    ("input_cache_read", Usage(1, 1, cached_tokens=1)),
+    ("input_cache_write", Usage(1, 1, cache_write_tokens=1)),
+    ("input_cache_write_1h", Usage(1, 1, cache_write_tokens=1, cache_write_1h_tokens=1)),
+    ("audio", Usage(1, 1, prompt_audio_tokens=1)),
+    ("completion", Usage(1, 1)),
+    ("internal_reasoning", Usage(1, 1, reasoning_tokens=1)),
+    ("audio_output", Usage(1, 1, completion_audio_tokens=1)),
+    ("image_output", Usage(1, 1, completion_image_tokens=1)),
+]
+
+
+@pytest.mark.parametrize(("key", "usage"), UNITS)
+def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str, usage: Usage) -> None:
     pricing = {"prompt": "0", "completion": "0", "overrides": [{key: "0.5"}]}
     asked = demand(text_bytes=1, images=1, media_parts=1, output_tokens_asked=1)
     prices = Prices.parse(pricing)
-    usage = Usage(prompt_tokens=1, completion_tokens=1, cache_write_tokens=1)
 
     charge = cost_of(usage, prices.effective(1, MIDNIGHT), Units(images=1)).total_nano
 
@@ -199,6 +220,7 @@ def test_the_hold_is_never_below_the_charge_of_an_upstream_that_keeps_to_its_lim
         completion_tokens=completion,
         cached_tokens=cached,
         cache_write_tokens=written,
+        cache_write_1h_tokens=data.draw(st.integers(0, written)),
         prompt_audio_tokens=heard,
         reasoning_tokens=thought,
         completion_audio_tokens=spoken,

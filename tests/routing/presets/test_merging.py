@@ -11,7 +11,7 @@ from routing.formats.messages.request import parse_messages
 from routing.formats.responses.request import parse_responses
 from routing.presets.keeping import content_of
 from routing.presets.merging import Merged, laid_on_chat, merged
-from tests.routing.presets.test_keeping import BOTH, CHAT, COMMON, SCHEMA
+from tests.routing.presets.test_keeping import BOTH, CHAT, COMMON, FUNCTION, SCHEMA
 
 HELLO = [{"role": "user", "content": "Hi"}]
 ASKED: dict[str, dict[str, Any]] = {
@@ -223,6 +223,33 @@ def test_reasoning_is_whole_in_every_format() -> None:
         assert reasoning is not None
         assert (reasoning.effort, reasoning.exclude, reasoning.summary) == ("high", True, "auto")
     assert "exclude" not in under("responses", {"reasoning": kept}).body["reasoning"]
+
+
+def test_a_top_k_that_messages_have_no_word_for_stands_beside() -> None:
+    assert under("messages", {"top_k": -1}) == Merged(ASKED["messages"], {"top_k": -1})
+    for format, top_k in [("messages", 0), ("messages", 1), ("chat", -1), ("responses", -1)]:
+        assert under(format, {"top_k": top_k}) == Merged(ASKED[format] | {"top_k": top_k}, {})
+
+
+DECIDED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
+    # The preset, the request, who is asked, and which models after it.
+    ({"model": "a/b"}, {}, {"model": "a/b"}, []),
+    ({"models": ["c/d", "e/f"]}, {}, {"model": "c/d"}, ["c/d", "e/f"]),
+    ({"model": "a/b", "models": ["c/d"]}, {}, {"model": "a/b"}, ["c/d"]),
+    ({"model": "a/b", "models": ["c/d"]}, {"model": "x/y"}, {"model": "x/y"}, []),
+    ({"provider": {"order": ["acme"]}}, {}, {"provider": {"order": ["acme"]}}, []),
+    ({"provider": {"order": ["acme"]}}, {"provider": {}}, {"provider": {}}, []),
+    ({"temperature": 0.5, "tools": [FUNCTION]}, {}, {}, []),
+]
+
+
+@pytest.mark.parametrize(("config", "asked", "who", "models"), DECIDED)
+def test_decisions_take_of_a_preset_who_is_asked_only(
+    config: dict[str, Any], asked: dict[str, Any], who: dict[str, Any], models: list[str]
+) -> None:
+    got = merged("decisions", {"state": "s", **asked}, config, "S")
+
+    assert got == Merged({"state": "s", **who}, {"models": models} if models else {})
 
 
 def test_how_answers_are_cached_is_not_sent_on() -> None:
