@@ -14,7 +14,7 @@ class Channel(redis.Channel):
         """
         try:
             super().close()
-        except self.connection_errors:
+        except redis.Transport.connection_errors:
             super().close()
 
 

@@ -64,7 +64,7 @@ def publish_waiting() -> int:
     return reaper.publish_waiting()
 
 
-class AskForWaiting(bootsteps.StartStopStep):  # type: ignore[misc]
+class AskForWaiting(bootsteps.StartStopStep):
     """A worker that comes, or comes back, asks to be told of all that waits: a broker that was gone
     has lost it, or keeps for an hour what the worker had taken and not begun."""
 

@@ -1,6 +1,7 @@
 """A broker that dies under a consumer."""
 
 from pathlib import Path
+from typing import Any
 
 from kombu import Connection, Consumer, Exchange, Queue
 
@@ -26,7 +27,8 @@ def test_a_connection_to_a_dead_broker_is_closed(tmp_path: Path) -> None:
     connection.drain_events(timeout=5)
     orders = Queue("orders", exchange=Exchange("orders", type="fanout"), auto_delete=True)
     Consumer(connection.channel(), [orders], no_ack=True).consume()
-    connection.transport.cycle.on_poll_start()
+    transport: Any = connection.transport
+    transport.cycle.on_poll_start()
     broker.stop()
 
     connection.collect()
