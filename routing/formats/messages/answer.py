@@ -18,7 +18,7 @@ from routing.formats.messages.pieces import (
 )
 from routing.formats.messages.server_use import fetches_of, result_of, use_of
 from routing.formats.messages.thinking import blocks_of
-from routing.formats.messages.usage import lacks_stop, stop_of, usage_of, with_fetches
+from routing.formats.messages.usage import is_call, stop_of, usage_of, with_fetches
 from routing.ids import message_id, tool_use_id
 
 WIRE: Final = "anthropic"
@@ -146,10 +146,12 @@ def _input(arguments: str) -> Any:
 
 def _passed(message: dict[str, Any], served: Served, ending: Ending) -> dict[str, Any]:
     body = owned(message, served)
-    if lacks_stop(body["stop_reason"], ending.finish_reason):
+    content = body["content"] if isinstance(body["content"], list) else []
+    reason = body["stop_reason"]
+    # Some end their turn with calls, which callers look for behind `tool_use` alone.
+    if reason is None or (reason == "end_turn" and any(map(is_call, content))):
         body |= stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence)
-    if isinstance(content := body["content"], list):
-        body["content"] = [_completed(block) for block in content]
+    body["content"] = [_completed(block) for block in content]
     native = body.get("usage")
     body["usage"] = usage_of(
         ending.usage, ending.service_tier, native if isinstance(native, dict) else None

@@ -9,7 +9,7 @@ from routing.formats.chat.answer import Served
 from routing.formats.messages.answer import owned
 from routing.formats.messages.frames import PING, frame
 from routing.formats.messages.passed_blocks import PassedBlocks
-from routing.formats.messages.usage import NO_USAGE, lacks_stop, stop_of, usage_of
+from routing.formats.messages.usage import NO_USAGE, is_call, stop_of, usage_of
 from routing.formats.messages.verbatim import verbatim
 
 _LAST_WORDS: Final = ("stop_reason", "stop_sequence", "stop_details", "container")
@@ -29,6 +29,7 @@ class PassedEvents:
         "_delta",
         "_early",
         "_fields",
+        "_has_calls",
         "_has_start",
         "_opening",
         "_pinged",
@@ -39,7 +40,7 @@ class PassedEvents:
     def __init__(self, served: Served, opening: Callable[[], bytes]) -> None:
         self._served = served
         self._opening = opening
-        self._begun = self._has_start = self._pinged = False
+        self._begun = self._has_start = self._pinged = self._has_calls = False
         self._early: list[Native] = []
         self._blocks = PassedBlocks()
         self._fields: dict[str, Any] = {}
@@ -58,6 +59,7 @@ class PassedEvents:
         if name in ("message_stop", "error"):
             return b""
         if name.startswith("content_block_"):
+            self._has_calls = self._has_calls or is_call(native.value.get("content_block"))
             return self._begin() + self._blocks.event(native)
         return self._other(native)
 
@@ -69,8 +71,8 @@ class PassedEvents:
         """The fields of the message_delta that ends the stream."""
         stop = stop_of(ending.finish_reason, ending.native_finish, ending.stop_sequence)
         delta = {**stop, "container": None, **self._delta}
-        if lacks_stop(self._delta.get("stop_reason"), ending.finish_reason):
-            delta |= stop
+        if self._has_calls and delta["stop_reason"] == "end_turn":
+            delta["stop_reason"] = "tool_use"
         usage = usage_of(ending.usage, ending.service_tier, self._usage)
         return {**self._fields, "delta": delta, "usage": usage}
 
@@ -99,7 +101,8 @@ class PassedEvents:
         fields = {name: item for name, item in value.items() if name != "type"}
         start = self._begin(frame("message_start", {**fields, "message": message}) + PING)
         # Clients read blocks from their own events; some upstreams begin with whole ones.
-        blocks = (block for block in content if isinstance(block, dict)) if content else ()
+        blocks = [block for block in content if isinstance(block, dict)] if content else []
+        self._has_calls = self._has_calls or any(map(is_call, blocks))
         return start + b"".join(map(self._blocks.whole, blocks))
 
     def _other(self, native: Native) -> bytes:

@@ -76,10 +76,13 @@ def stop_of(
     return {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
 
 
-def lacks_stop(stop_reason: Any, finish_reason: str) -> bool:
-    """Whether a provider's own stop reason does not say why it stopped: some end their turn with
-    calls, which callers look for behind `tool_use` alone."""
-    return stop_reason is None or (stop_reason == "end_turn" and finish_reason == "tool_calls")
+def is_call(block: Any) -> bool:
+    """Whether the model calls a tool of the caller's. Code that the provider runs calls tools too,
+    and goes on within the answer."""
+    if not isinstance(block, dict) or block.get("type") != "tool_use":
+        return False
+    caller = block.get("caller")
+    return not isinstance(caller, dict) or caller.get("type") == "direct"
 
 
 def _counted(usage: dict[str, Any]) -> dict[str, Any]:

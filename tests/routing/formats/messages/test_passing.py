@@ -3,10 +3,14 @@
 from typing import Any
 
 import orjson
+import pytest
 
+from routing.formats.caller import Whole
+from routing.formats.messages.answer import whole_answer
 from routing.formats.messages.stream import MessagesStream
+from tests.routing.formats.messages.bodies import accepted
 from tests.routing.formats.messages.stream_reader import Read, events_of
-from tests.routing.formats.messages.streams import USAGE, ending, native, stream
+from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native, stream
 
 START: dict[str, Any] = {
     "type": "message_start",
@@ -84,6 +88,33 @@ def test_the_end_is_said_with_the_upstreams_reason_and_the_charge() -> None:
     assert (usage["cache_read_input_tokens"], usage["cache_creation_input_tokens"]) == (3, 2)
     tools = {"web_search_requests": 0, "web_fetch_requests": 0, "x": 1}
     assert (usage["server_tool_use"], usage["cost"]) == (tools, USAGE["cost"])
+
+
+@pytest.mark.parametrize(
+    ("caller", "reason"),
+    [
+        (None, "tool_use"),
+        ({"type": "direct"}, "tool_use"),
+        ({"type": "code_execution_20250825", "tool_id": "s"}, "end_turn"),
+    ],
+)
+def test_a_turn_that_ends_with_calls_says_so(caller: Any, reason: str) -> None:
+    """Code that the provider runs has had its own calls answered."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {}, "caller": caller}
+    ended = {"stop_reason": "end_turn"}
+    message = {"type": "message", "content": [call], "usage": {}, **ended}
+    end = ending("tool_calls", "end_turn", native=native("", b"", message))
+    whole = Whole(SERVED, accepted(), {}, None, None, end)
+    assert whole_answer(whole)["stop_reason"] == reason
+
+    begun = {"type": "content_block_start", "index": 0, "content_block": call}
+    for start, block in ((START, begun), ({**START, "message": {"content": [call]}}, None)):
+        writer = stream()
+        for event in (start, block, {**LAST, "delta": ended}):
+            if event:
+                passed(writer, event)
+        last = events_of(writer.closing(ending("tool_calls", "end_turn")))[-2]
+        assert last["delta"]["stop_reason"] == reason
 
 
 def test_blocks_that_came_with_the_start_are_told_as_blocks() -> None:
