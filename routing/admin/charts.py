@@ -1,6 +1,6 @@
 """Small charts of endpoints' history, drawn as SVG inside the page: nothing else is loaded."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -10,6 +10,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from routing.catalogue.history import EndpointSample
+from routing.serving.history import newest_samples
 
 SPAN: Final = timedelta(hours=24)
 STRETCH: Final = timedelta(minutes=5)
@@ -37,10 +38,14 @@ class Stretch(NamedTuple):
         return 100 * (self.calls - self.errors) / self.calls if self.calls else None
 
 
-def history(samples: "QuerySet[EndpointSample]", *, until: datetime | None = None) -> SafeString:
-    """Charts of the day up to `until`, now by default, of all the endpoints of these samples."""
+def history(endpoints: Collection[int], *, until: datetime | None = None) -> SafeString:
+    """Charts of the day up to `until`, now by default, of these endpoints together. What is not
+    written yet is the last stretch, which ends now."""
     until = until or timezone.now()
-    stretches = stretches_of(samples.filter(started_at__gte=until - SPAN, started_at__lt=until))
+    samples = EndpointSample.objects.filter(endpoint__in=endpoints, started_at__lt=until)
+    stretches = stretches_of(samples.filter(started_at__gte=until - SPAN))
+    if newest := newest_samples(endpoints, until.timestamp()):
+        stretches.append(_together(newest))
     if not stretches:
         return format_html("<p>{}</p>", "No traffic in the last 24 hours.")
     drawn = [
@@ -71,6 +76,20 @@ def stretches_of(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
         )
     )
     return [_stretch(row) for row in rows]
+
+
+def _together(samples: Sequence[EndpointSample]) -> Stretch:
+    timed = [each for each in samples if each.first_token_p50_ms is not None]
+    row = {
+        "started_at": samples[0].started_at,
+        "all_calls": sum(each.calls for each in samples),
+        "all_errors": sum(each.errors for each in samples),
+        "all_limited": sum(each.rate_limited for each in samples),
+        "timed": sum(each.calls for each in timed),
+        "p50": sum(each.calls * (each.first_token_p50_ms or 0) for each in timed),
+        "p90": sum(each.calls * (each.first_token_p90_ms or 0) for each in timed),
+    }
+    return _stretch(row)
 
 
 def _weighted(field: str) -> Sum:

@@ -14,7 +14,6 @@ from routing.admin.prices import PricedFilter, PricedRows
 from routing.admin.samples import DropsHistory
 from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
-from routing.catalogue.history import EndpointSample
 from routing.catalogue.models import Endpoint
 from routing.catalogue.spec import EndpointSpec
 
@@ -90,7 +89,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
 
     @admin.display(description="")
     def history(self, endpoint: Endpoint) -> str:
-        return history(EndpointSample.objects.filter(endpoint=endpoint.pk))
+        return history([endpoint.pk])
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if "pricing" in form.changed_data and "price_source" not in form.changed_data:

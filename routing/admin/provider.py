@@ -12,7 +12,7 @@ from routing.admin.checks import CheckedForm
 from routing.admin.samples import DropsHistory, probe_text
 from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
-from routing.catalogue.history import EndpointSample, ProviderProbe
+from routing.catalogue.history import ProviderProbe
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
 from routing.upstreams.door import Origin
@@ -154,7 +154,8 @@ class ProviderAdmin(DropsHistory, SwitchedAdmin):
 
     @admin.display(description="")
     def history(self, provider: Provider) -> str:
-        return history(EndpointSample.objects.filter(endpoint__provider=provider.pk))
+        endpoints = Endpoint.objects.filter(provider=provider.pk)
+        return history(list(endpoints.values_list("pk", flat=True)))
 
     @admin.display(description="endpoints", ordering="endpoint_count")
     def endpoints(self, provider: Any) -> int:

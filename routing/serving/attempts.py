@@ -1,5 +1,6 @@
 """Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ from routing.serving.sharing import give_probe_back
 from routing.serving.tally import Charge
 from routing.serving.upstream_call import request_for
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+
+log = logging.getLogger("routing.upstreams")
 
 # Whoever changes an account's limits faster than that has its calls told to come back.
 _LOOKS_MAX = 8
@@ -88,10 +91,28 @@ class Attempts:
             let_rest(attempt, failure, now)
         else:
             self._note_health(attempt, failure, now)
+        self._log(attempt, failure, now)
         if failure.larger_only:
             self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0
         if not failure.elsewhere:
             self._finished_models.add(attempt.endpoint.model_id)
+
+    def _log(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
+        """Names of ours alone: what the upstream said may quote the prompt."""
+        endpoint = attempt.endpoint
+        log.log(
+            logging.INFO if is_requests_fault(failure) else logging.WARNING,
+            "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
+            "%s, status %d, after %d ms",
+            self._call.generation_id,
+            endpoint.model_id,
+            endpoint.provider.slug,
+            endpoint.tag,
+            "" if attempt.own is None else ", own credential",
+            failure.error_type,
+            failure.status,
+            (now - attempt.started) * 1000,
+        )
 
     def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
         if failure.deadline and not self._had_its_share(attempt, now):

@@ -1,7 +1,8 @@
 """Endpoints' history for charts: what they did in every five minutes, as rows.
 
-With a hint store the schedule reads it off the stream that all processes share. Without one, each
-web process adds what it has seen itself.
+With a hint store the schedule reads it off the stream that all processes share, once a stretch is
+over; what has happened since is in each web process's memory. Without one, each web process adds
+what it has seen itself, twice a minute.
 """
 
 import logging
@@ -29,6 +30,7 @@ log = logging.getLogger("routing.statistics")
 STRETCH_S: Final = 300
 # Entries of a stretch may come that much after its end, and count for the next one then.
 _SETTLED_S: Final = 10.0
+_OWN_EVERY_S: Final = 30.0
 _READ_LIMIT_S: Final = 1.0
 _BATCH_ROWS: Final = 500
 _Entry = tuple[bytes, dict[bytes, bytes]]
@@ -77,6 +79,18 @@ def add_samples(samples: list[EndpointSample]) -> None:
             _add_batch(samples[start : start + _BATCH_ROWS])
 
 
+def newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]:
+    """What all processes told of these endpoints in the statistics window up to now, for the five
+    minutes that no row may hold yet. Empty without a hint store: rows are half a minute old there.
+    """
+    if not hints().configured:
+        return []
+    started_at = datetime.fromtimestamp(now - STRETCH_S, UTC)
+    observer().figures()
+    totals = observer().recent.totals
+    return [_sample(each, totals[each], started_at) for each in endpoints if each in totals]
+
+
 class OwnHistory:
     """What one process has to write down where there is no hint store. `clock` is Unix seconds."""
 
@@ -84,12 +98,15 @@ class OwnHistory:
         self._observer = observer
         self._clock = clock
         self._number = 0
+        self._written_at = 0.0
         self._tallies: dict[int, Tally] = {}
 
     def keep(self) -> None:
-        """Take over what was counted; at the end of a stretch write it."""
-        number = int(self._clock() // STRETCH_S)
-        if number != self._number:
+        """Take over what was counted; write it at the end of a stretch, and before that so that
+        charts know the last minute."""
+        now = self._clock()
+        number = int(now // STRETCH_S)
+        if number != self._number or now - self._written_at >= _OWN_EVERY_S:
             self.write()
             self._number = number
         _add_all(self._tallies, self._observer.take().items())
@@ -97,6 +114,7 @@ class OwnHistory:
     def write(self) -> None:
         """Add the stretch so far to the rows; a database that is gone costs the stretch."""
         tallies, self._tallies = self._tallies, {}
+        self._written_at = self._clock()
         if not tallies:
             return
         samples, now = samples_of(tallies, self._number), self._clock()
@@ -104,7 +122,7 @@ class OwnHistory:
             run(Lane.OPERATOR, lambda: add_samples(samples))
             run(Lane.OPERATOR, lambda: forget_old(now))
         except (DatabaseError, InterfaceError) as error:
-            log.warning("Five minutes of endpoints' history were not written: %s", error)
+            log.warning("A part of the endpoints' history was not written: %s", error)
 
 
 @cache

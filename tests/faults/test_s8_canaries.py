@@ -153,6 +153,7 @@ def test_after_every_fault_no_canary_is_found_anywhere(
         assert told == [], name
         assert not any(canary in repr(dict(answer.headers)) for answer in scene.answers), name
     assert PROMPT not in kept
+    assert "Upstream request failed: generation gen-" in kept
     assert scene.account.api_key_hash in kept, "the rig: the dump does hold the keys"
     assert scene.server.manage("audit_ledger")["mismatches"] == []
 

@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
+from gateway.hints import Hints
 from routing.admin.charts import STRETCH, history, stretches_of
 from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import Endpoint, Model, Provider
+from tests.routing.selection import entries
+from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
 from tests.support.operations import endpoint, fill, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -35,23 +38,21 @@ def pictures(html: str) -> list[ET.Element]:
     return [ET.fromstring(svg) for svg in re.findall(r"<svg viewBox.*?</svg>", html, re.DOTALL)]  # noqa: S314 - Our own page.
 
 
-def drawn() -> list[ET.Element]:
-    return pictures(str(history(EndpointSample.objects.all(), until=UNTIL)))
+def drawn(served: Endpoint) -> list[ET.Element]:
+    return pictures(str(history([served.pk], until=UNTIL)))
 
 
 def test_without_traffic_there_is_a_sentence(served: Endpoint) -> None:
     sample(served, ago=300)
 
-    assert str(history(EndpointSample.objects.all(), until=UNTIL)) == (
-        "<p>No traffic in the last 24 hours.</p>"
-    )
+    assert str(history([served.pk], until=UNTIL)) == ("<p>No traffic in the last 24 hours.</p>")
 
 
 def test_status_uptime_and_latency_are_drawn(served: Endpoint) -> None:
     for ago in range(1, 20):
         sample(served, ago=ago, first_token_p50_ms=100 + ago, first_token_p90_ms=400)
 
-    status, uptime, latency = drawn()
+    status, uptime, latency = drawn(served)
 
     assert len(status.findall("rect")) == 19
     assert len(uptime.findall("path")) == 1
@@ -75,7 +76,7 @@ def test_status_is_told_by_colour_and_words(
 ) -> None:
     sample(served, **counts)
 
-    (bar,) = drawn()[0].findall("rect")
+    (bar,) = drawn(served)[0].findall("rect")
 
     assert bar.get("fill") == colour
     assert (bar.findtext("title") or "").startswith("11:58 UTC: ")
@@ -85,7 +86,7 @@ def test_a_line_breaks_where_nothing_is_known(served: Endpoint) -> None:
     for ago in (1, 2, 5, 6):
         sample(served, ago=ago)
 
-    (line,) = drawn()[1].findall("path")
+    (line,) = drawn(served)[1].findall("path")
 
     assert (line.get("d") or "").count("M") == 2
 
@@ -101,6 +102,29 @@ def test_endpoints_of_a_provider_are_put_together(served: Endpoint) -> None:
     assert (both.calls, both.errors, both.p50_ms, both.p90_ms) == (40, 3, 200, 300)
     assert both.uptime == pytest.approx(92.5)
     assert (limited.rate_limited, limited.uptime, limited.p50_ms) == (2, None, None)
+
+
+def test_the_last_bar_ends_now(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = endpoint(Model.objects.get(), served.provider, tag=f"{served.provider.slug}/other")
+    store = Hints("redis://127.0.0.1:1/0", timeout_s=0.1)
+    clock = Clock()
+    seen = observer(clock)
+    monkeypatch.setattr("routing.serving.history.observer", lambda: seen)
+    monkeypatch.setattr("routing.serving.history.hints", lambda: store)
+    sample(served, ago=2)
+    for at, count in ((served, 3), (other, 1), (served, 1)):
+        failure = FAILURE if at == other else None
+        for _ in range(count):
+            where = entries.endpoint(pk=at.pk)
+            seen.observed(attempt(clock, where, failure=failure), streamed=True, tokens=50)
+    refreshed(seen)
+
+    of_one = str(history([served.pk], until=UNTIL))
+    of_both = str(history([served.pk, other.pk], until=UNTIL))
+
+    assert "11:58 UTC: 4 calls, 0 failed" in of_one
+    assert "11:58 UTC: 5 calls, 1 failed" in of_both
+    assert "11:53 UTC: 10 calls, 0 failed" in of_one
 
 
 def test_the_pages_show_them_and_load_nothing(admin_client: Client, served: Endpoint) -> None:

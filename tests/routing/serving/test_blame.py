@@ -1,5 +1,6 @@
-"""Who is to blame where the time of the whole request runs out."""
+"""Who is to blame where the time of the whole request runs out, and what the log says of it."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from routing.selection.ask import Standing
 from routing.serving import observing, process
 from routing.serving.attempts import Attempts
 from routing.upstreams.door_errors import DeadlineExceeded, FirstByteTimeout
-from routing.upstreams.failures import from_door
+from routing.upstreams.failures import from_door, from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
@@ -69,6 +70,29 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
     assert (last.pk in seen.recent.totals) is is_to_blame
     # The caller is told of the deadline either way.
     assert failure.deadline
+
+
+QUOTED = "canary-prompt"
+
+
+@pytest.mark.parametrize(("status", "level"), [(503, "WARNING"), (429, "WARNING"), (400, "INFO")])
+def test_a_failed_upstream_request_is_one_line_of_the_log(
+    clock: Clock, caplog: pytest.LogCaptureFixture, status: int, level: str
+) -> None:
+    served = endpoint("alpha/turbo", provider=provider(slug="alpha"))
+    attempt = replace(attempt_at(served), started=clock.now - 0.25)
+    body = json.dumps({"error": {"message": f"Bad {QUOTED}", "code": QUOTED}}).encode()
+    failure = from_status(status, {}, body)
+
+    with caplog.at_level("INFO", logger="routing.upstreams"):
+        Attempts(call_to(served)).failed(attempt, failure)
+
+    (line,) = caplog.records
+    assert line.levelname == level
+    assert line.getMessage() == (
+        "Upstream request failed: generation gen-1-test, model acme/small, provider alpha, "
+        f"endpoint alpha/turbo: {failure.error_type}, status {status}, after 250 ms"
+    )
 
 
 def test_a_limit_of_its_own_is_an_outage_however_short(clock: Clock) -> None:

@@ -156,5 +156,11 @@ def test_a_process_writes_at_the_end_of_each_stretch(served: Endpoint) -> None:
 
     row = EndpointSample.objects.get()
     assert (row.started_at, row.calls, row.errors) == (STARTED_AT, 6, 1)
+    wall.now += 29
+    meet(1)
+    assert EndpointSample.objects.count() == 1, "it is not half a minute yet"
+    wall.now += 1
+    meet(1)
+    assert [each.calls for each in EndpointSample.objects.order_by("started_at")] == [6, 3]
     own.write()
-    assert [each.calls for each in EndpointSample.objects.order_by("started_at")] == [6, 2]
+    assert [each.calls for each in EndpointSample.objects.order_by("started_at")] == [6, 4]
