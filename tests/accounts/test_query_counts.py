@@ -20,7 +20,7 @@ from tests.support.access_table import TABLE
 from tests.support.catalogue import CONFORMANCE
 from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant, rows_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.thorough]
 QUERIES_MAX = 6
 # Making an intern locks its workspace, and makes its key, its vault and the first line of its
 # history.

@@ -23,7 +23,7 @@ from tests.accounts.test_query_counts import QUERIES_MAX, counted, loaded
 from tests.support.access_table import TABLE
 from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant, rows_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.thorough]
 USD = 1_000_000_000
 HOLDS = 5
 # Its claim before, and what was answered behind.

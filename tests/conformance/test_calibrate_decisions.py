@@ -12,6 +12,8 @@ from tests.conformance.deciding import NOUL, SCORE, DecisionsDesk
 from tests.support import processes
 from tests.support.manage import Outcome
 
+pytestmark = pytest.mark.thorough
+
 # Sure of a yes, and right seven times in ten.
 SURE, RIGHT, LINES = 0.95, 7, 80
 

@@ -10,6 +10,8 @@ from openai import OpenAI
 from tests.conformance.asking import PERSONAS
 from tests.conformance.desk import HELLO, Desk
 
+pytestmark = pytest.mark.thorough
+
 CALL = {"text": "Let me look. ", "tool_calls": [{"name": "datetime", "arguments": {}}]}
 ANSWER = {"text": "It is late."}
 CLOCK: Any = [{"type": "router:datetime"}]

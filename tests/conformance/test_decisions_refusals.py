@@ -20,6 +20,8 @@ from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer, as_json
 from tests.support.windows import within_one
 
+pytestmark = pytest.mark.thorough
+
 ASKED = {"X-Router-Metadata": "enabled"}
 ONE = {"order": ["native-a"], "allow_fallbacks": False}
 # A fault of the upstream, and what its caller is told.

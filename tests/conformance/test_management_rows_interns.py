@@ -12,7 +12,7 @@ from tests.support.gateways import StartGateway, seed_account
 from tests.support.promptness import in_time
 from tests.support.ranch import Ranch, ranch_of
 
-pytestmark = [pytest.mark.both, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.both, pytest.mark.timeout(180), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

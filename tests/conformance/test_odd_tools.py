@@ -16,6 +16,8 @@ from tests.support.odd_tools import BACKENDS, FEE_NANO
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 PERSONA = "gamma"
 PROMPT_NANO, COMPLETION_NANO = 1_000, 2_000

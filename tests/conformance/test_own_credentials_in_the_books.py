@@ -26,7 +26,7 @@ from tests.support.own_credentials import (
 )
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 HELLO = [{"role": "user", "content": "say 100 words"}]
 # 13 bytes of text, 16 tokens for the message, 200 of the answer.

@@ -10,6 +10,8 @@ from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 from tests.support.speakers import SPEAKERS, Said, read_stream
 
+pytestmark = pytest.mark.thorough
+
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 LOOK = {"name": "datetime", "arguments": {}}
 BERN = {"name": "weather", "arguments": {"city": "Bern"}}

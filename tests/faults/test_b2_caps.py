@@ -16,6 +16,8 @@ from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 from tests.support.wires import answer_to, chunked, envelope, head_bytes
 
+pytestmark = pytest.mark.thorough
+
 KIB, MIB = 1024, 1_048_576
 CHAT_BYTES_MAX, KEYS_BYTES_MAX = 4 * MIB, 64 * KIB
 KEYS = "/api/v1/keys"

@@ -8,6 +8,8 @@ import pytest
 
 from tests.conformance.desk import CHAT, HELLO, Desk, issue_paths
 
+pytestmark = pytest.mark.thorough
+
 PLAIN = json.dumps({"model": "plain/first", "messages": HELLO})
 
 

@@ -23,7 +23,7 @@ from tests.support.server import as_json
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
-pytestmark = pytest.mark.timed
+pytestmark = [pytest.mark.timed, pytest.mark.thorough]
 
 CALLERS, PAUSE_S = 4, 0.02
 # Each process finds out by a request or two that wait: fewer than one in a hundred of these.

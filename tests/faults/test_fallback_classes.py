@@ -14,6 +14,8 @@ from tests.faults import bench
 from tests.faults.bench import DEAR_NANO, MODES, endpoint, model
 from tests.faults.conftest import Open
 
+pytestmark = pytest.mark.thorough
+
 FIXED = "Provider returned error"
 
 

@@ -9,6 +9,8 @@ from routing.simulator.testing import Wire
 from tests.conformance.desk import CHAT, HELLO, TEXT, Desk
 from tests.faults.bench import CHEAP_NANO
 
+pytestmark = pytest.mark.thorough
+
 PIECE = "A piece of text of forty characters or so."
 PROMPT_NANO = len(TEXT) // 4 * CHEAP_NANO[0]
 USAGE = {"prompt_tokens": 50, "completion_tokens": 70, "total_tokens": 120}

@@ -109,6 +109,7 @@ def exact_nano(pricing: dict[str, Any], usage: Usage, units: Units) -> Fraction:
     return bill * (1 - fraction_of(pricing.get("discount", "0"))) * 10**9
 
 
+@pytest.mark.thorough
 def test_a_hundred_thousand_random_bills_are_rounded_once_half_even() -> None:
     chance = random.Random(SEED)
     for _ in range(PRICE_LISTS):

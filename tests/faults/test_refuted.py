@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import pytest
+
 from tests.conformance.desk import HELLO, read_stream
 from tests.faults import bench
 from tests.faults.bench import endpoint, model
 from tests.faults.test_hang_ups import begin, open_holds
+
+pytestmark = pytest.mark.thorough
 
 REFUSED = {"message": {"role": "assistant", "content": None, "refusal": "No."}}
 

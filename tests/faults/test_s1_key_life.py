@@ -22,7 +22,7 @@ from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 DEAD_AFTER_S = 1.0
 WATCHED_S = 1.6

@@ -10,6 +10,8 @@ from tests.faults.conftest import Open
 from tests.faults.test_u3_silence import OrmOf, upstream_cost_nano
 from tests.support.gateways import seed_account
 
+pytestmark = pytest.mark.thorough
+
 BREAKS = ["die-after-first", "die-mid-stream", "sse-error-mid", "sse-garbage", "error-finish"]
 
 

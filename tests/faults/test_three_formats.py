@@ -25,7 +25,7 @@ from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Said, Streamed, read_stream
 
 # A fault is read by one adapter and written by one format: the two meet in the shape of chat only.
-pytestmark = pytest.mark.grid
+pytestmark = [pytest.mark.grid, pytest.mark.thorough]
 MIB = 1024 * 1024
 ANSWER_BYTES_MAX, EVENT_BYTES_MAX = 4 * MIB, 3 * MIB
 GROWTH_KIB = 20 * 1024

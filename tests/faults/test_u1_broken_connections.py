@@ -11,6 +11,8 @@ from tests.support.promptness import in_time
 from tests.support.raw_desk import REST_S, RawDesk, error_of
 from tests.support.raw_upstream import JSON, Script, Visit, answer_json, content, event, head
 
+pytestmark = pytest.mark.thorough
+
 pytest_plugins = ["tests.support.raw_fixtures"]
 METADATA = {"X-Router-Metadata": "enabled"}
 

@@ -30,6 +30,8 @@ from tests.support.raw_upstream import (
     head,
 )
 
+pytestmark = pytest.mark.thorough
+
 pytest_plugins = ["tests.support.raw_fixtures"]
 # The time in which a part of an error's body is waited for.
 ERROR_BODY_S = 2.0

@@ -13,6 +13,8 @@ from tests.faults.conftest import FIRST_BYTE_S, IDLE_S, KEEP_ALIVE_S, Open
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 REST_S = 0.5
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 

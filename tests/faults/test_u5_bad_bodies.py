@@ -16,6 +16,8 @@ from tests.conformance.desk import CHAT, Desk, exact, nano
 from tests.faults.bench import CHEAP_NANO, MODES
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 BAD_WHOLE = [
     "truncated-json",

@@ -7,6 +7,8 @@ import pytest
 from tests.support.raw_desk import RawDesk
 from tests.support.raw_upstream import Script, Stage, Visit, answer_json, good_stream, whole
 
+pytestmark = pytest.mark.thorough
+
 pytest_plugins = ["tests.support.raw_fixtures"]
 METADATA = "http://169.254.169.254/latest/meta-data/"
 STATUSES = (301, 302, 303, 307, 308)

@@ -30,6 +30,8 @@ from tests.support.raw_upstream import (
 )
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 pytest_plugins = ["tests.support.raw_fixtures"]
 CLOSED_S = 1.0
 

@@ -18,7 +18,7 @@ from tests.support.callers import at_a_time
 from tests.support.promptness import in_time
 from tests.support.ranch import Ranch, running_ranch
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
 REASONS = {"intern_busy": True, "invalid_state": False}
 
 

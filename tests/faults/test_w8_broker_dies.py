@@ -10,7 +10,7 @@ from tests.support.bed import Bed
 from tests.support.promptness import in_time
 from tests.support.ranch import WORKERS, Ranch, running_ranch
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]
 # Celery asks a lost broker again after 2, 4, 6, ... seconds. The usual lease is far above that, so
 # nothing here is the reaper's work.
 BACK_S = 15.0

@@ -15,6 +15,8 @@ from gateway.limits import DAY_S, Limit, Limits, Taken
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
 
+pytestmark = pytest.mark.thorough
+
 _names = count()
 _START = 7 * DAY_S
 LARGE = 10**9

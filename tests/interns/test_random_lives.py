@@ -28,7 +28,7 @@ from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out
 from tests.support.scripted_driver import WorkerDied
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.thorough]
 SETTLED = {
     *(Status.AWAITING_SLACK_INSTALL, Status.RUNNING, Status.FAILED, Status.STOPPED),
     Status.DESTROY_FAILED,

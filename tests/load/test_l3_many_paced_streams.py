@@ -8,6 +8,8 @@ from tests.support.bed import Bed
 from tests.support.crowds import counting_gateway
 from tests.support.gateways import StartGateway
 
+pytestmark = pytest.mark.nightly
+
 # Proof's first proposal, for a machine that does nothing else; commits are tried on any machine.
 FIRST_TOKEN_P99_MS = 100.0
 BUSY_MACHINE_P99_MS = 3000.0

@@ -21,7 +21,7 @@ from tests.support.operations import (
     pages,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.thorough]
 
 
 def queries(client: Client, path: str) -> int:

@@ -17,6 +17,8 @@ from tests.support.postgres import PostgresCluster
 from tests.support.promptness import in_time
 from tests.support.running import SUPERVISOR, Run, StartRun
 
+pytestmark = pytest.mark.thorough
+
 SECRETS = {"api_key", "management_key", "admin_password"}
 # The promise is four, which the benchmark measures on a quiet machine.
 SECOND_START_S = 8.0

@@ -12,6 +12,8 @@ from tests.support.manage import manage_process
 from tests.support.promptness import in_time
 from tests.support.running import StartRun, clean_environment
 
+pytestmark = pytest.mark.thorough
+
 STOP_S = 10.0
 # Each of the two is tried on one of the two ways in at every commit, SIGTERM to the pid where a
 # stream is in progress.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -14,6 +15,8 @@ from interns.agent.gateway import Door
 from interns.agent.loop import Loop
 from interns.agent.runs import Desk, Prompt, Run, is_last
 from interns.agent.sessions import Sessions
+
+pytestmark = pytest.mark.thorough
 
 
 def desk_of(folder: Path, model: FunctionModel) -> Desk:

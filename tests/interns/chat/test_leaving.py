@@ -28,6 +28,8 @@ from tests.support.scripted_agent import (
 )
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def short_lease(

@@ -32,7 +32,7 @@ from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.processes import eventually
 from tests.support.server import GatewayServer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 DEMO = PROJECT / "routing" / "catalogue" / "demo.yaml"
 TITLE = json.dumps({"action": "accept", "content": {"title": "Shopping"}})
 

@@ -18,7 +18,7 @@ from tests.interns.demo.person import Person, question_of, text_of
 from tests.support.bed import Bed
 from tests.support.running import SUPERVISOR, Run, put_database
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]
 SECRET = f"canary-secret-{uuid.uuid4().hex}"
 TOLD = f"canary-instructions-{uuid.uuid4().hex}"
 WRITTEN = f"canary-note-{uuid.uuid4().hex}"

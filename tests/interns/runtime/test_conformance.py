@@ -11,7 +11,7 @@ from tests.interns.runtime.bench import Bench, calls, read
 EVERY_DRIVER = pytest.mark.parametrize("bench", ["plain", "sandboxed", "scripted"], indirect=True)
 WITH_AGENT = pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 
 
 @EVERY_DRIVER

@@ -21,7 +21,7 @@ from interns.runtime.keeper import elsewhere, sweep
 from tests.interns.runtime.bench import Bench, calls, family, lives, pssk, until
 from tests.support.promptness import in_time
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 IDLE_KIB_MAX = 120 * 1024
 
 

@@ -13,6 +13,7 @@ from tests.support.manage import PROJECT
 pytestmark = [
     pytest.mark.timeout(120),
     pytest.mark.parametrize("bench", ["sandboxed"], indirect=True),
+    pytest.mark.thorough,
 ]
 
 LOOK = """

@@ -99,7 +99,7 @@ def test_a_hold_sees_a_balance_that_was_taken_while_it_waited(
 ) -> None:
     payer = new_payer(USD)
     order, ids = hold_order(payer, 10 * CENT), counted(payer)
-    other = f"UPDATE accounts_account SET {taken} = %s WHERE id = %s"
+    other = f"UPDATE accounts_account SET {taken} = %s WHERE id = %s"  # noqa: S608 - A column named above.
 
     work = place(sessions[1], order, ids)
     assert after_a_wait(sessions, work, (other, [USD - left, payer.account_id])) is stands
@@ -117,7 +117,7 @@ def test_a_hold_sees_a_key_limit_that_was_used_while_it_waited(
     payer = new_payer(USD, limit_nano=50 * CENT, limit_reset="daily")
     order, ids = hold_order(payer, 10 * CENT), counted(payer)
     locked = "SELECT 1 FROM accounts_account WHERE id = %s FOR UPDATE", [payer.account_id]
-    spent = f"UPDATE accounts_spendcounter SET {taken} = %s WHERE id = ANY(%s)"
+    spent = f"UPDATE accounts_spendcounter SET {taken} = %s WHERE id = ANY(%s)"  # noqa: S608 - A column named above.
 
     work = place(sessions[1], order, ids)
     used = (spent, [50 * CENT - left, list(ids.every)])

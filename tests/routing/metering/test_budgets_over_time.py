@@ -49,7 +49,7 @@ from tests.routing.metering.books import (
 )
 from tests.support.bed import Bed
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both, pytest.mark.thorough]
 AMOUNTS = st.integers(0, USD)
 LIMITS = st.integers(1, 4 * USD)
 WINDOWS: st.SearchStrategy[WindowName] = st.sampled_from(["total", "month", "week", "day"])
@@ -379,7 +379,7 @@ def life() -> Iterator[type[BudgetLife]]:
 
 
 LIVES = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -388,10 +388,10 @@ LIVES = settings(
 
 
 @pytest.mark.timeout(300)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_sixty_lives(
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(
     life: type[BudgetLife], stores: Bed
 ) -> None:
-    fewer = settings(LIVES, max_examples=20)
+    fewer = settings(LIVES, max_examples=15)
     run_state_machine_as_test(life, settings=LIVES if stores.is_postgres else fewer)
 
 

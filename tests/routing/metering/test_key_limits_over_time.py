@@ -37,7 +37,7 @@ from tests.routing.metering.books import (
     settle_order,
 )
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both, pytest.mark.thorough]
 AMOUNTS = st.integers(1, USD)
 RESETS = st.sampled_from([None, "daily", "weekly", "monthly"])
 # Whole days and hours, and the moments on both sides of midnight.
@@ -157,7 +157,7 @@ def life() -> Iterator[type[KeyLife]]:
 
 
 LIVES = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -165,7 +165,7 @@ LIVES = settings(
 )
 
 
-def test_a_limit_holds_in_every_window_of_sixty_lives(life: type[KeyLife]) -> None:
+def test_a_limit_holds_in_every_window_of_thirty_lives(life: type[KeyLife]) -> None:
     run_state_machine_as_test(life, settings=LIVES)
 
 

@@ -22,6 +22,8 @@ from routing.plugins.files import text_of
 from routing.plugins.interface import Context
 from tests.support.pdfs import data_url, pdf
 
+pytestmark = pytest.mark.thorough
+
 HELLO = data_url(pdf("Hello there", "Second page"))
 TEXT_ENGINE = {"pdf": {"engine": "cloudflare-ai"}}
 

@@ -31,6 +31,8 @@ from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import stretches_of
 from tests.support.valkey import ValkeyServer
 
+pytestmark = pytest.mark.thorough
+
 # Every chunk of 64 KiB takes so long: about 3 MB/s.
 CHUNK_S = 0.02
 BUSY = 10_000
