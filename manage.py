@@ -10,11 +10,11 @@ def main() -> None:
     from django.core.management import execute_from_command_line
 
     from gateway.env import SUPERVISED, SettingError
-    from gateway.home import running_broker
+    from gateway.home import run_in_progress
 
     # A job told to a broker of nobody's would wait until somebody looks for lost ones.
     if not (os.environ.get("REDIS_URL") or os.environ.get(SUPERVISED)) and (
-        url := running_broker()
+        url := run_in_progress().get("broker_url")
     ):
         os.environ["REDIS_URL"] = url
     try:

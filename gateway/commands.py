@@ -6,7 +6,7 @@ object; everything else goes to stderr.
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
@@ -42,6 +42,15 @@ class JsonCommand(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
+        refuse = parser.error
+
+        def error(message: str) -> NoReturn:
+            # Arguments that are none are found before any of them is known.
+            if parser.called_from_command_line and "--json" in sys.argv:
+                self._print_json({"error": message})
+            refuse(message)
+
+        parser.error = error  # type: ignore[method-assign]  # Django chooses the parser's class.
         return parser
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:

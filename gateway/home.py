@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 from pathlib import Path
+from typing import Any
 
 from gateway.env import SettingError, text
 
@@ -28,6 +29,12 @@ def keep_private(place: Path) -> None:
     """From now on this process makes files for its owner only, and a home that earlier ones left
     open is closed: it holds password hashes and what callers keep here."""
     os.umask(0o077)
+    try:
+        closed = place.exists() and not os.access(place, os.R_OK | os.X_OK)
+    except PermissionError:
+        closed = True
+    if closed:
+        raise SettingError("GATEWAY_HOME", f"this user may not read {place}")
     if not place.is_dir() or place.stat().st_uid != os.geteuid():
         return
     for path in (place, *place.glob("*.sqlite3*")):
@@ -35,14 +42,19 @@ def keep_private(place: Path) -> None:
             path.chmod(path.stat().st_mode & 0o700)
 
 
-def running_broker() -> str:
-    """Where the gateway that `make run` started in this home has its broker; empty without one."""
+def run_in_progress() -> dict[str, Any]:
+    """The `ready.json` of the gateway that `make run` started in this home; empty without one."""
     try:
-        facts = json.loads((home() / "run" / "ready.json").read_bytes())
+        facts: dict[str, Any] = json.loads((home() / "run" / "ready.json").read_bytes())
         os.kill(int(facts["pid"]), 0)
-        return str(facts["broker_url"] or "")
     except (OSError, ValueError, KeyError, TypeError):
-        return ""
+        return {}
+    return facts
+
+
+def was_run() -> bool:
+    """Whether `make run` made this home."""
+    return (home() / "secrets" / "demo.json").exists()
 
 
 def write_private(path: Path, content: str | bytes) -> None:

@@ -31,6 +31,11 @@ class _Publish(threading.Thread):
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(daemon=True, name="publish")
+        # Importing it names the settings for every process that this one starts, and takes a
+        # command a good part of the time that a publish has.
+        from gateway.celery import app
+
+        self._app = app
         self._lease = lease
         self.error: Exception | None = None
 
@@ -41,9 +46,7 @@ class _Publish(threading.Thread):
             self.error = error
 
     def _publish(self) -> None:
-        # Importing it names the settings for every process that this one starts.
-        from gateway.celery import app
-
+        app = self._app
         task, queue = _TASKS[LeaseKind(self._lease.kind)]
         with app.connection_for_write(transport_options=_bounds()) as connection:
             app.send_task(

@@ -16,7 +16,7 @@ from gateway.env import SettingError
 from gateway.home import (
     keep_private,
     private_folder,
-    running_broker,
+    run_in_progress,
     secret,
     write_private,
 )
@@ -89,14 +89,14 @@ def test_a_home_is_its_owners_whatever_it_was(tmp_path: Path) -> None:
         os.umask(previous)
 
 
-def test_the_broker_of_a_run_that_lives_is_found(home: Path) -> None:
-    assert running_broker() == ""
+def test_a_run_that_lives_is_found(home: Path) -> None:
+    assert run_in_progress() == {}
     facts = {"pid": os.getpid(), "broker_url": "unix:///run/broker.sock"}
     write_private(home / "run" / "ready.json", json.dumps(facts))
-    assert running_broker() == "unix:///run/broker.sock"
+    assert run_in_progress() == facts
     # No process has this number.
     write_private(home / "run" / "ready.json", json.dumps(facts | {"pid": 2**22 + 1}))
-    assert running_broker() == ""
+    assert run_in_progress() == {}
 
 
 def test_an_empty_file_is_not_taken_for_a_secret(home: Path) -> None:

@@ -3,11 +3,13 @@
 import json
 from contextlib import nullcontext
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
+from gateway.home import write_private
 from interns import leases
 from interns.models import Intern, LeaseKind
 from tests.interns.farm import Farm
@@ -46,9 +48,12 @@ def test_a_whole_life_by_commands(farm: Farm) -> None:
 def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
     """When everything stops."""
     running = [farm.running()["id"] for _ in range(2)]
-    farm.new()
+    waiting = farm.new()["id"]
     farm.queue.down = True
 
+    assert list(told_in_place("suspend_interns", waiting, "--here", status=1)["failed"]) == [
+        waiting
+    ]
     done = told_in_place("suspend_interns", "--all", "--here")
     assert sorted(done["suspended"]) == sorted(running)
     assert {farm.get(each)["status"] for each in running} == {"stopped"}
@@ -80,6 +85,18 @@ def told_in_place(*arguments: str, status: int = 0) -> Any:
 
 def test_suspending_says_whom(farm: Farm) -> None:
     assert "Name interns" in told("suspend_interns", status=2)["error"]
+
+
+def test_without_the_run_of_its_home_nothing_is_asked_for(
+    farm: Farm, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = farm.new()
+    monkeypatch.setenv("GATEWAY_HOME", str(tmp_path))
+    write_private(tmp_path / "secrets" / "demo.json", "{}")
+    settings.REDIS_URL = ""
+
+    assert "start the gateway" in told("provision_intern", made["id"], status=1)["error"]
+    assert farm.get(made["id"])["status"] == made["status"]
 
 
 def test_a_name_of_two_interns_names_none(farm: Farm) -> None:

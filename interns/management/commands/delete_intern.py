@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns import operations
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern
+from interns.finding import add_intern_argument, find_intern, require_worker
 
 
 class Command(JsonCommand):
@@ -23,6 +23,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         intern = find_intern(options["intern"])
+        require_worker()
         acknowledged = bool(options["acknowledge_workspace_loss"])
         try:
             operations.delete(intern.pk, by="delete_intern", acknowledged=acknowledged)

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns import operations
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern
+from interns.finding import add_intern_argument, find_intern, require_worker
 
 
 class Command(JsonCommand):
@@ -18,6 +18,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         intern = find_intern(options["intern"])
+        require_worker()
         try:
             operations.provision(intern.pk, by="provision_intern")
         except InternError as error:

@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns import slack
 from interns.errors import InternError
-from interns.finding import add_intern_argument, find_intern
+from interns.finding import add_intern_argument, find_intern, require_worker
 
 
 class Command(JsonCommand):
@@ -22,6 +22,7 @@ class Command(JsonCommand):
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
         intern = find_intern(options["intern"])
+        require_worker()
         tokens = sys.stdin.read().strip() if options["tokens"] else ""
         try:
             began = slack.installed(intern.pk, by="slack_installed", tokens=tokens)

@@ -11,8 +11,9 @@ from django.db import connection
 from gateway.commands import JsonCommand, Misused
 from interns import leases, operations
 from interns.errors import InternError
-from interns.finding import find_intern
+from interns.finding import find_intern, require_worker
 from interns.jobs.suspend import suspend
+from interns.machine import refusal
 from interns.models import Intern, LeaseKind, Status
 from interns.runtime.driver import current_driver
 
@@ -36,6 +37,8 @@ class Command(JsonCommand):
         if bool(options["interns"]) == bool(options["all"]):
             raise Misused("Name interns, or say --all")
         interns = list(_chosen(options["interns"]))
+        if interns and not options["here"]:
+            require_worker()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             work = _suspend_here if options["here"] else _suspend
             problems = list(pool.map(_closing(work), interns))
@@ -75,6 +78,8 @@ def _suspend(intern: Intern) -> str:
 
 def _suspend_here(intern: Intern) -> str:
     now, why = datetime.now(UTC), "the gateway stopped"
+    if refused := refusal(LeaseKind.SUSPEND, operations.standing(intern, now)):
+        return refused.text
     lease = leases.take(intern, LeaseKind.SUSPEND, by=_BY, now=now, why=why, status_reason=why)
     if lease is None:
         return "another operation holds it"
