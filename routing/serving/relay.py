@@ -244,4 +244,15 @@ class Relay:
 def _joined(known: Beside | None, said: Beside) -> Beside:
     if known is None:
         return said
-    return Beside(known.answer | said.answer, known.choice | said.choice)
+    return Beside(
+        _joined_words(known.answer, said.answer), _joined_words(known.choice, said.choice)
+    )
+
+
+def _joined_words(known: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    """What was said later has the last word, within objects too."""
+    joined = known | said
+    for name in known.keys() & said.keys():
+        if isinstance(known[name], dict) and isinstance(said[name], dict):
+            joined[name] = known[name] | said[name]
+    return joined

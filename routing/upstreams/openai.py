@@ -66,7 +66,7 @@ def answer(body: bytes, content_type: str) -> Answer:
     )
 
 
-def event(data: bytes) -> Event:
+def event(data: bytes, *, is_first: bool = False) -> Event:
     """Read one stream event other than `[DONE]`. Raises `UpstreamFailure` for what is no JSON."""
     try:
         value = orjson.loads(data)
@@ -91,8 +91,8 @@ def event(data: bytes) -> Event:
         None if tier is None else _tier(tier),
         has_choice,
     )
-    if finish or usage or not has_choice:
-        # Providers say these things at the end of a stream, or again; others cost every chunk.
+    if finish or usage or is_first or not has_choice:
+        # Providers say these things at both ends of a stream; others cost every chunk.
         read.beside = _beside(value, choice)
     return read
 
@@ -163,7 +163,7 @@ class Reader:
                 raise malformed("a stream without choices")
             self.ended = True
             return ()
-        said = event(payload)
+        said = event(payload, is_first=not self._has_choice)
         if said.has_choice:
             self._has_choice = True
         if needs_shape(said.delta):

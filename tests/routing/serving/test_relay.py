@@ -243,6 +243,19 @@ def test_the_upstreams_own_end_comes_with_the_charge() -> None:
     assert stop["router_metadata"] == {"attempt": 1}
 
 
+def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
+    begin, *others, last, done = chat_events("Said")
+    first = {"choices": [{"delta": {}}], "x_groq": {"id": "r", "seed": 1}, "own": "first"}
+    last = orjson.loads(last[6:]) | {"x_groq": {"id": "r", "usage": {}}, "own": "last"}
+    relay = relay_of("openai", "chat")
+    said = [b"data: " + orjson.dumps(each) + b"\n\n" for each in (first, last)]
+
+    relay.feed(b"".join([said[0], begin, *others, said[1], done]))
+
+    told = orjson.loads(relay.closing(REPORT, None).split(b"\n\n")[-3][6:])
+    assert (told["x_groq"], told["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
+
+
 def test_a_stop_sequence_is_told_in_the_format_that_has_a_place_for_it() -> None:
     relay = relay_of("anthropic", "chat")
     relay.feed(b"".join(messages_events("Said")))
