@@ -118,7 +118,7 @@ def _details(value: Any, total: int) -> dict[str, int]:
     that were written to a cache and read from it at once stand under both names."""
     if not isinstance(value, dict):
         return {}
-    counts = {name: _count(item, total) for name, item in value.items() if item is not None}
+    counts = {name: _count(item, total) for name, item in value.items()}
     kept = {name: count for name, count in counts.items() if count is not None}
     disjoint = sum(kept.get(name, 0) for name in _DISJOINT)
     if disjoint > total and kept.get("cached_tokens") == kept.get("cache_write_tokens"):

@@ -5,7 +5,18 @@ import itertools
 import pytest
 
 from interns.errors import ArchiveMissing, InternBusy, InvalidState, SlackInstallRequired
-from interns.machine import ACCEPTED, MOVES, NOWHERE, Rule, Standing, allowed, check, refusal
+from interns.machine import (
+    ACCEPTED,
+    MOVES,
+    NOWHERE,
+    Rule,
+    Standing,
+    allowed,
+    archive_is_why,
+    check,
+    progress,
+    refusal,
+)
 from interns.models import LeaseKind, Status
 
 NEW, QUEUED, PROVISIONING, RUNNING, FAILED, STOPPED, DESTROYING, DESTROY_FAILED = (
@@ -122,3 +133,20 @@ def test_a_missing_archive_is_to_be_acknowledged() -> None:
     assert isinstance(refused, ArchiveMissing)
     assert (refused.reason, refused.retryable) == ("workspace_archive_failed", False)
     assert refusal(LeaseKind.DELETE, at, acknowledged=True) is None
+    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, archive_missing=True)) is None
+
+
+def test_a_teardown_says_whether_it_failed_over_its_archive() -> None:
+    assert archive_is_why("workspace_archive_failed: the store is full")
+    assert not archive_is_why("runtime_stop_failed: it hangs")
+    assert not archive_is_why(None)
+
+
+def test_progress_is_told_of_each_step_from_the_first_to_the_last() -> None:
+    told = [progress(step) for step in (None, 1, 4)]
+
+    assert told == [
+        None,
+        {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4},
+        {"step_label": "Checking health", "step_number": 4, "total_steps": 4},
+    ]

@@ -7,7 +7,7 @@ import pytest
 from routing.catalogue.prices import Prices
 from routing.formats.chat.message import text_chars
 from routing.metering.cost import cost_of
-from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens
+from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens, summed
 
 CONTEXT = 1000
 
@@ -25,6 +25,7 @@ INCREDIBLE: list[Any] = [
     counts(1, None),
     counts(-1, 1),
     counts(1, -1),
+    counts(-1.0, 1),
     counts("5", 1),
     counts(True, 1),
     counts(1.5, 1),
@@ -134,6 +135,22 @@ def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -
     prices = Prices.parse({"prompt": "0.000001", "completion": "0.000002"})
     usage = Usage(0, estimated_tokens(text_chars({"role": "assistant", **message})))
     assert cost_of(usage, prices).total_nano == 100 * 2_000
+
+
+def test_parts_of_an_answer_are_added_up() -> None:
+    one = Usage(1, 2, cached_tokens=1, accepted_prediction_tokens=5, estimated=True)
+    other = Usage(10, 20, reasoning_tokens=3, web_searches=1)
+    both = Usage(
+        *(11, 22),
+        cached_tokens=1,
+        reasoning_tokens=3,
+        accepted_prediction_tokens=5,
+        estimated=True,
+        web_searches=1,
+    )
+
+    assert summed(one, other) == summed(other, one) == both
+    assert summed(one, one).accepted_prediction_tokens == 10
 
 
 def test_writes_for_an_hour_are_among_the_writes() -> None:

@@ -1,7 +1,6 @@
 """The end of an answer leaves once its charge is in the books, and not at all where it is not."""
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -60,9 +59,8 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> SilentLedger:
 
 
 def an_answer() -> Answer:
-    nothing = dict.fromkeys(field.name for field in fields(Answer))
-    said = {"message": {"role": "assistant", "content": "Hi"}, "native_finish": "stop"}
-    return Answer(**nothing | said)
+    said, nothing = {"role": "assistant", "content": "Hi"}, [None] * 6
+    return Answer(said, "stop", *nothing)
 
 
 def end_stream(call: Call, attempt: Attempt, kind: type[AnswerStream] = AnswerStream) -> None:
