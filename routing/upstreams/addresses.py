@@ -8,8 +8,8 @@ from typing import Final
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 # All that is routed on the public Internet.
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-# These carry an IPv4 address in their last 32 bits. Shorter prefixes of NAT64 carry it elsewhere, so
-# that the last 32 bits may look public where the address that is meant is not (RFC 6052).
+# These carry an IPv4 address in their last 32 bits. Shorter prefixes of NAT64 carry it elsewhere:
+# there the last 32 bits may look public where the address that is meant is not (RFC 6052).
 _EMBEDDING: Final = tuple(map(ipaddress.IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/96", "::/96")))
 # Anycast of relays that are gone, and the server of a large cloud that gives out credentials.
 _NOT_FOR_US: Final = tuple(map(ipaddress.IPv4Network, ("192.88.99.0/24", "168.63.129.16/32")))
