@@ -291,3 +291,93 @@ def test_a_call_without_an_id_gets_one_in_the_words_of_messages(
         (block,) = response.json()["content"]
     assert block["type"] == "tool_use"
     assert block["id"] == given if given else re.fullmatch(r"toolu_[A-Za-z0-9]{24}", block["id"])
+
+
+# --- Ids -----------------------------------------------------------------------------------------
+
+FUNCTION = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("given", [None, "call_of_its_own"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_without_an_id_gets_one_in_the_words_of_messages(
+    desk: KindsDesk, given: str | None, stream: bool
+) -> None:
+    call = {"index": 0, "type": "function", "function": FUNCTION} | ({"id": given} if given else {})
+    said = {"delta" if stream else "message": {"role": "assistant", "tool_calls": [call]}}
+    chunk = {"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", **said}]}
+    answer = {"events": [json.dumps(chunk), "[DONE]"]} if stream else {"json": chunk}
+    desk.upstream.script(PROVIDERS["openai"], answer)
+
+    response = desk.ask(MESSAGES, "openai", stream=stream)
+
+    if stream:
+        (block,) = [
+            each["content_block"]
+            for each in events(response)
+            if each["type"] == "content_block_start"
+        ]
+    else:
+        (block,) = response.json()["content"]
+    assert block["type"] == "tool_use"
+    assert block["id"] == given if given else re.fullmatch(r"toolu_[A-Za-z0-9]{24}", block["id"])
+
+
+# --- Ids -----------------------------------------------------------------------------------------
+
+FUNCTION = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("given", [None, "call_of_its_own"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_without_an_id_gets_one_in_the_words_of_messages(
+    desk: KindsDesk, given: str | None, stream: bool
+) -> None:
+    call = {"index": 0, "type": "function", "function": FUNCTION} | ({"id": given} if given else {})
+    said = {"delta" if stream else "message": {"role": "assistant", "tool_calls": [call]}}
+    chunk = {"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", **said}]}
+    answer = {"events": [json.dumps(chunk), "[DONE]"]} if stream else {"json": chunk}
+    desk.upstream.script(PROVIDERS["openai"], answer)
+
+    response = desk.ask(MESSAGES, "openai", stream=stream)
+
+    if stream:
+        (block,) = [
+            each["content_block"]
+            for each in events(response)
+            if each["type"] == "content_block_start"
+        ]
+    else:
+        (block,) = response.json()["content"]
+    assert block["type"] == "tool_use"
+    assert block["id"] == given if given else re.fullmatch(r"toolu_[A-Za-z0-9]{24}", block["id"])
+
+
+# --- Ids -----------------------------------------------------------------------------------------
+
+FUNCTION = {"name": "f", "arguments": "{}"}
+
+
+@pytest.mark.parametrize("given", [None, "call_of_its_own"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_call_without_an_id_gets_one_in_the_words_of_messages(
+    desk: KindsDesk, given: str | None, stream: bool
+) -> None:
+    call = {"index": 0, "type": "function", "function": FUNCTION} | ({"id": given} if given else {})
+    said = {"delta" if stream else "message": {"role": "assistant", "tool_calls": [call]}}
+    chunk = {"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", **said}]}
+    answer = {"events": [json.dumps(chunk), "[DONE]"]} if stream else {"json": chunk}
+    desk.upstream.script(PROVIDERS["openai"], answer)
+
+    response = desk.ask(MESSAGES, "openai", stream=stream)
+
+    if stream:
+        (block,) = [
+            each["content_block"]
+            for each in events(response)
+            if each["type"] == "content_block_start"
+        ]
+    else:
+        (block,) = response.json()["content"]
+    assert block["type"] == "tool_use"
+    assert block["id"] == given if given else re.fullmatch(r"toolu_[A-Za-z0-9]{24}", block["id"])
