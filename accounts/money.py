@@ -1,18 +1,17 @@
 """USD as people write it, and nano-USD as the books keep it."""
 
 from argparse import ArgumentTypeError
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 
 NANO_PER_USD = 1_000_000_000
 _USD_MAX = Decimal(1_000_000_000)
 _NANO = Decimal("0.000000001")
-_WIDE = Context(prec=60)
 
 
 def nano_of(usd: Decimal) -> int:
     """Whole nano-USD. Raises `ValueError` for finer amounts and ones past a billion USD."""
     # No arithmetic before the size is known: it would round, or overflow.
-    if not usd.is_finite() or usd.copy_abs() > _USD_MAX or usd != usd.quantize(_NANO, None, _WIDE):
+    if not usd.is_finite() or usd.copy_abs() > _USD_MAX or usd != usd.quantize(_NANO):
         raise ValueError("expected at most 9 decimal places and a billion USD")
     return int(usd * NANO_PER_USD)
 

@@ -205,8 +205,7 @@ class HighestPrices(NamedTuple):
 def _whole(nano: Mapping[str, Decimal | None]) -> tuple[int, dict[str, int | None]]:
     """Decimal amounts as whole multiples of one part of a nano-USD, and how many parts there are
     to it."""
-    digits = max((-_exponent(price) for price in nano.values() if price is not None), default=0)
-    parts = 10 ** max(0, digits)
+    parts = 10 ** max(0, *(-_exponent(price) for price in nano.values() if price is not None))
     with localcontext(_EXACT):
         whole = {key: None if price is None else int(price * parts) for key, price in nano.items()}
     return parts, whole

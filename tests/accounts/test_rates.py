@@ -65,6 +65,17 @@ def test_reads_and_writes_are_limited_apart_per_account(settings: Settings) -> N
     within_one(MINUTE_S, work)
 
 
+def test_queries_of_analytics_are_limited_by_themselves(settings: Settings) -> None:
+    settings.RATE_ANALYTICS, settings.RATE_MANAGEMENT_WRITES = 1, 1
+    query = ("POST", "/api/v1/analytics/query")
+
+    def work() -> None:
+        # What is wrong with the query is told past the limit only.
+        assert statuses(office(), query, query, WRITE, WRITE) == [400, 429, 201, 429]
+
+    within_one(MINUTE_S, work)
+
+
 def test_the_refusal_s_words_and_headers(settings: Settings) -> None:
     settings.RATE_MANAGEMENT_READS = 1
 

@@ -1,15 +1,16 @@
 """UTC windows, and USD as people write it."""
 
 from argparse import ArgumentTypeError
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.money import nano_of, usd_argument
-from accounts.windows import LIMITED_WINDOW, window_starts
+from accounts.models import ApiKey
+from accounts.money import dollars, nano_of, usd_argument
+from accounts.windows import LIMITED_WINDOW, limited_window, window_end, window_starts
 
 WINDOWS: list[tuple[datetime, date, date, date]] = [
     # A Monday; the Sunday before it; the turn of a year inside a week; a leap day.
@@ -58,6 +59,38 @@ def test_every_week_begins_on_monday_and_every_month_on_its_first(at: datetime) 
 
 def test_each_reset_limits_a_window_of_its_own() -> None:
     assert LIMITED_WINDOW == {None: "total", "daily": "day", "weekly": "week", "monthly": "month"}
+
+
+def test_a_key_without_a_limit_limits_no_window() -> None:
+    assert limited_window(ApiKey(limit_reset="daily")) == ""
+    assert limited_window(ApiKey(limit_nano=0, limit_reset="weekly")) == "week"
+
+
+@pytest.mark.parametrize(("at", "day", "week", "month"), WINDOWS)
+def test_a_window_ends_where_the_next_one_begins(
+    at: datetime, day: date, week: date, month: date
+) -> None:
+    later = (at + timedelta(days=step) for step in range(32))
+    following = [window_starts(each) for each in later]
+    for window, start in (("day", day), ("week", week), ("month", month)):
+        assert window_end(window, start) == min(
+            found[window] for found in following if found[window] > start
+        )
+    assert window_end("total", date(1970, 1, 1)) is None
+
+
+TOLD = [(0, "$0.00"), (500 * 10**9, "$500.00"), (10**8, "$0.10"), (1_234_567_890, "$1.23456789")]
+
+
+@pytest.mark.parametrize(("nano", "text"), TOLD)
+def test_limits_are_told_in_dollars_and_cents_at_least(nano: int, text: str) -> None:
+    assert dollars(nano) == text
+
+
+@pytest.mark.parametrize("usd", ["NaN", "sNaN", "Infinity", "1e30", "0.0000000001"])
+def test_odd_decimals_are_no_amounts(usd: str) -> None:
+    with pytest.raises(ValueError, match="at most 9 decimal places"):
+        nano_of(Decimal(usd))
 
 
 AMOUNTS = [("5", 5 * 10**9), ("0.25", 250_000_000), ("0.000000001", 1), ("1e3", 10**12), ("0", 0)]

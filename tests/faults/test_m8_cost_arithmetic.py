@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 from routing.catalogue.prices import PRICE_KEYS, Prices
-from routing.metering.cost import Cost, Units, cost_of
+from routing.metering.cost import (
+    FREE,
+    NO_COST,
+    Cost,
+    ExactCost,
+    Units,
+    cost_of,
+    exact_cost,
+    searches_nano,
+    web_search_nano,
+)
 from routing.metering.usage import Usage
 
 SEED = 20_260_101
@@ -148,6 +158,26 @@ def test_many_small_parts_are_summed_before_they_are_rounded() -> None:
     pricing = dict.fromkeys(("prompt", "completion", "request"), third)
 
     assert cost_of(Usage(1, 1), Prices.parse(pricing)) == Cost(1, 0, 0)
+
+
+def test_answers_of_several_parts_are_summed_before_they_are_rounded() -> None:
+    half = "0.0000000005"
+    prices = Prices.parse({"prompt": half, "completion": half, "web_search": half})
+    one = exact_cost(Usage(1, 3), prices)
+
+    assert one.plus(one).rounded() == Cost(4, 1, 3)
+    assert one.plus(NO_COST).rounded() == cost_of(Usage(1, 3), prices) == Cost(2, 0, 2)
+    assert NO_COST.rounded() == FREE == Cost(0, 0, 0)
+    searched = ExactCost(one.total_nano + searches_nano(2, prices), *one[1:])
+    assert searched.rounded().total_nano == 3
+    assert web_search_nano(Usage(1, 3, web_searches=3), prices) == 2
+
+
+def test_what_has_no_price_adds_nothing() -> None:
+    prices = Prices.parse({"prompt": "1", "completion": "1"})
+
+    assert searches_nano(2, prices) == web_search_nano(Usage(1, 1, web_searches=2), prices) == 0
+    assert cost_of(Usage(0, 0), prices, Units(2, 2, 2)).total_nano == 0
 
 
 def test_the_largest_counts_and_dearest_prices_lose_no_digit() -> None:

@@ -47,6 +47,7 @@ BASE = {"prompt": "1", "completion": "2"}
             "overrides[0].utc_start",
         ),
         (BASE | {"overrides": [{"prompt": "1", "utc_end": "2401"}]}, "overrides[0].utc_end"),
+        (BASE | {"overrides": [{"prompt": "1", "utc_end": "1a30"}]}, "overrides[0].utc_end"),
         (
             BASE | {"overrides": [{"prompt": "1", "utc_start": "0100", "utc_end": "0100"}]},
             "overrides[0].utc_end",
@@ -64,6 +65,15 @@ def test_a_price_that_cannot_be_billed_is_refused_by_name(pricing: Any, field: s
         Prices.parse(pricing)
 
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(("read", "cheaper"), [(None, False), ("1", False), ("0.9", True)])
+def test_whether_a_cached_token_costs_less(read: str | None, cheaper: bool) -> None:
+    assert Prices.parse(BASE | {"input_cache_read": read}).caches_cheaper is cheaper
+
+
+def test_no_price_is_below_zero() -> None:
+    assert Prices.parse({"prompt": "-0", "completion": "0"}).published()["prompt"] == "0"
 
 
 def test_prices_keep_every_digit() -> None:
@@ -115,7 +125,7 @@ def test_an_override_begins_above_its_threshold() -> None:
         ("0900", "1700", (16, 59), True),
         ("0900", "1700", (17, 0), False),
         ("0900", "1700", (8, 59), False),
-        ("2200", "0600", (23, 0), True),
+        ("2200", "0600", (22, 0), True),
         ("2200", "0600", (0, 0), True),
         ("2200", "0600", (5, 59), True),
         ("2200", "0600", (6, 0), False),

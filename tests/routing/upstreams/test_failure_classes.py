@@ -16,12 +16,14 @@ from routing.upstreams.door_errors import (
     MalformedReply,
 )
 from routing.upstreams.failures import (
+    RAW_CHARS_MAX,
     UpstreamFailure,
     from_door,
     from_error_object,
     from_status,
     malformed,
     refused,
+    retry_after_s,
 )
 
 
@@ -90,6 +92,109 @@ def test_the_same_inside_a_200(status: int, message: str, code: str | None, expe
         assert seen(from_error_object({"code": status, "message": message})) == expected
     elif status == 400 and expected is NO:
         assert seen(from_error_object({"code": code, "message": message})).elsewhere is False
+
+
+OVERLOADED, UNAVAILABLE = "provider_overloaded", "provider_unavailable"
+POLICY = "content_policy_violation"
+# The upstream's status and code; the status and the type that the caller is told, and whether in
+# the upstream's own words.
+TOLD: list[tuple[int, str | None, int, str, bool]] = [
+    (400, None, 400, "invalid_request", True),
+    *[(status, None, 502, UNAVAILABLE, False) for status in (401, 402, 403, 500, 502, 599)],
+    (404, None, 404, "not_found", True),
+    *[(status, None, 524, "timeout", False) for status in (408, 504, 524)],
+    (413, None, 413, "payload_too_large", True),
+    (422, None, 422, "unprocessable", True),
+    (429, None, 429, "rate_limit_exceeded", False),
+    (503, None, 503, OVERLOADED, False),
+    (529, None, 529, OVERLOADED, False),
+    (400, "context_length_exceeded", 400, "context_length_exceeded", True),
+    (413, "max_tokens_exceeded", 400, "max_tokens_exceeded", True),
+    (422, "token_limit_exceeded", 400, "token_limit_exceeded", True),
+    (422, "string_above_max_length", 400, "string_too_long", True),
+    (422, "string_too_long", 400, "string_too_long", True),
+    (422, "invalid_image", 400, "invalid_image", True),
+    (422, "invalid_image_format", 400, "unsupported_image_format", True),
+    (422, "image_too_large", 400, "image_too_large", True),
+    (422, "image_too_small", 400, "image_too_small", True),
+    (400, "content_policy_violation", 403, POLICY, True),
+    (400, "content_filter", 403, POLICY, True),
+    (400, "moderation_blocked", 403, POLICY, True),
+    (403, "refusal", 403, "refusal", True),
+]
+
+
+@pytest.mark.parametrize(("status", "code", "told", "kind", "own_words"), TOLD)
+def test_what_the_caller_is_told(
+    status: int, code: str | None, told: int, kind: str, own_words: bool
+) -> None:
+    failure = answered(status, "It Said So.", code)
+
+    assert (failure.status, failure.told_status, failure.error_type) == (status, told, kind)
+    assert failure.message == ("It Said So." if own_words else "Provider returned error")
+    assert failure.credential is (code is None and status in (401, 402, 403))
+    assert failure.provider_code == code
+    if code is None:
+        inside = from_error_object({"code": status, "message": "It Said So."})
+        assert (inside.told_status, inside.error_type) == (told, kind)
+        assert (inside.message, inside.credential) == (failure.message, failure.credential)
+        assert (inside.raw, inside.provider_code) == ("It Said So.", str(status))
+
+
+@pytest.mark.parametrize("error", ["odd", None, {}, {"code": 200}, {"code": 600}, {"code": "5xx"}])
+def test_an_error_object_that_names_no_status_is_an_outage(error: Any) -> None:
+    failure = from_error_object(error)
+
+    assert (failure.status, failure.told_status, failure.error_type) == (502, 502, UNAVAILABLE)
+    assert seen(failure) == SICK
+
+
+def test_a_status_that_is_no_error_is_not_mapped() -> None:
+    failure = answered(302)
+
+    assert (failure.told_status, failure.error_type) == (502, "unmapped")
+    assert seen(failure) == WELL
+
+
+def test_secrets_are_taken_out_of_all_that_an_upstream_says() -> None:
+    failure = answered(400, "Bad key sk-1.", "no sk-1")
+    failure.hide("sk-1")
+
+    assert failure.message == "Bad key [hidden]."
+    assert failure.provider_code == "no [hidden]"
+    assert failure.raw is not None
+    assert "sk-1" not in failure.raw
+    assert str(failure) == "invalid_request (400): Bad key [hidden]."
+
+
+@pytest.mark.parametrize("secret", [None, "", "sk-1"])
+def test_what_is_kept_of_an_upstreams_words_is_bounded(secret: str | None) -> None:
+    failure, silent = from_status(500, {}, b"x" * 99_999), from_error_object({"code": 500})
+    failure.hide(secret)
+    silent.hide(secret)
+
+    assert len(failure.raw or "") == RAW_CHARS_MAX == 4096
+    assert (silent.raw, failure.provider_code) == (None, None)
+
+
+def test_a_secret_at_the_cut_leaves_no_beginning_behind() -> None:
+    failure = from_status(500, {}, b"x" * (RAW_CHARS_MAX - 2) + b"sk-1" + b"y" * 9_999)
+    failure.hide("sk-1")
+
+    assert (failure.raw or "")[RAW_CHARS_MAX - 2 :] == "[h"
+
+
+DATE = "Thu, 01 Jan 1970 00:02:00 GMT"
+RETRIES: list[tuple[str | None, float | None]] = [
+    *[(None, None), ("", None), ("soon", None), ("nan", None), ("-1", None), ("86400.5", None)],
+    *[("0", 0.0), ("1.5", 1.5), ("86400", 86_400.0), (DATE, 20.0)],
+    ("Thu, 01 Jan 1970 00:00:01 GMT", 0.0),
+]
+
+
+@pytest.mark.parametrize(("said", "seconds"), RETRIES)
+def test_when_to_come_back(said: str | None, seconds: float | None) -> None:
+    assert retry_after_s(said, now_s=100.0) == seconds
 
 
 DOOR: list[tuple[type[DoorError], Next]] = [
