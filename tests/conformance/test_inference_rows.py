@@ -16,7 +16,7 @@ pytestmark = pytest.mark.both
 
 
 @pytest.mark.parametrize("header", ["", "Authorization: Basic x\r\n"])
-def test_i01_i02_no_bearer_key_is_401_and_the_body_is_never_read(desk: Desk, header: str) -> None:
+def test_no_bearer_key_is_401_and_the_body_is_never_read(desk: Desk, header: str) -> None:
     wire = Wire(int(desk.server.env["PORT"]))
     # The announced body never comes: whoever answers has not waited for it.
     head = f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\n{header}Content-Length: 1000000\r\n\r\n"
@@ -33,7 +33,7 @@ def test_i01_i02_no_bearer_key_is_401_and_the_body_is_never_read(desk: Desk, hea
     assert desk.upstream.requests() == []
 
 
-def test_i02_a_key_nobody_has_is_401(desk: Desk) -> None:
+def test_a_key_nobody_has_is_401(desk: Desk) -> None:
     wrong = desk.account.api_key[:-1] + ("0" if desk.account.api_key[-1] != "0" else "1")
 
     answer = desk.server.post(CHAT, key=wrong, json={"messages": 5})
@@ -42,18 +42,18 @@ def test_i02_a_key_nobody_has_is_401(desk: Desk) -> None:
     assert as_json(answer)["error"]["message"] == "Invalid API key"
 
 
-def test_i03_no_messages(desk: Desk) -> None:
+def test_no_messages(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", messages=[])
 
     assert issue_paths(error) == ["messages"]
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"{", b"", b"null", b'"x"'])
-def test_i04_a_body_that_is_no_json_object(desk: Desk, body: bytes) -> None:
+def test_a_body_that_is_no_json_object(desk: Desk, body: bytes) -> None:
     desk.check_refused(desk.raw(body), 400, "invalid_request")
 
 
-def test_i05_an_unknown_role_is_named(desk: Desk) -> None:
+def test_an_unknown_role_is_named(desk: Desk) -> None:
     messages = [{"role": "wizard", "content": "x"}]
 
     error = desk.refused(400, "invalid_request", messages=messages)
@@ -63,13 +63,13 @@ def test_i05_an_unknown_role_is_named(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("value", [2.01, -0.01, "0.5", True])
-def test_i06_temperature_bounds(desk: Desk, value: Any) -> None:
+def test_temperature_bounds(desk: Desk, value: Any) -> None:
     error = desk.refused(400, "invalid_request", temperature=value)
 
     assert issue_paths(error) == ["temperature"]
 
 
-def test_i06_null_temperature_is_absent_and_the_bounds_belong_to_the_range(desk: Desk) -> None:
+def test_null_temperature_is_absent_and_the_bounds_belong_to_the_range(desk: Desk) -> None:
     for value in (None, 0, 2, 0.7):
         desk.paid_nano(desk.ok(temperature=value))
 
@@ -78,13 +78,13 @@ def test_i06_null_temperature_is_absent_and_the_bounds_belong_to_the_range(desk:
     assert (low["temperature"], high["temperature"], between["temperature"]) == (0, 2, 0.7)
 
 
-def test_i07_too_many_top_logprobs(desk: Desk) -> None:
+def test_too_many_top_logprobs(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", top_logprobs=21, logprobs=True)
 
     assert issue_paths(error) == ["top_logprobs"]
 
 
-def test_i07_top_logprobs_alone_are_not_sent_upstream(desk: Desk) -> None:
+def test_top_logprobs_alone_are_not_sent_upstream(desk: Desk) -> None:
     alone = desk.ok(top_logprobs=5)
     both = desk.ok(top_logprobs=5, logprobs=True)
 
@@ -95,7 +95,7 @@ def test_i07_top_logprobs_alone_are_not_sent_upstream(desk: Desk) -> None:
     assert (second["logprobs"], second["top_logprobs"]) == (True, 5)
 
 
-def test_i08_at_most_four_stop_strings(desk: Desk) -> None:
+def test_at_most_four_stop_strings(desk: Desk) -> None:
     assert issue_paths(desk.refused(400, "invalid_request", stop=list("abcde"))) == ["stop"]
 
     answer = desk.ok(stop="to", messages=[{"role": "user", "content": "say hello"}])
@@ -104,7 +104,7 @@ def test_i08_at_most_four_stop_strings(desk: Desk) -> None:
     assert desk.paid_nano(answer) > 0
 
 
-def test_i09_frequency_penalty_bounds(desk: Desk) -> None:
+def test_frequency_penalty_bounds(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", frequency_penalty=-2.5)
 
     assert issue_paths(error) == ["frequency_penalty"]
@@ -115,13 +115,13 @@ def test_i09_frequency_penalty_bounds(desk: Desk) -> None:
     [{f"k{n}": "v" for n in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}],
     ids=["17 pairs", "a key of 65", "a value of 513"],
 )
-def test_i10_metadata_bounds(desk: Desk, metadata: dict[str, str]) -> None:
+def test_metadata_bounds(desk: Desk, metadata: dict[str, str]) -> None:
     error = desk.refused(400, "invalid_request", metadata=metadata)
 
     assert error["message"].startswith("metadata")
 
 
-def test_i10_metadata_at_its_bounds_stays_here(desk: Desk) -> None:
+def test_metadata_at_its_bounds_stays_here(desk: Desk) -> None:
     metadata = {"k" * 62 + f"{n:02}": "\U0001f98a" * 512 for n in range(16)}
 
     desk.paid_nano(desk.ok(metadata=metadata))
@@ -129,7 +129,7 @@ def test_i10_metadata_at_its_bounds_stays_here(desk: Desk) -> None:
     assert "metadata" not in desk.the_one_sent()
 
 
-def test_i11_a_long_session_id_in_body_or_header(desk: Desk) -> None:
+def test_a_long_session_id_in_body_or_header(desk: Desk) -> None:
     in_body = desk.refused(400, "invalid_request", session_id="s" * 257)
     in_header = desk.refused(400, "invalid_request", headers={"x-session-id": "s" * 257})
 
@@ -137,7 +137,7 @@ def test_i11_a_long_session_id_in_body_or_header(desk: Desk) -> None:
     assert issue_paths(in_header) == ["x-session-id"]
 
 
-def test_i12_the_bodys_session_id_wins(desk: Desk) -> None:
+def test_the_bodys_session_id_wins(desk: Desk) -> None:
     headers = {"x-session-id": "h"}
     both = desk.ok(session_id="b", headers=headers)
     header_only = desk.ok(headers=headers)
@@ -149,7 +149,7 @@ def test_i12_the_bodys_session_id_wins(desk: Desk) -> None:
         assert "x-session-id" not in entry["headers"]
 
 
-def test_i13_two_different_efforts(desk: Desk) -> None:
+def test_two_different_efforts(desk: Desk) -> None:
     different = desk.refused(
         400, "invalid_request", reasoning={"effort": "low"}, reasoning_effort="high"
     )
@@ -161,20 +161,20 @@ def test_i13_two_different_efforts(desk: Desk) -> None:
     assert sorted(told, key=str) == [None, "low"]
 
 
-def test_i14_at_most_three_fallback_models(desk: Desk) -> None:
+def test_at_most_three_fallback_models(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", models=["a/1", "a/2", "a/3", "a/4"])
 
     assert issue_paths(error) == ["models"]
 
 
 @pytest.mark.parametrize("extra", [{}, {"model": "acme/solo", "models": ["nope/none"]}])
-def test_i15_an_unknown_model(desk: Desk, extra: dict[str, Any]) -> None:
+def test_an_unknown_model(desk: Desk, extra: dict[str, Any]) -> None:
     error = desk.refused(400, "invalid_request", **({"model": "nope/none"} | extra))
 
     assert error["message"] == "nope/none is not a valid model ID"
 
 
-def test_i16_the_workspaces_default_model(
+def test_the_workspaces_default_model(
     desk: Desk, orm_of: Callable[[GatewayServer], AbstractContextManager[None]]
 ) -> None:
     from accounts.models import Workspace
@@ -193,7 +193,7 @@ def test_i16_the_workspaces_default_model(
     assert desk.paid_nano(answer) > 0
 
 
-def test_i16_no_model_and_no_default(desk: Desk) -> None:
+def test_no_model_and_no_default(desk: Desk) -> None:
     body = json.dumps({"messages": [{"role": "user", "content": "Hello"}]}).encode()
 
     error = desk.check_refused(desk.raw(body), 400, "invalid_request")

@@ -27,7 +27,7 @@ def asking(deciding: DecisionsDesk, request: pytest.FixtureRequest) -> Decisions
 
 
 @pytest.mark.parametrize("model", WAYS)
-def test_i71_a_noul_needs_no_criteria(asking: DecisionsDesk, model: str) -> None:
+def test_a_noul_needs_no_criteria(asking: DecisionsDesk, model: str) -> None:
     response = asking.post(model=model)
 
     asking.paid(response)
@@ -51,7 +51,7 @@ def test_every_type_is_answered_in_every_way(deciding: DecisionsDesk, model: str
 
 
 @pytest.mark.parametrize("criteria", [{"true": "x"}, {"false": "x"}, {}, {"true": "x", "false": 1}])
-def test_i72_criteria_of_a_noul_are_both_or_none(
+def test_criteria_of_a_noul_are_both_or_none(
     asking: DecisionsDesk, criteria: dict[str, Any]
 ) -> None:
     error = asking.refused(400, "invalid_request", questions={"q": {**NOUL, "criteria": criteria}})
@@ -69,7 +69,7 @@ def test_i72_criteria_of_a_noul_are_both_or_none(
         ({**CHOICE, "criteria": ["a", "b"]}, "questions.q.criteria"),
     ],
 )
-def test_i73_a_choice_has_1_to_255_labels(
+def test_a_choice_has_1_to_255_labels(
     asking: DecisionsDesk, question: dict[str, Any], field: str
 ) -> None:
     error = asking.refused(400, "invalid_request", questions={"q": question})
@@ -78,7 +78,7 @@ def test_i73_a_choice_has_1_to_255_labels(
 
 
 @pytest.mark.parametrize("model", WAYS)
-def test_i73_a_choice_of_255_labels_is_answered(deciding: DecisionsDesk, model: str) -> None:
+def test_a_choice_of_255_labels_is_answered(deciding: DecisionsDesk, model: str) -> None:
     labels = {f"label {n}": None for n in range(255)}
     deciding.upstream.verdicts("native-a", {"when": "Which", "weights": {"label 200": 9}})
 
@@ -88,7 +88,7 @@ def test_i73_a_choice_of_255_labels_is_answered(deciding: DecisionsDesk, model: 
 
 
 @pytest.mark.parametrize("model", WAYS)
-def test_i74_probabilities_cover_the_labels(deciding: DecisionsDesk, model: str) -> None:
+def test_probabilities_cover_the_labels(deciding: DecisionsDesk, model: str) -> None:
     question = {**CHOICE, "criteria": {"a": None, "b": "…"}}
     for persona in (
         "native-a",
@@ -108,7 +108,7 @@ def test_i74_probabilities_cover_the_labels(deciding: DecisionsDesk, model: str)
     assert answer["confidence"] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_i75_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
+def test_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
     shares = {"0": 0.0, "1": 0.95, "2": 0.05}
     given = {"type": "score", "score": 2, "probabilities": shares}
     asking.upstream.verdicts("native-a", {"when": "friendly", "answer": given})
@@ -122,7 +122,7 @@ def test_i75_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
 
 
 @pytest.mark.parametrize("levels", [0, 1, 11])
-def test_i76_a_score_has_2_to_10_levels(asking: DecisionsDesk, levels: int) -> None:
+def test_a_score_has_2_to_10_levels(asking: DecisionsDesk, levels: int) -> None:
     question = {**SCORE, "criteria": [f"level {n}" for n in range(levels)]}
 
     error = asking.refused(400, "invalid_request", questions={"q": question})
@@ -155,13 +155,13 @@ def test_i76_a_score_has_2_to_10_levels(asking: DecisionsDesk, levels: int) -> N
         ({"provider": {"nearest": True}}, "provider"),
     ],
 )
-def test_i77_what_is_no_question_is_refused(
+def test_what_is_no_question_is_refused(
     asking: DecisionsDesk, body: dict[str, Any], field: str
 ) -> None:
     assert issue_paths(asking.refused(400, "invalid_request", **body))[0] == field
 
 
-def test_i77_all_that_is_wrong_is_told_at_once(asking: DecisionsDesk) -> None:
+def test_all_that_is_wrong_is_told_at_once(asking: DecisionsDesk) -> None:
     questions = {"a": {"type": "noul"}, "b": {**SCORE, "criteria": ["one"]}}
 
     error = asking.refused(400, "invalid_request", state=5, questions=questions)
@@ -173,16 +173,14 @@ def test_i77_all_that_is_wrong_is_told_at_once(asking: DecisionsDesk) -> None:
 
 @pytest.mark.parametrize("state", ["", {}, [], "x", {"a": [1, None, 2.5]}, [{}, "…"]])
 @pytest.mark.parametrize("model", WAYS[:2])
-def test_i77_a_state_may_be_any_text_object_or_array(
+def test_a_state_may_be_any_text_object_or_array(
     deciding: DecisionsDesk, state: Any, model: str
 ) -> None:
     deciding.answers({"q": {**NOUL, "instructions": {"ask": ["why?"]}, "extra": 5}}, state=state)
 
 
 @pytest.mark.parametrize("model", ["jev-1.13", "jev-latest", "typesafe/jev-1.13"])
-def test_i78_systemone_knows_models_without_their_author(
-    deciding: DecisionsDesk, model: str
-) -> None:
+def test_systemone_knows_models_without_their_author(deciding: DecisionsDesk, model: str) -> None:
     response = deciding.at(SYSTEMONE).post(model=model, headers={"X-Router-Metadata": "enabled"})
 
     assert response.status_code == 200, response.text
@@ -192,29 +190,27 @@ def test_i78_systemone_knows_models_without_their_author(
 
 
 @pytest.mark.parametrize("model", ["nobody-1", "nobody-latest", "acme/nobody"])
-def test_i78_an_unknown_model_is_named_as_the_caller_did(
-    deciding: DecisionsDesk, model: str
-) -> None:
+def test_an_unknown_model_is_named_as_the_caller_did(deciding: DecisionsDesk, model: str) -> None:
     response = deciding.at(SYSTEMONE).post(model=model)
 
     error = deciding.check_refused(response, 400, "invalid_request")
     assert error["message"] == f"{model} is not a valid model ID"
 
 
-def test_i79_a_bare_name_is_unknown_elsewhere(deciding: DecisionsDesk) -> None:
+def test_a_bare_name_is_unknown_elsewhere(deciding: DecisionsDesk) -> None:
     error = deciding.refused(400, "invalid_request", model="jev-1.13")
 
     assert error["message"] == "jev-1.13 is not a valid model ID"
 
 
 @pytest.mark.parametrize("model", ["acme/off", "acme/plain"])
-def test_i80_a_model_that_is_not_to_decide_is_refused(asking: DecisionsDesk, model: str) -> None:
+def test_a_model_that_is_not_to_decide_is_refused(asking: DecisionsDesk, model: str) -> None:
     error = asking.refused(400, "invalid_request", model=model)
 
     assert error["message"] == f"{model} does not answer decisions"
 
 
-def test_i81_a_timeout_everywhere_is_a_524(asking: DecisionsDesk) -> None:
+def test_a_timeout_everywhere_is_a_524(asking: DecisionsDesk) -> None:
     asking.upstream.script("slow", {"gate": "never"}, repeat=True)
 
     response = asking.post(model="acme/slow")

@@ -25,13 +25,13 @@ def choice(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tools", [{}, {"tools": [function("y")]}])
-def test_i23_a_choice_of_a_tool_that_is_not_there(desk: Desk, tools: dict[str, Any]) -> None:
+def test_a_choice_of_a_tool_that_is_not_there(desk: Desk, tools: dict[str, Any]) -> None:
     error = desk.refused(400, "invalid_request", tool_choice=choice("x"), **tools)
 
     assert issue_paths(error) == ["tool_choice.function.name"]
 
 
-def test_i23_a_choice_of_a_tool_that_is_there(desk: Desk) -> None:
+def test_a_choice_of_a_tool_that_is_there(desk: Desk) -> None:
     answer = desk.ok(tools=[function("weather")], tool_choice=choice("weather"))
 
     assert desk.the_one_sent()["tool_choice"] == choice("weather")
@@ -43,13 +43,13 @@ def test_i23_a_choice_of_a_tool_that_is_there(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", ["bad name!", "", "n" * 65])
-def test_i24_a_tool_name_that_is_none(desk: Desk, name: str) -> None:
+def test_a_tool_name_that_is_none(desk: Desk, name: str) -> None:
     error = desk.refused(400, "invalid_request", tools=[function(name)])
 
     assert issue_paths(error) == ["tools.0.function.name"]
 
 
-def test_i25_a_schema_format_without_its_schema(desk: Desk) -> None:
+def test_a_schema_format_without_its_schema(desk: Desk) -> None:
     missing = desk.refused(400, "invalid_request", response_format={"type": "json_schema"})
     unknown = desk.refused(400, "invalid_request", response_format={"type": "yaml"})
 
@@ -57,7 +57,7 @@ def test_i25_a_schema_format_without_its_schema(desk: Desk) -> None:
     assert issue_paths(unknown) == ["response_format.type"]
 
 
-def test_i26_an_unknown_plugin(desk: Desk) -> None:
+def test_an_unknown_plugin(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", plugins=[{"id": "unknown"}])
 
     assert issue_paths(error) == ["plugins.0.id"]
@@ -76,13 +76,13 @@ NATIVE_BASH = {"type": "router:bash", "parameters": {"engine": "native"}}
         {"tools": [{"type": "router:subagent", "parameters": {"tools": [NATIVE_BASH]}}]},
     ],
 )
-def test_i26_what_nothing_here_runs_is_refused_and_never_ignored(
+def test_what_nothing_here_runs_is_refused_and_never_ignored(
     desk: Desk, asked: dict[str, Any]
 ) -> None:
     desk.refused(400, "invalid_request", **asked)
 
 
-def test_i27_an_unknown_provider_preference(desk: Desk) -> None:
+def test_an_unknown_provider_preference(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", provider={"foo": 1})
     desk.ok(provider=None)
 
@@ -102,7 +102,7 @@ def set_balance(desk: Desk, orm_of: OrmOf) -> Callable[[int], None]:
     return change
 
 
-def test_i55_an_overdrawn_account_gets_no_free_answer_either(
+def test_an_overdrawn_account_gets_no_free_answer_either(
     desk: Desk, set_balance: Callable[[int], None]
 ) -> None:
     set_balance(-1_000_000_000)
@@ -113,7 +113,7 @@ def test_i55_an_overdrawn_account_gets_no_free_answer_either(
     assert error["message"].startswith("Insufficient credits.")
 
 
-def test_i55_an_empty_account_gets_free_answers_only(
+def test_an_empty_account_gets_free_answers_only(
     desk: Desk, set_balance: Callable[[int], None]
 ) -> None:
     set_balance(0)
@@ -127,7 +127,7 @@ def test_i55_an_empty_account_gets_free_answers_only(
 
 
 @pytest.mark.parametrize("counted", [True, False], ids=["Content-Length", "chunked"])
-def test_i57_a_body_of_33_mib(desk: Desk, counted: bool) -> None:
+def test_a_body_of_33_mib(desk: Desk, counted: bool) -> None:
     start = json.dumps({"model": "acme/solo", "messages": HELLO}).encode()
     body = start + b" " * (33 * MIB - len(start))
     pieces = (body[at : at + MIB] for at in range(0, len(body), MIB))
@@ -138,7 +138,7 @@ def test_i57_a_body_of_33_mib(desk: Desk, counted: bool) -> None:
     assert error["message"] == "Request payload too large"
 
 
-def test_i58_unknown_fields_are_dropped_for_endpoints_that_do_not_list_them(desk: Desk) -> None:
+def test_unknown_fields_are_dropped_for_endpoints_that_do_not_list_them(desk: Desk) -> None:
     answer = desk.ok(foo=1, api_base="http://127.0.0.1:9", top_k=5)
 
     sent = desk.the_one_sent()
@@ -146,7 +146,7 @@ def test_i58_unknown_fields_are_dropped_for_endpoints_that_do_not_list_them(desk
     assert desk.paid_nano(answer) > 0
 
 
-def test_i82_the_model_list_by_pages(desk: Desk) -> None:
+def test_the_model_list_by_pages(desk: Desk) -> None:
     everything = as_json(desk.server.get("/api/v1/models"))
     seen, path = [], "/api/v1/models?limit=1"
     while path:
@@ -160,7 +160,7 @@ def test_i82_the_model_list_by_pages(desk: Desk) -> None:
     assert {"acme/small", "acme/solo", "acme/text"} <= {model["id"] for model in seen}
 
 
-def test_i83_the_endpoints_of_a_model(desk: Desk) -> None:
+def test_the_endpoints_of_a_model(desk: Desk) -> None:
     answer = desk.server.get("/api/v1/models/acme/small/endpoints")
 
     data = as_json(answer)["data"]
@@ -170,7 +170,7 @@ def test_i83_the_endpoints_of_a_model(desk: Desk) -> None:
     assert prices == {"alpha": "0.000001", "beta": "0.000002", "beta/turbo": "0.000005"}
 
 
-def test_i83_the_endpoints_of_no_model(desk: Desk) -> None:
+def test_the_endpoints_of_no_model(desk: Desk) -> None:
     missing = desk.server.get("/api/v1/models/acme/none/endpoints")
 
     assert missing.status_code == 404

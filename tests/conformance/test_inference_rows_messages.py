@@ -15,7 +15,7 @@ NULLABLE_USAGE = {
 }  # fmt: skip
 
 
-def test_i61_i84_a_minimal_message_and_its_record(desk: Desk) -> None:
+def test_a_minimal_message_and_its_record(desk: Desk) -> None:
     response = post(desk, MESSAGES)
 
     assert response.status_code == 200, response.text
@@ -41,7 +41,7 @@ def test_i61_i84_a_minimal_message_and_its_record(desk: Desk) -> None:
     assert desk.charged_nano(generation_id) == nano(usage["cost"])
 
 
-def test_i61_the_cap_is_told_upstream_and_may_be_left_out(desk: Desk) -> None:
+def test_the_cap_is_told_upstream_and_may_be_left_out(desk: Desk) -> None:
     ok(desk, MESSAGES)
     ok(desk, MESSAGES, max_tokens=5)
 
@@ -50,7 +50,7 @@ def test_i61_the_cap_is_told_upstream_and_may_be_left_out(desk: Desk) -> None:
     assert caps == [16, 5]
 
 
-def test_i61_the_key_may_come_as_message_clients_send_it(desk: Desk) -> None:
+def test_the_key_may_come_as_message_clients_send_it(desk: Desk) -> None:
     body = {"model": desk.model, "max_tokens": 16, "messages": HELLO}
     key = {"x-api-key": desk.account.api_key, "anthropic-version": "2023-06-01"}
 
@@ -60,7 +60,7 @@ def test_i61_the_key_may_come_as_message_clients_send_it(desk: Desk) -> None:
     assert chat.status_code == 401
 
 
-def test_i62_no_credential(desk: Desk) -> None:
+def test_no_credential(desk: Desk) -> None:
     response = desk.server.post(MESSAGES, json={"model": desk.model})
 
     body = exact(response)
@@ -81,14 +81,14 @@ def test_i62_no_credential(desk: Desk) -> None:
         {"fallbacks": [{}]},
     ],
 )
-def test_i63_fallbacks_that_do_not_fit(desk: Desk, body: dict[str, Any]) -> None:
+def test_fallbacks_that_do_not_fit(desk: Desk, body: dict[str, Any]) -> None:
     error = refused(desk, MESSAGES, **body)
 
     assert (error["type"], error["error_type"]) == ("invalid_request_error", "invalid_request")
     assert "fallbacks" in error["message"]
 
 
-def test_i63_a_fallback_is_tried_when_the_first_fails(desk: Desk) -> None:
+def test_a_fallback_is_tried_when_the_first_fails(desk: Desk) -> None:
     desk.upstream.script("gamma", {"fault": "503"})
 
     answer = ok(desk, MESSAGES, fallbacks=[{"model": "acme/text"}])
@@ -98,16 +98,16 @@ def test_i63_a_fallback_is_tried_when_the_first_fails(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("speed", ["turbo", 5])
-def test_i64_a_speed_nobody_knows(desk: Desk, speed: Any) -> None:
+def test_a_speed_nobody_knows(desk: Desk, speed: Any) -> None:
     assert refused(desk, MESSAGES, speed=speed)["type"] == "invalid_request_error"
 
 
 @pytest.mark.parametrize("speed", [None, "standard", "fast"])
-def test_i64_speeds_that_are_taken(desk: Desk, speed: Any) -> None:
+def test_speeds_that_are_taken(desk: Desk, speed: Any) -> None:
     assert ok(desk, MESSAGES, speed=speed)["type"] == "message"
 
 
-def test_i65_the_events_of_a_stream(desk: Desk) -> None:
+def test_the_events_of_a_stream(desk: Desk) -> None:
     streamed = read_stream(post(desk, MESSAGES, stream=True))
 
     names = [name for name, _ in streamed.events]
@@ -126,7 +126,7 @@ def test_i65_the_events_of_a_stream(desk: Desk) -> None:
     assert desk.the_one_sent()["stream"] is True
 
 
-def test_i66_metadata_stands_in_the_last_event_only(desk: Desk) -> None:
+def test_metadata_stands_in_the_last_event_only(desk: Desk) -> None:
     streamed = read_stream(post(desk, MESSAGES, stream=True, headers=METADATA))
 
     name, last = streamed.events[-1]
@@ -136,12 +136,12 @@ def test_i66_metadata_stands_in_the_last_event_only(desk: Desk) -> None:
     assert all("router_metadata" not in value for value in streamed.values[:-1])
 
 
-def test_i66_without_the_header_there_is_none(desk: Desk) -> None:
+def test_without_the_header_there_is_none(desk: Desk) -> None:
     assert "router_metadata" not in post(desk, MESSAGES, stream=True).text
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_i67_an_overloaded_upstream(desk: Desk, stream: bool) -> None:
+def test_an_overloaded_upstream(desk: Desk, stream: bool) -> None:
     desk.upstream.script("gamma", {"fault": "529"})
 
     response = post(desk, MESSAGES, stream=stream)
@@ -155,7 +155,7 @@ def test_i67_an_overloaded_upstream(desk: Desk, stream: bool) -> None:
     assert desk.charged_nano(body["request_id"]) == 0
 
 
-def test_i84_a_strangers_record_is_not_found(desk: Desk) -> None:
+def test_a_strangers_record_is_not_found(desk: Desk) -> None:
     assert desk.generation_response("gen-1760000000-abcdefghijklmnopqrst").status_code == 404
 
 

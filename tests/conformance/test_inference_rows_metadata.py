@@ -15,7 +15,7 @@ def selected(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in metadata["endpoints"]["available"] if each["selected"]]
 
 
-def test_i46_metadata_has_every_required_field(desk: Desk) -> None:
+def test_metadata_has_every_required_field(desk: Desk) -> None:
     answer = desk.ok(model="acme/small", headers={"X-Router-Metadata": "ENABLED"})
 
     told = answer["router_metadata"]
@@ -36,7 +36,7 @@ def test_i46_metadata_has_every_required_field(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("value", [None, "yes", "", "disabled", "1"])
-def test_i46_whoever_does_not_ask_in_the_right_word_is_told_nothing(
+def test_whoever_does_not_ask_in_the_right_word_is_told_nothing(
     desk: Desk, value: str | None
 ) -> None:
     headers = {} if value is None else {"X-Router-Metadata": value}
@@ -45,13 +45,13 @@ def test_i46_whoever_does_not_ask_in_the_right_word_is_told_nothing(
     assert "router_metadata" not in desk.stream(headers=headers).chunks[-1]
 
 
-def test_i47_the_older_header_asks_as_well(desk: Desk) -> None:
+def test_the_older_header_asks_as_well(desk: Desk) -> None:
     answer = desk.ok(headers={"X-Router-Experimental-Metadata": "enabled"})
 
     assert answer["router_metadata"].keys() >= REQUIRED
 
 
-def test_i48_a_404_says_who_was_considered_and_that_nobody_was_tried(desk: Desk) -> None:
+def test_a_404_says_who_was_considered_and_that_nobody_was_tried(desk: Desk) -> None:
     response = desk.post(model="acme/small", provider={"only": ["gamma"]}, headers=ASKED)
 
     assert response.status_code == 404

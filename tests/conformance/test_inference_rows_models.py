@@ -36,7 +36,7 @@ def routed(desk: Desk, **options: Any) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     "reference", ["acme/small:weird", "acme/text:free", "acme/small:nitro:free", "~acme/small"]
 )
-def test_i15_i43_a_name_that_comes_to_nothing(desk: Desk, reference: str) -> None:
+def test_a_name_that_comes_to_nothing(desk: Desk, reference: str) -> None:
     error = desk.refused(400, "invalid_request", model=reference)
 
     assert error["message"] == f"{reference} is not a valid model ID"
@@ -48,13 +48,13 @@ def gateway(serve: Serve) -> GatewayServer:
     return serve(ROUTER_OUTAGE_WINDOW_SECONDS="0.001")().server
 
 
-def test_i15_a_model_of_another_kind(desk: Desk) -> None:
+def test_a_model_of_another_kind(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", model="typesafe/jev-1.13")
 
     assert error["message"] == "typesafe/jev-1.13 does not serve chat completions"
 
 
-def test_i16_the_workspaces_default_may_be_any_reference(
+def test_the_workspaces_default_may_be_any_reference(
     desk: Desk, orm_of: Callable[[Any], Any]
 ) -> None:
     from accounts.models import Workspace
@@ -73,7 +73,7 @@ def test_i16_the_workspaces_default_may_be_any_reference(
     assert (metadata["requested"], metadata["strategy"]) == ("~acme/small-latest:floor", "latest")
 
 
-def test_i17_route_sort_looks_at_all_models_at_once(desk: Desk) -> None:
+def test_route_sort_looks_at_all_models_at_once(desk: Desk) -> None:
     wanted = {"sort": "price", "ignore": ["alpha"]}
 
     def first(**route: Any) -> str:
@@ -87,7 +87,7 @@ def test_i17_route_sort_looks_at_all_models_at_once(desk: Desk) -> None:
     assert called_by(desk, model=SMALL, models=[SOLO], provider=by_model, route="sort") == BETA
 
 
-def test_i17_another_route_is_refused(desk: Desk) -> None:
+def test_another_route_is_refused(desk: Desk) -> None:
     assert issue_paths(desk.refused(400, "invalid_request", route="zig")) == ["route"]
 
 
@@ -282,7 +282,7 @@ def test_online_is_refused_as_the_plugin_is(desk: Desk) -> None:
         {"model": "nope/none@preset/missing"},
     ],
 )
-def test_i60_a_preset_nobody_has(desk: Desk, asked: dict[str, Any]) -> None:
+def test_a_preset_nobody_has(desk: Desk, asked: dict[str, Any]) -> None:
     error = desk.refused(404, "not_found", **asked)
 
     assert error["message"] == "Preset not found: missing"
@@ -296,7 +296,7 @@ def test_i60_a_preset_nobody_has(desk: Desk, asked: dict[str, Any]) -> None:
         {"model": "acme/solo@preset/one:free"},
     ],
 )
-def test_i60_presets_that_cannot_be_meant(desk: Desk, asked: dict[str, Any]) -> None:
+def test_presets_that_cannot_be_meant(desk: Desk, asked: dict[str, Any]) -> None:
     desk.refused(400, "invalid_request", **asked)
 
 
@@ -341,7 +341,7 @@ def test_aliases_and_the_operators_list(own: Desk) -> None:
     assert folded["router_metadata"]["endpoints"]["total"] == 3
 
 
-def test_i43_suffixes_sort_and_open_tiers(own: Desk) -> None:
+def test_suffixes_sort_and_open_tiers(own: Desk) -> None:
     assert {called_by(own, model="acme/small:floor") for _ in range(5)} == {ALPHA}
     _streams(own, "alpha", tokens_per_s=20, words=8)
     _streams(own, "beta", tokens_per_s=200, words=80)

@@ -15,7 +15,7 @@ STOP: list[dict[str, Any]] = [{"type": "step_count_is", "step_count": 2}]
     "body",
     [{"previous_response_id": "r1"}, {"store": True}, {"background": True}, {"input": None}],
 )
-def test_i68_nothing_is_stored_here(desk: Desk, body: dict[str, Any]) -> None:
+def test_nothing_is_stored_here(desk: Desk, body: dict[str, Any]) -> None:
     error = refused(desk, RESPONSES, **body)
 
     assert error["metadata"]["error_type"] == "invalid_request"
@@ -26,7 +26,7 @@ def test_i68_nothing_is_stored_here(desk: Desk, body: dict[str, Any]) -> None:
     "body",
     [{"previous_response_id": None}, {"store": False}, {"background": False}, {"background": None}],
 )
-def test_i68_what_asks_for_no_storage_is_taken(desk: Desk, body: dict[str, Any]) -> None:
+def test_what_asks_for_no_storage_is_taken(desk: Desk, body: dict[str, Any]) -> None:
     answer = ok(desk, RESPONSES, **body)
 
     assert (answer["object"], answer["status"]) == ("response", "completed")
@@ -34,20 +34,20 @@ def test_i68_what_asks_for_no_storage_is_taken(desk: Desk, body: dict[str, Any])
     assert not desk.the_one_sent().keys() & {"store", "previous_response_id", "background"}
 
 
-def test_i69_more_steps_than_there_may_be(desk: Desk) -> None:
+def test_more_steps_than_there_may_be(desk: Desk) -> None:
     error = refused(desk, RESPONSES, max_tool_calls=31)
 
     assert "max_tool_calls" in error["message"]
 
 
-def test_i69_stop_conditions_make_that_number_meaningless(desk: Desk) -> None:
+def test_stop_conditions_make_that_number_meaningless(desk: Desk) -> None:
     answer = ok(desk, RESPONSES, max_tool_calls=31, stop_server_tools_when=STOP)
 
     assert answer["status"] == "completed"
     assert not desk.the_one_sent().keys() & {"max_tool_calls", "stop_server_tools_when"}
 
 
-def test_i70_the_events_of_a_stream(desk: Desk) -> None:
+def test_the_events_of_a_stream(desk: Desk) -> None:
     streamed = read_stream(post(desk, RESPONSES, stream=True))
 
     assert [name for name, _ in streamed.events] == [
@@ -72,7 +72,7 @@ def test_i70_the_events_of_a_stream(desk: Desk) -> None:
     assert nano(usage["cost"]) == desk.charged_nano(generation_id) == 3_000 + 10_000
 
 
-def test_i70_the_same_answer_whole(desk: Desk) -> None:
+def test_the_same_answer_whole(desk: Desk) -> None:
     response = post(desk, RESPONSES)
 
     assert response.status_code == 200, response.text

@@ -71,14 +71,14 @@ def nowhere(desk: Desk, step: str, **options: Any) -> dict[str, Any]:
     return metadata
 
 
-def test_i28_no_provider_that_is_allowed_serves_the_model(small: Desk) -> None:
+def test_no_provider_that_is_allowed_serves_the_model(small: Desk) -> None:
     metadata = nowhere(small, "Filter by Allowed Providers", provider={"only": ["gamma"]})
 
     assert metadata["available_providers"] == ["alpha", "beta"]
     assert metadata["requested_providers"] == ["gamma"]
 
 
-def test_i28_the_account_s_own_list_narrows_the_request_s(
+def test_the_account_s_own_list_narrows_the_request_s(
     small: Desk, orm_of: Callable[[Any], Any]
 ) -> None:
     from accounts.models import Account
@@ -95,7 +95,7 @@ def test_i28_the_account_s_own_list_narrows_the_request_s(
     assert metadata["requested_providers"] == ["alpha"]
 
 
-def test_i29_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(
+def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(
     small: Desk,
 ) -> None:
     both = {called_by(small, provider={"only": ["Beta"]}) for _ in range(40)}
@@ -106,7 +106,7 @@ def test_i29_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(
     assert turbo == {TURBO}
 
 
-def test_i30_a_list_is_tried_in_turn(small: Desk) -> None:
+def test_a_list_is_tried_in_turn(small: Desk) -> None:
     small.upstream.script("beta", {"status": 500}, {"status": 500})
 
     answer = small.ok(provider={"order": ["beta", "alpha"]}, headers=METADATA)
@@ -119,7 +119,7 @@ def test_i30_a_list_is_tried_in_turn(small: Desk) -> None:
     assert small.paid_nano(answer) > 0
 
 
-def test_i31_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> None:
+def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> None:
     small.upstream.script("beta", {"status": 503})
     wanted = {"order": ["beta/turbo"], "allow_fallbacks": False}
 
@@ -132,7 +132,7 @@ def test_i31_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) 
     assert response.json()["router_metadata"]["attempt"] == 1
 
 
-def test_i31_without_fallbacks_only_the_first_choice_is_tried(small: Desk) -> None:
+def test_without_fallbacks_only_the_first_choice_is_tried(small: Desk) -> None:
     for persona in ("alpha", "beta"):
         small.upstream.script(persona, {"status": 503}, repeat=True)
 
@@ -142,7 +142,7 @@ def test_i31_without_fallbacks_only_the_first_choice_is_tried(small: Desk) -> No
     assert len(called(small)) == 1
 
 
-def test_i31_a_list_of_models_is_gone_through_all_the_same(small: Desk) -> None:
+def test_a_list_of_models_is_gone_through_all_the_same(small: Desk) -> None:
     for persona in ("alpha", "beta"):
         small.upstream.script(persona, {"status": 503}, repeat=True)
 
@@ -154,20 +154,20 @@ def test_i31_a_list_of_models_is_gone_through_all_the_same(small: Desk) -> None:
     assert second == "solo"
 
 
-def test_i32_a_price_may_be_equal_to_its_cap(small: Desk) -> None:
+def test_a_price_may_be_equal_to_its_cap(small: Desk) -> None:
     nowhere(small, "Filter by Max Price", provider={"max_price": {"prompt": "0.5"}})
 
     assert called_by(small, provider={"max_price": {"prompt": "1"}}) == ALPHA
     assert called_by(small, provider={"max_price": {"prompt": 1, "completion": 2}}) == ALPHA
 
 
-def test_i33_a_price_cap_is_a_number(small: Desk) -> None:
+def test_a_price_cap_is_a_number(small: Desk) -> None:
     error = small.refused(400, "invalid_request", provider={"max_price": {"prompt": "cheap"}})
 
     assert issue_paths(error) == ["provider.max_price.prompt"]
 
 
-def test_i34_nobody_else_promises_not_to_collect(small: Desk) -> None:
+def test_nobody_else_promises_not_to_collect(small: Desk) -> None:
     wanted = {"data_collection": "deny", "ignore": ["alpha"]}
 
     nowhere(small, "Filter by Data Policy", provider=wanted)
@@ -175,11 +175,11 @@ def test_i34_nobody_else_promises_not_to_collect(small: Desk) -> None:
     assert called_by(small, provider={"data_collection": "deny"}) == ALPHA
 
 
-def test_i35_zero_data_retention(small: Desk) -> None:
+def test_zero_data_retention(small: Desk) -> None:
     assert {called_by(small, provider={"zdr": True}) for _ in range(10)} == {ALPHA}
 
 
-def test_i36_quantizations(small: Desk) -> None:
+def test_quantizations(small: Desk) -> None:
     bf16 = {called_by(small, provider={"quantizations": ["bf16"]}) for _ in range(5)}
     error = small.post(provider={"quantizations": ["q8"]})
 
@@ -188,7 +188,7 @@ def test_i36_quantizations(small: Desk) -> None:
     assert called_by(small, provider={"quantizations": ["fp8"]}) == ALPHA
 
 
-def test_i37_parameters_are_required_where_the_caller_says_so(small: Desk) -> None:
+def test_parameters_are_required_where_the_caller_says_so(small: Desk) -> None:
     strict = {"require_parameters": True}
     nowhere(small, "Filter by Parameters", provider=strict, top_k=5)
 
@@ -198,11 +198,11 @@ def test_i37_parameters_are_required_where_the_caller_says_so(small: Desk) -> No
     assert all("top_k" not in entry["body"] for entry in small.upstream.requests())
 
 
-def test_i38_a_sort_by_price_is_no_lottery(small: Desk) -> None:
+def test_a_sort_by_price_is_no_lottery(small: Desk) -> None:
     assert {called_by(small, provider={"sort": "price"}) for _ in range(50)} == {ALPHA}
 
 
-def test_i38_the_workspace_s_own_sort_is_used_where_none_is_named(
+def test_the_workspace_s_own_sort_is_used_where_none_is_named(
     small: Desk, orm_of: Callable[[Any], Any]
 ) -> None:
     from accounts.models import Workspace
@@ -215,7 +215,7 @@ def test_i38_the_workspace_s_own_sort_is_used_where_none_is_named(
     assert called_by(small, provider={"order": ["beta/turbo"]}) == TURBO
 
 
-def test_i39_prices_of_one_and_three_are_drawn_nine_to_one(
+def test_prices_of_one_and_three_are_drawn_nine_to_one(
     desk_on: Callable[[Change], Desk],
 ) -> None:
     def two(models: dict[str, Any]) -> None:
@@ -234,7 +234,7 @@ def test_i39_prices_of_one_and_three_are_drawn_nine_to_one(
     assert Counter(called(desk))[ALPHA] == pytest.approx(900, abs=48)
 
 
-def test_i40_sorted_over_all_models(desk_on: Callable[[Change], Desk]) -> None:
+def test_sorted_over_all_models(desk_on: Callable[[Change], Desk]) -> None:
     def cheap_gamma(models: dict[str, Any]) -> None:
         (gamma,) = models["acme/solo"]["endpoints"]
         gamma["pricing"] = {"prompt": "0.0000001", "completion": "0.0000001"}
@@ -251,7 +251,7 @@ def test_i40_sorted_over_all_models(desk_on: Callable[[Change], Desk]) -> None:
     assert by_model["model"] == SMALL
 
 
-def test_i41_who_is_fast_enough_goes_first(desk_on: Callable[[Change], Desk]) -> None:
+def test_who_is_fast_enough_goes_first(desk_on: Callable[[Change], Desk]) -> None:
     desk = desk_on(lambda models: None)
     for reference, tokens_per_s, words in (
         ("alpha", 20, 8),
@@ -292,13 +292,13 @@ def _streams(desk: Desk, words: int, **options: Any) -> None:
         list(crowd.map(one, range(CALLERS)))
 
 
-def test_i42_a_percentile_nobody_knows(small: Desk) -> None:
+def test_a_percentile_nobody_knows(small: Desk) -> None:
     error = small.refused(400, "invalid_request", provider={"preferred_max_latency": {"p42": 1}})
 
     assert 'Unrecognized key: "p42"' in error["message"]
 
 
-def test_i44_tools_for_a_model_that_takes_none(small: Desk) -> None:
+def test_tools_for_a_model_that_takes_none(small: Desk) -> None:
     tool = {"type": "function", "function": {"name": "weather"}}
 
     nowhere(small, "Filter by Tool Compatibility", model="acme/text", tools=[tool])
@@ -306,7 +306,7 @@ def test_i44_tools_for_a_model_that_takes_none(small: Desk) -> None:
     assert called_by(small, model="acme/text", tools=[]) == "text"
 
 
-def test_i50_a_stream_that_nobody_takes_is_an_ordinary_error(serve: Serve) -> None:
+def test_a_stream_that_nobody_takes_is_an_ordinary_error(serve: Serve) -> None:
     small = serve()()
     small.upstream.clear()
     for persona, hint in (("alpha", "7"), ("beta", "3")):

@@ -41,7 +41,7 @@ def served_by(desk: Desk, **options: object) -> str:
     return model
 
 
-def test_i45_a_session_stays_where_it_was_served(desk: Desk) -> None:
+def test_a_session_stays_where_it_was_served(desk: Desk) -> None:
     desk.model = SMALL
     for number in range(10):
         session = f"session-{number}"
@@ -54,7 +54,7 @@ def test_i45_a_session_stays_where_it_was_served(desk: Desk) -> None:
     assert [served_by(desk) for _ in range(20)].count(ALPHA) > 5
 
 
-def test_i45_the_header_names_a_session_too_and_streams_are_kept(desk: Desk) -> None:
+def test_the_header_names_a_session_too_and_streams_are_kept(desk: Desk) -> None:
     desk.model = SMALL
     header = {"x-session-id": "by-header"}
     desk.stream(headers=header, provider=ONLY_BETA)
@@ -62,7 +62,7 @@ def test_i45_the_header_names_a_session_too_and_streams_are_kept(desk: Desk) -> 
     assert [served_by(desk, headers=header) for _ in range(3)] == [BETA] * 3
 
 
-def test_i45_an_idle_session_is_balanced_again(forgetful: Callable[[], Desk]) -> None:
+def test_an_idle_session_is_balanced_again(forgetful: Callable[[], Desk]) -> None:
     desk = forgetful()
     desk.upstream.clear()
     sessions = [f"idle-{number}" for number in range(SESSIONS)]
@@ -74,7 +74,7 @@ def test_i45_an_idle_session_is_balanced_again(forgetful: Callable[[], Desk]) ->
     desk.server.wait_until(lambda: served_by(desk, session_id=next(later)) == ALPHA)
 
 
-def test_i45_each_answer_keeps_it_for_another_while(forgetful: Callable[[], Desk]) -> None:
+def test_each_answer_keeps_it_for_another_while(forgetful: Callable[[], Desk]) -> None:
     """Another session that nobody asks for tells when the time has passed."""
     desk = forgetful()
     desk.upstream.clear()
@@ -92,7 +92,7 @@ def test_i45_each_answer_keeps_it_for_another_while(forgetful: Callable[[], Desk
     assert served_by(desk, session_id="busy") == BETA
 
 
-def test_i45_who_fails_is_left_and_who_answers_is_kept(desk: Desk) -> None:
+def test_who_fails_is_left_and_who_answers_is_kept(desk: Desk) -> None:
     desk.model = SMALL
     assert served_by(desk, session_id="moving", provider=ONLY_BETA) == BETA
     desk.upstream.script("beta", {"status": 503})

@@ -28,7 +28,7 @@ def open_stream(desk: Desk, **body: Any) -> Wire:
     return wire
 
 
-def test_i49_a_stream_ends_with_its_usage_and_done(desk: Desk) -> None:
+def test_a_stream_ends_with_its_usage_and_done(desk: Desk) -> None:
     stream = desk.stream(messages=[{"role": "user", "content": "say 5 words"}])
 
     chunks = stream.chunks
@@ -76,7 +76,7 @@ def test_the_headers_leave_with_the_first_event_or_soon(
     assert (stream.text, stream.comments) == ("Hi.", 0)
 
 
-def test_i49_stream_headers_keep_proxies_from_buffering(desk: Desk) -> None:
+def test_stream_headers_keep_proxies_from_buffering(desk: Desk) -> None:
     headers = desk.stream().response.headers
 
     assert headers["Cache-Control"] == "no-cache"
@@ -84,11 +84,11 @@ def test_i49_stream_headers_keep_proxies_from_buffering(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("option", [{"include_usage": False}, {"include_usage": True}, None])
-def test_i49_usage_comes_whatever_stream_options_say(desk: Desk, option: Any) -> None:
+def test_usage_comes_whatever_stream_options_say(desk: Desk, option: Any) -> None:
     assert desk.stream(stream_options=option).usage["total_tokens"] > 0
 
 
-def test_i49_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> None:
+def test_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> None:
     wire = open_stream(desk)
     wire.head()
     event = wire.until(b'"usage":') + wire.until(b"}\n\n")
@@ -101,7 +101,7 @@ def test_i49_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> 
     wire.close()
 
 
-def test_i51_an_upstream_that_dies_mid_stream(desk: Desk) -> None:
+def test_an_upstream_that_dies_mid_stream(desk: Desk) -> None:
     pieces = [{"text": FIRST}, {"text": SECOND}, {"cut": "close"}]
     desk.upstream.script("gamma", {"events": pieces})
 
@@ -139,7 +139,7 @@ def hasty_desk(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_pa
     return Desk(server, simulator, seed_account(server))
 
 
-def test_i52_comments_fill_the_silence(hasty_desk: Desk) -> None:
+def test_comments_fill_the_silence(hasty_desk: Desk) -> None:
     desk = hasty_desk
     events = [{"text": FIRST}, {"gate": "silence"}, {"text": SECOND}]
     desk.upstream.script("gamma", {"events": [*events, finish(), "[DONE]"]})
@@ -159,7 +159,7 @@ def finish() -> dict[str, Any]:
     return {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}}
 
 
-def test_i53_a_caller_who_leaves_pays_for_what_was_produced(desk: Desk) -> None:
+def test_a_caller_who_leaves_pays_for_what_was_produced(desk: Desk) -> None:
     events = [{"text": FIRST}, {"gate": "never"}, {"text": SECOND}]
     desk.upstream.script("gamma", {"events": events})
     wire = open_stream(desk)
@@ -177,7 +177,7 @@ def test_i53_a_caller_who_leaves_pays_for_what_was_produced(desk: Desk) -> None:
     assert desk.charged_nano(record["id"]) == 1_000 * prompt + 2_000 * produced
 
 
-def test_i54_a_break_by_the_upstreams_own_word(desk: Desk) -> None:
+def test_a_break_by_the_upstreams_own_word(desk: Desk) -> None:
     desk.upstream.script("gamma", {"text": FIRST, "finish_reason": "error"})
 
     answer = desk.ok()
@@ -191,7 +191,7 @@ def test_i54_a_break_by_the_upstreams_own_word(desk: Desk) -> None:
     assert len(desk.upstream.requests()) == 1
 
 
-def test_i59_the_debug_chunk_comes_first(desk: Desk) -> None:
+def test_the_debug_chunk_comes_first(desk: Desk) -> None:
     stream = desk.stream(debug={"echo_upstream_body": True}, temperature=0.5)
 
     first, second = stream.chunks[:2]
@@ -203,7 +203,7 @@ def test_i59_the_debug_chunk_comes_first(desk: Desk) -> None:
     assert all("debug" not in chunk for chunk in stream.chunks[1:])
 
 
-def test_i59_without_a_stream_debug_is_ignored(desk: Desk) -> None:
+def test_without_a_stream_debug_is_ignored(desk: Desk) -> None:
     answer = desk.ok(debug={"echo_upstream_body": True})
 
     assert "debug" not in answer

@@ -13,13 +13,13 @@ NOW = {"type": "router:datetime"}
 
 
 @pytest.mark.parametrize("kind", ["router:apply_patch", "router:nope"])
-def test_i20_tools_that_chat_does_not_have(desk: Desk, kind: str) -> None:
+def test_tools_that_chat_does_not_have(desk: Desk, kind: str) -> None:
     error = desk.refused(400, "invalid_request", tools=[{"type": kind}])
 
     assert issue_paths(error) == ["tools.0.type"]
 
 
-def test_i21_a_tool_is_run_once_and_the_model_goes_on(desk: Desk) -> None:
+def test_a_tool_is_run_once_and_the_model_goes_on(desk: Desk) -> None:
     desk.upstream.script("gamma", CALL, {"text": "It is late."})
 
     answer = desk.ok(tools=[PARIS])
@@ -49,7 +49,7 @@ def _is_told_the_time(message: dict[str, Any], *, offset_of: str) -> None:
     assert abs(datetime.now(ZoneInfo(offset_of)) - at) < timedelta(seconds=60)
 
 
-def test_i21_the_same_as_a_stream(desk: Desk) -> None:
+def test_the_same_as_a_stream(desk: Desk) -> None:
     desk.upstream.script("gamma", CALL, {"text": "It is late."})
 
     streamed = desk.stream(tools=[PARIS])
@@ -65,14 +65,14 @@ def test_i21_the_same_as_a_stream(desk: Desk) -> None:
     assert desk.charged_nano(generation_id) == nano(streamed.usage["cost"])
 
 
-def test_i22_no_conditions_are_none_at_all(desk: Desk) -> None:
+def test_no_conditions_are_none_at_all(desk: Desk) -> None:
     error = desk.refused(400, "invalid_request", tools=[NOW], stop_server_tools_when=[])
 
     assert issue_paths(error) == ["stop_server_tools_when"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_i22_one_step_then_a_turn_without_tools(desk: Desk, stream: bool) -> None:
+def test_one_step_then_a_turn_without_tools(desk: Desk, stream: bool) -> None:
     desk.upstream.script("gamma", CALL, repeat=True)
     condition = {"type": "step_count_is", "step_count": 1}
     asked: dict[str, Any] = {"tools": [NOW], "stop_server_tools_when": [condition]}

@@ -47,25 +47,25 @@ def error_of(response: requests.Response, status: int) -> Any:
     return error
 
 
-def test_m01_credits_without_a_key(desk: Desk) -> None:
+def test_credits_without_a_key(desk: Desk) -> None:
     error = error_of(desk.server.get("/api/v1/credits"), 401)
 
     assert error["message"] == "Missing Authentication header"
 
 
-def test_m02_credits_with_a_key_that_is_none(desk: Desk) -> None:
+def test_credits_with_a_key_that_is_none(desk: Desk) -> None:
     error = error_of(desk.server.get("/api/v1/credits", key="nope"), 401)
 
     assert error["message"] == "Invalid API key"
 
 
-def test_m03_credits_with_an_inference_key(desk: Desk) -> None:
+def test_credits_with_an_inference_key(desk: Desk) -> None:
     error = error_of(desk.server.get("/api/v1/credits", key=desk.account.api_key), 403)
 
     assert error["message"] == "Only management keys can perform this operation"
 
 
-def test_m04_credits_bought_and_used(
+def test_credits_bought_and_used(
     gateway: GatewayServer, account: Callable[..., SeededAccount], orm_of: OrmOf
 ) -> None:
     mine = account(credits_usd="100.5")
@@ -79,11 +79,11 @@ def test_m04_credits_bought_and_used(
 
 
 @pytest.mark.parametrize("key", ["", "nope"])
-def test_m05_the_crypto_charge_api_is_gone(gateway: GatewayServer, key: str) -> None:
+def test_the_crypto_charge_api_is_gone(gateway: GatewayServer, key: str) -> None:
     error_of(gateway.post("/api/v1/credits/coinbase", key=key, json={"amount": 1}), 410)
 
 
-def test_m40_a_key_asks_about_itself(desk: Desk) -> None:
+def test_a_key_asks_about_itself(desk: Desk) -> None:
     cost = desk.paid_nano(desk.ok())
 
     data = exact(desk.server.get("/api/v1/key", key=desk.account.api_key))["data"]
@@ -97,13 +97,13 @@ def test_m40_a_key_asks_about_itself(desk: Desk) -> None:
     assert desk.account.api_key not in json.dumps(data, default=str)
 
 
-def test_m40_a_management_key_says_so(desk: Desk) -> None:
+def test_a_management_key_says_so(desk: Desk) -> None:
     data = as_json(desk.server.get("/api/v1/key", key=desk.account.management_key))["data"]
 
     assert data["is_management_key"] is data["is_provisioning_key"] is True
 
 
-def test_m42_a_free_model_for_an_overdrawn_account(desk: Desk, orm_of: OrmOf) -> None:
+def test_a_free_model_for_an_overdrawn_account(desk: Desk, orm_of: OrmOf) -> None:
     with orm_of(desk.server):
         book_usage(desk.account.account_id, until_balance_nano=-10_000_000)
     desk.spent_nano = desk.total_usage_nano()
@@ -120,7 +120,7 @@ def test_m42_a_free_model_for_an_overdrawn_account(desk: Desk, orm_of: OrmOf) ->
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_m43_more_output_than_can_be_paid(
+def test_more_output_than_can_be_paid(
     desk: Desk, account: Callable[..., SeededAccount], stream: bool
 ) -> None:
     desk.account = account(credits_usd="0.001")
@@ -137,7 +137,7 @@ def test_m43_more_output_than_can_be_paid(
     assert desk.paid_nano(desk.ok(max_tokens=affordable // 2)) > 0
 
 
-def test_m44_chat_with_a_management_key(desk: Desk) -> None:
+def test_chat_with_a_management_key(desk: Desk) -> None:
     body = {"model": "acme/solo", "messages": HELLO}
 
     error = error_of(desk.server.post(CHAT, key=desk.account.management_key, json=body), 401)
@@ -146,7 +146,7 @@ def test_m44_chat_with_a_management_key(desk: Desk) -> None:
     assert desk.upstream.requests() == []
 
 
-def test_m68_the_model_list_needs_no_key(gateway: GatewayServer) -> None:
+def test_the_model_list_needs_no_key(gateway: GatewayServer) -> None:
     answer = gateway.get("/api/v1/models")
 
     assert answer.status_code == 200
@@ -156,19 +156,19 @@ def test_m68_the_model_list_needs_no_key(gateway: GatewayServer) -> None:
 
 
 @pytest.mark.parametrize("query", ["limit=1001", "limit=0", "limit=x", "offset=-1"])
-def test_m68_a_page_out_of_range(gateway: GatewayServer, query: str) -> None:
+def test_a_page_out_of_range(gateway: GatewayServer, query: str) -> None:
     error_of(gateway.get(f"/api/v1/models?{query}"), 400)
 
 
-def test_m68_a_key_that_is_sent_must_be_good(gateway: GatewayServer) -> None:
+def test_a_key_that_is_sent_must_be_good(gateway: GatewayServer) -> None:
     error_of(gateway.get("/api/v1/models", key="nope"), 401)
 
 
-def test_m69_the_endpoints_of_an_unknown_model(gateway: GatewayServer) -> None:
+def test_the_endpoints_of_an_unknown_model(gateway: GatewayServer) -> None:
     error_of(gateway.get("/api/v1/models/x/unknown/endpoints"), 404)
 
 
-def test_m70_a_generation_is_its_accounts_own(
+def test_a_generation_is_its_accounts_own(
     desk: Desk, account: Callable[..., SeededAccount]
 ) -> None:
     answer = desk.ok()
@@ -205,7 +205,7 @@ def test_m70_a_generation_is_its_accounts_own(
         ("GET", "/api/v1/nope"),
     ],
 )
-def test_m82_a_trailing_slash_changes_nothing(desk: Desk, method: str, path: str) -> None:
+def test_a_trailing_slash_changes_nothing(desk: Desk, method: str, path: str) -> None:
     key = desk.account.management_key
     without, with_slash = (
         desk.server.request(method, path + end, key=key, allow_redirects=False) for end in ("", "/")
@@ -215,7 +215,7 @@ def test_m82_a_trailing_slash_changes_nothing(desk: Desk, method: str, path: str
     assert with_slash.text == without.text
 
 
-def test_m82_a_chat_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
+def test_a_chat_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
     body = {"model": "acme/solo", "messages": HELLO, "temperature": 0.5}
 
     answer = desk.server.post(CHAT + "/", key=desk.account.api_key, json=body)
@@ -225,7 +225,7 @@ def test_m82_a_chat_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
     assert desk.paid_nano(exact(answer)) > 0
 
 
-def test_m83_a_body_that_is_no_json(gateway: GatewayServer, account: Any) -> None:
+def test_a_body_that_is_no_json(gateway: GatewayServer, account: Any) -> None:
     answer = gateway.post("/api/v1/keys", key=account().management_key, data=b"{bad")
 
     assert error_of(answer, 400)["message"] == "Invalid JSON in request body"
@@ -242,7 +242,7 @@ def test_m83_a_body_that_is_no_json(gateway: GatewayServer, account: Any) -> Non
         ("BREW", "/api/v1/key", "GET, HEAD"),
     ],
 )
-def test_m84_a_wrong_method(gateway: GatewayServer, method: str, path: str, allowed: str) -> None:
+def test_a_wrong_method(gateway: GatewayServer, method: str, path: str, allowed: str) -> None:
     answer = gateway.request(method, path)
 
     assert error_of(answer, 405)["message"] == "Method Not Allowed"
@@ -252,5 +252,5 @@ def test_m84_a_wrong_method(gateway: GatewayServer, method: str, path: str, allo
 @pytest.mark.parametrize(
     "path", ["/nope", "/api/v1/nope", "/api/nope/", "/api", "//", "/api/v1/%00"]
 )
-def test_m84_an_unknown_path(gateway: GatewayServer, path: str) -> None:
+def test_an_unknown_path(gateway: GatewayServer, path: str) -> None:
     assert error_of(gateway.get(path), 404)["message"] == "Not Found"

@@ -26,7 +26,7 @@ def budget(desk: Desk, method: str, rest: str, body: Any = None) -> requests.Res
     return desk.server.request(method, path, key=desk.account.management_key, **options)
 
 
-def test_m17_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:
+def test_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:
     """By the workspace's id here, by its slug in `tests/accounts/test_workspace_budgets.py`."""
     answer = budget(desk, "PUT", "/weekly", {"limit_usd": 600})
     assert answer.status_code == 200, answer.text
@@ -41,14 +41,14 @@ def test_m17_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:
     assert len(as_json(budget(desk, "GET", ""))["data"]) == 1
 
 
-def test_m18_a_budget_that_was_never_set_is_deleted(desk: Desk) -> None:
+def test_a_budget_that_was_never_set_is_deleted(desk: Desk) -> None:
     answer = budget(desk, "DELETE", "/daily")
 
     assert (answer.status_code, answer.json()) == (200, {"deleted": True})
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_m19_a_monthly_budget_that_is_spent(
+def test_a_monthly_budget_that_is_spent(
     desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf, stream: bool
 ) -> None:
     desk.account = account(credits_usd="1000")
@@ -69,7 +69,7 @@ def test_m19_a_monthly_budget_that_is_spent(
     desk.ok()
 
 
-def test_m19_also_where_no_endpoint_could_serve(
+def test_also_where_no_endpoint_could_serve(
     desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf
 ) -> None:
     desk.account = account(credits_usd="1000")
@@ -96,7 +96,7 @@ def test_m19_also_where_no_endpoint_could_serve(
     ("reset", "word"),
     [(None, "total"), ("daily", "daily"), ("weekly", "weekly"), ("monthly", "monthly")],
 )
-def test_m41_a_key_whose_limit_is_used_up(
+def test_a_key_whose_limit_is_used_up(
     desk: Desk, orm_of: OrmOf, reset: str | None, word: str
 ) -> None:
     mine = {"creator_user_id": desk.account.user_id}

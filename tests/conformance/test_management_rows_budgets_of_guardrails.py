@@ -19,7 +19,7 @@ def refused(desk: Desk) -> None:
     assert desk.refused(403, "permission_denied")["message"] == EXCEEDED
 
 
-def test_m76_the_key_of_a_spent_guardrail(desk: Desk) -> None:
+def test_the_key_of_a_spent_guardrail(desk: Desk) -> None:
     desk.paid_nano(desk.ok())
     its_id = made(desk, **SPENT)
     body = {"key_hashes": [desk.account.api_key_hash]}

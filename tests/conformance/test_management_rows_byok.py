@@ -62,7 +62,7 @@ def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     return Desk(server, simulator, seed_account(server))
 
 
-def test_m77_a_credential_is_brought_and_not_shown(desk: Desk) -> None:
+def test_a_credential_is_brought_and_not_shown(desk: Desk) -> None:
     answer = ask(desk, "POST", body=NEW)
 
     assert answer.status_code == 201, answer.text
@@ -76,7 +76,7 @@ def test_m77_a_credential_is_brought_and_not_shown(desk: Desk) -> None:
     assert as_json(ask(desk, "GET", f"/{data['id']}"))["data"] == data
 
 
-def test_m77_no_keys_are_not_all_keys(desk: Desk) -> None:
+def test_no_keys_are_not_all_keys(desk: Desk) -> None:
     error = error_of(ask(desk, "POST", body=NEW | {"allowed_api_key_hashes": []}), 400)
 
     assert [issue["path"] for issue in error["metadata"]["issues"]] == ["allowed_api_key_hashes"]

@@ -29,7 +29,7 @@ OPT_IN = {"X-Router-Metadata": "enabled"}
 # --- Rows -----------------------------------------------------------------------------------------
 
 
-def test_m74_a_limit_comes_with_its_interval(desk: Desk) -> None:
+def test_a_limit_comes_with_its_interval(desk: Desk) -> None:
     body = {"name": "g", "limit_usd": 5}
 
     error = error_of(manage(desk, "POST", body=body), 400)
@@ -39,7 +39,7 @@ def test_m74_a_limit_comes_with_its_interval(desk: Desk) -> None:
     assert (data["limit_usd"], data["reset_interval"]) == (5, "daily")
 
 
-def test_m75_the_default_guardrail_is_there_once_it_says_something(desk: Desk) -> None:
+def test_the_default_guardrail_is_there_once_it_says_something(desk: Desk) -> None:
     path = f"/{default_id(desk)}"
     desk.paid_nano(desk.ok())
     error_of(manage(desk, "GET", path), 404)

@@ -43,7 +43,7 @@ def content(desk: Desk, generation_id: str) -> Any:
     return as_json(response)["data"]
 
 
-def test_m71_no_content_without_logging(desk: Desk) -> None:
+def test_no_content_without_logging(desk: Desk) -> None:
     answer = desk.ok()
 
     error_of(content_response(desk, answer["id"]), 404)
@@ -51,7 +51,7 @@ def test_m71_no_content_without_logging(desk: Desk) -> None:
     error_of(content_response(desk, ""), 400)
 
 
-def test_m72_activity_of_a_day_long_ago(desk: Desk) -> None:
+def test_activity_of_a_day_long_ago(desk: Desk) -> None:
     long_ago = manage(desk, "GET", "/activity?date=1999-01-01")
     by_inference = desk.server.get("/api/v1/activity", key=desk.account.api_key)
 
@@ -60,7 +60,7 @@ def test_m72_activity_of_a_day_long_ago(desk: Desk) -> None:
     assert said == "Only management keys can perform this operation"
 
 
-def test_m73_more_dimensions_than_two(desk: Desk) -> None:
+def test_more_dimensions_than_two(desk: Desk) -> None:
     asked = {"metrics": ["request_count"], "dimensions": ["model", "app", "user"]}
 
     error = error_of(manage(desk, "POST", "/analytics/query", asked), 400)

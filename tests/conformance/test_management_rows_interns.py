@@ -43,7 +43,7 @@ def refused(response: Any, status: int, reason: str | None = None) -> Any:
     return error
 
 
-def test_m45_m46_creation_and_its_replay(ranch: Ranch) -> None:
+def test_creation_and_its_replay(ranch: Ranch) -> None:
     body = {"name": "research"}
     made = ranch.ok("POST", "/interns", body, status=201)
 
@@ -55,11 +55,11 @@ def test_m45_m46_creation_and_its_replay(ranch: Ranch) -> None:
 
 
 @pytest.mark.parametrize("name", ["R", "a", "abcdefghijklmnopqr", "a--b", "1a"])
-def test_m47_names_that_are_none(ranch: Ranch, name: str) -> None:
+def test_names_that_are_none(ranch: Ranch, name: str) -> None:
     refused(ranch.call("POST", "/interns", {"name": name}), 400, "invalid_body")
 
 
-def test_m48_who_sees_no_intern(ranch: Ranch) -> None:
+def test_who_sees_no_intern(ranch: Ranch) -> None:
     intern_id = ranch.new("unseen")
 
     manager = ranch.account.management_key
@@ -71,7 +71,7 @@ def test_m48_who_sees_no_intern(ranch: Ranch) -> None:
     refused(ranch.call("GET", f"/interns/{intern_id}", **regional), 403)
 
 
-def test_m49_provisioning_ends_in_running(ranch: Ranch) -> None:
+def test_provisioning_ends_in_running(ranch: Ranch) -> None:
     intern_id = ranch.new("worker")
 
     assert ranch.ok("POST", f"/interns/{intern_id}/provision", status=202) == {"provisioning": True}
@@ -81,7 +81,7 @@ def test_m49_provisioning_ends_in_running(ranch: Ranch) -> None:
     assert running["progress"] is None
 
 
-def test_m50_a_provision_says_nothing(ranch: Ranch) -> None:
+def test_a_provision_says_nothing(ranch: Ranch) -> None:
     path = f"/interns/{ranch.new('silent')}/provision"
 
     refused(ranch.call("POST", path, {"force": True}), 400, "invalid_body")
@@ -89,7 +89,7 @@ def test_m50_a_provision_says_nothing(ranch: Ranch) -> None:
     refused(ranch.call("POST", path, **plain), 415, "unsupported_media_type")
 
 
-def test_m51_a_held_intern_is_busy(ranch: Ranch) -> None:
+def test_a_held_intern_is_busy(ranch: Ranch) -> None:
     intern_id = ranch.new("held")
     ranch.script.fail("start", {"delay_s": 1.0})
     ranch.ok("POST", f"/interns/{intern_id}/provision", status=202)
@@ -99,7 +99,7 @@ def test_m51_a_held_intern_is_busy(ranch: Ranch) -> None:
     ranch.eventually(intern_id, "running")
 
 
-def test_m52_m53_suspending_and_resuming(ranch: Ranch) -> None:
+def test_suspending_and_resuming(ranch: Ranch) -> None:
     intern_id = ranch.running("sleeper")
     path = f"/interns/{intern_id}"
     hostname = ranch.ok("GET", path)["hostname"]
@@ -113,7 +113,7 @@ def test_m52_m53_suspending_and_resuming(ranch: Ranch) -> None:
     ranch.eventually(intern_id, "running")
 
 
-def test_m54_a_slow_stop_is_a_timeout_that_undoes_nothing(ranch: Ranch) -> None:
+def test_a_slow_stop_is_a_timeout_that_undoes_nothing(ranch: Ranch) -> None:
     intern_id = ranch.running("slow")
     ranch.script.fail("stop", {"delay_s": 12})
 
@@ -125,7 +125,7 @@ def test_m54_a_slow_stop_is_a_timeout_that_undoes_nothing(ranch: Ranch) -> None:
     ranch.eventually(intern_id, "stopped")
 
 
-def test_m55_a_queue_that_is_down(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> None:
+def test_a_queue_that_is_down(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> None:
     folder = tmp_path_factory.mktemp("no-queue")
     with StartGateway(stores, folder) as starter:
         ranch = ranch_of(starter, folder / "r", redis_url="redis://127.0.0.1:1/0")
@@ -139,7 +139,7 @@ def test_m55_a_queue_that_is_down(tmp_path_factory: pytest.TempPathFactory, stor
         assert ranch.status(intern_id) == "awaiting_slack_install"
 
 
-def test_m56_m57_a_missing_archive_is_to_be_acknowledged(ranch: Ranch) -> None:
+def test_a_missing_archive_is_to_be_acknowledged(ranch: Ranch) -> None:
     intern_id = ranch.running("archived")
     path = f"/interns/{intern_id}"
     fault = {"error": "disk broken", "code": "workspace_archive_failed"}
@@ -155,7 +155,7 @@ def test_m56_m57_a_missing_archive_is_to_be_acknowledged(ranch: Ranch) -> None:
     ranch.eventually(intern_id, "")
 
 
-def test_m58_a_body_that_is_too_large(ranch: Ranch) -> None:
+def test_a_body_that_is_too_large(ranch: Ranch) -> None:
     path = f"/interns/{ranch.new('large')}"
     body = b'{"acknowledge_workspace_loss": true' + b" " * 1_048_541 + b"}"
     assert len(body) == 1_048_577

@@ -43,7 +43,7 @@ def office(gateway: GatewayServer, account: Callable[..., SeededAccount]) -> Off
     return Office(gateway, account())
 
 
-def test_m33_a_new_key(office: Office) -> None:
+def test_a_new_key(office: Office) -> None:
     made = office.new(limit=10, limit_reset="daily")
 
     assert re.fullmatch(r"sk-[a-z]+-v1-[0-9a-f]{64}", made["key"])
@@ -53,7 +53,7 @@ def test_m33_a_new_key(office: Office) -> None:
     assert made["data"]["updated_at"] is None
 
 
-def test_m34_a_key_by_its_hash(office: Office) -> None:
+def test_a_key_by_its_hash(office: Office) -> None:
     made = office.new()
 
     response = office.ask("GET", f"/{made['data']['hash']}")
@@ -64,7 +64,7 @@ def test_m34_a_key_by_its_hash(office: Office) -> None:
     assert "key" not in as_json(response)["data"]
 
 
-def test_m35_a_change_of_nothing_and_of_something(office: Office) -> None:
+def test_a_change_of_nothing_and_of_something(office: Office) -> None:
     path = f"/{office.new()['data']['hash']}"
 
     refused = error_of(office.ask("PATCH", path, foo=1), 400)
@@ -76,7 +76,7 @@ def test_m35_a_change_of_nothing_and_of_something(office: Office) -> None:
     assert as_json(changed)["data"]["updated_at"] is not None
 
 
-def test_m36_a_disabled_key_asks_about_itself(office: Office) -> None:
+def test_a_disabled_key_asks_about_itself(office: Office) -> None:
     made = office.new()
     office.ask("PATCH", f"/{made['data']['hash']}", disabled=True)
 
@@ -93,7 +93,7 @@ def test_m36_a_disabled_key_asks_about_itself(office: Office) -> None:
         ("2130-01-01T00:00:00Z", 201),
     ],
 )
-def test_m37_when_a_key_expires(office: Office, expires_at: str, status: int) -> None:
+def test_when_a_key_expires(office: Office, expires_at: str, status: int) -> None:
     response = office.ask("POST", name="k", expires_at=expires_at)
 
     assert response.status_code == status
@@ -104,7 +104,7 @@ def test_m37_when_a_key_expires(office: Office, expires_at: str, status: int) ->
         assert issues == [{"path": "expires_at", "message": "Invalid ISO datetime"}]
 
 
-def test_m38_a_disabled_key_is_listed_on_request(office: Office) -> None:
+def test_a_disabled_key_is_listed_on_request(office: Office) -> None:
     stays, goes = (office.new()["data"]["hash"] for _ in range(2))
     assert office.hashes() == [goes, stays]
 
@@ -114,7 +114,7 @@ def test_m38_a_disabled_key_is_listed_on_request(office: Office) -> None:
     assert office.hashes("?include_disabled=true") == [goes, stays]
 
 
-def test_m39_a_key_is_deleted_once(office: Office) -> None:
+def test_a_key_is_deleted_once(office: Office) -> None:
     made = office.new()
     path = f"/{made['data']['hash']}"
 
@@ -129,7 +129,7 @@ def test_m39_a_key_is_deleted_once(office: Office) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_m82_keys_with_a_trailing_slash(office: Office, method: str) -> None:
+def test_keys_with_a_trailing_slash(office: Office, method: str) -> None:
     one, two = (f"/{office.new()['data']['hash']}" for _ in range(2))
 
     without = office.ask(method, one, disabled=True)

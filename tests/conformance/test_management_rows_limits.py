@@ -39,7 +39,7 @@ def free_requests(desk: Desk) -> dict[str, int]:
     return found
 
 
-def test_m81_the_51st_free_call_of_a_day(desks: Callable[[], Desk]) -> None:
+def test_the_51st_free_call_of_a_day(desks: Callable[[], Desk]) -> None:
     def work() -> int:
         desk = after_fifty(desks())
         assert free_requests(desk) == {"limit": 50, "used": 50, "remaining": 0}

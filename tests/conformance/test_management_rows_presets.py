@@ -39,7 +39,7 @@ def email(desk: Desk, **changes: Any) -> Any:
     return made(desk, "/email/chat/completions", EMAIL | changes)
 
 
-def test_m21_a_preset_from_a_chat_body(desk: Desk) -> None:
+def test_a_preset_from_a_chat_body(desk: Desk) -> None:
     data = email(desk)
 
     version = data["designated_version"]
@@ -54,7 +54,7 @@ def test_m21_a_preset_from_a_chat_body(desk: Desk) -> None:
     assert as_json(shown(desk, "/email")) == {"data": data}
 
 
-def test_m22_the_same_again_is_a_new_version(desk: Desk) -> None:
+def test_the_same_again_is_a_new_version(desk: Desk) -> None:
     first = email(desk)
     second = email(desk, temperature=0.2)
 
@@ -66,7 +66,7 @@ def test_m22_the_same_again_is_a_new_version(desk: Desk) -> None:
     assert as_json(shown(desk, "/email"))["data"] == second
 
 
-def test_m23_versions_in_their_order(desk: Desk) -> None:
+def test_versions_in_their_order(desk: Desk) -> None:
     email(desk)
     email(desk, temperature=0.2)
 
@@ -78,7 +78,7 @@ def test_m23_versions_in_their_order(desk: Desk) -> None:
     assert as_json(shown(desk, "/email/versions/1"))["data"] == listed["data"][0]
 
 
-def test_m24_a_version_and_a_preset_nobody_has(desk: Desk) -> None:
+def test_a_version_and_a_preset_nobody_has(desk: Desk) -> None:
     email(desk)
 
     error_of(shown(desk, "/email/versions/9"), 404)
@@ -88,7 +88,7 @@ def test_m24_a_version_and_a_preset_nobody_has(desk: Desk) -> None:
         error_of(shown(desk, f"/email/versions/{number}"), 400)
 
 
-def test_m25_a_preset_from_a_messages_body(desk: Desk) -> None:
+def test_a_preset_from_a_messages_body(desk: Desk) -> None:
     messages = [{"role": "user", "content": "Hi"}]
     body = {"model": "acme/solo", "max_tokens": 1024, "system": "S", "messages": messages}
 
@@ -98,7 +98,7 @@ def test_m25_a_preset_from_a_messages_body(desk: Desk) -> None:
     assert version["system_prompt"] == "S"
 
 
-def test_m26_a_preset_from_a_responses_body(desk: Desk) -> None:
+def test_a_preset_from_a_responses_body(desk: Desk) -> None:
     body = {"model": "acme/solo", "instructions": "I", "input": "x"}
 
     error_of(make(desk, "/r/responses", body | {"previous_response_id": "resp_1"}), 400)
@@ -108,7 +108,7 @@ def test_m26_a_preset_from_a_responses_body(desk: Desk) -> None:
     assert version["designated_version"]["config"] == {"model": "acme/solo"}
 
 
-def test_m27_what_is_kept_is_checked(desk: Desk) -> None:
+def test_what_is_kept_is_checked(desk: Desk) -> None:
     body = {"model": "m", "temperature": 3}
 
     error = error_of(make(desk, "/email/chat/completions", body), 400)
@@ -132,7 +132,7 @@ def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
     assert as_json(shown(desk, "/email/versions"))["total_count"] == 1
 
 
-def test_m28_two_who_make_one_preset(desk: Desk) -> None:
+def test_two_who_make_one_preset(desk: Desk) -> None:
     with ThreadPoolExecutor(2) as pool:
         for number in range(ROUNDS):
             slug, start = f"new-{number}", Barrier(2)
@@ -157,7 +157,7 @@ def test_m28_two_who_make_one_preset(desk: Desk) -> None:
     assert as_json(shown(desk))["total_count"] == ROUNDS
 
 
-def test_m29_a_request_by_preset(desk: Desk) -> None:
+def test_a_request_by_preset(desk: Desk) -> None:
     preset = email(desk)
 
     answer = desk.ok(model="@preset/email", temperature=1)
@@ -171,7 +171,7 @@ def test_m29_a_request_by_preset(desk: Desk) -> None:
     assert desk.paid_nano(answer) > 0
 
 
-def test_m30_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
+def test_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
     email(desk, model="acme/small")
 
     answer = desk.ok(model="acme/solo@preset/email")
@@ -183,13 +183,13 @@ def test_m30_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
     assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
 
 
-def test_i60_m31_a_preset_nobody_has(desk: Desk) -> None:
+def test_a_preset_nobody_has(desk: Desk) -> None:
     error = desk.refused(404, "not_found", model="@preset/missing")
 
     assert error["message"] == "Preset not found: missing"
 
 
-def test_m32_presets_of_another_workspace(desk: Desk) -> None:
+def test_presets_of_another_workspace(desk: Desk) -> None:
     email(desk)
     key = another_key(desk)
 

@@ -41,7 +41,7 @@ def refused(answer: requests.Response, status: int) -> None:
     assert error["code"] == status
 
 
-def test_m64_a_secret_is_stored_and_told_without_its_value(k: Caller) -> None:
+def test_a_secret_is_stored_and_told_without_its_value(k: Caller) -> None:
     answer = k.put(value="canary-v", hosts=["API.GitHub.com."])
     assert answer.status_code == 200
     data = as_json(answer)["data"]
@@ -51,7 +51,7 @@ def test_m64_a_secret_is_stored_and_told_without_its_value(k: Caller) -> None:
     assert as_json(k.ask("GET", "/vault/secrets")) == {"data": [data], "has_more": False}
 
 
-def test_m65_names_hosts_and_fields_are_strict(k: Caller) -> None:
+def test_names_hosts_and_fields_are_strict(k: Caller) -> None:
     for name in ("GitHub", "a__b", "a_"):
         refused(k.put(f"/vault/secrets/{name}"), 400)
     for hosts in (["https://x.y"], ["*.x.y"], []):
@@ -60,7 +60,7 @@ def test_m65_names_hosts_and_fields_are_strict(k: Caller) -> None:
     assert as_json(k.ask("GET", "/vault/secrets"))["data"] == []
 
 
-def test_m66_a_copy_of_something_that_is_not_there_copies_nothing(k: Caller) -> None:
+def test_a_copy_of_something_that_is_not_there_copies_nothing(k: Caller) -> None:
     k.put()
     intern = as_json(k.ask("POST", "/interns", {"name": "research"}))["id"]
     path = f"/vault/interns/{intern}/secrets"
@@ -70,7 +70,7 @@ def test_m66_a_copy_of_something_that_is_not_there_copies_nothing(k: Caller) -> 
     assert (copied.status_code, len(as_json(copied)["data"])) == (200, 1)
 
 
-def test_m67_deleting_is_204_once(k: Caller) -> None:
+def test_deleting_is_204_once(k: Caller) -> None:
     k.put()
     first, again = k.ask("DELETE", TOKEN), k.ask("DELETE", TOKEN)
     assert (first.status_code, first.content) == (204, b"")

@@ -31,7 +31,7 @@ def create(desk: Desk, **changes: Any) -> requests.Response:
     return ask(desk, "POST", body=PRODUCTION | changes)
 
 
-def test_m06_a_new_workspace(desk: Desk) -> None:
+def test_a_new_workspace(desk: Desk) -> None:
     data = data_of(create(desk), 201)
 
     assert data["slug"] == "production"
@@ -43,7 +43,7 @@ def test_m06_a_new_workspace(desk: Desk) -> None:
     assert shown["default_guardrail_id"] not in {data["id"], None}
 
 
-def test_m07_an_inference_key_makes_none(desk: Desk) -> None:
+def test_an_inference_key_makes_none(desk: Desk) -> None:
     refused = desk.server.post(WORKSPACES, key=desk.account.api_key, json=PRODUCTION)
 
     error = error_of(refused, 403)
@@ -52,7 +52,7 @@ def test_m07_an_inference_key_makes_none(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("slug", ["-bad", "a--b", "Ab", "a" * 51])
-def test_m08_a_slug_that_is_none(desk: Desk, slug: str) -> None:
+def test_a_slug_that_is_none(desk: Desk, slug: str) -> None:
     error = error_of(create(desk, name="x", slug=slug), 400)
 
     assert [issue["path"] for issue in error["metadata"]["issues"]] == ["slug"]
@@ -66,14 +66,14 @@ def test_m08_a_slug_that_is_none(desk: Desk, slug: str) -> None:
         (PRODUCTION | {"description": "d" * 501}, "description"),
     ],
 )
-def test_m09_bounds_of_a_new_workspace(desk: Desk, body: dict[str, Any], path: str) -> None:
+def test_bounds_of_a_new_workspace(desk: Desk, body: dict[str, Any], path: str) -> None:
     error = error_of(ask(desk, "POST", body=body), 400)
 
     assert [issue["path"] for issue in error["metadata"]["issues"]] == [path]
 
 
 @pytest.mark.parametrize(("rate", "status"), [(0, 400), (0.0001, 201), (1.1, 400)])
-def test_m10_the_sampling_rate(desk: Desk, rate: float, status: int) -> None:
+def test_the_sampling_rate(desk: Desk, rate: float, status: int) -> None:
     answer = create(desk, io_logging_sampling_rate=rate)
 
     if status == 201:
@@ -82,7 +82,7 @@ def test_m10_the_sampling_rate(desk: Desk, rate: float, status: int) -> None:
         error_of(answer, status)
 
 
-def test_m11_server_tools_to_switch_off(desk: Desk) -> None:
+def test_server_tools_to_switch_off(desk: Desk) -> None:
     error = error_of(create(desk, disabled_server_tools=["router:nope"]), 400)
     assert error["message"].startswith("disabled_server_tools.0: Invalid option: expected one of ")
 
@@ -90,7 +90,7 @@ def test_m11_server_tools_to_switch_off(desk: Desk) -> None:
     assert made["disabled_server_tools"] == ["router:bash"]
 
 
-def test_m12_no_tools_are_null(desk: Desk) -> None:
+def test_no_tools_are_null(desk: Desk) -> None:
     data_of(create(desk, disabled_server_tools=["router:bash"]), 201)
 
     changed = data_of(ask(desk, "PATCH", "/production", {"disabled_server_tools": []}))
@@ -101,7 +101,7 @@ def test_m12_no_tools_are_null(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("kind", [SEARCH, "web_search"])
-def test_i18_i19_m13_a_tool_that_is_switched_off(desk: Desk, kind: str) -> None:
+def test_a_tool_that_is_switched_off(desk: Desk, kind: str) -> None:
     tools = [{"type": kind}]
     assert desk.post(tools=tools).status_code == 400  # Nothing here could run it.
 
@@ -113,13 +113,13 @@ def test_i18_i19_m13_a_tool_that_is_switched_off(desk: Desk, kind: str) -> None:
     assert desk.paid_nano(desk.ok()) > 0
 
 
-def test_m14_a_slug_twice(desk: Desk) -> None:
+def test_a_slug_twice(desk: Desk) -> None:
     data_of(create(desk), 201)
 
     assert error_of(create(desk), 400)["message"] == "Workspace slug already exists"
 
 
-def test_m15_deleting_a_workspace(desk: Desk) -> None:
+def test_deleting_a_workspace(desk: Desk) -> None:
     made = data_of(create(desk), 201)
     body = {"name": "k", "workspace_id": made["id"]}
     answer = desk.server.post("/api/v1/keys", key=desk.account.management_key, json=body)
@@ -137,18 +137,18 @@ def test_m15_deleting_a_workspace(desk: Desk) -> None:
     error_of(ask(desk, "GET", f"/{made['id']}"), 404)
 
 
-def test_m16_the_default_workspace_stays(desk: Desk) -> None:
+def test_the_default_workspace_stays(desk: Desk) -> None:
     error = error_of(ask(desk, "DELETE", "/default"), 403)
 
     assert error["message"] == "Deleting the default workspace is not supported"
 
 
 @pytest.mark.parametrize("query", ["limit=101", "offset=-1"])
-def test_m20_a_page_out_of_range(desk: Desk, query: str) -> None:
+def test_a_page_out_of_range(desk: Desk, query: str) -> None:
     error_of(ask(desk, "GET", f"?{query}"), 400)
 
 
-def test_m82_a_change_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
+def test_a_change_with_a_trailing_slash_keeps_its_body(desk: Desk) -> None:
     data_of(create(desk), 201)
 
     assert data_of(ask(desk, "PATCH", "/production/", {"name": "P"}))["name"] == "P"

@@ -55,7 +55,7 @@ def test_the_same_words_the_same_counts_the_same_price(pair: Pair, stream: bool)
     assert said.cost_nano == priced
 
 
-def test_i49_a_stream_ends_cleanly_and_is_named(pair: Pair) -> None:
+def test_a_stream_ends_cleanly_and_is_named(pair: Pair) -> None:
     streamed = pair.stream(pair.speaker.user("say 5 words"))
 
     said = pair.speaker.heard_stream(streamed)
@@ -69,7 +69,7 @@ def test_i49_a_stream_ends_cleanly_and_is_named(pair: Pair) -> None:
 
 
 @STREAMED
-def test_i50_everyone_is_busy(pair: Pair, stream: bool) -> None:
+def test_everyone_is_busy(pair: Pair, stream: bool) -> None:
     """Two endpoints, both over their limits: one JSON refusal with the shorter hint."""
     for letter, wait_s in (("a", 7), ("b", 3)):
         step = {"fault": "429", "options": {"retry_after": wait_s}}
@@ -87,7 +87,7 @@ def test_i50_everyone_is_busy(pair: Pair, stream: bool) -> None:
     assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
 
 
-def test_i51_an_upstream_dies_after_two_words(pair: Pair) -> None:
+def test_an_upstream_dies_after_two_words(pair: Pair) -> None:
     pair.script({"events": [{"text": FIRST}, {"text": SECOND}, {"cut": "close"}]})
 
     streamed = pair.stream()
@@ -113,7 +113,7 @@ def test_an_error_event_of_the_upstream_ends_the_stream_alike(pair: Pair) -> Non
     assert pair.desk.charged_nano(streamed.response.headers["X-Generation-Id"]) == 0
 
 
-def test_i52_silence_is_filled(pair: Pair) -> None:
+def test_silence_is_filled(pair: Pair) -> None:
     pair.script(
         {"events": [{"text": FIRST}, {"gate": "long"}, {"text": SECOND}, {"finish": "stop"}]}
     )
@@ -128,7 +128,7 @@ def test_i52_silence_is_filled(pair: Pair) -> None:
     wire.close()
 
 
-def test_i53_who_leaves_pays_for_what_was_produced(pair: Pair) -> None:
+def test_who_leaves_pays_for_what_was_produced(pair: Pair) -> None:
     pair.script({"events": [{"text": FIRST}, {"gate": "never"}, {"text": SECOND}]})
     wire = pair.open()
     _, headers = wire.head()
@@ -144,7 +144,7 @@ def test_i53_who_leaves_pays_for_what_was_produced(pair: Pair) -> None:
     assert pair.desk.charged_nano(record["id"]) == 3 * 1_000 + produced * 2_000
 
 
-def test_i54_a_break_after_partial_output(pair: Pair) -> None:
+def test_a_break_after_partial_output(pair: Pair) -> None:
     pair.script({"text": FIRST, "finish_reason": "error"})
 
     response = pair.post()
@@ -164,9 +164,7 @@ def test_i54_a_break_after_partial_output(pair: Pair) -> None:
 
 
 @STREAMED
-def test_i59_the_upstream_body_is_echoed_where_the_format_has_a_place(
-    pair: Pair, stream: bool
-) -> None:
+def test_the_upstream_body_is_echoed_where_the_format_has_a_place(pair: Pair, stream: bool) -> None:
     response = pair.post(stream=stream, debug={"echo_upstream_body": True})
 
     assert response.status_code == 200, response.text

@@ -13,19 +13,19 @@ from tests.support.scripted_agent import END, PERMISSION, question
 pytestmark = pytest.mark.both
 
 
-def test_m59_chat_without_stream(room: Room) -> None:
+def test_chat_without_stream(room: Room) -> None:
     response = room.post({"messages": user()})
 
     assert refusal_of(response) == (400, "bad_request", False)
 
 
-def test_m60_chat_on_a_stopped_intern(open_room: OpenRoom) -> None:
+def test_chat_on_a_stopped_intern(open_room: OpenRoom) -> None:
     room = open_room(status="stopped")
 
     assert refusal_of(room.say()) == (409, "intern_not_ready", True)
 
 
-def test_m61_a_question_ends_the_stream(room: Room) -> None:
+def test_a_question_ends_the_stream(room: Room) -> None:
     room.agent.script(question(PERMISSION), END)
 
     *_, call, finish, last, done = list(events_of(room.say()))
@@ -40,7 +40,7 @@ def test_m61_a_question_ends_the_stream(room: Room) -> None:
     assert done == "[DONE]"
 
 
-def test_m62_a_wrong_option_then_a_right_one(room: Room) -> None:
+def test_a_wrong_option_then_a_right_one(room: Room) -> None:
     room.agent.script(question(PERMISSION), END)
     session = list(events_of(room.say()))[-2]["session_id"]
 
@@ -53,7 +53,7 @@ def test_m62_a_wrong_option_then_a_right_one(room: Room) -> None:
     assert room.agent.answers == [{"id": "call-1", "answer": "allow_once"}]
 
 
-def test_m63_a_reply_after_the_deadline(room: Room) -> None:
+def test_a_reply_after_the_deadline(room: Room) -> None:
     room.agent.script(question(PERMISSION), END)
     list(events_of(room.say(session_id="s")))
     with room.rows():
