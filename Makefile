@@ -22,7 +22,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-quick test-for test-nightly bench bench-peers test-engines conformance-node lint lock sbom installed installed-dev
+.PHONY: help run test test-all test-quick test-for test-nightly mutate bench bench-peers test-engines conformance-node lint lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -56,6 +56,9 @@ test-nightly: installed-dev ## Run the long variants, then what is measured, alo
 	GATEWAY_TEST_TIMED=1 GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m "not nightly" \
 		$$(grep -rlE --include='test_*.py' 'mark\.timed|in_time\(' tests) || status=$$?; \
 	exit $$status
+
+mutate: installed-dev ## Change single lines of what must not be wrong and count what tests notice; SUBJECT=NAME
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.mutation $(SUBJECT)
 
 bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE fails on a regression
 	@$(BIN)/python -m tests.load.bench $(if $(COMPARE),--compare "$(COMPARE)")

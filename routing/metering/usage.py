@@ -121,7 +121,7 @@ def _details(value: Any, total: int) -> dict[str, int]:
     counts = {name: _count(item, total) for name, item in value.items()}
     kept = {name: count for name, count in counts.items() if count is not None}
     disjoint = sum(kept.get(name, 0) for name in _DISJOINT)
-    if disjoint > total and kept.get("cached_tokens") == kept.get("cache_write_tokens"):
+    if kept.get("cached_tokens") == kept.get("cache_write_tokens"):
         disjoint -= kept.get("cached_tokens", 0)
     return kept if disjoint <= total else {}
 

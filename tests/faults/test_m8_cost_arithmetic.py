@@ -188,6 +188,15 @@ def test_the_largest_counts_and_dearest_prices_lose_no_digit() -> None:
     assert cost_of(Usage(tokens, tokens), Prices.parse(pricing)).total_nano == round(exact)
 
 
+def test_as_many_digits_as_a_price_may_have_are_billed() -> None:
+    digits = "0.12345678901234567890123456789012345678"
+    exact = 10**9 * Fraction(digits) * (1 - Fraction(digits)) * 10**30
+
+    prices = Prices.parse({"prompt": digits, "completion": "0", "discount": digits})
+
+    assert cost_of(Usage(10**30, 0), prices).total_nano == round(exact)
+
+
 def test_no_float_takes_part() -> None:
     prices = Prices.parse({"prompt": "0.1", "completion": "0.2", "discount": 0.1})
     cost = cost_of(Usage(3, 3), prices)

@@ -121,7 +121,8 @@ def test_an_override_begins_above_its_threshold() -> None:
 @pytest.mark.parametrize(
     ("start", "end", "hour_minute", "holds"),
     [
-        ("0900", "1700", (9, 0), True),
+        ("0930", "1700", (9, 29), False),
+        ("0930", "1700", (9, 30), True),
         ("0900", "1700", (16, 59), True),
         ("0900", "1700", (17, 0), False),
         ("0900", "1700", (8, 59), False),
@@ -165,6 +166,20 @@ def test_all_conditions_must_hold_and_later_entries_win_for_each_key() -> None:
 
     assert prices.effective(11, NOON).published() == {"prompt": "5", "completion": "6"}
     assert prices.effective(21, NOON).published() == {"prompt": "7", "completion": "6"}
+
+
+def test_conditions_that_always_hold_are_not_published() -> None:
+    given = [
+        {"prompt": "1"},
+        {"prompt": "1", "min_prompt_tokens": 0},
+        {"prompt": "1", "utc_start": "0000", "utc_end": "0100"},
+    ]
+
+    assert Prices.parse(BASE | {"overrides": given}).published()["overrides"] == given
+
+
+def test_a_draw_goes_by_both_prices_after_discount() -> None:
+    assert Prices.parse(BASE | {"discount": "0.5"}).token_price == 1.5
 
 
 _AMOUNTS = st.decimals(min_value=0, max_value=PRICE_MAX, places=12).map(str)

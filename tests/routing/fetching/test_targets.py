@@ -1,12 +1,13 @@
 """URLs of others: what they lead to, and which lead nowhere."""
 
 import ipaddress
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routing.fetching.targets import TargetRefused, redirected, split_url, target_of
+from routing.fetching.targets import TargetRefused, redirected, same_origin, split_url, target_of
 from routing.upstreams import addresses
 from routing.upstreams.addresses import is_public
 
@@ -44,6 +45,32 @@ def test_a_url_is_sent_as_it_is_meant(url: str, meant: str) -> None:
 def test_other_urls_lead_nowhere(url: str) -> None:
     with pytest.raises(TargetRefused):
         url_of(url)
+
+
+def test_the_bounds_of_what_is_taken() -> None:
+    longest = "http://a.example/" + "a" * (8192 - 17)
+
+    assert url_of(longest) == longest
+    with pytest.raises(TargetRefused, match="longer than 8192"):
+        url_of(longest + "a")
+    assert url_of("http://a.example:1024/") == "http://a.example:1024/"
+    with pytest.raises(TargetRefused, match="Port 1023"):
+        url_of("http://a.example:1023/")
+
+
+def test_an_origin_is_scheme_host_and_port() -> None:
+    one, *others = (
+        target_of(*split_url(f"{base}/a"))
+        for base in (
+            "http://a.example",
+            "https://a.example",
+            "http://b.example",
+            "http://a.example:8080",
+        )
+    )
+
+    assert same_origin(one, target_of(*split_url("http://A.example:80/b")))
+    assert not any(same_origin(one, other) for other in others)
 
 
 @pytest.mark.parametrize(
@@ -124,6 +151,7 @@ def test_a_public_address_of_this_machine_is_not_for_others(
 def test_an_address_of_this_machine_may_be_bound() -> None:
     assert addresses._may_be_bound("127.0.0.1")
     assert not addresses._may_be_bound("not-an-address")
+    assert addresses._may_be_bound("::1") is Path("/proc/net/if_inet6").exists()
 
 
 @given(st.ip_addresses())

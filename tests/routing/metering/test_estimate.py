@@ -53,6 +53,7 @@ OUTPUTS: list[tuple[int | None, int | None, int | None, int | None, int]] = [
     (50_000, 16_384, 128_000, None, 16_384),
     (None, 16_384, 128_000, None, 16_384),
     (None, None, 128_000, None, 128_000),
+    (None, 16_384, None, None, 16_384),
     (None, 16_384, 8_000, None, 8_000),
     (None, None, None, None, OUTPUT_TOKENS_DEFAULT),
     (50_000, None, None, None, 50_000),

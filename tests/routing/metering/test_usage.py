@@ -100,6 +100,7 @@ LIES: list[Any] = [
     {"cached_tokens": "60"},
     {"cached_tokens": True},
     {"cached_tokens": 60, "cache_write_tokens": 41},
+    {"audio_tokens": 60, "image_tokens": 41},
     [60],
     None,
 ]
@@ -196,6 +197,8 @@ def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
 
     assert usage == Usage(100, 7, cached_tokens=80, estimated=True)
     assert believable(told, context_length=1000) is None
+    bare = {"prompt_tokens": 100}
+    assert believable(bare, context_length=1000, produced_tokens=7) == Usage(100, 7, estimated=True)
     assert believable({"completion_tokens": 5}, context_length=1000, produced_tokens=7) is None
 
 

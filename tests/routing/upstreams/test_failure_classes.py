@@ -135,13 +135,17 @@ def test_what_the_caller_is_told(
     assert failure.credential is (code is None and status in (401, 402, 403))
     assert failure.provider_code == code
     if code is None:
-        inside = from_error_object({"code": status, "message": "It Said So."})
+        error = {"code": status, "message": "It Said So."}
+        inside = from_error_object(error)
         assert (inside.told_status, inside.error_type) == (told, kind)
         assert (inside.message, inside.credential) == (failure.message, failure.credential)
-        assert (inside.raw, inside.provider_code) == ("It Said So.", str(status))
+        assert inside.raw is not None
+        assert (json.loads(inside.raw), inside.provider_code) == (error, str(status))
 
 
-@pytest.mark.parametrize("error", ["odd", None, {}, {"code": 200}, {"code": 600}, {"code": "5xx"}])
+@pytest.mark.parametrize(
+    "error", ["odd", None, {}, *({"code": code} for code in (200, 600, "5xx", "0503", "٥٠٣"))]
+)
 def test_an_error_object_that_names_no_status_is_an_outage(error: Any) -> None:
     failure = from_error_object(error)
 
@@ -169,7 +173,7 @@ def test_secrets_are_taken_out_of_all_that_an_upstream_says() -> None:
 
 @pytest.mark.parametrize("secret", [None, "", "sk-1"])
 def test_what_is_kept_of_an_upstreams_words_is_bounded(secret: str | None) -> None:
-    failure, silent = from_status(500, {}, b"x" * 99_999), from_error_object({"code": 500})
+    failure, silent = from_status(500, {}, b"x" * 99_999), from_error_object("")
     failure.hide(secret)
     silent.hide(secret)
 
@@ -206,7 +210,13 @@ DOOR: list[tuple[type[DoorError], Next]] = [
 
 @pytest.mark.parametrize(("kind", "expected"), DOOR)
 def test_a_connection(kind: type[DoorError], expected: Next) -> None:
-    assert seen(from_door(kind("what happened", phase="body"))) == expected
+    failure = from_door(kind("what happened", phase="body"))
+    late = kind in (ConnectTimeout, FirstByteTimeout, IdleTimeout)
+
+    assert seen(failure) == expected
+    assert failure.status == failure.told_status == (524 if late else 502)
+    assert failure.error_type == ("timeout" if late else UNAVAILABLE)
+    assert failure.raw == "what happened"
 
 
 OTHERS: list[tuple[Any, Next]] = [
