@@ -5,7 +5,7 @@ object; everything else goes to stderr.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -42,7 +42,7 @@ class JsonCommand(BaseCommand):
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **kwargs)
         parser.add_argument("--json", action="store_true", help="print one JSON object on stdout")
-        refuse = parser.error
+        refuse: Callable[[str], NoReturn] = parser.error
 
         def error(message: str) -> NoReturn:
             # Arguments that are none are found before any of them is known.

@@ -65,13 +65,13 @@ class Outsider:
         run, facts = self.running()
         run.stop(pid=facts["pid"])
 
-    def run(self, *words: str, place: Path = PROJECT, given: str = "", **settings: str) -> Outcome:
+    def run(self, *words: str, **settings: str) -> Outcome:
         """A command to its end."""
         done = subprocess.run(
             [*self._words, *words],
-            cwd=place,
+            cwd=PROJECT,
             env={**self.env, **settings},
-            input=given,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=120,
