@@ -121,7 +121,7 @@ class Bed:
             cwd=PROJECT,
             env=self.environment(home=self.folder / "home", database_url=url, redis_url=""),
             check=True,
-            timeout=60,
+            timeout=180,
         )
 
     def create(self, database: str = "", *, migrated: bool = True) -> str:
