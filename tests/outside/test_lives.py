@@ -12,6 +12,8 @@ import requests
 from gateway.env import sandbox_users
 from tests.outside.outsider import Outsider
 
+pytestmark = pytest.mark.thorough
+
 STOP_S = 10.0
 INTERN_S = 60.0
 
