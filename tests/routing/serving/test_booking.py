@@ -1,0 +1,213 @@
+"""What the ledger and those beside it are told of a call that ended, in whatever way."""
+
+from typing import Any
+from unittest.mock import Mock, call, create_autospec
+
+import pytest
+from gevent import GreenletExit
+
+from gateway.http.errors import GatewayError, NotFound, Unavailable
+from routing.history.drafts import Draft
+from routing.metering.writer import LedgerWriter
+from routing.serving import booking, stream_books
+from routing.serving.attempts import Attempts
+from routing.serving.booking import Accounted, book
+from routing.serving.call import Attempt, Call
+from routing.serving.outcome import answered, failed, measured
+from routing.serving.relay import Relay
+from routing.serving.relaying import relay_for
+from routing.serving.stream_books import outcome_of, settle, settle_failure
+from tests.routing.selection.entries import endpoint
+from tests.routing.serving.calls import attempt_at, call_to
+from tests.routing.serving.test_relay import chat_events
+
+
+class Desk:
+    """A call at an endpoint, and all that is told of it, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        target = endpoint()
+        self.call: Call = call_to(target)
+        self.attempt: Attempt = attempt_at(target)
+        self.call.attempts = [self.attempt]
+        self.content = self.call.content = create_autospec(Draft, instance=True)
+        self.attempts = create_autospec(Attempts, instance=True)
+        self.ledger = create_autospec(LedgerWriter, instance=True)
+        self.told = Mock()
+        self.told.attach_mock(self.ledger.submit, "submit")
+        self.told.attach_mock(self.ledger.wait, "wait")
+        monkeypatch.setattr(booking, "ledger", self.ledger)
+        for name in ("uses", "limiting", "keep"):
+            monkeypatch.setattr(booking, name, getattr(self.told, name))
+        monkeypatch.setattr(stream_books, "wait_kept", self.told.wait_kept)
+
+    @property
+    def steps(self) -> list[str]:
+        return [name for name, *_ in self.told.mock_calls]
+
+    @property
+    def order(self) -> Any:
+        (given,) = self.ledger.submit.call_args_list
+        return given.args[0]
+
+    def relay(self, *texts: str) -> Relay:
+        """What came of a stream that broke off."""
+        relay = relay_for(self.call, self.attempt)
+        relay.feed(b"".join(chat_events(*texts)[: len(texts) + 1]))
+        return relay
+
+    def fail(self, attempt: Attempt | None, relay: Relay | None, **how: Any) -> Any:
+        return settle_failure(self.call, self.attempts, attempt, relay, NotFound("gone"), **how)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    return Desk(monkeypatch)
+
+
+BOOKED = ["submit", "uses.note", "limiting.settle", "keep"]
+
+
+def test_a_call_is_booked_once_and_told_to_all_who_count(desk: Desk) -> None:
+    usage = measured(desk.call, desk.attempt, None, 8)
+    outcome = answered(
+        desk.call,
+        desk.attempt,
+        usage,
+        finish_reason="stop",
+        native_finish="stop",
+        service_tier=None,
+    )
+
+    assert book(desk.call, outcome) is desk.ledger.submit.return_value
+    assert book(desk.call, outcome) is None
+
+    assert desk.steps == BOOKED
+    assert desk.call.settled
+    assert desk.order.charge_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
+    assert desk.told.uses.note.call_args == call(1, desk.order.settled_at)
+    assert desk.told.limiting.settle.call_args == call(desk.call, usage)
+    assert desk.told.keep.call_args == call(desk.call.content)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk: Desk, wait: bool) -> None:
+    settle(desk.call, failed(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
+
+    assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_kept"] if wait else [])]
+    settle(desk.call, failed(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
+    assert desk.told.meanwhile.call_count == 1
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_stream_is_charged_for_what_came(desk: Desk, cancelled: bool) -> None:
+    relay = desk.relay("Hello", " you")
+
+    outcome = outcome_of(desk.call, desk.attempt, relay, cancelled=cancelled)
+
+    assert outcome.usage == measured(desk.call, desk.attempt, relay.usage, len("Hello you"))
+    assert outcome.charged_nano == outcome.cost.total_nano > 0
+    assert outcome.cancelled is cancelled
+
+
+def test_a_call_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
+    assert desk.fail(None, None) is None
+
+    assert desk.attempts.release.call_count == 1
+    assert desk.call.settled
+    assert desk.steps == []
+
+
+@pytest.mark.parametrize("texts", [None, (), ("Hello", " you")])
+def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(
+    desk: Desk, texts: tuple[str, ...] | None
+) -> None:
+    outcome = desk.fail(desk.attempt, None if texts is None else desk.relay(*texts))
+
+    assert desk.steps == [*BOOKED, "wait", "wait_kept"]
+    assert (outcome.status, desk.order.charge_nano) == (404, 0)
+    came = bool(texts)
+    assert outcome.finish_reason == ("error" if texts is not None else None)
+    assert (outcome.usage.completion_tokens > 0) is came
+    assert (outcome.cost.completion_nano > 0) is came
+    assert [type(c.args[0]) for c in desk.content.failed.call_args_list] == [NotFound]
+    assert desk.fail(desk.attempt, None) is None
+    assert len(desk.ledger.submit.call_args_list) == 1
+
+
+def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it_may(
+    desk: Desk,
+) -> None:
+    desk.ledger.wait.side_effect = Unavailable
+
+    assert desk.fail(desk.attempt, None).status == 404
+
+    assert "wait" in desk.steps
+
+
+def test_a_failure_is_not_waited_for_where_there_is_no_time(desk: Desk) -> None:
+    desk.fail(desk.attempt, None, wait=False)
+
+    assert desk.steps == BOOKED
+
+
+def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relays, spy = (None, desk.relay("Hi")), Mock()
+    desk.call.loop = loop = Mock()
+    monkeypatch.setattr(stream_books, "failed", spy)
+    monkeypatch.setattr(stream_books, "settle", Mock())
+    for relay in relays:
+        desk.fail(desk.attempt, relay)
+        assert spy.call_args.kwargs["loop"] is loop
+
+
+ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
+    # What is raised, what comes of it, what is recorded, and whether the ledger is waited for.
+    (NotFound("gone"), NotFound, 404, True),
+    (GreenletExit(), Unavailable, 503, False),
+    (ZeroDivisionError(), ZeroDivisionError, 500, True),
+]
+
+
+@pytest.mark.parametrize(("raised", "comes", "status", "waits"), ENDS)
+def test_whatever_ends_a_whole_answer_is_recorded(
+    desk: Desk, raised: BaseException, comes: type[BaseException], status: int, waits: bool
+) -> None:
+    with pytest.raises(comes), Accounted(desk.call, desk.attempts):
+        raise raised
+
+    assert desk.steps == BOOKED + ["wait"] * waits
+    assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
+    assert desk.attempts.end_probe.call_count == 1
+    assert desk.content.failed.call_count == 1
+
+
+def test_an_answer_that_ends_well_or_is_interrupted_is_not_recorded_as_failed(desk: Desk) -> None:
+    with Accounted(desk.call, desk.attempts):
+        pass
+    with pytest.raises(KeyboardInterrupt), Accounted(desk.call, desk.attempts):
+        raise KeyboardInterrupt
+
+    assert desk.steps == []
+
+
+def test_an_answer_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
+    desk.call.attempts = []
+
+    with pytest.raises(GatewayError), Accounted(desk.call, desk.attempts):
+        raise GatewayError
+
+    assert desk.attempts.release.call_count == 1
+    assert desk.steps == []
+
+
+def test_what_was_settled_already_stays_as_it_was_told(desk: Desk) -> None:
+    desk.call.settled = True
+
+    with pytest.raises(NotFound), Accounted(desk.call, desk.attempts):
+        raise NotFound("gone")
+
+    assert desk.steps == []
+    assert desk.content.failed.call_count == 0
