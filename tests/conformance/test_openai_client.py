@@ -190,7 +190,7 @@ def test_logprobs_of_responses_whole_and_streamed(client: OpenAI) -> None:
     with client.responses.create(**asked, stream=True) as stream:
         events = list(stream)
 
-    told = whole.to_dict()["output"][0]["content"][0]["logprobs"]  # type: ignore[index]  # A dict.
+    told = whole.to_dict()["output"][0]["content"][0]["logprobs"]
     assert [len(token["top_logprobs"]) for token in told] == [2, 2, 2]
     assert all(token["bytes"] for token in told)
     deltas = [event for event in events if event.type == "response.output_text.delta"]

@@ -85,13 +85,13 @@ def test_a_lease_is_handed_on_when_it_has_expired_and_not_before(farm: Farm) -> 
     assert row.lease_expires_at is not None
     before = row.lease_expires_at - timedelta(microseconds=1)
 
-    assert leases.hand_on(row, now=before) is None
+    assert leases.hand_on(row, now=before, counts=True) is None
     assert leases.extend(row, now=before) is False
     assert reap(current_driver(), now=before) == (0, 0, 0)
     assert farm.row(made["id"]).lease_id == message.lease_id
     assert leases.extend(row, now=row.lease_expires_at)
     assert leases.renew(message, now=before - leases.term())
-    assert leases.hand_on(row, now=before) is not None
+    assert leases.hand_on(row, now=before, counts=True) is not None
 
 
 def test_a_lost_provisioning_is_done_again_once(farm: Farm) -> None:
