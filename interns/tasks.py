@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import bootsteps, shared_task
 from django.conf import settings
+from django.db import DatabaseError, InterfaceError
 from kombu.exceptions import OperationalError
 
 from gateway.celery import app
@@ -61,7 +62,12 @@ def reap() -> tuple[int, ...]:
 @shared_task
 def publish_waiting() -> int:
     """Whenever a worker has reached the broker."""
-    return reaper.publish_waiting()
+    try:
+        return reaper.publish_waiting()
+    except (DatabaseError, InterfaceError) as error:
+        # A worker may come before the tables do; the reaper looks again.
+        log.warning("Interns that wait cannot be looked up: %s", error)
+        return 0
 
 
 class AskForWaiting(bootsteps.StartStopStep):

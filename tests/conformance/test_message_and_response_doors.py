@@ -276,7 +276,7 @@ def test_a_call_without_an_id_gets_one_in_the_words_of_messages(
     call = {"index": 0, "type": "function", "function": FUNCTION} | ({"id": given} if given else {})
     said = {"delta" if stream else "message": {"role": "assistant", "tool_calls": [call]}}
     chunk = {"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", **said}]}
-    answer = {"events": [json.dumps(chunk), "[DONE]"]} if stream else {"json": chunk}
+    answer = {"events": [{"json": chunk}, "[DONE]"]} if stream else {"json": chunk}
     desk.upstream.script(PROVIDERS["openai"], answer)
 
     response = desk.ask(MESSAGES, "openai", stream=stream)

@@ -24,6 +24,7 @@ from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.ledger import Call, Ledger
 from tests.support.manage import manage_process
 from tests.support.postgres import PostgresCluster
+from tests.support.promptness import PATIENCE_S
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 from tests.support.victims import Victim
@@ -32,8 +33,8 @@ pytestmark = [pytest.mark.both, pytest.mark.thorough]
 CALLERS = 10
 LEASE_S, SWEEP_S, TOTAL_S = 3.0, 0.3, 2.5
 # On top of lease and sweep: a machine that does other things too.
-SLACK_S = 4.0
-RECOVERY_S = 6.0
+SLACK_S = 4.0 + PATIENCE_S
+RECOVERY_S = 6.0 + PATIENCE_S
 # Workers that were replaced a moment ago still start.
 REACHED_S = 20.0
 SETTINGS: dict[str, Any] = {
