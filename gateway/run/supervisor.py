@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gateway import env, host_users
-from gateway.run import family, ready
+from gateway.run import family, orphans, ready
 from gateway.run.child import DEATHS_MAX, Child
 from gateway.run.console import say, show
 from gateway.run.plan import ODD_SETTING, Plan
@@ -21,6 +21,7 @@ STARTING_TICK_S = 0.05
 # Together below the ten seconds a stop may take. gunicorn needs its graceful_timeout of 8.
 SERVING_GRACE_S = 8.5
 STORES_GRACE_S = 0.7
+ORPHANS_GRACE_S = 0.3
 
 
 class RunFailed(Exception):
@@ -53,6 +54,7 @@ class Supervisor:
         """Until a stop signal or the parent's leaving: 0; a failure: 1; an odd setting: 2."""
         status = 0
         ready.ready_file(self._plan).unlink(missing_ok=True)  # A killed run leaves its own.
+        orphans.adopt()
         with Signals() as signals:
             try:
                 self._start(self._stores)
@@ -100,6 +102,7 @@ class Supervisor:
             self._start([self._web])
 
     def _look_after_children(self) -> None:
+        orphans.reap([c.pid for c in (self._preparation.child, *self._errands, *self._started)])
         now = time.monotonic()
         for child in self._started:
             status = child.death()
@@ -153,8 +156,10 @@ class Supervisor:
         serving = [c for c in self._started if c not in self._stores]
         last = self._last_errand(serving)
         asked = [self._preparation.child, *self._errands[:1], *serving]
+        deadline = time.monotonic() + SERVING_GRACE_S
         _end(asked, SERVING_GRACE_S, signals, beside=last)
         _end([c for c in self._started if c in self._stores], STORES_GRACE_S, signals)
+        orphans.end(max(ORPHANS_GRACE_S, deadline - time.monotonic()), signals.wait)
         if self._plan.valkey_socket.parent != self._plan.run:
             shutil.rmtree(self._plan.valkey_socket.parent, ignore_errors=True)
 
