@@ -29,8 +29,8 @@ def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
     shaped = {**call, "type": call.get("type") or "function"}
     function = call.get("function")
     if isinstance(function, dict):
-        text = _arguments(function.get("arguments"))
-        shaped["function"] = {**function, "arguments": _NO_ARGUMENTS if text is None else text}
+        text = _arguments(function.get("arguments")) or _NO_ARGUMENTS
+        shaped["function"] = {**function, "arguments": text}
     return shaped
 
 
