@@ -16,6 +16,8 @@ _GROWING: Final[dict[str, tuple[str, str, Any]]] = {
     "input": ("input_json_delta", "partial_json", {}),
 }
 
+_FOR_NULL: Final[dict[str, Any]] = {"citations": [], "input": {}}
+
 
 class PassedBlocks:
     """Their events go through byte for byte while the upstream keeps the order (inference reference
@@ -51,7 +53,7 @@ class PassedBlocks:
         """A block that came in one piece, told as blocks are: what grows comes in deltas."""
         ended, index = self.end(), self._count
         self._count += 1
-        opening, deltas = _with_citations(block), []
+        opening, deltas = _without_nulls(block), []
         for field, (kind, name, empty) in _GROWING.items():
             value = block.get(field)
             if value:
@@ -72,7 +74,7 @@ class PassedBlocks:
         ended, number = self.end(), _number(native.value)
         self._open, self._theirs, self._is_same = True, number, number == self._count
         self._count += 1
-        if (whole := _with_citations(block)) == block:
+        if (whole := _without_nulls(block)) == block:
             return ended + self._numbered(native)
         own = {"index": self._count - 1, "content_block": whole}
         return ended + frame(native.name, {**fields_of(native), **own})
@@ -89,10 +91,12 @@ class PassedBlocks:
         return frame(native.name, {**fields_of(native), "index": self._count - 1})
 
 
-def _with_citations(block: dict[str, Any]) -> dict[str, Any]:
-    """A copy with an empty list for null, which some clients refuse."""
-    is_null = block.get("citations", ()) is None
-    return {**block, "citations": []} if is_null else dict(block)
+def _without_nulls(block: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what the format has for nothing, where some clients refuse null."""
+    return {
+        **block,
+        **{name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None},
+    }
 
 
 def _number(value: dict[str, Any]) -> int | None:
