@@ -13,12 +13,16 @@ _NO_ARGUMENTS: Final = "{}"
 
 def needs_shape(delta: dict[str, Any]) -> bool:
     """Whether a message or delta has what providers spell in their own way."""
-    return "tool_calls" in delta or type(delta.get("content")) is list
+    return (
+        "tool_calls" in delta
+        or type(delta.get("content")) is list
+        or type(delta.get("function_call")) is dict
+    )
 
 
 def whole_message(message: dict[str, Any]) -> dict[str, Any]:
     """A message whose calls have a type and arguments as text, and whose content is text."""
-    shaped = _with_text(message)
+    shaped = _with_calls(_with_text(message))
     calls = shaped.get("tool_calls")
     if isinstance(calls, list):
         shaped["tool_calls"] = [_whole_call(call) for call in calls if isinstance(call, dict)]
@@ -53,6 +57,14 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
     return shaped
 
 
+def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The call of a function, as providers said it before there were tools, as that of a tool."""
+    function = message.get("function_call")
+    if not isinstance(function, dict) or message.get("tool_calls"):
+        return message
+    return {**message, "function_call": None, "tool_calls": [{"function": function}]}
+
+
 def _text(part: dict[str, Any]) -> str:
     text = part.get("text")
     return text if isinstance(text, str) else ""
@@ -81,7 +93,7 @@ class StreamedCalls:
         self._nameless: set[int] = set()
 
     def whole_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
-        shaped = _with_text(delta)
+        shaped = _with_calls(_with_text(delta))
         calls = shaped.get("tool_calls")
         if isinstance(calls, list):
             shaped["tool_calls"] = [self._shape(call) for call in calls if isinstance(call, dict)]

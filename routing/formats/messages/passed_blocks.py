@@ -15,7 +15,6 @@ _GROWING: Final[dict[str, tuple[str, str, Any]]] = {
     "signature": ("signature_delta", "signature", ""),
     "input": ("input_json_delta", "partial_json", {}),
 }
-
 _FOR_NULL: Final[dict[str, Any]] = {"citations": [], "input": {}}
 
 
@@ -93,10 +92,8 @@ class PassedBlocks:
 
 def _without_nulls(block: dict[str, Any]) -> dict[str, Any]:
     """A copy with what the format has for nothing, where some clients refuse null."""
-    return {
-        **block,
-        **{name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None},
-    }
+    nothing = {name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None}
+    return {**block, **nothing}
 
 
 def _number(value: dict[str, Any]) -> int | None:

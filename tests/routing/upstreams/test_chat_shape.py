@@ -51,6 +51,16 @@ def test_arguments_are_text(given: Any, text: str) -> None:
         assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
 
 
+def test_the_call_of_a_function_is_one_of_a_tool() -> None:
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    (call,) = message_of({"content": None, "function_call": function})["tool_calls"]
+    assert call == {"type": "function", "function": function}
+
+    fragments = ({"name": "f", "arguments": '{"a"'}, {"arguments": ": 1}"})
+    (streamed,) = added_up(deltas(*({"function_call": each} for each in fragments)))
+    assert streamed == {"id": "", "type": "function", **function}
+
+
 def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     found = deltas(
         {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]},
