@@ -58,9 +58,11 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
-    """The call of a function, as providers said it before there were tools, as that of a tool."""
+    """The call of a function, as providers said it before there were tools, as that of a tool.
+    Some fill it in with a call of nothing."""
     function = message.get("function_call")
-    if not isinstance(function, dict) or message.get("tool_calls"):
+    is_call = isinstance(function, dict) and (function.get("name") or function.get("arguments"))
+    if not is_call or message.get("tool_calls"):
         return message
     return {**message, "function_call": None, "tool_calls": [{"function": function}]}
 

@@ -60,6 +60,10 @@ def test_the_call_of_a_function_is_one_of_a_tool() -> None:
     (streamed,) = added_up(deltas(*({"function_call": each} for each in fragments)))
     assert streamed == {"id": "", "type": "function", **function}
 
+    nothing = {"content": "x", "function_call": {"name": "", "arguments": ""}}
+    assert "tool_calls" not in message_of(nothing)
+    assert added_up(deltas(nothing, finish="stop")) == []
+
 
 def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
     found = deltas(
