@@ -3,6 +3,7 @@
 Unknown fields are ignored, but for these: who sends one believes that a limit holds from then on.
 """
 
+import re
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -21,11 +22,16 @@ class _Limit(NamedTuple):
 _SPENDING: Final = (
     "spending is limited by `limit` of a key, `limit_usd` of a guardrail and budgets of a workspace"
 )
+_BY_PERIOD: Final = " ".join(
+    f"{period}_{what}"
+    for period in ("hourly", "daily", "weekly", "monthly", "yearly", "total")
+    for what in ("limit", "budget", "spend", "quota")
+)
 _GUARDRAIL: Final = "a guardrail limits this for the keys and members that it is assigned to"
 _LIMITS: Final = (
     _Limit(
         "limit limit_usd max_budget soft_budget budget budget_limit budget_usd max_spend max_usd"
-        " spend_limit spending_limit credit_limit quota",
+        f" spend_limit spending_limit credit_limit quota {_BY_PERIOD}",
         "limit limit_usd",
         _SPENDING,
     ),
@@ -56,13 +62,14 @@ _LIMITS: Final = (
         "rates are limited by whoever runs the gateway, for all keys alike (ROUTER_KEY_RPM)",
     ),
 )
+_WORD_BEGINS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.split()}
 
 
 def unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
     """What is wrong with the first field that would limit something and is not `known`."""
     for name, value in body.items():
-        limit = _BY_WORD.get(name)
+        limit = _BY_WORD.get(_WORD_BEGINS.sub("_", name).lower())
         if limit is None or name in known or value is None:
             continue
         field = next((each for each in limit.fields.split() if each in known), None)

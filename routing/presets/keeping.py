@@ -4,6 +4,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from routing.formats.chat.legacy_functions import tools_of
 from routing.formats.messages.request import reasoning_of
 from routing.presets.checking import checked_body
 from routing.presets.keys import SAME, WHOLE
@@ -34,8 +35,10 @@ def content_of(format: str, body: Mapping[str, Any], *, models_max: int) -> Cont
 
 
 def _of_chat(kept: dict[str, Any]) -> dict[str, Any]:
-    effort = kept.get("reasoning_effort")
-    return {"reasoning": {"effort": effort}} if effort and "reasoning" not in kept else {}
+    effort, renamed = kept.get("reasoning_effort"), tools_of(kept)
+    if effort and "reasoning" not in kept:
+        renamed["reasoning"] = {"effort": effort}
+    return renamed
 
 
 def _of_responses(kept: dict[str, Any]) -> dict[str, Any]:

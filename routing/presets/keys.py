@@ -35,7 +35,7 @@ SAME: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # The fields beside, which are kept under another name or in parts.
 OTHERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "chat": ("reasoning_effort",),
+    "chat": ("reasoning_effort", "functions", "function_call"),
     "responses": ("max_output_tokens", "text", "instructions", "previous_response_id"),
     "messages": ("fallbacks", "stop_sequences", "thinking", "output_config", "system"),
 }

@@ -13,12 +13,16 @@ _NO_ARGUMENTS: Final = "{}"
 
 def needs_shape(delta: dict[str, Any]) -> bool:
     """Whether a message or delta has what providers spell in their own way."""
-    return "tool_calls" in delta or type(delta.get("content")) is list
+    return (
+        "tool_calls" in delta
+        or type(delta.get("content")) is list
+        or type(delta.get("function_call")) is dict
+    )
 
 
 def whole_message(message: dict[str, Any]) -> dict[str, Any]:
     """A message whose calls have a type and arguments as text, and whose content is text."""
-    shaped = _with_text(message)
+    shaped = _with_calls(_with_text(message))
     calls = shaped.get("tool_calls")
     if isinstance(calls, list):
         shaped["tool_calls"] = [_whole_call(call) for call in calls if isinstance(call, dict)]
@@ -29,8 +33,8 @@ def _whole_call(call: dict[str, Any]) -> dict[str, Any]:
     shaped = {**call, "type": call.get("type") or "function"}
     function = call.get("function")
     if isinstance(function, dict):
-        text = _arguments(function.get("arguments"))
-        shaped["function"] = {**function, "arguments": _NO_ARGUMENTS if text is None else text}
+        text = _arguments(function.get("arguments")) or _NO_ARGUMENTS
+        shaped["function"] = {**function, "arguments": text}
     return shaped
 
 
@@ -51,6 +55,16 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
     if thoughts and not message.get("reasoning"):
         shaped["reasoning"] = thoughts
     return shaped
+
+
+def _with_calls(message: dict[str, Any]) -> dict[str, Any]:
+    """The call of a function, as providers said it before there were tools, as that of a tool.
+    Some fill it in with a call of nothing."""
+    function = message.get("function_call")
+    is_call = isinstance(function, dict) and (function.get("name") or function.get("arguments"))
+    if not is_call or message.get("tool_calls"):
+        return message
+    return {**message, "function_call": None, "tool_calls": [{"function": function}]}
 
 
 def _text(part: dict[str, Any]) -> str:
@@ -81,7 +95,7 @@ class StreamedCalls:
         self._nameless: set[int] = set()
 
     def whole_delta(self, delta: dict[str, Any]) -> dict[str, Any]:
-        shaped = _with_text(delta)
+        shaped = _with_calls(_with_text(delta))
         calls = shaped.get("tool_calls")
         if isinstance(calls, list):
             shaped["tool_calls"] = [self._shape(call) for call in calls if isinstance(call, dict)]

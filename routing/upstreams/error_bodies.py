@@ -11,7 +11,7 @@ _ISSUES_MAX: Final = 5
 _BODY: Final = "body"
 
 
-def said_in(body: bytes) -> tuple[str, str | None, str | None]:
+def error_words(body: bytes) -> tuple[str, str | None, str | None]:
     """Message, code and refused words of the model; an empty message where there is none."""
     try:
         value = loads(body) if body else None

@@ -19,7 +19,7 @@ from routing.upstreams.door_errors import (
     FirstByteTimeout,
     IdleTimeout,
 )
-from routing.upstreams.error_bodies import failed_generation_in, said_in
+from routing.upstreams.error_bodies import error_words, failed_generation_in
 
 RAW_CHARS_MAX = 4096
 # Kept until secrets are hidden; cutting first could leave the beginning of one at the cut.
@@ -187,7 +187,7 @@ _PARAMETER_WORDS = (
 def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFailure:
     """An upstream's answer with an error status."""
     row = _ROWS.get(status) or (_UNAVAILABLE if status >= 500 else _Row(502, "unmapped"))
-    said, code, generation = said_in(body)
+    said, code, generation = error_words(body)
     if status == 400 and _NO_CREDIT_WORDS in said.lower():
         row = _CREDENTIAL
     failure = UpstreamFailure(

@@ -162,7 +162,8 @@ class Reader:
             if not self._has_choice:
                 raise malformed("a stream without choices")
             self.ended = True
-            return ()
+            rest = self._calls.last_delta({}) if self._calls is not None else None
+            return (Event(rest),) if rest else ()
         said = event(payload, is_first=not self._has_choice)
         if said.has_choice:
             self._has_choice = True

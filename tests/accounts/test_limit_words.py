@@ -34,7 +34,10 @@ READERS: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", ["rpm", "tpm", "max_budget", "budget_duration", "rate_limit"])
+NAMES = ["rpm", "RPM", "max_budget", "budget_duration", "rateLimit", "monthly_budget"]
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("read", "body"), READERS)
 def test_every_body_refuses_an_unknown_limit_by_name(
     read: Callable[[Any], Any], body: dict[str, Any], name: str

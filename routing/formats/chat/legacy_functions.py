@@ -3,6 +3,7 @@
 They become tools, so that every upstream takes them.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gateway.http.validation import ISSUES_MAX, Issue
@@ -15,15 +16,22 @@ def with_tools(body: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
     each must answer a call."""
     result = {name: each for name, each in body.items() if name not in _FIELDS}
     result["messages"], issues = _messages(body["messages"])
+    result |= tools_of(body)
+    return result, issues
+
+
+def tools_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What its functions and its choice among them are in the words of tools."""
+    said: dict[str, Any] = {}
     if functions := body.get("functions"):
         tools = [{"type": "function", "function": function} for function in functions]
-        result["tools"] = [*body.get("tools", ()), *tools]
+        said["tools"] = [*body.get("tools", ()), *tools]
         # An answer in the older words has room for one call.
-        result.setdefault("parallel_tool_calls", False)
+        said["parallel_tool_calls"] = body.get("parallel_tool_calls", False)
     if choice := body.get("function_call"):
         is_named = isinstance(choice, dict)
-        result["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
-    return result, issues
+        said["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
+    return said
 
 
 def _messages(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Issue]]:

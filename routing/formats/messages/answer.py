@@ -32,7 +32,7 @@ _ABSENT: Final[dict[str, Any]] = {
 # What a provider may leave out of a block, by the block's type.
 _BLOCK_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
     "text": {"citations": []},
-    "tool_use": {"caller": DIRECT},
+    "tool_use": {"caller": DIRECT, "input": {}},
 }
 
 

@@ -15,6 +15,7 @@ _GROWING: Final[dict[str, tuple[str, str, Any]]] = {
     "signature": ("signature_delta", "signature", ""),
     "input": ("input_json_delta", "partial_json", {}),
 }
+_FOR_NULL: Final[dict[str, Any]] = {"citations": [], "input": {}}
 
 
 class PassedBlocks:
@@ -51,7 +52,7 @@ class PassedBlocks:
         """A block that came in one piece, told as blocks are: what grows comes in deltas."""
         ended, index = self.end(), self._count
         self._count += 1
-        opening, deltas = dict(block), []
+        opening, deltas = _without_nulls(block), []
         for field, (kind, name, empty) in _GROWING.items():
             value = block.get(field)
             if value:
@@ -66,12 +67,16 @@ class PassedBlocks:
         return block_stop(self._count - 1) if was_open else b""
 
     def _start(self, native: Native) -> bytes:
-        if type(native.value.get("content_block")) is not dict:
+        block = native.value.get("content_block")
+        if type(block) is not dict:
             return b""
         ended, number = self.end(), _number(native.value)
         self._open, self._theirs, self._is_same = True, number, number == self._count
         self._count += 1
-        return ended + self._numbered(native)
+        if (whole := _without_nulls(block)) == block:
+            return ended + self._numbered(native)
+        own = {"index": self._count - 1, "content_block": whole}
+        return ended + frame(native.name, {**fields_of(native), **own})
 
     def _stop(self, native: Native) -> bytes:
         if not self._open or _number(native.value) != self._theirs:
@@ -83,6 +88,12 @@ class PassedBlocks:
         if self._is_same:
             return verbatim(native)
         return frame(native.name, {**fields_of(native), "index": self._count - 1})
+
+
+def _without_nulls(block: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what the format has for nothing, where some clients refuse null."""
+    nothing = {name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None}
+    return {**block, **nothing}
 
 
 def _number(value: dict[str, Any]) -> int | None:

@@ -18,8 +18,9 @@ def detail(kind: str, index: int, **fields: str) -> dict[str, Any]:
 
 
 def arguments_of(given: Any) -> str:
-    """A tool's input as compact JSON text."""
-    return "{}" if given is None else dumps(given).decode()
+    """A tool's input as compact JSON text; some providers give it as text already."""
+    text = given if given is None or isinstance(given, str) else dumps(given).decode()
+    return text or "{}"
 
 
 def called(block: dict[str, Any], arguments: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ fragments out, and nothing doubled.
 
 from typing import Any
 
+from gateway.http.jsonio import dumps
 from routing.exchange import Event
 from routing.upstreams.responses.logprobs import chat_tokens
 from routing.upstreams.responses.progress import Item, Items, Piece
@@ -26,6 +27,8 @@ class Output:
         self.searches = 0
         self._has_reasoned = False
         self._content_chars = self._calls = self._reasonings = 0
+        # Calls of functions that have said no arguments yet.
+        self._silent: list[Item] = []
 
     def add_text(self, event: Event, piece: Piece, text: str) -> None:
         """A fragment of output text."""
@@ -80,6 +83,8 @@ class Output:
         if item.call_index is None:
             item.call_index = self._calls
             self._calls += 1
+            if item.type != "custom_tool_call":
+                self._silent.append(item)
         call: _Object = {"index": item.call_index, "function": {"arguments": ""}}
         if not is_named:
             item.is_named = bool(item.name)
@@ -96,7 +101,9 @@ class Output:
         self.begin_call(event, item)["function"]["arguments"] = text
 
     def finish_arguments(self, event: Event, item: Item, arguments: Any) -> None:
-        """The call is complete: say what is still unsaid of it."""
+        """The call is complete: say what is still unsaid of it. Some give an object for a text."""
+        if isinstance(arguments, dict) and not item.piece("arguments", 0).chars:
+            arguments = dumps(arguments).decode()
         rest = item.unsaid("arguments", 0, arguments)
         if rest or item.call_index is None or (item.name and not item.is_named):
             self.add_arguments(event, item, rest)
@@ -168,6 +175,15 @@ class Output:
                 item = item or Item()
                 item.learn(value)
                 self.finish_item(event, item, value)
+        for item in self._silent:
+            if not item.piece("arguments", 0).chars:
+                self._say_no_arguments(event, item)
+
+    def _say_no_arguments(self, event: Event, item: Item) -> None:
+        begun = event.delta.get("tool_calls", ())
+        call = next((each for each in begun if each["index"] == item.call_index), None)
+        call = call or self.begin_call(event, item)
+        call["function"]["arguments"] = "{}"
 
     def _finish_reasoning_item(self, event: Event, item: Item, value: _Object) -> None:
         for kind, field in (("summary", "summary"), ("text", "content")):

@@ -156,6 +156,15 @@ def test_an_effort_alone_is_reasoning() -> None:
     ]
 
 
+def test_functions_are_kept_as_tools() -> None:
+    function, tool = {"name": "f"}, {"type": "function", "function": {"name": "g"}}
+    said = kept("chat", tools=[tool], functions=[function], function_call=function).config
+
+    chosen = {"type": "function", "function": function}
+    tools = {"tools": [tool, chosen], "tool_choice": chosen}
+    assert said == {**tools, "parallel_tool_calls": False}
+
+
 @pytest.mark.parametrize("format", SAME)
 def test_a_body_with_nothing_to_keep_is_fine(format: str) -> None:
     assert kept(format) == Content({}, "")

@@ -18,7 +18,7 @@ def deltas(*said: dict[str, Any], finish: str | None = "tool_calls") -> list[dic
     choices = [{"index": 0, "delta": delta} for delta in said]
     if finish:
         choices.append({"index": 0, "delta": {}, "finish_reason": finish})
-    payloads = [orjson.dumps({"choices": [choice]}) for choice in choices]
+    payloads = [*(orjson.dumps({"choices": [choice]}) for choice in choices), b"[DONE]"]
     return [event.delta for payload in payloads for event in reader.events(payload)]
 
 
@@ -35,7 +35,8 @@ def added_up(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"), [({"a": 1}, '{"a":1}'), ({}, "{}"), (None, "{}"), ('{"a": 2}', '{"a": 2}')]
+    ("given", "text"),
+    [({"a": 1}, '{"a":1}'), ({}, "{}"), (None, "{}"), ("", "{}"), ('{"a": 2}', '{"a": 2}')],
 )
 def test_arguments_are_text(given: Any, text: str) -> None:
     function = {"name": "f"} if given is None else {"name": "f", "arguments": given}
@@ -44,8 +45,24 @@ def test_arguments_are_text(given: Any, text: str) -> None:
     assert call["type"] == "function"
     assert "id" not in call
 
-    (streamed,) = added_up(deltas({"tool_calls": [{"index": 0, "function": function}]}))
-    assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
+    for finish in ("tool_calls", None):
+        said = deltas({"tool_calls": [{"index": 0, "function": function}]}, finish=finish)
+        (streamed,) = added_up(said)
+        assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
+
+
+def test_the_call_of_a_function_is_one_of_a_tool() -> None:
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    (call,) = message_of({"content": None, "function_call": function})["tool_calls"]
+    assert call == {"type": "function", "function": function}
+
+    fragments = ({"name": "f", "arguments": '{"a"'}, {"arguments": ": 1}"})
+    (streamed,) = added_up(deltas(*({"function_call": each} for each in fragments)))
+    assert streamed == {"id": "", "type": "function", **function}
+
+    nothing = {"content": "x", "function_call": {"name": "", "arguments": ""}}
+    assert "tool_calls" not in message_of(nothing)
+    assert added_up(deltas(nothing, finish="stop")) == []
 
 
 def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:

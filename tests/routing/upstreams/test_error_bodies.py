@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.upstreams.error_bodies import said_in
+from routing.upstreams.error_bodies import error_words
 from routing.upstreams.failures import from_error_object, from_status
 
 MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
@@ -38,12 +38,12 @@ MANY = [{"loc": ["body", str(n)], "msg": "bad"} for n in range(7)]
     ],
 )
 def test_message_and_code(body: Any, message: str, code: str | None) -> None:
-    assert said_in(json.dumps(body).encode())[:2] == (message, code)
+    assert error_words(json.dumps(body).encode())[:2] == (message, code)
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b'{"error": NaN}'])
 def test_what_is_no_json_says_nothing(body: bytes) -> None:
-    assert said_in(body) == ("", None, None)
+    assert error_words(body) == ("", None, None)
 
 
 @pytest.mark.parametrize("status", [400, 404, 413, 422])

@@ -116,6 +116,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
             {"type": "text", "text": "x", "citations": [{"type": "char_location"}]},
             {"type": "tool_use", "id": "t", "name": "f", "input": {"b": 1.0}},
             {"type": "of_tomorrow", "y": 1},
+            {"type": "tool_use", "id": "t", "name": "f", "input": None},
         ],
         "stop_reason": "refusal",
         "stop_details": {"type": "refusal", "category": "cyber", "explanation": "e"},
@@ -138,9 +139,11 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
         [{"type": "char_location"}],
         0,
         0,
+        0,
     ]
     assert body["content"][3]["caller"] == {"type": "direct"}
     assert body["content"][4] == {"type": "of_tomorrow", "y": 1}
+    assert [block.get("input") for block in body["content"][3:]] == [{"b": 1.0}, None, {}]
     assert (body["stop_reason"], body["stop_sequence"]) == ("refusal", None)
     assert body["stop_details"]["category"] == "cyber"
     usage = body["usage"]

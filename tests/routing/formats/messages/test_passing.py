@@ -134,6 +134,26 @@ def test_blocks_that_came_with_the_start_are_told_as_blocks() -> None:
     assert (read.message["stop_reason"], read.message["container"]) == ("tool_use", {"id": "c"})
 
 
+@pytest.mark.parametrize(
+    ("block", "field", "nothing"),
+    [
+        ({"type": "text", "text": "x"}, "citations", []),
+        ({"type": "tool_use", "id": "t", "name": "f"}, "input", {}),
+    ],
+)
+def test_a_block_has_no_null_where_clients_refuse_it(
+    block: dict[str, Any], field: str, nothing: Any
+) -> None:
+    writer = stream()
+    block = {**block, field: None}
+    begun = {"type": "content_block_start", "index": 0, "content_block": block, "own": 1}
+    events = events_of(passed(writer, {**START, "message": {"content": [block]}}))
+    events += events_of(passed(writer, begun))
+    starts = [event for event in events if event["type"] == "content_block_start"]
+    assert [each["content_block"][field] for each in starts] == [nothing, nothing]
+    assert starts[1]["own"] == 1
+
+
 def test_counts_that_were_not_charged_give_way() -> None:
     writer = stream()
     passed(writer, START)

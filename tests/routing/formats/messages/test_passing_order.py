@@ -14,7 +14,7 @@ from tests.routing.formats.messages.test_passing import LAST, START, passed
 Payload = dict[str, Any]
 # By the upstream's number, so that a delta always fits the block it names.
 KINDS: list[tuple[Payload, Payload]] = [
-    ({"type": "text", "text": "", "citations": None}, {"type": "text_delta", "text": "é"}),
+    ({"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": "é"}),
     (
         {"type": "thinking", "thinking": "", "signature": ""},
         {"type": "thinking_delta", "thinking": "t"},

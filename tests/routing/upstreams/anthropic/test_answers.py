@@ -68,12 +68,15 @@ def test_calls_carry_their_input_as_compact_text() -> None:
     body = (
         b'{"content": [{"type": "tool_use", "id": "toolu_1", "name": "f", '
         b'"input": {"n": 123456789012345678901234567890, "s": "\xc3\xa9"}}, '
-        b'{"type": "tool_use", "id": "toolu_2", "name": "g"}], "stop_reason": "tool_use"}'
+        b'{"type": "tool_use", "id": "toolu_2", "name": "g"}, '
+        b'{"type": "tool_use", "id": "toolu_3", "name": "h", "input": "{\\"a\\": 1}"}], '
+        b'"stop_reason": "tool_use"}'
     )
     read = ANTHROPIC.answer(body, "application/json; charset=utf-8")
     assert [call["function"]["arguments"] for call in read.message["tool_calls"]] == [
         '{"n":123456789012345678901234567890,"s":"é"}',
         "{}",
+        '{"a": 1}',
     ]
     assert read.message["tool_calls"][0]["id"] == "toolu_1"
     assert read.native is not None

@@ -48,7 +48,7 @@ def test_calls_keep_their_ids_and_bytes() -> None:
         "content": None,
         "tool_calls": [
             {"type": "function", "id": "c1", "function": function},
-            {"type": "function", "id": "c2", "function": {**function, "arguments": ""}},
+            {"type": "function", "id": "c2", "function": {**function, "arguments": "{}"}},
         ],
     }
     assert read.native_finish == "tool_calls"

@@ -132,6 +132,18 @@ def test_arguments_are_neither_lost_nor_doubled(events: list[dict[str, Any]]) ->
     assert [name for call in calls if (name := call["function"].get("name"))] == ["f"]
 
 
+@pytest.mark.parametrize(("given", "text"), [({"a": 1}, '{"a":1}'), (None, "{}"), ("", "{}")])
+def test_arguments_are_text_whatever_was_given(given: Any, text: str) -> None:
+    call = {**WHOLE, "arguments": given}
+    for events in ([added(**call), done(**call)], [done(**call)], []):
+        calls = [
+            each
+            for delta in deltas(*events, completed(call))
+            for each in delta.get("tool_calls", ())
+        ]
+        assert "".join(each["function"]["arguments"] for each in calls) == text
+
+
 def test_two_calls_at_once_stay_apart() -> None:
     message = gathered(
         read(
