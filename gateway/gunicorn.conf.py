@@ -5,6 +5,11 @@ from gevent import monkey
 # Before any other import: without it every request fails under --preload.
 monkey.patch_all()
 
+from gateway import locks
+
+# Nor may Django be there yet.
+locks.make_native()
+
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING

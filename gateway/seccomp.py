@@ -87,6 +87,11 @@ _NAMES: Final = [
     "lookup_dcookie",
     "vhangup",
     "personality",
+    # What they make in memory need not be mapped by, nor open in, any process.
+    "memfd_create",
+    "shmget",
+    "semget",
+    "msgget",
 ]
 _X86_64: Final = (
     *(101, 310, 311, 312, 250, 248, 249, 321, 323),
@@ -94,6 +99,7 @@ _X86_64: Final = (
     *(176, 246, 320, 169, 167, 168, 163, 179, 103),
     *(164, 227, 159, 305, 170, 171),
     *(303, 304, 300, 212, 153, 135),
+    *(319, 29, 64, 68),
 )
 _AARCH64: Final = (
     *(117, 270, 271, 272, 219, 217, 218, 280, 282),
@@ -101,6 +107,7 @@ _AARCH64: Final = (
     *(106, 104, 294, 142, 224, 225, 89, 60, 116),
     *(170, 112, 171, 266, 161, 162),
     *(264, 265, 262, 18, 58, 92),
+    *(279, 194, 190, 186),
 )
 _PORTS: Final = {"iopl": 172, "ioperm": 173}
 _PROCESSORS: Final = {

@@ -57,6 +57,8 @@ def become(uid: int) -> None:
 def start_init(limits: dict[str, Any], command: list[str]) -> NoReturn:
     """Be the first process of a sandbox."""
     prctl = ctypes.CDLL(None).prctl
+    # The kernel keeps from it what nobody handles, and Python handles this one.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if (uid := limits["uid"]) is not None:
         become(uid)
     # The gateway's own keeps others out of its files; in here there is nobody else.

@@ -34,14 +34,12 @@ FILES_MAX = 50_000
 LISTED_MAX = 1000
 # More than anybody reads: whoever writes on is stopped.
 ENDLESS_BYTES = 16 * 1_048_576
-# Each may be memory that no process has mapped.
+# Each may be a socket, which is memory of the kernel's.
 OPEN_FILES = 128
 # Runtimes take far more addresses than memory.
 ADDRESSES_PER_BYTE = 4
-IPC_RMID = 0
 PR_SET_DUMPABLE = 4
 PROC = Path("/proc")
-SEGMENTS = PROC / "sysvipc/shm"
 # What fills up: a place in memory each.
 PLACES = (WORK, Path("/tmp"), Path("/dev/shm"))  # noqa: S108 - Of its own, inside.
 
@@ -147,14 +145,13 @@ def watched(
 ) -> str | None:
     """Read until the command has ended; what it was stopped for, if it was."""
     looked_at = 0.0
-    suspects: set[str] = set()
     while process.poll() is None:
         now = time.monotonic()
         if now >= deadline:
             return "time"
         if now - looked_at >= WATCH_S:
             looked_at = now
-            if why := too_much(limits, suspects):
+            if why := too_much(limits):
                 return why
         reading = [each for each in kept if not each.is_over]
         if not reading:
@@ -166,20 +163,12 @@ def watched(
     return None
 
 
-def too_much(limits: Order, suspects: set[str]) -> str | None:
-    """What the processes have too much of, if anything. A program is hidden, as this one is, until
-    it has wholly begun, so one that hides is only among the `suspects` at first."""
+def too_much(limits: Order) -> str | None:
+    """What the processes have too much of, if anything."""
     running = processes()
     if len(running) > limits["processes"]:
         return "processes"
-    try:
-        used = used_bytes(running)
-    except PermissionError as error:
-        if error.filename in suspects:
-            return "hidden"
-        suspects.add(error.filename)
-        return None
-    if used > limits["memory_bytes"]:
+    if sum(map(mapped_bytes, running)) > limits["memory_bytes"]:
         return "memory"
     return "files" if file_count() > FILES_MAX else None
 
@@ -190,48 +179,16 @@ def processes() -> list[Path]:
     return [each for each in PROC.iterdir() if each.name.isdigit() and int(each.name) not in kept]
 
 
-def used_bytes(running: list[Path]) -> int:
-    """Memory of these processes, shared memory included: also what none of them has mapped. What
-    they share may be counted more than once. Raises `PermissionError` if one hides what it has."""
-    memfds: dict[tuple[int, int], int] = {}
-    for process in running:
-        memfds |= memfds_of(process)
-    mapped = sum(mapped_bytes(process) for process in running)
-    return mapped + sum(memfds.values()) + sum(each["rss"] for each in segments())
-
-
 def mapped_bytes(process: Path) -> int:
+    """Memory of that process, shared memory included: what several share counts for each."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        lines = (process / "status").read_text(errors="replace").splitlines()
-        kinds = [line.split() for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
-        return sum(int(kind[1]) * 1024 for kind in kinds)
+        # The first thread may have ended before the others, and then has none.
+        for thread in (process / "task").iterdir():
+            lines = (thread / "status").read_text(errors="replace").splitlines()
+            kinds = [line.split() for line in lines if line.startswith(("RssAnon:", "RssShmem:"))]
+            if kinds:
+                return sum(int(kind[1]) * 1024 for kind in kinds)
     return 0
-
-
-def memfds_of(process: Path) -> dict[tuple[int, int], int]:
-    """The bytes of each file without a place that it has open. Raises `PermissionError` if it does
-    not let others see."""
-    found: dict[tuple[int, int], int] = {}
-    try:
-        for file in (process / "fd").iterdir():
-            with suppress(FileNotFoundError):
-                if str(file.readlink()).startswith("/memfd:"):
-                    state = file.stat()
-                    found[state.st_dev, state.st_ino] = state.st_blocks * 512
-    except (FileNotFoundError, ProcessLookupError, PermissionError) as error:
-        # One that ends meanwhile may be told of as one that may not be seen.
-        if isinstance(error, PermissionError) and process.exists():
-            raise
-    return found
-
-
-def segments() -> list[dict[str, int]]:
-    """System V's shared memory, which outlives who made it: `shmid`, `rss` (bytes) and more."""
-    try:
-        names, *rows = SEGMENTS.read_text().splitlines()
-    except OSError:  # Not every kernel has it.
-        return []
-    return [dict(zip(names.split(), map(int, row.split()), strict=True)) for row in rows]
 
 
 def file_count() -> int:
@@ -243,8 +200,6 @@ def end_all() -> None:
     """Everything but this program and the sandbox's first process."""
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-    for each in segments():
-        ctypes.CDLL(None).shmctl(each["shmid"], IPC_RMID, None)
 
 
 # --- Files ----------------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ _STOPPED: Final = {
     "output": "stopped: it did not cease to write",
     "processes": "stopped: too many processes",
     "memory": "stopped: too much memory",
-    "hidden": "stopped: a process hid what it has open",
     "files": "stopped: too many files",
 }
 

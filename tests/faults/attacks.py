@@ -33,7 +33,8 @@ ATTACKS = {
     "sys": "ls -A /sys; mkdir /sys/x && echo WROTE",
     "namespace": "unshare -Urm true && echo NESTED; unshare -n true && echo NESTED",
     "first_process": "cat /proc/1/environ /proc/1/maps /proc/1/fd/* | head -c 20;"
-    " echo x > /proc/1/mem && echo WROTE; kill -9 1; kill -TERM 1; kill -0 1 && echo alive",
+    " echo x > /proc/1/mem && echo WROTE; kill -9 1; kill -TERM 1; kill -INT 1;"
+    " sleep 0.3; kill -0 1 && echo alive",
     "calls": f"""python3 - <<'END'
 import ctypes, errno, os
 libc = ctypes.CDLL(None, use_errno=True)

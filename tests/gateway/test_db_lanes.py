@@ -79,3 +79,27 @@ def test_under_gevent_no_query_holds_the_loop_or_a_connection(stores: Bed) -> No
         assert (told["again"], told["after"]) == ([True] * 4, False)
         # In threads of their own, one for each lane.
         assert (told["read"], told["own"], told["lanes"]) == ([False, False], False, 2)
+
+
+FOUR_THREADS = """
+import os, runpy
+runpy.run_path("gateway/gunicorn.conf.py")
+import gevent
+from gevent.threadpool import ThreadPool
+from django.utils import timezone
+def ask():
+    for _ in range(3000):
+        timezone.get_current_timezone()
+pools = [ThreadPool(1) for _ in range(4)]
+done = gevent.joinall([gevent.spawn(pool.apply, ask) for pool in pools], timeout=10)
+print(len(done), flush=True)
+os._exit(0)
+"""
+
+
+def test_no_lane_is_lost_to_a_lock_of_djangos() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FOUR_THREADS], cwd=PROJECT, capture_output=True, timeout=40
+    )
+
+    assert done.stdout == b"4\n", done.stderr.decode()

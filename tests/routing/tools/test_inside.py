@@ -50,51 +50,11 @@ def test_a_patch_that_cannot_be_made_changes_nothing(work: Path, diff: str, told
 
 
 def test_memory_that_is_shared_counts(tmp_path: Path) -> None:
-    (tmp_path / "status").write_text(
+    thread = tmp_path / "task" / "1"
+    thread.mkdir(parents=True)
+    (thread / "status").write_text(
         "Name:\tx\nVmRSS:\t90 kB\nRssAnon:\t20 kB\nRssFile:\t40 kB\nRssShmem:\t30 kB\n"
     )
 
     assert inside.mapped_bytes(tmp_path) == 50 * 1024
     assert inside.mapped_bytes(tmp_path / "gone") == 0
-
-
-def test_files_without_a_place_count_once() -> None:
-    own = Path("/proc/self")
-    before = inside.memfds_of(own)
-    file = os.memfd_create("x")
-    copy = os.dup(file)
-    try:
-        os.write(file, bytes(1 << 20))
-        found = inside.memfds_of(own)
-    finally:
-        os.close(file)
-        os.close(copy)
-
-    assert sum(found.values()) - sum(before.values()) == 1 << 20
-    assert len(found) == len(before) + 1
-
-
-def test_segments_are_read_by_the_names_of_their_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(inside, "SEGMENTS", tmp_path / "shm")
-    assert inside.segments() == []
-
-    (tmp_path / "shm").write_text("  key shmid  rss\n    0     7 4096\n")
-
-    assert inside.segments() == [{"key": 0, "shmid": 7, "rss": 4096}]
-
-
-def test_one_that_ended_meanwhile_hides_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The kernel may say of it that it may not be seen."""
-
-    def unseen(folder: Path) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(Path, "iterdir", unseen)
-
-    assert inside.memfds_of(tmp_path / "gone") == {}
-    with pytest.raises(PermissionError):
-        inside.memfds_of(tmp_path)
