@@ -57,11 +57,24 @@ _LIMITS: Final = (
     _Limit(
         "rpm rpd rps tpm tpd rpm_limit tpm_limit model_rpm_limit model_tpm_limit rate_limit"
         " rate_limits requests_per_second requests_per_minute requests_per_day tokens_per_minute"
-        " tokens_per_day max_parallel_requests max_requests max_concurrency",
+        " tokens_per_day max_tokens max_parallel_requests max_requests max_concurrency",
         "",
         "rates are limited by whoever runs the gateway, for all keys alike (ROUTER_KEY_RPM)",
     ),
 )
+# A name with one of these in it limits something, but for what our own objects say of a limit.
+_BY_PART: Final = {
+    **dict.fromkeys(("limit", "limits", "budget", "quota"), _LIMITS[0]),
+    **dict.fromkeys(("rpm", "rps", "rpd", "tpm", "tpd"), _LIMITS[-1]),
+}
+_ANSWERED: Final = {
+    "limit_remaining",
+    "include_byok_in_limit",
+    "include_byok_in_budgets",
+    "effective_budget",
+    "key_limit",
+    "budget_id",
+}
 _WORD_BEGINS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.split()}
 
@@ -69,13 +82,19 @@ _BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.spli
 def unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
     """What is wrong with the first field that would limit something and is not `known`."""
     for name, value in body.items():
-        limit = _BY_WORD.get(_WORD_BEGINS.sub("_", name).lower())
+        limit = _limit_named(_WORD_BEGINS.sub("_", name).lower())
         if limit is None or name in known or value is None:
             continue
         field = next((each for each in limit.fields.split() if each in known), None)
         hint = limit.elsewhere if field is None else f"use `{field}`"
         return f'Unrecognized key: "{name}"; {hint}'
     return None
+
+
+def _limit_named(name: str) -> _Limit | None:
+    if name in _BY_WORD or name in _ANSWERED:
+        return _BY_WORD.get(name)
+    return next((_BY_PART[part] for part in name.split("_") if part in _BY_PART), None)
 
 
 class ManagedBody(BaseModel):

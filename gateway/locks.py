@@ -1,10 +1,11 @@
-"""Locks of asgiref's under gevent.
+"""Locks that lanes' threads share with gevent's loop.
 
-Django keeps the zone, language and URLs of a request in asgiref's Locals. Lanes' threads
-(`gateway.db`) share these with the loop, and a patched lock that two threads want may never wake
-the second. So Locals get the system's own lock: who holds it never yields to another greenlet.
+A patched lock that two threads want may never wake the second. Nobody yields to another greenlet
+while holding one of these, so they can be the system's own: that of the Locals in which Django
+keeps the zone, language and URLs of a request, and those of `logging`.
 """
 
+import logging
 from _thread import RLock
 from typing import Any
 
@@ -12,7 +13,7 @@ from asgiref import local
 
 
 def make_native() -> None:
-    """For every Local that is made from now on: before Django is imported."""
+    """For every Local and handler that is made from now on: before Django is imported."""
     make: Any = local._DefaultLocal.__init__
 
     def make_with_native_lock(self: Any, thread_critical: bool = False) -> None:
@@ -20,3 +21,13 @@ def make_native() -> None:
         object.__setattr__(self, "_lock", RLock())
 
     local._DefaultLocal.__init__ = make_with_native_lock  # type: ignore[method-assign]
+    logging._lock = RLock()  # type: ignore[attr-defined]
+    logging.Handler.createLock = _create_native_lock  # type: ignore[method-assign]
+    for handler in (reference() for reference in logging._handlerList):  # type: ignore[attr-defined]
+        if handler is not None and handler.lock is not None:
+            handler.createLock()
+
+
+def _create_native_lock(handler: logging.Handler) -> None:
+    handler.lock = RLock()  # type: ignore[assignment]  # `threading` names it a class of its own.
+    logging._register_at_fork_reinit_lock(handler)  # type: ignore[attr-defined]

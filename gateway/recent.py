@@ -7,6 +7,7 @@ nothing is remembered too, within the same bound on size.
 
 import threading
 import time
+from _thread import allocate_lock
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -64,7 +65,8 @@ class RecentReads(Generic[Name, Found]):
         self._weight_of = weight_of
         self._weight = 0
         self._reads: OrderedDict[Name, _Read[Found]] = OrderedDict()
-        self._lock = threading.Lock()
+        # The system's own, for threads of lanes too: nobody yields while holding it.
+        self._lock = allocate_lock()
 
     def find(self, name: Name) -> Found | None:
         read = self._reads.get(name)

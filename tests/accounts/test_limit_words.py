@@ -34,7 +34,15 @@ READERS: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
 ]
 
 
-NAMES = ["rpm", "RPM", "max_budget", "budget_duration", "rateLimit", "monthly_budget"]
+NAMES = [
+    "rpm",
+    "RPM",
+    "max_budget",
+    "budget_duration",
+    "rateLimit",
+    "monthly_budget",
+    "requests_limit",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,7 +87,7 @@ def test_within_a_field_it_says_where() -> None:
 
 
 def test_null_limits_nothing_and_other_fields_are_ignored() -> None:
-    said = read_key_changes({"name": "a", "rpm": None, "max_budget": None, "colour": "red"})
+    said = read_key_changes({"name": "a", "rpm": None, "max_budget": None, "limit_remaining": 1})
 
     assert said == {"name": "a"}
 
