@@ -114,9 +114,7 @@ def wire_desk(wires_server: GatewayServer, simulator: SimulatedUpstream, kind: s
 
 @pytest.fixture
 def desk(
-    audited: GatewayServer,
-    simulator: SimulatedUpstream,
-    account: Callable[..., SeededAccount],
+    audited: GatewayServer, simulator: SimulatedUpstream, account: Callable[..., SeededAccount]
 ) -> Desk:
     simulator.clear()
     return Desk(audited, simulator, account())

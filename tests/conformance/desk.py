@@ -177,8 +177,7 @@ class Desk:
     def wait_record(self, generation_id: str) -> Any:
         """The record of a call whose caller has left; it is written once the call has ended."""
         self.server.wait_until(
-            lambda: self.generation_response(generation_id).status_code == 200,
-            within_s=PATIENCE_S,
+            lambda: self.generation_response(generation_id).status_code == 200, within_s=PATIENCE_S
         )
         return self.generation(generation_id)
 

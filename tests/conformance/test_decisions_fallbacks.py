@@ -207,9 +207,7 @@ def test_a_chat_provider_gets_the_state_first_and_no_names(deciding: DecisionsDe
         assert (body["temperature"], body["logprobs"], body["top_logprobs"]) == (0, True, 20)
 
 
-def test_one_token_is_asked_for_as_sixteen_where_no_fewer_may_be(
-    deciding: DecisionsDesk,
-) -> None:
+def test_one_token_is_asked_for_as_sixteen_where_no_fewer_may_be(deciding: DecisionsDesk) -> None:
     response = deciding.post(model="acme/spoken")
 
     body = deciding.the_one_sent("replies-a")

@@ -85,11 +85,7 @@ def saved(desk: DecisionsDesk, **config: Any) -> None:
 def test_a_preset_says_who_is_asked(deciding: DecisionsDesk, reference: str) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     saved(
-        deciding,
-        model="acme/judge",
-        temperature=1.5,
-        tools=[tool],
-        provider={"only": ["judge-b"]},
+        deciding, model="acme/judge", temperature=1.5, tools=[tool], provider={"only": ["judge-b"]}
     )
 
     response = deciding.post(model=reference, headers=OPT_IN)

@@ -8,14 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.limits import MINUTE_S
-from tests.conformance.deciding import (
-    CHOICE,
-    DECISIONS,
-    NOUL,
-    STATE,
-    SYSTEMONE,
-    DecisionsDesk,
-)
+from tests.conformance.deciding import CHOICE, DECISIONS, NOUL, STATE, SYSTEMONE, DecisionsDesk
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer, as_json
 from tests.support.windows import within_one

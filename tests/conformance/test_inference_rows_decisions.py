@@ -166,9 +166,7 @@ def test_all_that_is_wrong_is_told_at_once(asking: DecisionsDesk) -> None:
 
     error = asking.refused(400, "invalid_request", state=5, questions=questions)
 
-    assert issue_paths(error) == [
-        *("state", "questions.a.instructions", "questions.b.criteria"),
-    ]
+    assert issue_paths(error) == [*("state", "questions.a.instructions", "questions.b.criteria")]
 
 
 @pytest.mark.parametrize("state", ["", {}, [], "x", {"a": [1, None, 2.5]}, [{}, "…"]])

@@ -12,8 +12,7 @@ STOP: list[dict[str, Any]] = [{"type": "step_count_is", "step_count": 2}]
 
 
 @pytest.mark.parametrize(
-    "body",
-    [{"previous_response_id": "r1"}, {"store": True}, {"background": True}, {"input": None}],
+    "body", [{"previous_response_id": "r1"}, {"store": True}, {"background": True}, {"input": None}]
 )
 def test_nothing_is_stored_here(desk: Desk, body: dict[str, Any]) -> None:
     error = refused(desk, RESPONSES, **body)

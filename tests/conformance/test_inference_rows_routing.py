@@ -10,15 +10,7 @@ import pytest
 import yaml
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import (
-    HELLO,
-    Desk,
-    Serve,
-    called,
-    called_by,
-    issue_paths,
-    read_stream,
-)
+from tests.conformance.desk import HELLO, Desk, Serve, called, called_by, issue_paths, read_stream
 from tests.support.catalogue import rewritten
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
@@ -95,9 +87,7 @@ def test_the_account_s_own_list_narrows_the_request_s(
     assert metadata["requested_providers"] == ["alpha"]
 
 
-def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(
-    small: Desk,
-) -> None:
+def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(small: Desk) -> None:
     both = {called_by(small, provider={"only": ["Beta"]}) for _ in range(40)}
     turbo = {called_by(small, provider={"only": ["beta/turbo"]}) for _ in range(5)}
 
@@ -215,9 +205,7 @@ def test_the_workspace_s_own_sort_is_used_where_none_is_named(
     assert called_by(small, provider={"order": ["beta/turbo"]}) == TURBO
 
 
-def test_prices_of_one_and_three_are_drawn_nine_to_one(
-    desk_on: Callable[[Change], Desk],
-) -> None:
+def test_prices_of_one_and_three_are_drawn_nine_to_one(desk_on: Callable[[Change], Desk]) -> None:
     def two(models: dict[str, Any]) -> None:
         alpha, beta, _ = models[SMALL]["endpoints"]
         alpha["pricing"] = {"prompt": "0.0000005", "completion": "0.0000005"}

@@ -87,11 +87,7 @@ def test_a_disabled_key_asks_about_itself(office: Office) -> None:
 
 @pytest.mark.parametrize(
     ("expires_at", "status"),
-    [
-        ("2130-01-01T00:00Z", 400),
-        ("2130-01-01T00:00:00+02:00", 400),
-        ("2130-01-01T00:00:00Z", 201),
-    ],
+    [("2130-01-01T00:00Z", 400), ("2130-01-01T00:00:00+02:00", 400), ("2130-01-01T00:00:00Z", 201)],
 )
 def test_when_a_key_expires(office: Office, expires_at: str, status: int) -> None:
     response = office.ask("POST", name="k", expires_at=expires_at)

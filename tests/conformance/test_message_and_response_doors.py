@@ -11,14 +11,7 @@ import requests
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
-from tests.support.kinds import (
-    CHAT,
-    MESSAGES,
-    PROVIDERS,
-    RESPONSES,
-    KindsDesk,
-    catalogue_of,
-)
+from tests.support.kinds import CHAT, MESSAGES, PROVIDERS, RESPONSES, KindsDesk, catalogue_of
 
 COUNT = f"{MESSAGES}/count_tokens"
 SEARCH = {"type": "web_search_20250305", "name": "web_search"}

@@ -156,10 +156,7 @@ def test_an_answer_that_was_too_long(client: OpenAI, ask: Any) -> None:
     assert answer.incomplete_details.reason == "max_output_tokens"
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "error"),
-    refusals(openai),
-)
+@pytest.mark.parametrize(("fault", "status", "error"), refusals(openai))
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_providers_refusal_becomes_the_right_class(
     client: OpenAI,

@@ -14,9 +14,7 @@ QUESTIONS: Any = {"noul": NOUL, "team": CHOICE, "mood": SCORE}
 @pytest.fixture
 def client(deciding: DecisionsDesk) -> Iterator[OpenRouter]:
     with OpenRouter(
-        api_key=deciding.account.api_key,
-        server_url=deciding.server.base_url,
-        retry_config=None,
+        api_key=deciding.account.api_key, server_url=deciding.server.base_url, retry_config=None
     ) as client:
         yield client
 

@@ -164,10 +164,7 @@ def test_what_was_answered_may_be_sent_back(pair: Pair, stream: bool) -> None:
         ("responses", {"type": "shell"}),
         ("responses", {"type": "apply_patch"}),
         ("responses", {"type": "router:bash", "parameters": NO_BASH}),
-        (
-            "responses",
-            {"type": "namespace", "name": "n", "description": "d", "tools": [DATETIME]},
-        ),
+        ("responses", {"type": "namespace", "name": "n", "description": "d", "tools": [DATETIME]}),
         ("chat", {"type": "router:bash", "parameters": NO_BASH}),
         ("chat", {"type": "web_search"}),
     ],

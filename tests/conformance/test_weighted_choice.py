@@ -26,10 +26,7 @@ MODELS: dict[str, tuple[dict[str, int], dict[str, float]]] = {
         {"First": 1 / 3, "Second": 1 / 3, "Third": 1 / 3},
     ),
     "weigh/free": ({"first": 1, "second": 0}, {"Second": 1.0}),
-    "weigh/two-free": (
-        {"first": 0, "second": 1, "third": 0},
-        {"First": 0.5, "Third": 0.5},
-    ),
+    "weigh/two-free": ({"first": 0, "second": 1, "third": 0}, {"First": 0.5, "Third": 0.5}),
 }
 
 
