@@ -34,7 +34,7 @@ def check_books(server: GatewayServer) -> None:
 
 
 @contextmanager
-def serving(stores: Bed, folder: Path, catalogue: str, **settings: str) -> Iterator[GatewayServer]:
+def serving(stores: Bed, folder: Path, catalogue: str, **settings: Any) -> Iterator[GatewayServer]:
     """A gateway with that catalogue, whose books are sound in the end."""
     file = folder / "catalogue.yaml"
     file.write_text(catalogue, encoding="utf-8")

@@ -151,18 +151,6 @@ def test_an_answer_after_a_json_schema(client: Anthropic, ask: Any) -> None:
     assert json.loads(answer.content[0].text) == {"n": 1}
 
 
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-def test_a_prompt_cache_is_written_and_read(client: Anthropic, ask: Any, wire_desk: Desk) -> None:
-    marked = {"type": "text", "text": wire_desk.account.name * 40}
-    system: Any = [{**marked, "cache_control": {"type": "ephemeral"}}]
-
-    first, second = (client.messages.create(**ask, system=system).usage for _ in range(2))
-
-    assert first.cache_creation_input_tokens == second.cache_read_input_tokens
-    assert (first.input_tokens, second.input_tokens) == (3, 3)
-    assert cost_nano(first) > cost_nano(second)
-
-
 def test_a_providers_refusal_becomes_the_right_class(
     client: Anthropic, ask: Any, script: Any
 ) -> None:

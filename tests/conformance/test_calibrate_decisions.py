@@ -143,15 +143,3 @@ def test_what_cannot_be_used_is_refused(deciding: DecisionsDesk, file: Path) -> 
     for text, why in UNUSABLE:
         file.write_text(text)
         refused(calibrate(deciding, file), why)
-
-
-def test_a_person_is_told_the_same(sure: DecisionsDesk, file: Path) -> None:
-    elsewhere = file.with_name("elsewhere.svg")
-    words = [str(file), "--model", "acme/judge", "--key-hash", sure.account.api_key_hash]
-    outcome = sure.server.run_command("calibrate_decisions", *words, "--diagram", str(elsewhere))
-    told = outcome.stdout.splitlines()
-
-    assert told[0].startswith("temperature ")
-    assert told[1].startswith("before: ")
-    assert told[-1] == "not stored; --apply stores it"
-    assert "<svg" in elsewhere.read_text()

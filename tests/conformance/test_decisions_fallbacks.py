@@ -171,18 +171,6 @@ def test_a_provider_gets_what_is_asked_and_nothing_of_the_caller(deciding: Decis
     assert record["finish_reason"] == "stop"
 
 
-def test_a_chat_provider_gets_the_state_first_and_no_names(deciding: DecisionsDesk) -> None:
-    deciding.answers({"my own name": NOUL, "another": SCORE}, model="acme/judge")
-
-    bodies = [entry["body"] for entry in deciding.upstream.requests()]
-    texts = [body["messages"][-1]["content"] for body in bodies]
-    assert len({text.partition(STATE)[0] for text in texts}) == 1
-    assert not any("my own name" in text for text in texts)
-    for body in bodies:
-        assert body["max_tokens"] == 1
-        assert (body["temperature"], body["logprobs"], body["top_logprobs"]) == (0, True, 20)
-
-
 def test_limits_of_a_provider_are_met_by_asking_in_parts(deciding: DecisionsDesk) -> None:
     labels = {f"label {n}": f"number {n}" for n in range(23)}
     weights = {f"label {n}": float(n) for n in range(23)}

@@ -104,7 +104,9 @@ def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(asking: Decisio
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    *(({"questions": value}, "questions") for value in ({}, None, [])),
+    ({"questions": {}}, "questions"),
+    ({"questions": None}, "questions"),
+    ({"questions": []}, "questions"),
     ({"questions": {"": NOUL}}, "questions."),
     ({"questions": {f"q{n}": NOUL for n in range(1001)}}, "questions"),
     *(({"state": value}, "state") for value in (5, None, True)),

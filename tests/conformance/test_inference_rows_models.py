@@ -94,7 +94,7 @@ def test_the_auto_router_keeps_to_its_plugin(desk: Desk) -> None:
         {"role": "assistant", "content": "Hi", "model": SOLO},
         {"role": "user", "content": "Again"},
     ]
-    for asked, model in (
+    cases: list[tuple[dict[str, Any], str]] = [
         (auto(allowed_models=["acme/so*"]), SOLO),
         # All that cost something cost the same, so they share a band.
         (auto(**paid, cost_tier="low"), SMALL),
@@ -109,7 +109,8 @@ def test_the_auto_router_keeps_to_its_plugin(desk: Desk) -> None:
         # Models of which the preferences leave no endpoint are passed over.
         ({"model": "router/auto", "provider": {"only": ["delta"]}}, TEXT),
         ({"model": "router/free", "provider": {"only": ["alpha"]}}, FREE),
-    ):
+    ]
+    for asked, model in cases:
         assert routed(desk, **asked)[0] == model, asked
 
 
@@ -174,8 +175,11 @@ def test_the_auto_router_falls_back_on_the_next_models(own_wide_desk: Desk) -> N
 
 
 def test_online_is_refused_as_the_plugin_is(desk: Desk) -> None:
-    plugin = [{"id": "web"}]
-    asked = [{"plugins": plugin}, {"model": "acme/solo:online"}, {"model": "router/auto:online"}]
+    asked: list[dict[str, Any]] = [
+        {"plugins": [{"id": "web"}]},
+        {"model": "acme/solo:online"},
+        {"model": "router/auto:online"},
+    ]
 
     errors = [desk.refused(400, "invalid_request", **each) for each in asked]
 

@@ -106,17 +106,6 @@ def test_guardrails_narrow_the_request_and_one_another(desk: Desk) -> None:
     assert desk.upstream.requests() == []
 
 
-def test_zero_retention_of_one_group(desk: Desk) -> None:
-    its_id = governed(desk, enforce_zdr_openai=True)
-    assert providers_of(desk) == {"Alpha", "Beta"}
-
-    told(manage(desk, "PATCH", f"/{its_id}", {"enforce_zdr_other": True}))
-
-    assert providers_of(desk) == {"Alpha"}
-    error = error_of(desk.post(model="acme/solo"), 404)
-    assert error["metadata"]["failed_routing_step"] == "Filter by Zero Data Retention"
-
-
 # --- Regions --------------------------------------------------------------------------------------
 
 
@@ -207,10 +196,11 @@ def test_a_redaction_reaches_the_provider(desk: Desk) -> None:
 def test_no_format_brings_it_past_the_filter_over_any_wire(desk: Desk) -> None:
     governed(desk, content_filter_builtins=builtin("redact"))
     for path, system in ((MESSAGES, "system"), (RESPONSES, "instructions")):
-        said = {"messages": saying(MAIL)} if path == MESSAGES else {"input": saying(MAIL)}
+        said: dict[str, Any] = {system: MAIL}
+        said["messages" if path == MESSAGES else "input"] = saying(MAIL)
         for wire in ("openai", "anthropic", "responses"):
             desk.upstream.clear()
-            answer = post(desk, path, model=f"acme/over-{wire}", **{system: MAIL}, **said)
+            answer = post(desk, path, model=f"acme/over-{wire}", **said)
 
             assert answer.status_code == 200, answer.text
             (entry,) = desk.upstream.requests()

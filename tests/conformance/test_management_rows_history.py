@@ -107,24 +107,6 @@ def test_content_of_failures(desk: Desk) -> None:
     assert (kept["output"]["completion"], kept["error"]["status"]) == ("So far", 502)
 
 
-@pytest.mark.parametrize(
-    ("settings", "body"),
-    [
-        ({"is_observability_io_logging_enabled": False}, {}),
-        ({"io_logging_api_key_ids": []}, {}),
-        # By the hash of the session: this one is far from the first thousandth.
-        ({"io_logging_sampling_rate": 0.001}, {"session_id": "b"}),
-        ({}, {"model": "acme/small", "provider": {"zdr": True}}),
-    ],
-)
-def test_what_is_not_kept(desk: Desk, settings: dict[str, Any], body: dict[str, Any]) -> None:
-    desk = in_workspace(desk, **settings)
-    answer = desk.ok(**body)
-
-    assert desk.generation_response(answer["id"]).status_code == 200
-    error_of(content_response(desk, answer["id"]), 404)
-
-
 def test_feedback(desk: Desk, account: Any) -> None:
     path = "/generation/feedback"
     said = {"generation_id": desk.ok()["id"], "category": "latency", "comment": "slow"}

@@ -94,7 +94,7 @@ def test_a_tool_that_is_switched_off(desk: Desk) -> None:
     assert desk.post(tools=[{"type": SEARCH}]).status_code == 400  # Nothing here could run it.
 
     data_of(ask(desk, "PATCH", "/main", {"disabled_server_tools": [SEARCH]}))
-    search = {"tools": [{"type": SEARCH}]}
+    search: dict[str, Any] = {"tools": [{"type": SEARCH}]}
     desk.server.wait_until(lambda: desk.post(**search).status_code == 403, within_s=PATIENCE_S)
     for kind in (SEARCH, "web_search"):
         error = desk.refused(403, "permission_denied", tools=[{"type": kind}])

@@ -1,6 +1,5 @@
 """The doors of messages and responses: refusals, token counts, what only one wire can do."""
 
-import json
 from typing import Any
 
 import pytest
@@ -25,12 +24,6 @@ def told(response: requests.Response, status: int, kind: str) -> Any:
     assert (body["type"], body["error"]["type"], body["error"]["code"]) == ("error", kind, status)
     assert body["request_id"] == response.headers.get("X-Generation-Id")
     return body["error"]
-
-
-def events(response: requests.Response) -> list[Any]:
-    assert response.status_code == 200, response.text
-    lines = [line for line in response.text.split("\n") if line.startswith("data: {")]
-    return [json.loads(line[6:]) for line in lines]
 
 
 def count(desk: Desk, **body: Any) -> requests.Response:
@@ -101,49 +94,16 @@ def test_what_no_endpoint_takes_is_refused_by_its_name(desk: Desk, kind: str) ->
 
 @pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
 def test_what_one_wire_can_do_stays_with_it(desk: Desk) -> None:
-    """The second model's endpoint speaks chat and has no such thing."""
-    desk.upstream.script("messages-a", {"fault": "503"})
+    """The model's other endpoint speaks chat, and has neither containers nor a search."""
+    desk.model = "acme/boxed"
+    beside = post(desk, MESSAGES, container="c_1", tools=[{"type": "router:datetime"}])
+    assert "not beside tools" in told(beside, 400, "invalid_request_error")["message"]
+    ok(desk, MESSAGES, container="c_1")
+    (sent,) = desk.sent("messages-a")
+    assert sent["container"] == "c_1"
 
-    refused = post(desk, MESSAGES, tools=[SEARCH], models=["acme/over-openai"])
-
-    told(refused, 503, "overloaded_error")
+    native: list[dict[str, Any]] = [{"container": "c_1"}, {"tools": [SEARCH]}]
+    for asked in native:
+        desk.upstream.script("messages-a", {"fault": "503"})
+        told(post(desk, MESSAGES, **asked), 503, "overloaded_error")
     assert desk.upstream.requests("chat-a") == []
-
-
-def test_betas_are_told_to_message_style_upstreams(desk: Desk, kind: str) -> None:
-    headers = {"anthropic-beta": "new-1", "x-anthropic-beta": "new-2, new-1"}
-    assert post(desk, MESSAGES, headers=headers).status_code == 200
-
-    (request,) = desk.upstream.requests()
-    wanted = "new-2,new-1" if kind == "anthropic" else None
-    assert request["headers"].get("anthropic-beta") == wanted
-
-
-# --- Breaks ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-def test_an_opening_alone_does_not_keep_a_stream_from_another_endpoint(desk: Desk) -> None:
-    begun = {"type": "message_start", "message": {"id": "msg_gone", "usage": {"input_tokens": 1}}}
-    desk.upstream.script("messages-a", {"events": [{"json": begun}, {"cut": "close"}]})
-
-    response = post(desk, MESSAGES, models=["acme/over-openai"], stream=True)
-
-    said = events(response)
-    assert [event["type"] for event in said].count("message_start") == 1
-    assert said[0]["message"]["provider"] == "Chat A"
-    assert "msg_gone" not in response.text
-    assert desk.generation(response.headers["X-Generation-Id"])["finish_reason"] == "stop"
-
-
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-def test_events_are_numbered_without_a_gap_whoever_was_tried_before(desk: Desk) -> None:
-    desk.upstream.script("messages-a", {"fault": "503"})
-    echo = {"echo_upstream_body": True}
-
-    response = post(desk, RESPONSES, models=["acme/over-openai"], stream=True, debug=echo)
-
-    said = events(response)
-    assert [event["sequence_number"] for event in said] == list(range(len(said)))
-    first = [event["type"] for event in said[:3]]
-    assert first == ["response.debug", "response.debug", "response.created"]

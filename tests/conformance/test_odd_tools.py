@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import Desk, Serve, nano, opened
+from tests.conformance.desk import Desk, Serve, nano
 from tests.conformance.money import book_usage
 from tests.support.odd_tools import BACKENDS, FEE_NANO
 from tests.support.promptness import in_time
@@ -128,20 +128,3 @@ def test_a_turn_that_cannot_be_paid_ends_the_loop_with_what_there_is(
     generation_id = response.headers["X-Generation-Id"]
     assert desk.charged_nano(generation_id) == turn_nano + FEE_NANO
     assert desk.generation(generation_id)["finish_reason"] == "length"
-
-
-def test_a_caller_who_leaves_stops_the_tools_and_pays_what_was_got(desk: Desk) -> None:
-    desk.upstream.script(PERSONA, calls("hangs", text="Wait. ", usage=used(100, 10)))
-    wire = opened(desk, tools=[SEARCH])
-    _, headers = wire.head()
-    wire.until(b"Wait.")
-    wire.until(b": ROUTER PROCESSING")
-
-    began = time.monotonic()
-    wire.close()
-
-    record = desk.wait_record(headers["x-generation-id"])
-    in_time(time.monotonic() - began, 1)
-    assert record["cancelled"] is True
-    assert desk.charged_nano(headers["x-generation-id"]) == 100 * PROMPT_NANO + 10 * COMPLETION_NANO
-    assert len(desk.sent(PERSONA)) == 1

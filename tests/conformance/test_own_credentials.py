@@ -3,7 +3,6 @@ what the caller is told of it."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
 
@@ -104,28 +103,6 @@ def test_all_of_them_are_tried_in_their_places(desk: Desk) -> None:
     assert credentials_at(desk) == tried
     assert answer["usage"]["is_byok"] is True
     assert desk.paid_nano(answer) == 0
-
-
-def test_only_where_every_filter_matches(desk: Desk) -> None:
-    path = f"/{bring(desk, 'gamma', MINE)['id']}"
-    whose = {
-        "allowed_api_key_hashes": [desk.account.api_key_hash],
-        "allowed_user_ids": [desk.account.user_id],
-    }
-    filters: list[tuple[dict[str, Any], bool]] = [
-        ({"allowed_models": ["acme/solo:nitro"], **whose}, True),
-        ({"allowed_models": ["acme/small"]}, False),
-        ({"allowed_models": []}, False),
-        ({"allowed_models": None, "allowed_user_ids": []}, False),
-        ({"allowed_user_ids": None}, True),
-        ({"disabled": True}, False),
-    ]
-    for said, is_used in filters:
-        changed = ask(desk, "PATCH", path, said)
-        assert changed.status_code == 200, changed.text
-        desk.upstream.clear()
-        desk.ok()
-        assert credentials_at(desk) == [fingerprint(MINE) if is_used else SHARED], said
 
 
 @pytest.mark.parametrize("said", ["is_required", "is_byok_only"])

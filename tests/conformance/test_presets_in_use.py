@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
-from tests.conformance.asking import post as post_in
-from tests.conformance.desk import CHAT, HELLO, Desk, changed_workspace, exact
+from tests.conformance.desk import CHAT, HELLO, Desk, changed_workspace
 from tests.conformance.test_management_rows_presets import email, made
 
 PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
@@ -123,18 +122,6 @@ def test_what_a_body_has_no_words_for_reaches_its_own_kind(desk: Desk) -> None:
     assert "effort" not in sent["output_config"]
 
 
-def test_the_cache_s_own_mark(desk: Desk) -> None:
-    body = {"model": "acme/over-anthropic", "cache_control": {"type": "ephemeral"}}
-    made(desk, "/plain/chat/completions", body)
-    made(desk, "/own/chat/completions", body | {"prompt_cache_options": {"mode": "explicit"}})
-
-    for preset, marked in (("plain", True), ("own", False)):
-        desk.upstream.clear()
-        assert post_in(desk, MESSAGES, model=f"@preset/{preset}").status_code == 200
-        (entry,) = desk.upstream.requests()
-        assert ("cache_control" in entry["body"]) is marked
-
-
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model": "@preset/email", "preset": "other"}, "preset: differs from the preset that"),
     ({"model": "acme/solo@preset/email", "preset": "EMAIL"}, "preset: differs"),
@@ -158,27 +145,6 @@ def test_what_is_refused(desk: Desk) -> None:
     result = {"role": "tool", "content": "r", "tool_call_id": "c"}
     error = desk.refused(400, "invalid_prompt", model="@preset/email", messages=[result])
     assert error["message"].startswith("messages.0.tool_call_id: Invalid input")
-
-
-def test_what_a_caller_is_told_of_the_model(desk: Desk) -> None:
-    email(desk)
-    key, headers = desk.account.api_key, {"X-Router-Metadata": "enabled"}
-    named: list[dict[str, Any]] = [
-        *({"model": name} for name in ("@preset/email", "@PRESET/email", "acme/solo@preset/email")),
-        {"model": "acme/solo:floor@preset/email", "preset": "email"},
-        {"model": "acme/solo", "preset": "email"},
-        {"models": ["@preset/email"]},
-        {"models": ["acme/solo@preset/email", "acme/small"]},
-    ]
-    for asked in named:
-        body = {"messages": HELLO, **asked}
-        response = desk.server.post(CHAT, key=key, json=body, headers=headers)
-
-        answer = exact(response)
-        assert response.status_code == 200, response.text
-        assert answer["model"] == "acme/solo"
-        assert answer["router_metadata"]["requested"] == (asked.get("model") or asked["models"][0])
-        assert desk.sent()[-1]["temperature"] == 0.7
 
 
 def test_tools_of_a_preset_that_this_caller_cannot_have(desk: Desk) -> None:

@@ -107,7 +107,7 @@ def test_a_hit_is_recorded_and_charged_nothing(desk: Desk) -> None:
 
 def test_what_is_not_cached(desk: Desk, own_desk: Desk) -> None:
     echo: dict[str, Any] = {"stream": True, "debug": {"echo_upstream_body": True}}
-    not_asked = ({}, {"X-Router-Cache": "false"}, {"X-Router-Cache": "yes"})
+    not_asked: list[dict[str, str]] = [{}, {"X-Router-Cache": "false"}, {"X-Router-Cache": "yes"}]
     asked: list[dict[str, Any]] = [{"headers": headers} for headers in not_asked]
     # What was sent upstream, and what is of those who want nothing retained.
     private = {"model": "acme/small", "provider": {"zdr": True}}
@@ -168,14 +168,3 @@ def test_presets_say_whether_and_for_how_long(desk: Desk) -> None:
     assert statuses(*off, never) == [None] * 3
     sent = [entry["body"] for entry in desk.upstream.requests()]
     assert not any("cache_enabled" in body or "cache_ttl_seconds" in body for body in sent)
-
-
-def test_loops_are_kept_with_what_their_tools_did(desk: Desk) -> None:
-    look = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
-    desk.upstream.script("chat-a", look, {"text": "It is late."})
-    asked: dict[str, Any] = {"headers": ON, "tools": [{"type": "router:datetime"}]}
-    first, second = exact(desk.post(**asked)), exact(desk.post(**asked))
-
-    assert first["choices"] == second["choices"]
-    use = second["usage"]["server_tool_use_details"]
-    assert use == {"tool_calls_requested": 0, "tool_calls_executed": 0}

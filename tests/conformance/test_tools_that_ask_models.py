@@ -13,7 +13,6 @@ from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 from tests.support.own_credentials import bring
 
 MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
-UNSTOPPED = "acme/unstopped"
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
@@ -260,18 +259,6 @@ def test_who_leaves_a_panel_pays_all_that_it_was_asked(desk: Desk) -> None:
     assert prompts_nano(desk, generation_id, first) == 2 * PROMPT_NANO
     desk.upstream.open_gate("one")
     desk.upstream.open_gate("other")
-
-
-def test_who_leaves_a_provider_that_bills_to_the_end_pays_its_whole_answer(desk: Desk) -> None:
-    turns = used(100, 10), used(30, 3)
-    desk.upstream.script("chat-a", calls("subagent", turns[0], task="Go"))
-    desk.upstream.script("chat-c", {"gate": "late", "text": "Because.", "usage": turns[1]})
-
-    with caller(desk, tool("subagent", model=UNSTOPPED)) as generation_id:
-        desk.upstream.wait_gate("late")
-    desk.upstream.open_gate("late")
-
-    assert prompts_nano(desk, generation_id, *turns) == 0
 
 
 def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:

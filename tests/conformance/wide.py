@@ -14,9 +14,9 @@ PRICING = {"prompt": "0.000001", "completion": "0.000002"}
 
 
 def wide_catalogue(url: str) -> str:
-    """The conformance catalogue, the models of all wire kinds and those that decide; one in two
-    regions, one in two tiers, some to be counted and timed, and one that waits for a team's own
-    credential. Every endpoint asks for each search."""
+    """The conformance catalogue, the models of all wire kinds and those that decide; models in two
+    regions, in two tiers and over two wires, some to be counted and timed, and one that waits for a
+    team's own credential. Every endpoint asks for each search."""
     known: dict[str, dict[str, Any]] = {"providers": {}, "models": {}}
     for text in (
         rewritten(url),
@@ -27,7 +27,9 @@ def wide_catalogue(url: str) -> str:
         known["providers"] |= {each["slug"]: each for each in catalogue["providers"]}
         known["models"] |= {each["id"]: each for each in catalogue["models"]}
     models = list(known["models"].values())
-    small, solo = known["models"]["acme/small"], known["models"]["acme/solo"]
+    small, solo, prose = (
+        known["models"][f"acme/{name}"] for name in ("small", "solo", "over-anthropic")
+    )
     small["aliases"], known["models"]["acme/text"]["aliases"] = ["acme/short"], ["router/fusion"]
     for each in known["models"].values():
         for end in each["endpoints"]:
@@ -43,6 +45,7 @@ def wide_catalogue(url: str) -> str:
             {"provider": "beta", "pricing": _priced("0.0000015")},
         ),
         _like(small, "acme/paced", {}, {"provider": "beta"}),
+        _like(prose, "acme/boxed", {"extra_parameters": ["container"]}, {"provider": "chat-a"}),
     ]
     providers = [*known["providers"].values(), {"slug": "lone", "name": "Lone"}]
     providers[-1]["base_url"] = f"{url}/lone/v1"
