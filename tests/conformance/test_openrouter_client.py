@@ -5,7 +5,6 @@ no messages call of its own (only one that stores a preset). Answers say our nam
 of types that it does not know, and leaves `router_metadata` out.
 """
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,14 +14,6 @@ from openrouter import OpenRouter, errors
 from tests.conformance.desk import Desk
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
-PARAMETERS = {
-    "type": "object",
-    "properties": {"city": {"type": "string"}},
-    "required": ["city"],
-    "additionalProperties": False,
-}
-CALL = {"name": "weather", "arguments": {"city": "Oslo"}}
-WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": PARAMETERS}}
 
 
 @pytest.fixture
@@ -56,24 +47,6 @@ def test_plain_and_streamed_answers(client: OpenRouter, wire_desk: Desk) -> None
     deltas = [each.delta for each in events if each.type == "response.output_text.delta"]
     assert "".join(deltas) == said
     assert events[-1].type == "response.completed"
-
-
-def test_tools_and_reasoning_over_two_turns(
-    client: OpenRouter, script: Any, wire_desk: Desk
-) -> None:
-    script({"reasoning": "I look.", "tool_calls": [CALL]}, {"text": "It rains."})
-    more: Any = {"tools": [WEATHER], "reasoning": {"effort": "low"}}
-
-    first: Any = client.chat.send(model=wire_desk.model, messages=HELLO, **more)
-    message = first.choices[0].message
-    (call,) = message.tool_calls
-    assert json.loads(call.function.arguments) == {"city": "Oslo"}
-    assert message.reasoning == "I look."
-    result = {"role": "tool", "tool_call_id": call.id, "content": "Rain"}
-    history: Any = [*HELLO, message.model_dump(exclude_none=True), result]
-    second: Any = client.chat.send(model=wire_desk.model, messages=history, **more)
-
-    assert second.choices[0].message.content == "It rains."
 
 
 def test_a_refusal_is_an_error_of_its_own(client: OpenRouter, script: Any, wire_desk: Desk) -> None:

@@ -107,34 +107,6 @@ def test_in_a_mixed_turn_only_the_callers_own_calls_are_told(pair: Pair, stream:
     assert answer_to(pair, history, stream=stream, own=[WEATHER]).text == "Warm, I hear."
 
 
-NO_BASH = {"environment": {"type": "container_reference", "container_id": "c1"}}
-BASH = {"type": "router:bash", "parameters": NO_BASH}
-NOT_RUN: dict[str, list[dict[str, Any]]] = {
-    "messages": [
-        {"type": "bash_20250124", "name": "bash"},
-        {"type": "web_search_20250305", "name": "web_search"},
-        {"type": "router:shell", "parameters": {"engine": "native"}},
-        BASH,
-    ],
-    "responses": [
-        *({"type": kind} for kind in ("web_search", "local_shell", "shell", "apply_patch")),
-        {"type": "namespace", "name": "n", "description": "d", "tools": [DATETIME]},
-        BASH,
-    ],
-    "chat": [{"type": "web_search"}, BASH],
-}
-
-
-def test_what_cannot_be_run_is_refused(pair: Pair) -> None:
-    desk = pair.desk
-    for beside in NOT_RUN[pair.speaker.name]:
-        body = pair.body() | {"tools": [DATETIME, beside]}
-        response = desk.server.post(pair.speaker.path, key=desk.account.api_key, json=body)
-        assert response.status_code == 400, response.text
-        assert pair.speaker.told(exact(response))[2].startswith("server tool not available: ")
-        assert desk.upstream.requests() == []
-
-
 @STREAMED
 def test_a_later_turn_falls_back_to_another_endpoint_of_the_model(pair: Pair, stream: bool) -> None:
     persona = pair.persona.removesuffix("-a")

@@ -68,36 +68,6 @@ def test_answers_and_failures_leave_a_trace_of_every_candidate(
     }
 
 
-def test_a_sort_of_the_callers_outlasts_one_failure_and_not_most(
-    equipped_desk: Desk, trace_of: Any
-) -> None:
-    desk = equipped_desk
-    desk.model = "acme/weighed:floor"
-
-    def first_tried() -> tuple[str, Any]:
-        response = desk.post()
-        assert response.status_code == 200
-        trace = trace_of(desk, response.headers["X-Generation-Id"])
-        return trace["tag"][0], trace
-
-    desk.upstream.script("alpha", {"status": 500})
-    for _ in range(2):
-        tag, trace = first_tried()
-        assert (tag, trace["rule"], trace["last"]) == ("alpha", "price", "failing")
-
-    desk.upstream.script("alpha", {"status": 500}, repeat=True)
-    tried = [first_tried()[0] for _ in range(5)]
-    _, trace = first_tried()
-    desk.upstream.clear()
-
-    # One of two went well before; after the next failure it was one of three.
-    assert tried == ["alpha", "beta", "beta", "beta", "beta"]
-    standing = {row.tag: row.standing for row in rows_of(trace)}
-    assert standing["alpha"] == ("unstable", "failing")
-    told = desk.server.manage("route", "--model", desk.model)
-    assert (told["rule"], told["last"]) == ("price", "failing")
-
-
 def test_route_prints_the_order_and_explains_every_endpoint(desk: Desk) -> None:
     wanted = json.dumps({"sort": "price", "quantizations": ["bf16"]})
 
