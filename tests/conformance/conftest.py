@@ -217,6 +217,7 @@ def serve(
             server = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
             server.manage("load_catalogue", str(file))
             server.start()
+            simulator.clear()
             return lambda: Desk(server, simulator, seed_account(server))
 
         yield desks

@@ -16,7 +16,7 @@ PRICING = {"prompt": "0.000001", "completion": "0.000002"}
 def wide_catalogue(url: str) -> str:
     """The conformance catalogue, the models of all wire kinds and those that decide; models in two
     regions, in two tiers and over two wires, some to be counted and timed, and one that waits for a
-    team's own credential. Every endpoint asks for each search."""
+    team's own credential. Who is not free asks for each search."""
     known: dict[str, dict[str, Any]] = {"providers": {}, "models": {}}
     for text in (
         rewritten(url),
@@ -33,7 +33,8 @@ def wide_catalogue(url: str) -> str:
     small["aliases"], known["models"]["acme/text"]["aliases"] = ["acme/short"], ["router/fusion"]
     for each in known["models"].values():
         for end in each["endpoints"]:
-            end["pricing"] = end["pricing"] | {"web_search": "0.005"}
+            if end["pricing"]["prompt"] != "0":
+                end["pricing"] = end["pricing"] | {"web_search": "0.005"}
     models += [
         _like(solo, "acme/regional", {}, {"tag": "gamma/eu", "region": "europe"}),
         _like(solo, "acme/cheap", {"pricing": _priced("0.0000001")}),
