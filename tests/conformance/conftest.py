@@ -1,100 +1,109 @@
-"""A caller of its own for every test, on the shared gateway."""
+"""Callers at the gateways that the whole run shares. An account may be shared too: the desk knows
+what it has spent. Tests that change something of it, or count what it has, have their own."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.deciding import DecisionsDesk
-from tests.conformance.desk import Desk, Serve
-from tests.conformance.web import WebDesk, with_search_prices
+from tests.conformance.asking import PERSONAS
+from tests.conformance.deciding import DecisionsDesk, judging
+from tests.conformance.desk import Desk, Serve, returning
+from tests.conformance.pairs import Pair
+from tests.conformance.web import WebDesk
+from tests.conformance.wide import REGIONAL_HOSTS, wide_catalogue
 from tests.support.bed import Bed
-from tests.support.catalogue import DECISIONS, THREE_WIRES, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
-from tests.support.search_engine import serve_search_engine
+from tests.support.search_engine import SearchEngine, serve_search_engine
 from tests.support.server import GatewayServer
-from tests.support.web_site import serve_web_site
+from tests.support.speakers import SPEAKERS
+from tests.support.web_site import WebSite, serve_web_site
+
+# A provider that failed a moment ago is tried like any other; keys are read anew.
+FORGETFUL = {"ROUTER_OUTAGE_WINDOW_SECONDS": "0.001", "API_KEY_CACHE_SECONDS": "0"}
+
+
+def check_books(server: GatewayServer) -> None:
+    """They add up, and nothing is held."""
+    audit = server.manage("audit_ledger")
+    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+
+
+@contextmanager
+def serving(stores: Bed, folder: Path, catalogue: str, **settings: Any) -> Iterator[GatewayServer]:
+    """A gateway with that catalogue, whose books are sound in the end."""
+    file = folder / "catalogue.yaml"
+    file.write_text(catalogue, encoding="utf-8")
+    with StartGateway(stores, folder) as starter:
+        server = starter.build(**settings)
+        server.manage("load_catalogue", str(file))
+        server.start()
+        yield server
+        check_books(server)
 
 
 @pytest.fixture(scope="module")
 def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's tests did, the books add up afterwards and nothing is held."""
     yield gateway
-    audit = gateway.manage("audit_ledger")
-    assert audit["mismatches"] == []
-    assert audit["open_holds"] == 0
-
-
-@pytest.fixture(scope="session")
-def wires_server(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
-    """A gateway with a model for each wire kind, quick to fill a silence, with a response cache and
-    a moderation hook for those who ask for them."""
-    folder = tmp_path_factory.mktemp("wires")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url, source=THREE_WIRES), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-        server = starter.build(
-            ROUTER_KEEPALIVE_SECONDS="0.1",
-            ROUTER_RESPONSE_CACHE_ENABLED="true",
-            ROUTER_MODERATION_HOOK="tests.support.moderating.reasons",
-            ROUTER_MODERATION_TIMEOUT="0.5",
-        )
-        server.manage("load_catalogue", str(file))
-        server.start()
-        yield server
-        audit = server.manage("audit_ledger")
-        assert audit["mismatches"] == []
-        assert audit["open_holds"] == 0
-
-
-@pytest.fixture(scope="session")
-def deciding_server(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
-    """A gateway whose models answer decisions in each of the ways."""
-    folder = tmp_path_factory.mktemp("deciding")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url, source=DECISIONS), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-        server = starter.build(ROUTER_OUTAGE_WINDOW_SECONDS="0.001", API_KEY_CACHE_SECONDS="0")
-        server.manage("load_catalogue", str(file))
-        server.start()
-        yield server
-        audit = server.manage("audit_ledger")
-        assert audit["mismatches"] == []
-        assert audit["open_holds"] == 0
+    check_books(gateway)
 
 
 @pytest.fixture(scope="module")
-def serve_deciding(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[..., DecisionsDesk]]:
-    """Desks on gateways with settings of their own."""
-    folder = tmp_path_factory.mktemp("settings")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url, source=DECISIONS), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-
-        def desk(**settings: Any) -> DecisionsDesk:
-            server = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
-            server.manage("load_catalogue", str(file))
-            server.start()
-            simulator.clear()
-            return DecisionsDesk(server, simulator, seed_account(server), "typesafe/jev-1.13")
-
-        yield desk
+def caller(audited: GatewayServer) -> SeededAccount:
+    """The account that a module's tests share."""
+    return seed_account(audited)
 
 
 @pytest.fixture
-def deciding(deciding_server: GatewayServer, simulator: SimulatedUpstream) -> DecisionsDesk:
-    """A caller of the model that an upstream of decisions serves."""
+def desk(audited: GatewayServer, simulator: SimulatedUpstream, caller: SeededAccount) -> Desk:
+    return returning(Desk(audited, simulator, caller))
+
+
+@pytest.fixture
+def own_desk(audited: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
-    return DecisionsDesk(
-        deciding_server, simulator, seed_account(deciding_server), "typesafe/jev-1.13"
-    )
+    return Desk(audited, simulator, seed_account(audited))
+
+
+# --- The gateway that has everything --------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def wide_server(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayServer]:
+    """A gateway with models for every wire kind, decisions and region, quick to fill a silence,
+    with a response cache and a moderation hook for those who ask for them."""
+    settings = {
+        "REGIONAL_HOSTS": REGIONAL_HOSTS,
+        "ROUTER_KEEPALIVE_SECONDS": "0.1",
+        "ROUTER_RESPONSE_CACHE_ENABLED": "true",
+        "ROUTER_MODERATION_HOOK": "tests.support.moderating.reasons",
+        "ROUTER_MODERATION_TIMEOUT": "0.5",
+        "ROUTER_FETCH_PRIVATE_HOSTS": "localhost",
+        "ROUTER_FREE_RPD_LOW": "20",
+        "ROUTER_FREE_RPD_HIGH": "1000",
+        "ROUTER_FREE_CREDIT_THRESHOLD": "10",
+    }
+    folder, catalogue = tmp_path_factory.mktemp("wide"), wide_catalogue(simulator.url)
+    with serving(stores, folder, catalogue, **FORGETFUL, **settings) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def wide_account(wide_server: GatewayServer) -> SeededAccount:
+    return seed_account(wide_server, credits_usd="100")
+
+
+@pytest.fixture
+def own_wide_desk(wide_server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(wide_server, simulator, seed_account(wide_server))
 
 
 @pytest.fixture(params=["openai", "anthropic", "responses"])
@@ -105,75 +114,110 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def wire_desk(wires_server: GatewayServer, simulator: SimulatedUpstream, kind: str) -> Desk:
+def wire_desk(
+    wide_server: GatewayServer,
+    simulator: SimulatedUpstream,
+    wide_account: SeededAccount,
+    kind: str,
+) -> Desk:
     """A caller of the model that an upstream of that wire kind serves."""
-    simulator.clear()
-    model = f"acme/over-{kind}"
-    return Desk(wires_server, simulator, seed_account(wires_server), model)
+    return returning(Desk(wide_server, simulator, wide_account, f"acme/over-{kind}"))
+
+
+@pytest.fixture(params=SPEAKERS)
+def pair(request: pytest.FixtureRequest, wire_desk: Desk, kind: str) -> Pair:
+    """A caller of each format in turn, there."""
+    return Pair(SPEAKERS[request.param], kind, wire_desk)
 
 
 @pytest.fixture
-def desk(
-    audited: GatewayServer,
-    simulator: SimulatedUpstream,
-    account: Callable[..., SeededAccount],
-) -> Desk:
+def script(wire_desk: Desk, kind: str) -> Callable[..., None]:
+    """`script(*steps)`: what that upstream says next."""
+    return lambda *steps: wire_desk.upstream.script(f"{PERSONAS[kind]}-a", *steps)
+
+
+@pytest.fixture
+def own_wire_desk(own_wide_desk: Desk, kind: str) -> Desk:
+    own_wide_desk.model = f"acme/over-{kind}"
+    return own_wide_desk
+
+
+@pytest.fixture
+def deciding(
+    wide_server: GatewayServer, simulator: SimulatedUpstream, wide_account: SeededAccount
+) -> DecisionsDesk:
+    """A caller of the model that an upstream of decisions serves."""
+    return returning(judging(Desk(wide_server, simulator, wide_account)))
+
+
+@pytest.fixture
+def own_deciding(own_wide_desk: Desk) -> DecisionsDesk:
+    return judging(own_wide_desk)
+
+
+# --- The gateway with an operator's equipment -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Equipped:
+    """It searches and fetches, remembers failures, takes a fee for calls on own credentials,
+    has a list of models to choose from, commits soon to a stream, and has no shell."""
+
+    server: GatewayServer
+    engine: SearchEngine
+    site: WebSite
+
+
+@pytest.fixture(scope="session")
+def equipped(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[Equipped]:
+    settings = {
+        "API_KEY_CACHE_SECONDS": "0",
+        "BYOK_FEE_RATE": "0.05",
+        "ROUTER_AUTO_MODELS": "router/fusion, acme/so*, gone/model",
+        "ROUTER_FETCH_PRIVATE_HOSTS": "127.0.0.1",
+        "ROUTER_OUTAGE_WINDOW_SECONDS": "30",
+        "ROUTER_SEARCH_ENGINE": "searxng",
+        "ROUTER_SEARCH_TIMEOUT": "0.5",
+        "ROUTER_SHELL": "off",
+        "ROUTER_STREAM_COMMIT_SECONDS": "0.2",
+    }
+    folder, catalogue = tmp_path_factory.mktemp("equipped"), wide_catalogue(simulator.url)
+    with serve_search_engine() as engine, serve_web_site() as site:
+        settings["ROUTER_SEARCH_URL"] = engine.url
+        with serving(stores, folder, catalogue, **settings) as server:
+            yield Equipped(server, engine, site)
+
+
+@pytest.fixture
+def equipped_desk(equipped: Equipped, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
-    return Desk(audited, simulator, account())
+    return Desk(equipped.server, simulator, seed_account(equipped.server))
+
+
+@pytest.fixture
+def web(equipped: Equipped, equipped_desk: Desk) -> WebDesk:
+    equipped.engine.asked.clear()
+    equipped.site.met.clear()
+    return WebDesk(equipped_desk, equipped.engine, equipped.site)
 
 
 @pytest.fixture(scope="module")
 def serve(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Serve]:
-    """Desks on a gateway of these tests' own: one that others use remembers their failures."""
+    """Desks on gateways with settings of these tests' own."""
     folder = tmp_path_factory.mktemp("own")
-    catalogue = folder / "catalogue.yaml"
-    catalogue.write_text(rewritten(simulator.url), encoding="utf-8")
+    file = folder / "catalogue.yaml"
+    file.write_text(wide_catalogue(simulator.url), encoding="utf-8")
     with StartGateway(stores, folder) as starter:
 
         def desks(**settings: Any) -> Callable[[], Desk]:
-            server = starter.build(**settings)
-            server.manage("load_catalogue", str(catalogue))
+            server = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
+            server.manage("load_catalogue", str(file))
             server.start()
-            return lambda: Desk(server, simulator, seed_account(server), "acme/small")
-
-        yield desks
-
-
-@pytest.fixture(scope="session")
-def web_desks(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Callable[[], WebDesk]]:
-    """Desks on a gateway that searches and fetches."""
-    folder = tmp_path_factory.mktemp("web")
-    with (
-        serve_search_engine() as engine,
-        serve_web_site() as site,
-        StartGateway(stores, folder) as starter,
-    ):
-        server = starter.build(
-            ROUTER_SEARCH_ENGINE="searxng",
-            ROUTER_SEARCH_URL=engine.url,
-            ROUTER_SEARCH_TIMEOUT="1",
-            ROUTER_FETCH_PRIVATE_HOSTS="127.0.0.1",
-            ROUTER_KEEPALIVE_SECONDS="0.1",
-        )
-        server.manage("load_catalogue", str(with_search_prices(folder, simulator.url)))
-        server.start()
-
-        def desks() -> WebDesk:
             simulator.clear()
-            engine.asked.clear()
-            site.met.clear()
-            return WebDesk(Desk(server, simulator, seed_account(server)), engine, site)
+            return lambda: Desk(server, simulator, seed_account(server))
 
         yield desks
-        audit = server.manage("audit_ledger")
-        assert audit["mismatches"] == []
-        assert audit["open_holds"] == 0
-
-
-@pytest.fixture
-def web(web_desks: Callable[[], WebDesk]) -> WebDesk:
-    return web_desks()

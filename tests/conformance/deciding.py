@@ -66,6 +66,11 @@ class DecisionsDesk(Desk):
         return [list(body["questions"]) for body in entries if "questions" in body]
 
 
+def judging(desk: Desk) -> DecisionsDesk:
+    """The desk's caller, asking for decisions."""
+    return DecisionsDesk(desk.server, desk.upstream, desk.account, "typesafe/jev-1.13")
+
+
 def check(question: dict[str, Any], answer: dict[str, Any]) -> None:
     """What every answer to such a question is like."""
     assert answer["type"] == question["type"]

@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
-from routing.simulator.testing import SimulatedUpstream
+from routing.simulator.testing import SimulatedUpstream, Wire
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
 
@@ -177,10 +177,41 @@ class Desk:
     def wait_record(self, generation_id: str) -> Any:
         """The record of a call whose caller has left; it is written once the call has ended."""
         self.server.wait_until(
-            lambda: self.generation_response(generation_id).status_code == 200,
-            within_s=PATIENCE_S,
+            lambda: self.generation_response(generation_id).status_code == 200, within_s=PATIENCE_S
         )
         return self.generation(generation_id)
+
+
+D = TypeVar("D", bound=Desk)
+
+
+def returning(desk: D) -> D:
+    """The desk of an account that others used before: the upstream forgets them, its books not."""
+    desk.upstream.clear()
+    desk.spent_nano = desk.total_usage_nano()
+    return desk
+
+
+def changed_workspace(desk: Desk, **settings: Any) -> None:
+    """The desk's workspace has these settings from now on."""
+    key, path = desk.account.management_key, f"/api/v1/workspaces/{desk.account.workspace_id}"
+    response = desk.server.request("PATCH", path, key=key, json=settings)
+    assert response.status_code == 200, response.text
+
+
+def opened(desk: Desk, path: str = CHAT, **body: Any) -> Wire:
+    """A streamed request on a connection of its own, to be read as it comes."""
+    given = {"model": desk.model, "stream": True} | body
+    if path == CHAT:
+        given = {"messages": HELLO} | given
+    data = json.dumps(given).encode()
+    wire = Wire(int(desk.server.env["PORT"]))
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}"
+        f"\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    wire.send(head.encode() + data)
+    return wire
 
 
 def called(desk: Desk) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def book_usage(
-    account_id: str, *, amount_nano: int | None = None, until_balance_nano: int = 0
+    account_id: Any, *, amount_nano: int | None = None, until_balance_nano: int = 0, **more: Any
 ) -> None:
     """A usage entry of that amount, or of what brings the account to the balance."""
     from accounts.models import Account, LedgerEntry
@@ -22,31 +22,20 @@ def book_usage(
         amount_nano=amount_nano,
         source="test",
         source_ref=secrets.token_hex(8),
-        created_at=datetime.now(UTC),
+        **{"created_at": datetime.now(UTC), **more},
     )
 
 
 def book_spending(api_key: str, *, amount_nano: int) -> None:
     """What a key spent today in one call, as the ledger writer would have booked it."""
     from accounts.keystring import hash_of
-    from accounts.models import Account, ApiKey, LedgerEntry, SpendCounter
+    from accounts.models import ApiKey, SpendCounter
     from accounts.windows import LIMITED_WINDOW, window_starts
 
     key, now = ApiKey.objects.get(hash=hash_of(api_key)), datetime.now(UTC)
-    account = Account.objects.get(pk=key.account_id)
-    account.total_usage_nano += amount_nano
-    account.save(update_fields=["total_usage_nano"])
-    LedgerEntry.objects.create(
-        account=account,
-        workspace_id=key.workspace_id,
-        api_key=key,
-        kind=LedgerEntry.Kind.USAGE,
-        amount_nano=amount_nano,
-        day=now.date(),
-        source="test",
-        source_ref=secrets.token_hex(8),
-        created_at=now,
-    )
+    entry: dict[str, Any] = {"workspace_id": key.workspace_id, "api_key": key}
+    entry |= {"day": now.date(), "created_at": now}
+    book_usage(key.account_id, amount_nano=amount_nano, **entry)
     for window, start in window_starts(now).items():
         place: dict[str, Any] = {"window": window, "window_start": start}
         limit_nano = key.limit_nano if window == LIMITED_WINDOW[key.limit_reset] else None

@@ -1,6 +1,5 @@
 """A caller of one format at an upstream of one wire kind."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,7 @@ import requests
 
 from routing.simulator.testing import Wire
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, exact
+from tests.conformance.desk import Desk, exact, opened
 from tests.support.speakers import Said, Speaker, Streamed, read_stream
 
 RESOURCES = {"openai": "chat/completions", "anthropic": "messages", "responses": "responses"}
@@ -62,15 +61,7 @@ class Pair:
 
     def open(self, **options: Any) -> Wire:
         """A streamed request on a connection of its own, to be read as it comes."""
-        data = json.dumps(self.body(stream=True, **options)).encode()
-        key = self.desk.account.api_key
-        wire = Wire(int(self.desk.server.env["PORT"]))
-        head = (
-            f"POST {self.speaker.path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n"
-        )
-        wire.send(head.encode() + data)
-        return wire
+        return opened(self.desk, self.speaker.path, **self.body(stream=True, **options))
 
     def sent(self) -> list[dict[str, Any]]:
         """What went upstream, all of it on the wire's own path."""

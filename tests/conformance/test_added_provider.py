@@ -3,10 +3,8 @@ one what it was found to take, decisions among it."""
 
 from typing import Any
 
-from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.deciding import NOUL, STATE, SYSTEMONE
-from tests.conformance.desk import CHAT, HELLO, PATIENCE_S
-from tests.support.gateways import StartGateway, seed_account
+from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk
 from tests.support.server import as_json
 
 MODEL = "local/llama"
@@ -18,11 +16,9 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-def test_a_model_is_served_from_its_price_on(
-    start_gateway: StartGateway, simulator: SimulatedUpstream
-) -> None:
-    server = start_gateway()
-    account = seed_account(server)
+def test_a_model_is_served_from_its_price_on(equipped_desk: Desk) -> None:
+    server, account = equipped_desk.server, equipped_desk.account
+    simulator = equipped_desk.upstream
 
     def ask(path: str) -> Any:
         body = {"model": MODEL, **ASKED[path]}

@@ -5,11 +5,18 @@ from typing import Any
 import pytest
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, SYSTEMONE, DecisionsDesk
+from tests.conformance.desk import changed_workspace
 from tests.conformance.guarded import governed
+from tests.conformance.test_management_rows_presets import made
 from tests.support.server import as_json
 
 MAIL = "ada@example.org"
 OPT_IN = {"X-Router-Metadata": "enabled"}
+
+
+@pytest.fixture
+def deciding(own_deciding: DecisionsDesk) -> DecisionsDesk:
+    return own_deciding
 
 
 def filtering(action: str) -> dict[str, Any]:
@@ -34,32 +41,19 @@ def test_texts_are_redacted_wherever_they_stand(deciding: DecisionsDesk) -> None
 
 
 @pytest.mark.parametrize("model", ["typesafe/jev-1.13", "acme/judge"])
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_a_guardrail_blocks(deciding: DecisionsDesk, model: str) -> None:
+    governed(deciding, **filtering("block"))
+    asked: list[dict[str, Any]] = [
         {"state": [{"deep": MAIL}]},
         {"questions": {"q": {**NOUL, "instructions": {"ask": MAIL}}}},
         {"questions": {"q": {**CHOICE, "criteria": {MAIL: None, "b": None}}}},
         {"questions": {"q": {**NOUL, "criteria": {"true": MAIL, "false": "no"}}}},
-    ],
-)
-def test_a_guardrail_blocks(deciding: DecisionsDesk, model: str, body: dict[str, Any]) -> None:
-    governed(deciding, **filtering("block"))
-
-    response = deciding.post(model=model, headers=OPT_IN, **body)
-
-    deciding.check_refused(response, 403, "permission_denied")
-    [stage] = as_json(response)["router_metadata"]["pipeline"]
-    assert stage["data"]["action"] == "blocked"
-
-
-def test_a_flag_counts_each_text_once(deciding: DecisionsDesk) -> None:
-    governed(deciding, **filtering("flag"))
-
-    response = deciding.post(state=f"{MAIL} and {MAIL}", headers=OPT_IN)
-
-    [stage] = as_json(response)["router_metadata"]["pipeline"]
-    assert stage["data"] == {"action": "flagged", "detected": ["email"], "matches": 2}
+    ]
+    for body in asked:
+        response = deciding.post(model=model, headers=OPT_IN, **body)
+        deciding.check_refused(response, 403, "permission_denied")
+        [stage] = as_json(response)["router_metadata"]["pipeline"]
+        assert stage["data"]["action"] == "blocked"
 
 
 def test_a_guardrail_narrows_models_and_providers(deciding: DecisionsDesk) -> None:
@@ -73,34 +67,23 @@ def test_a_guardrail_narrows_models_and_providers(deciding: DecisionsDesk) -> No
 
 
 def saved(desk: DecisionsDesk, **config: Any) -> None:
-    response = desk.server.post(
-        "/api/v1/presets/judging/chat/completions",
-        key=desk.account.api_key,
-        json={"messages": [{"role": "system", "content": "Be short."}], **config},
-    )
-    assert response.status_code == 200, response.text
+    system = [{"role": "system", "content": "Be short."}]
+    made(desk, "/judging/chat/completions", {"messages": system, **config})
 
 
-@pytest.mark.parametrize("reference", ["@preset/judging", "acme/off@preset/judging"])
-def test_a_preset_says_who_is_asked(deciding: DecisionsDesk, reference: str) -> None:
+def test_a_preset_says_who_is_asked(deciding: DecisionsDesk) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    saved(
-        deciding,
-        model="acme/judge",
-        temperature=1.5,
-        tools=[tool],
-        provider={"only": ["judge-b"]},
-    )
+    only = {"provider": {"only": ["judge-b"]}}
+    saved(deciding, model="acme/judge", temperature=1.5, tools=[tool], **only)
+    deciding.refused(400, "invalid_request", model="acme/off@preset/judging")
+    deciding.refused(404, "not_found", model="@preset/nowhere")
 
-    response = deciding.post(model=reference, headers=OPT_IN)
+    response = deciding.post(model="@preset/judging", headers=OPT_IN)
 
-    if reference.startswith("acme"):
-        deciding.check_refused(response, 400, "invalid_request")
-        return
     assert response.status_code == 200, response.text
     body = as_json(response)
     assert (body["model"], body["provider"]) == ("acme/judge", "Judge B")
-    assert body["router_metadata"]["requested"] == reference
+    assert body["router_metadata"]["requested"] == "@preset/judging"
     sent = deciding.the_one_sent("judge-b")
     assert sent["temperature"] == 0
     assert "tools" not in sent
@@ -118,18 +101,13 @@ def test_further_models_of_a_preset_are_fallen_back_to(deciding: DecisionsDesk) 
     assert body["router_metadata"]["strategy"] == "fallback"
 
 
-def test_an_unknown_preset(deciding: DecisionsDesk) -> None:
-    deciding.refused(404, "not_found", model="@preset/nowhere")
-
-
-@pytest.mark.parametrize("model", ["router/auto", "router/free"])
-def test_a_virtual_router_finds_a_model_that_decides(deciding: DecisionsDesk, model: str) -> None:
-    response = deciding.post(model=model, headers=OPT_IN)
-
-    assert response.status_code == 200, response.text
-    body = as_json(response)
-    assert body["model"] not in ("acme/off", "acme/plain")
-    assert body["router_metadata"]["strategy"] == model.partition("/")[2]
+def test_a_virtual_router_finds_a_model_that_decides(deciding: DecisionsDesk) -> None:
+    for strategy in ("auto", "free"):
+        response = deciding.post(model=f"router/{strategy}", headers=OPT_IN)
+        assert response.status_code == 200, response.text
+        body = as_json(response)
+        assert body["model"] not in ("acme/off", "acme/plain")
+        assert body["router_metadata"]["strategy"] == strategy
 
 
 def test_a_session_is_not_kept_at_an_endpoint(deciding: DecisionsDesk) -> None:
@@ -146,27 +124,13 @@ def test_a_session_is_not_kept_at_an_endpoint(deciding: DecisionsDesk) -> None:
 
 
 def test_what_was_said_is_kept_where_that_is_wanted(deciding: DecisionsDesk) -> None:
-    path = f"/api/v1/workspaces/{deciding.account.workspace_id}"
-    wish = {"is_observability_io_logging_enabled": True}
-    changed = deciding.server.request("PATCH", path, key=deciding.account.management_key, json=wish)
-    assert changed.status_code == 200, changed.text
+    changed_workspace(deciding, is_observability_io_logging_enabled=True)
 
     answer = as_json(deciding.post(state="All is well"))
 
-    kept = deciding.server.get(
-        f"/api/v1/generation/content?id={answer['id']}", key=deciding.account.api_key
-    )
+    path = f"/api/v1/generation/content?id={answer['id']}"
+    kept = deciding.server.get(path, key=deciding.account.api_key)
     assert kept.status_code == 200, kept.text
     data = as_json(kept)["data"]
     assert "All is well" in str(data["input"])
     assert "noul" in data["output"]["completion"]
-
-
-def test_chat_cannot_be_had_of_a_model_that_only_decides(deciding: DecisionsDesk) -> None:
-    response = deciding.server.chat(
-        key=deciding.account.api_key,
-        model="typesafe/jev-1.13",
-        messages=[{"role": "user", "content": "Hello"}],
-    )
-
-    deciding.check_refused(response, 400, "invalid_request")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.conformance.asking import RESPONSES, ok, post
 from tests.conformance.desk import Desk
-from tests.conformance.test_tools_that_ask_models import OTHER, price, used
+from tests.conformance.test_tools_that_ask_models import MODEL, OTHER, price, used
 
 ASKED = {"role": "user", "content": "Where is order 1?"}
 LOOKUP = {
@@ -25,15 +25,10 @@ AGENT = {
 }
 
 
-@pytest.fixture(params=["openai"])
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
-def desk(wire_desk: Desk) -> Desk:
-    return wire_desk
+def desk(own_wide_desk: Desk) -> Desk:
+    own_wide_desk.model = MODEL
+    return own_wide_desk
 
 
 def said(desk: Desk, *, stream: bool, items: list[Any]) -> dict[str, Any]:
@@ -104,32 +99,3 @@ def test_an_agent_waits_for_a_function_and_goes_on(desk: Desk, stream: bool) -> 
     (last,) = third["output"]
     assert last["content"][0]["text"] == "Good."
     assert "lookup" not in json.dumps(desk.sent("chat-a")[-1]["messages"])
-
-
-def test_a_new_task_beside_an_agent_that_waits_is_another_agent_s(desk: Desk) -> None:
-    turn = used(10, 1)
-    desk.upstream.script(
-        "chat-a",
-        makes(("subagent", {"task": "Find 1"}), ("subagent", {"task": "Find 2"}), usage=turn),
-        makes(("subagent", {"task": "Go on"}), usage=turn),
-        makes(("subagent", {"task": "Find 3"}), ("subagent", {"task": ""}), usage=turn),
-        {"text": "All have shipped."},
-    )
-    looks_up = makes(("lookup", {"id": "1"}), usage=turn)
-    desk.upstream.script("messages-a", looks_up, looks_up, *[{"text": "Shipped."}] * 3)
-
-    first = said(desk, stream=False, items=[ASKED])
-    called = [each for each in first["output"] if each["type"] == "function_call"]
-    outputs = [
-        {"type": "function_call_output", "call_id": each["call_id"], "output": "shipped"}
-        for each in called
-    ]
-    second = said(desk, stream=False, items=[ASKED, *first["output"], *outputs])
-
-    *agents, message = second["output"]
-    assert message["content"][0]["text"] == "All have shipped."
-    assert [each["status"] for each in agents] == ["completed"] * 3
-    asked = [json.dumps(each["messages"]) for each in desk.sent("messages-a")[2:]]
-    assert sorted("shipped" in each for each in asked) == [False, True, True]
-    (new,) = [each for each in asked if "shipped" not in each]
-    assert "Find 3" in new

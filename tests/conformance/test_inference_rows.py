@@ -1,18 +1,30 @@
-"""Rows 1 to 16 of the inference reference's section 12: who asks, and with which parameters."""
+"""Rows 1 to 16, 23 to 27, 55, 57, 58, 82 and 83 of the inference reference's section 12: who asks,
+with which parameters, tools, formats and money; the model list."""
 
 import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from routing.simulator.testing import Wire
-from tests.conformance.desk import CHAT, Desk, issue_paths
+from tests.conformance.desk import CHAT, HELLO, Desk, exact, issue_paths
+from tests.conformance.money import book_usage
 from tests.support.server import GatewayServer, as_json
 
-pytestmark = pytest.mark.both
+MIB = 1024 * 1024
+NATIVE_BASH = {"type": "router:bash", "parameters": {"engine": "native"}}
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
+
+
+def function(name: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def choice(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name}}
 
 
 @pytest.mark.parametrize("header", ["", "Authorization: Basic x\r\n"])
@@ -26,8 +38,7 @@ def test_no_bearer_key_is_401_and_the_body_is_never_read(desk: Desk, header: str
     body = json.loads(wire.body(headers))
 
     wire.close()
-    assert status == 401
-    assert body["error"]["code"] == 401
+    assert (status, body["error"]["code"]) == (401, 401)
     assert body["error"]["message"] == "Missing Authentication header"
     assert "user_id" not in body
     assert desk.upstream.requests() == []
@@ -42,46 +53,82 @@ def test_a_key_nobody_has_is_401(desk: Desk) -> None:
     assert as_json(answer)["error"]["message"] == "Invalid API key"
 
 
-def test_no_messages(desk: Desk) -> None:
-    error = desk.refused(400, "invalid_request", messages=[])
-
-    assert issue_paths(error) == ["messages"]
-
-
 @pytest.mark.parametrize("body", [b"[1]", b"{", b"", b"null", b'"x"'])
 def test_a_body_that_is_no_json_object(desk: Desk, body: bytes) -> None:
     desk.check_refused(desk.raw(body), 400, "invalid_request")
 
 
-def test_an_unknown_role_is_named(desk: Desk) -> None:
-    messages = [{"role": "wizard", "content": "x"}]
+# What a body says, and the fields that its refusal names.
+WRONG: dict[str, tuple[dict[str, Any], list[str]]] = {
+    "no messages": ({"messages": []}, ["messages"]),
+    "a role": ({"messages": [{"role": "wizard", "content": "x"}]}, ["messages.0.role"]),
+    "temperature too high": ({"temperature": 2.01}, ["temperature"]),
+    "temperature too low": ({"temperature": -0.01}, ["temperature"]),
+    "temperature as text": ({"temperature": "0.5"}, ["temperature"]),
+    "logprobs": ({"top_logprobs": 21, "logprobs": True}, ["top_logprobs"]),
+    "five stops": ({"stop": list("abcde")}, ["stop"]),
+    "penalty": ({"frequency_penalty": -2.5}, ["frequency_penalty"]),
+    "metadata": ({"metadata": {f"k{n}": "v" for n in range(17)}}, ["metadata"]),
+    "metadata's value": ({"metadata": {"k": "v" * 513}}, ["metadata.k"]),
+    "session": ({"session_id": "s" * 257}, ["session_id"]),
+    "session header": ({"headers": {"x-session-id": "s" * 257}}, ["x-session-id"]),
+    "efforts": ({"reasoning": {"effort": "low"}, "reasoning_effort": "high"}, ["reasoning_effort"]),
+    "four models": ({"models": ["a/1", "a/2", "a/3", "a/4"]}, ["models"]),
+    "route": ({"route": "zig"}, ["route"]),
+    "choice without tools": ({"tool_choice": choice("x")}, ["tool_choice.function.name"]),
+    "choice of another tool": (
+        {"tool_choice": choice("x"), "tools": [function("y")]},
+        ["tool_choice.function.name"],
+    ),
+    "tool's name": ({"tools": [function("bad name!")]}, ["tools.0.function.name"]),
+    "tool that chat has not": ({"tools": [{"type": "router:apply_patch"}]}, ["tools.0.type"]),
+    "no such tool": ({"tools": [{"type": "router:nope"}]}, ["tools.0.type"]),
+    "stop conditions": (
+        {"tools": [{"type": "router:datetime"}], "stop_server_tools_when": []},
+        ["stop_server_tools_when"],
+    ),
+    "format without schema": (
+        {"response_format": {"type": "json_schema"}},
+        ["response_format.json_schema"],
+    ),
+    "format": ({"response_format": {"type": "yaml"}}, ["response_format.type"]),
+    "plugin": ({"plugins": [{"id": "unknown"}]}, ["plugins.0.id"]),
+    "price cap": (
+        {"provider": {"max_price": {"prompt": "cheap"}}},
+        ["provider.max_price.prompt"],
+    ),
+    "quantization": ({"provider": {"quantizations": ["q8"]}}, ["provider.quantizations.0"]),
+}
 
-    error = desk.refused(400, "invalid_request", messages=messages)
 
-    assert issue_paths(error) == ["messages.0.role"]
-    assert error["message"].startswith("messages.0.role: ")
+@pytest.mark.parametrize(("body", "paths"), WRONG.values(), ids=list(WRONG))
+def test_a_field_out_of_bounds_is_named(desk: Desk, body: dict[str, Any], paths: list[str]) -> None:
+    error = desk.refused(400, "invalid_request", **body)
 
-
-@pytest.mark.parametrize("value", [2.01, -0.01, "0.5", True])
-def test_temperature_bounds(desk: Desk, value: Any) -> None:
-    error = desk.refused(400, "invalid_request", temperature=value)
-
-    assert issue_paths(error) == ["temperature"]
+    assert issue_paths(error) == paths
+    assert error["message"].startswith(paths[0].split(".")[0])
 
 
-def test_null_temperature_is_absent_and_the_bounds_belong_to_the_range(desk: Desk) -> None:
-    for value in (None, 0, 2, 0.7):
-        desk.paid_nano(desk.ok(temperature=value))
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [({"foo": 1}, "foo"), ({"preferred_max_latency": {"p42": 1}}, "p42")],
+    ids=["preference", "percentile"],
+)
+def test_an_unknown_provider_preference(desk: Desk, body: dict[str, Any], key: str) -> None:
+    error = desk.refused(400, "invalid_request", provider=body)
 
-    absent, low, high, between = desk.sent()
-    assert "temperature" not in absent
-    assert (low["temperature"], high["temperature"], between["temperature"]) == (0, 2, 0.7)
+    assert f'Unrecognized key: "{key}"' in error["message"]
 
 
-def test_too_many_top_logprobs(desk: Desk) -> None:
-    error = desk.refused(400, "invalid_request", top_logprobs=21, logprobs=True)
+def test_fields_at_their_bounds_are_taken(desk: Desk) -> None:
+    metadata = {"k" * 62 + f"{n:02}": "\U0001f98a" * 512 for n in range(16)}
+    for temperature in (None, 0, 2, 0.7):
+        desk.paid_nano(desk.ok(temperature=temperature, metadata=metadata, provider=None))
 
-    assert issue_paths(error) == ["top_logprobs"]
+    sent = desk.sent()
+    assert [body.get("temperature") for body in sent] == [None, 0, 2, 0.7]
+    assert "temperature" not in sent[0]
+    assert not any({"metadata", "provider"} & body.keys() for body in sent)
 
 
 def test_top_logprobs_alone_are_not_sent_upstream(desk: Desk) -> None:
@@ -93,48 +140,6 @@ def test_top_logprobs_alone_are_not_sent_upstream(desk: Desk) -> None:
     first, second = desk.sent()
     assert "top_logprobs" not in first
     assert (second["logprobs"], second["top_logprobs"]) == (True, 5)
-
-
-def test_at_most_four_stop_strings(desk: Desk) -> None:
-    assert issue_paths(desk.refused(400, "invalid_request", stop=list("abcde"))) == ["stop"]
-
-    answer = desk.ok(stop="to", messages=[{"role": "user", "content": "say hello"}])
-
-    assert desk.the_one_sent()["stop"] == "to"
-    assert desk.paid_nano(answer) > 0
-
-
-def test_frequency_penalty_bounds(desk: Desk) -> None:
-    error = desk.refused(400, "invalid_request", frequency_penalty=-2.5)
-
-    assert issue_paths(error) == ["frequency_penalty"]
-
-
-@pytest.mark.parametrize(
-    "metadata",
-    [{f"k{n}": "v" for n in range(17)}, {"k" * 65: "v"}, {"k": "v" * 513}],
-    ids=["17 pairs", "a key of 65", "a value of 513"],
-)
-def test_metadata_bounds(desk: Desk, metadata: dict[str, str]) -> None:
-    error = desk.refused(400, "invalid_request", metadata=metadata)
-
-    assert error["message"].startswith("metadata")
-
-
-def test_metadata_at_its_bounds_stays_here(desk: Desk) -> None:
-    metadata = {"k" * 62 + f"{n:02}": "\U0001f98a" * 512 for n in range(16)}
-
-    desk.paid_nano(desk.ok(metadata=metadata))
-
-    assert "metadata" not in desk.the_one_sent()
-
-
-def test_a_long_session_id_in_body_or_header(desk: Desk) -> None:
-    in_body = desk.refused(400, "invalid_request", session_id="s" * 257)
-    in_header = desk.refused(400, "invalid_request", headers={"x-session-id": "s" * 257})
-
-    assert issue_paths(in_body) == ["session_id"]
-    assert issue_paths(in_header) == ["x-session-id"]
 
 
 def test_the_bodys_session_id_wins(desk: Desk) -> None:
@@ -149,22 +154,13 @@ def test_the_bodys_session_id_wins(desk: Desk) -> None:
         assert "x-session-id" not in entry["headers"]
 
 
-def test_two_different_efforts(desk: Desk) -> None:
-    different = desk.refused(
-        400, "invalid_request", reasoning={"effort": "low"}, reasoning_effort="high"
-    )
-    desk.ok(reasoning={"effort": "low"}, reasoning_effort="low")
+def test_what_is_said_twice_and_alike_is_sent_once(desk: Desk) -> None:
+    desk.ok(reasoning={"effort": "low"}, reasoning_effort="low", stop="to")
 
-    assert issue_paths(different) == ["reasoning_effort"]
     sent = desk.the_one_sent()
     told = [sent.get("reasoning_effort"), (sent.get("reasoning") or {}).get("effort")]
     assert sorted(told, key=str) == [None, "low"]
-
-
-def test_at_most_three_fallback_models(desk: Desk) -> None:
-    error = desk.refused(400, "invalid_request", models=["a/1", "a/2", "a/3", "a/4"])
-
-    assert issue_paths(error) == ["models"]
+    assert sent["stop"] == "to"
 
 
 @pytest.mark.parametrize("extra", [{}, {"model": "acme/solo", "models": ["nope/none"]}])
@@ -174,28 +170,115 @@ def test_an_unknown_model(desk: Desk, extra: dict[str, Any]) -> None:
     assert error["message"] == "nope/none is not a valid model ID"
 
 
-def test_the_workspaces_default_model(
-    desk: Desk, orm_of: Callable[[GatewayServer], AbstractContextManager[None]]
-) -> None:
+def test_the_workspaces_default_model(own_desk: Desk, orm_of: OrmOf) -> None:
     from accounts.models import Workspace
 
+    desk = own_desk
+    body = json.dumps({"messages": HELLO}).encode()
+    missing = desk.check_refused(desk.raw(body), 400, "invalid_request")
+    assert missing["message"].startswith("model: ")
     with orm_of(desk.server):
         mine = Workspace.objects.filter(pk=desk.account.workspace_id)
         mine.update(default_text_model="acme/small")
-    body = {"messages": [{"role": "user", "content": "Hello"}]}
 
-    response = desk.server.chat(key=desk.account.api_key, **body)
+    desk.server.wait_until(lambda: desk.raw(body).status_code == 200)
 
-    answer = json.loads(response.text, parse_float=Decimal)
-    assert response.status_code == 200
-    assert answer["model"] == "acme/small"
-    assert desk.generation(answer["id"])["model"] == "acme/small"
+    answer = exact(desk.raw(body))
+    assert answer["model"] == desk.generation(answer["id"])["model"] == "acme/small"
+
+
+def test_a_choice_of_a_tool_that_is_there(desk: Desk) -> None:
+    answer = desk.ok(tools=[function("weather")], tool_choice=choice("weather"))
+
+    assert desk.the_one_sent()["tool_choice"] == choice("weather")
+    (told,) = answer["choices"]
+    (call,) = told["message"]["tool_calls"]
+    assert call["function"]["name"] == "weather"
+    assert (told["message"]["content"], told["finish_reason"]) == (None, "tool_calls")
     assert desk.paid_nano(answer) > 0
 
 
-def test_no_model_and_no_default(desk: Desk) -> None:
-    body = json.dumps({"messages": [{"role": "user", "content": "Hello"}]}).encode()
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"plugins": [{"id": "web"}]},
+        {"plugins": [{"id": "file-parser", "pdf": {"engine": "mistral-ocr"}}]},
+        {"tools": [NATIVE_BASH]},
+        {"tools": [{"type": "router:web_search"}], "stream": True},
+        {"tools": [{"type": "router:subagent", "parameters": {"tools": [NATIVE_BASH]}}]},
+    ],
+)
+def test_what_nothing_here_runs_is_refused_and_never_ignored(
+    desk: Desk, asked: dict[str, Any]
+) -> None:
+    desk.refused(400, "invalid_request", **asked)
 
-    error = desk.check_refused(desk.raw(body), 400, "invalid_request")
 
-    assert error["message"].startswith("model: ")
+@pytest.mark.parametrize("balance_nano", [-1_000_000_000, 0], ids=["overdrawn", "empty"])
+def test_without_money_there_are_free_answers_at_most(
+    own_desk: Desk, orm_of: OrmOf, balance_nano: int
+) -> None:
+    desk = own_desk
+    with orm_of(desk.server):
+        book_usage(desk.account.account_id, until_balance_nano=balance_nano)
+    desk.spent_nano = desk.total_usage_nano()
+
+    paid = desk.refused(402, "payment_required", model="acme/small")
+
+    assert paid["metadata"]["limit_source"] == "router_credits"
+    assert paid["metadata"]["remedy_hint"]
+    if balance_nano < 0:
+        free = desk.refused(402, "payment_required", model="acme/small:free")
+        page = f"/admin/accounts/account/{desk.account.account_id}/change/"
+        assert free["message"] == (
+            "Insufficient credits. Whoever runs this gateway can add credits, using "
+            f"{desk.server.root_url}{page}"
+        )
+        # It asks who wants to see it.
+        assert desk.server.get(page).url.endswith(f"/admin/login/?next={page}")
+    else:
+        assert desk.paid_nano(desk.ok(model="acme/small:free")) == 0
+
+
+@pytest.mark.parametrize("counted", [True, False], ids=["Content-Length", "chunked"])
+def test_a_body_of_33_mib(desk: Desk, counted: bool) -> None:
+    start = json.dumps({"model": "acme/solo", "messages": HELLO}).encode()
+    body = start + b" " * (33 * MIB - len(start))
+    pieces = (body[at : at + MIB] for at in range(0, len(body), MIB))
+
+    answer = desk.server.post(CHAT, key=desk.account.api_key, data=body if counted else pieces)
+
+    error = desk.check_refused(answer, 413, "payload_too_large")
+    assert error["message"] == "Request payload too large"
+
+
+def test_unknown_fields_are_dropped_for_endpoints_that_do_not_list_them(desk: Desk) -> None:
+    answer = desk.ok(foo=1, api_base="http://127.0.0.1:9", top_k=5)
+
+    assert desk.the_one_sent().keys() <= {"model", "messages", "stream", "max_tokens"}
+    assert desk.paid_nano(answer) > 0
+
+
+def test_the_model_list_by_pages(desk: Desk) -> None:
+    everything = as_json(desk.server.get("/api/v1/models"))
+    seen, path = [], "/api/v1/models?limit=1"
+    while path:
+        page = as_json(desk.server.get(path))
+        assert len(page["data"]) == 1
+        assert page["total_count"] == everything["total_count"] == len(everything["data"])
+        seen += page["data"]
+        path = page["links"]["next"]
+
+    assert [model["id"] for model in seen] == [model["id"] for model in everything["data"]]
+    assert {"acme/small", "acme/solo", "acme/text"} <= {model["id"] for model in seen}
+
+
+def test_the_endpoints_of_a_model(desk: Desk) -> None:
+    data = as_json(desk.server.get("/api/v1/models/acme/small/endpoints"))["data"]
+
+    assert data["id"] == "acme/small"
+    prices = {each["tag"]: each["pricing"]["prompt"] for each in data["endpoints"]}
+    assert prices == {"alpha": "0.000001", "beta": "0.000002", "beta/turbo": "0.000005"}
+    missing = desk.server.get("/api/v1/models/acme/none/endpoints")
+    assert missing.status_code == 404
+    assert as_json(missing)["error"]["metadata"]["error_type"] == "not_found"

@@ -3,12 +3,14 @@
 from typing import Any
 
 import pytest
+from openrouter import OpenRouter
 
 from tests.conformance.deciding import (
     CHOICE,
     DECISIONS,
     NOUL,
     SCORE,
+    STATE,
     SYSTEMONE,
     DecisionsDesk,
     check,
@@ -16,8 +18,9 @@ from tests.conformance.deciding import (
 from tests.conformance.desk import issue_paths
 from tests.support.server import as_json
 
-# One model for each way of answering.
+# One model for each way of answering, and those who serve them.
 WAYS = ["typesafe/jev-1.13", "acme/judge", "acme/numbers", "acme/letters", "acme/replies"]
+PERSONAS = (*("native-a", "native-b", "judge-a", "judge-b", "numbers-a", "letters-a", "replies-a"),)
 
 
 @pytest.fixture(params=[DECISIONS, SYSTEMONE])
@@ -42,70 +45,20 @@ def test_a_noul_needs_no_criteria(asking: DecisionsDesk, model: str) -> None:
 
 @pytest.mark.parametrize("model", WAYS)
 def test_every_type_is_answered_in_every_way(deciding: DecisionsDesk, model: str) -> None:
+    for persona in PERSONAS:
+        deciding.upstream.verdicts(persona, {"when": "Which of", "weights": {"a": 1, "b": 3}})
     described = {**NOUL, "criteria": {"true": "They ask for it", "false": ["nothing", "else"]}}
-    questions = {"z": NOUL, "team": CHOICE, "a": described, "mood": SCORE}
+    two = {"type": "choice", "instructions": "Which of two?", "criteria": {"a": None, "b": "…"}}
+    many = {**CHOICE, "criteria": {f"label {n}": None for n in range(255)}}
+    questions = {"z": NOUL, "two": two, "many": many, "a": described, "mood": SCORE}
 
     answers = deciding.answers(questions, model=model, state={"mail": ["Hello", 5]})
 
     assert answers["mood"]["legend"] == {"0": "hostile", "1": "neutral", "2": "friendly"}
-
-
-@pytest.mark.parametrize("criteria", [{"true": "x"}, {"false": "x"}, {}, {"true": "x", "false": 1}])
-def test_criteria_of_a_noul_are_both_or_none(
-    asking: DecisionsDesk, criteria: dict[str, Any]
-) -> None:
-    error = asking.refused(400, "invalid_request", questions={"q": {**NOUL, "criteria": criteria}})
-
-    assert issue_paths(error)[0].startswith("questions.q.criteria.")
-
-
-@pytest.mark.parametrize(
-    ("question", "field"),
-    [
-        ({"type": "choice", "instructions": "Which?"}, "questions.q.criteria"),
-        ({**CHOICE, "criteria": {str(n): None for n in range(256)}}, "questions.q.criteria"),
-        ({**CHOICE, "criteria": {}}, "questions.q.criteria"),
-        ({**CHOICE, "criteria": {"a": 5}}, "questions.q.criteria.a"),
-        ({**CHOICE, "criteria": ["a", "b"]}, "questions.q.criteria"),
-    ],
-)
-def test_a_choice_has_1_to_255_labels(
-    asking: DecisionsDesk, question: dict[str, Any], field: str
-) -> None:
-    error = asking.refused(400, "invalid_request", questions={"q": question})
-
-    assert issue_paths(error) == [field]
-
-
-@pytest.mark.parametrize("model", WAYS)
-def test_a_choice_of_255_labels_is_answered(deciding: DecisionsDesk, model: str) -> None:
-    labels = {f"label {n}": None for n in range(255)}
-    deciding.upstream.verdicts("native-a", {"when": "Which", "weights": {"label 200": 9}})
-
-    answers = deciding.answers({"q": {**CHOICE, "criteria": labels}}, model=model)
-
-    assert len(answers["q"]["probabilities"]) == 255
-
-
-@pytest.mark.parametrize("model", WAYS)
-def test_probabilities_cover_the_labels(deciding: DecisionsDesk, model: str) -> None:
-    question = {**CHOICE, "criteria": {"a": None, "b": "…"}}
-    for persona in (
-        "native-a",
-        "native-b",
-        "judge-a",
-        "judge-b",
-        "numbers-a",
-        "letters-a",
-        "replies-a",
-    ):
-        deciding.upstream.verdicts(persona, {"when": "Which", "weights": {"a": 0.25, "b": 0.75}})
-
-    answer = deciding.answers({"q": question}, model=model)["q"]
-
-    assert answer["choice"] == "b"
-    assert answer["probabilities"] == pytest.approx({"a": 0.25, "b": 0.75}, abs=1e-6)
-    assert answer["confidence"] == pytest.approx(0.5, abs=1e-6)
+    assert len(answers["many"]["probabilities"]) == 255
+    assert answers["two"]["choice"] == "b"
+    assert answers["two"]["probabilities"] == pytest.approx({"a": 0.25, "b": 0.75}, abs=1e-6)
+    assert answers["two"]["confidence"] == pytest.approx(0.5, abs=1e-6)
 
 
 def test_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
@@ -121,62 +74,73 @@ def test_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
     assert answer["confidence"] == pytest.approx((0.95 - 1 / 3) / (2 / 3))
 
 
-@pytest.mark.parametrize("levels", [0, 1, 11])
-def test_a_score_has_2_to_10_levels(asking: DecisionsDesk, levels: int) -> None:
-    question = {**SCORE, "criteria": [f"level {n}" for n in range(levels)]}
-
-    error = asking.refused(400, "invalid_request", questions={"q": question})
-
-    assert issue_paths(error) == ["questions.q.criteria"]
+WRONG_NOULS: list[Any] = [{"true": "x"}, {"false": "x"}, {}, {"true": "x", "false": 1}]
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
-        ({"questions": {}}, "questions"),
-        ({"questions": None}, "questions"),
-        ({"questions": []}, "questions"),
-        ({"questions": {"": NOUL}}, "questions."),
-        ({"questions": {f"q{n}": NOUL for n in range(1001)}}, "questions"),
-        ({"state": 5}, "state"),
-        ({"state": None}, "state"),
-        ({"state": True}, "state"),
-        ({"model": ""}, "model"),
-        ({"model": None}, "model"),
-        ({"questions": {"q": {"type": "noul"}}}, "questions.q.instructions"),
-        ({"questions": {"q": {**NOUL, "instructions": ""}}}, "questions.q.instructions"),
-        ({"questions": {"q": {**NOUL, "instructions": 5}}}, "questions.q.instructions"),
-        ({"questions": {"q": {**NOUL, "type": "maybe"}}}, "questions.q.type"),
-        ({"questions": {"q": {**NOUL, "type": "box"}}}, "questions.q.type"),
-        ({"questions": {"q": "yes?"}}, "questions.q"),
-        ({"user": "u" * 257}, "user"),
-        ({"session_id": "s" * 257}, "session_id"),
-        ({"trace": "t"}, "trace"),
-        ({"provider": {"nearest": True}}, "provider"),
-    ],
-)
-def test_what_is_no_question_is_refused(
-    asking: DecisionsDesk, body: dict[str, Any], field: str
-) -> None:
-    assert issue_paths(asking.refused(400, "invalid_request", **body))[0] == field
+def test_criteria_of_a_noul_are_both_or_none(asking: DecisionsDesk) -> None:
+    for criteria in WRONG_NOULS:
+        questions = {"q": {**NOUL, "criteria": criteria}}
+        error = asking.refused(400, "invalid_request", questions=questions)
+        assert issue_paths(error)[0].startswith("questions.q.criteria."), criteria
 
 
-def test_all_that_is_wrong_is_told_at_once(asking: DecisionsDesk) -> None:
-    questions = {"a": {"type": "noul"}, "b": {**SCORE, "criteria": ["one"]}}
+def with_labels(criteria: Any) -> dict[str, Any]:
+    return {**CHOICE, "criteria": criteria}
 
-    error = asking.refused(400, "invalid_request", state=5, questions=questions)
 
-    assert issue_paths(error) == [
-        *("state", "questions.a.instructions", "questions.b.criteria"),
+def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(asking: DecisionsDesk) -> None:
+    scores = [{**SCORE, "criteria": [f"level {n}" for n in range(count)]} for count in (0, 1, 11)]
+    questions: list[tuple[dict[str, Any], str]] = [
+        ({"type": "choice", "instructions": "Which?"}, "questions.q.criteria"),
+        (with_labels({str(n): None for n in range(256)}), "questions.q.criteria"),
+        (with_labels({}), "questions.q.criteria"),
+        (with_labels({"a": 5}), "questions.q.criteria.a"),
+        (with_labels(["a", "b"]), "questions.q.criteria"),
+        *((score, "questions.q.criteria") for score in scores),
     ]
+    for question, field in questions:
+        error = asking.refused(400, "invalid_request", questions={"q": question})
+        assert issue_paths(error) == [field], question
 
 
-@pytest.mark.parametrize("state", ["", {}, [], "x", {"a": [1, None, 2.5]}, [{}, "…"]])
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"questions": {}}, "questions"),
+    ({"questions": None}, "questions"),
+    ({"questions": []}, "questions"),
+    ({"questions": {"": NOUL}}, "questions."),
+    ({"questions": {f"q{n}": NOUL for n in range(1001)}}, "questions"),
+    *(({"state": value}, "state") for value in (5, None, True)),
+    *(({"model": value}, "model") for value in ("", None)),
+    ({"questions": {"q": {"type": "noul"}}}, "questions.q.instructions"),
+    ({"questions": {"q": {**NOUL, "instructions": ""}}}, "questions.q.instructions"),
+    ({"questions": {"q": {**NOUL, "instructions": 5}}}, "questions.q.instructions"),
+    ({"questions": {"q": {**NOUL, "type": "maybe"}}}, "questions.q.type"),
+    ({"questions": {"q": {**NOUL, "type": "box"}}}, "questions.q.type"),
+    ({"questions": {"q": "yes?"}}, "questions.q"),
+    ({"user": "u" * 257}, "user"),
+    ({"session_id": "s" * 257}, "session_id"),
+    ({"trace": "t"}, "trace"),
+    ({"provider": {"nearest": True}}, "provider"),
+]
+
+
+def test_what_is_no_question_is_refused(asking: DecisionsDesk) -> None:
+    for body, field in WRONG:
+        assert issue_paths(asking.refused(400, "invalid_request", **body))[0] == field, body
+    # All that is wrong is told at once.
+    questions = {"a": {"type": "noul"}, "b": {**SCORE, "criteria": ["one"]}}
+    error = asking.refused(400, "invalid_request", state=5, questions=questions)
+    assert issue_paths(error) == ["state", "questions.a.instructions", "questions.b.criteria"]
+    for raw in (b"", b"[1]", b"{", b'{"state": NaN}'):
+        asking.check_refused(asking.raw(raw), 400, "invalid_request")
+
+
 @pytest.mark.parametrize("model", WAYS[:2])
-def test_a_state_may_be_any_text_object_or_array(
-    deciding: DecisionsDesk, state: Any, model: str
-) -> None:
-    deciding.answers({"q": {**NOUL, "instructions": {"ask": ["why?"]}, "extra": 5}}, state=state)
+def test_a_state_may_be_any_text_object_or_array(deciding: DecisionsDesk, model: str) -> None:
+    question = {**NOUL, "instructions": {"ask": ["why?"]}, "extra": 5}
+    states: list[Any] = ["", {}, [], "x", {"a": [1, None, 2.5]}, [{}, "…"]]
+    for state in states:
+        deciding.answers({"q": question}, state=state, model=model)
 
 
 @pytest.mark.parametrize("model", ["jev-1.13", "jev-latest", "typesafe/jev-1.13"])
@@ -189,25 +153,23 @@ def test_systemone_knows_models_without_their_author(deciding: DecisionsDesk, mo
     assert body["router_metadata"]["requested"] == model
 
 
-@pytest.mark.parametrize("model", ["nobody-1", "nobody-latest", "acme/nobody"])
-def test_an_unknown_model_is_named_as_the_caller_did(deciding: DecisionsDesk, model: str) -> None:
-    response = deciding.at(SYSTEMONE).post(model=model)
+@pytest.mark.parametrize(
+    ("path", "model", "why"),
+    [
+        *((SYSTEMONE, name, "is not a valid model ID") for name in ("nobody-1", "acme/nobody")),
+        (SYSTEMONE, "nobody-latest", "is not a valid model ID"),
+        # A bare name is unknown elsewhere.
+        (DECISIONS, "jev-1.13", "is not a valid model ID"),
+        *((path, "acme/off", "does not answer decisions") for path in (DECISIONS, SYSTEMONE)),
+        (DECISIONS, "acme/plain", "does not answer decisions"),
+    ],
+)
+def test_a_model_that_decides_nothing_is_named_as_the_caller_did(
+    deciding: DecisionsDesk, path: str, model: str, why: str
+) -> None:
+    error = deciding.at(path).refused(400, "invalid_request", model=model)
 
-    error = deciding.check_refused(response, 400, "invalid_request")
-    assert error["message"] == f"{model} is not a valid model ID"
-
-
-def test_a_bare_name_is_unknown_elsewhere(deciding: DecisionsDesk) -> None:
-    error = deciding.refused(400, "invalid_request", model="jev-1.13")
-
-    assert error["message"] == "jev-1.13 is not a valid model ID"
-
-
-@pytest.mark.parametrize("model", ["acme/off", "acme/plain"])
-def test_a_model_that_is_not_to_decide_is_refused(asking: DecisionsDesk, model: str) -> None:
-    error = asking.refused(400, "invalid_request", model=model)
-
-    assert error["message"] == f"{model} does not answer decisions"
+    assert error["message"] == f"{model} {why}"
 
 
 def test_a_timeout_everywhere_is_a_524(asking: DecisionsDesk) -> None:
@@ -218,4 +180,30 @@ def test_a_timeout_everywhere_is_a_524(asking: DecisionsDesk) -> None:
     asking.told(response, 524, "timeout")
     record = asking.generation(response.headers["X-Generation-Id"])
     assert record["api_type"] == "decisions"
-    assert asking.total_usage_nano() == 0
+    assert asking.total_usage_nano() == asking.spent_nano
+
+
+def test_the_openrouter_package_asks_at_both_paths(deciding: DecisionsDesk) -> None:
+    key, server = deciding.account.api_key, deciding.server
+    questions: Any = {"noul": NOUL, "team": CHOICE, "mood": SCORE}
+    asked: Any = {"state": STATE, "questions": questions}
+    more: Any = {"session_id": "s", "trace": {"trace_id": "t"}, "user": "u"}
+    with OpenRouter(api_key=key, server_url=server.base_url, retry_config=None) as client:
+        # The package knows this one path by the root of the server.
+        answer: Any = client.alpha.decisions.create(
+            model="acme/judge",
+            server_url=server.root_url,
+            provider={"sort": "price"},
+            **asked,
+            **more,
+        )
+        other: Any = client.system_one.create(model="jev-latest", **asked)
+
+    assert list(answer.answers) == ["noul", "team", "mood"]
+    assert 0 <= answer.answers["noul"].noul <= 1
+    assert answer.answers["team"].choice in CHOICE["criteria"]
+    assert answer.answers["mood"].legend == {"0": "hostile", "1": "neutral", "2": "friendly"}
+    assert (answer.model, answer.id[:8]) == ("acme/judge", "gen-dec-")
+    assert answer.usage.cost > 0
+    assert sum(other.answers["team"].probabilities.values()) == pytest.approx(1)
+    assert other.provider

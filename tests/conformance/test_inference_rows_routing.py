@@ -1,109 +1,68 @@
-"""Rows 28 to 42, 44 and 50: which endpoint a request goes to, and which it must not go to."""
+"""Rows 28 to 42, 44, 45 and 50: which endpoint a request goes to, and which it must not go to."""
 
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import (
     HELLO,
     Desk,
-    Serve,
     called,
     called_by,
-    issue_paths,
+    changed_workspace,
     read_stream,
+    returning,
 )
-from tests.support.catalogue import rewritten
-from tests.support.gateways import StartGateway, seed_account
-from tests.support.server import GatewayServer
+from tests.support.gateways import SeededAccount
+from tests.support.server import GatewayServer, as_json
 
-SMALL = "acme/small"
+SMALL, PACED = "acme/small", "acme/paced"
 ALPHA, BETA, TURBO = "small-alpha", "small-beta", "small-beta-turbo"
 METADATA = {"X-Router-Metadata": "enabled"}
 CALLERS = 8
-# (prompt, completion) in USD per token.
-Change = Callable[[dict[str, Any]], None]
-
-
-@pytest.fixture(scope="module")
-def gateway(serve: Serve) -> GatewayServer:
-    """Of these tests' own: one that others use remembers who failed, and asks them last."""
-    return serve(ROUTER_OUTAGE_WINDOW_SECONDS="0.001")().server
 
 
 @pytest.fixture
-def small(desk: Desk) -> Desk:
-    desk.model = SMALL
-    return desk
-
-
-@pytest.fixture
-def desk_on(
-    start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path
-) -> Callable[[Change], Desk]:
-    """A desk on a gateway of the test's own, with a changed conformance catalogue."""
-
-    def open_(change: Change) -> Desk:
-        simulator.clear()
-        catalogue = yaml.safe_load(rewritten(simulator.url))
-        change({model["id"]: model for model in catalogue["models"]})
-        file = tmp_path / "catalogue.yaml"
-        file.write_text(yaml.safe_dump(catalogue, sort_keys=False), encoding="utf-8")
-        server = start_gateway.build()
-        server.manage("load_catalogue", str(file))
-        server.start()
-        return Desk(server, simulator, seed_account(server, credits_usd="100"), SMALL)
-
-    return open_
+def small(
+    wide_server: GatewayServer, simulator: SimulatedUpstream, wide_account: SeededAccount
+) -> Desk:
+    return returning(Desk(wide_server, simulator, wide_account, SMALL))
 
 
 def nowhere(desk: Desk, step: str, **options: Any) -> dict[str, Any]:
     """The metadata of a 404 by that filter; nothing was sent anywhere."""
-    error = desk.refused(404, "not_found", **options)
+    error = returning(desk).refused(404, "not_found", **options)
     metadata: dict[str, Any] = error["metadata"]
     assert metadata["failed_routing_step"] == step
     return metadata
 
 
-def test_no_provider_that_is_allowed_serves_the_model(small: Desk) -> None:
-    metadata = nowhere(small, "Filter by Allowed Providers", provider={"only": ["gamma"]})
-
-    assert metadata["available_providers"] == ["alpha", "beta"]
-    assert metadata["requested_providers"] == ["gamma"]
-
-
 def test_the_account_s_own_list_narrows_the_request_s(
-    small: Desk, orm_of: Callable[[Any], Any]
+    own_wide_desk: Desk, orm_of: Callable[[Any], Any]
 ) -> None:
     from accounts.models import Account
 
-    with orm_of(small.server):
-        mine = Account.objects.filter(pk=small.account.account_id)
+    own_wide_desk.model = SMALL
+    with orm_of(own_wide_desk.server):
+        mine = Account.objects.filter(pk=own_wide_desk.account.account_id)
         mine.update(allowed_providers=["beta"], ignored_providers=["beta/turbo"])
 
-    assert {called_by(small) for _ in range(5)} == {BETA}
-    small.spent_nano = small.total_usage_nano()
-    small.upstream.clear()
-    only_alpha = {"only": ["alpha"]}
-    metadata = nowhere(small, "Filter by Allowed Providers", provider=only_alpha)
+    assert {called_by(own_wide_desk) for _ in range(5)} == {BETA}
+    metadata = nowhere(own_wide_desk, "Filter by Allowed Providers", provider={"only": ["alpha"]})
     assert metadata["requested_providers"] == ["alpha"]
 
 
-def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(
-    small: Desk,
-) -> None:
-    both = {called_by(small, provider={"only": ["Beta"]}) for _ in range(40)}
-    turbo = {called_by(small, provider={"only": ["beta/turbo"]}) for _ in range(5)}
+def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(small: Desk) -> None:
+    small.upstream.script("beta", {"status": 500})
+    small.ok(provider={"only": ["Beta"]})
 
-    # Prices of 6 and 14: turbo is drawn about every seventh time.
-    assert both == {BETA, TURBO}
-    assert turbo == {TURBO}
+    # The first of them failed, so that the other one was asked.
+    assert sorted(called(small)) == [BETA, TURBO]
+    assert {called_by(small, provider={"only": ["beta/turbo"]}) for _ in range(5)} == {TURBO}
 
 
 def test_a_list_is_tried_in_turn(small: Desk) -> None:
@@ -132,60 +91,50 @@ def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> N
     assert response.json()["router_metadata"]["attempt"] == 1
 
 
-def test_without_fallbacks_only_the_first_choice_is_tried(small: Desk) -> None:
+def test_without_fallbacks_only_the_first_choice_of_each_model_is_tried(small: Desk) -> None:
     for persona in ("alpha", "beta"):
         small.upstream.script(persona, {"status": 503}, repeat=True)
 
-    response = small.post(provider={"allow_fallbacks": False})
-
-    small.told(response, 503, "provider_overloaded")
+    small.told(small.post(provider={"allow_fallbacks": False}), 503, "provider_overloaded")
     assert len(called(small)) == 1
-
-
-def test_a_list_of_models_is_gone_through_all_the_same(small: Desk) -> None:
-    for persona in ("alpha", "beta"):
-        small.upstream.script(persona, {"status": 503}, repeat=True)
-
     answer = small.ok(models=["acme/solo"], provider={"allow_fallbacks": False})
 
     assert answer["model"] == "acme/solo"
-    first, second = called(small)
+    _, first, second = called(small)
     assert first in {ALPHA, BETA, TURBO}
     assert second == "solo"
 
 
-def test_a_price_may_be_equal_to_its_cap(small: Desk) -> None:
-    nowhere(small, "Filter by Max Price", provider={"max_price": {"prompt": "0.5"}})
-
-    assert called_by(small, provider={"max_price": {"prompt": "1"}}) == ALPHA
-    assert called_by(small, provider={"max_price": {"prompt": 1, "completion": 2}}) == ALPHA
-
-
-def test_a_price_cap_is_a_number(small: Desk) -> None:
-    error = small.refused(400, "invalid_request", provider={"max_price": {"prompt": "cheap"}})
-
-    assert issue_paths(error) == ["provider.max_price.prompt"]
-
-
-def test_nobody_else_promises_not_to_collect(small: Desk) -> None:
-    wanted = {"data_collection": "deny", "ignore": ["alpha"]}
-
-    nowhere(small, "Filter by Data Policy", provider=wanted)
-
-    assert called_by(small, provider={"data_collection": "deny"}) == ALPHA
-
-
-def test_zero_data_retention(small: Desk) -> None:
-    assert {called_by(small, provider={"zdr": True}) for _ in range(10)} == {ALPHA}
+# By row: what is asked for, the endpoints that may be called, and the filter that is told where the
+# first of a row leaves nobody.
+FILTERS: dict[str, list[tuple[dict[str, Any], set[str] | str]]] = {
+    "allowed": [({"only": ["gamma"]}, "Filter by Allowed Providers")],
+    "price": [
+        ({"max_price": {"prompt": "0.5"}}, "Filter by Max Price"),
+        ({"max_price": {"prompt": "1"}}, {ALPHA}),
+        ({"max_price": {"prompt": 1, "completion": 2}}, {ALPHA}),
+    ],
+    "collection": [
+        ({"data_collection": "deny", "ignore": ["alpha"]}, "Filter by Data Policy"),
+        ({"data_collection": "deny"}, {ALPHA}),
+    ],
+    "retention": [({"zdr": True}, {ALPHA})],
+    "quantization": [
+        ({"quantizations": ["bf16"]}, {BETA, TURBO}),
+        ({"quantizations": ["fp8"]}, {ALPHA}),
+    ],
+    "sort": [({"sort": "price"}, {ALPHA})],
+}
 
 
-def test_quantizations(small: Desk) -> None:
-    bf16 = {called_by(small, provider={"quantizations": ["bf16"]}) for _ in range(5)}
-    error = small.post(provider={"quantizations": ["q8"]})
-
-    assert bf16 <= {BETA, TURBO}
-    assert error.status_code == 400
-    assert called_by(small, provider={"quantizations": ["fp8"]}) == ALPHA
+@pytest.mark.parametrize("row", FILTERS)
+def test_preferences_leave_the_endpoints_that_fit(small: Desk, row: str) -> None:
+    for wanted, found in FILTERS[row]:
+        if isinstance(found, str):
+            metadata = nowhere(small, found, provider=wanted)
+            assert metadata["requested_providers"] == wanted.get("only", [])
+        else:
+            assert {called_by(small, provider=wanted) for _ in range(10)} <= found, wanted
 
 
 def test_parameters_are_required_where_the_caller_says_so(small: Desk) -> None:
@@ -198,85 +147,90 @@ def test_parameters_are_required_where_the_caller_says_so(small: Desk) -> None:
     assert all("top_k" not in entry["body"] for entry in small.upstream.requests())
 
 
-def test_a_sort_by_price_is_no_lottery(small: Desk) -> None:
-    assert {called_by(small, provider={"sort": "price"}) for _ in range(50)} == {ALPHA}
+def test_tools_for_a_model_that_takes_none(small: Desk) -> None:
+    tool = {"type": "function", "function": {"name": "weather"}}
+
+    nowhere(small, "Filter by Tool Compatibility", model="acme/text", tools=[tool])
+
+    assert called_by(small, model="acme/text", tools=[]) == "text"
 
 
-def test_the_workspace_s_own_sort_is_used_where_none_is_named(
-    small: Desk, orm_of: Callable[[Any], Any]
-) -> None:
-    from accounts.models import Workspace
+def test_the_workspace_s_own_sort_is_used_where_none_is_named(own_wide_desk: Desk) -> None:
+    own_wide_desk.model = SMALL
+    changed_workspace(own_wide_desk, default_provider_sort="price")
 
-    with orm_of(small.server):
-        mine = Workspace.objects.filter(pk=small.account.workspace_id)
-        mine.update(default_provider_sort="price")
-
-    assert {called_by(small) for _ in range(20)} == {ALPHA}
-    assert called_by(small, provider={"order": ["beta/turbo"]}) == TURBO
+    assert {called_by(own_wide_desk) for _ in range(20)} == {ALPHA}
+    assert called_by(own_wide_desk, provider={"order": ["beta/turbo"]}) == TURBO
 
 
-def test_prices_of_one_and_three_are_drawn_nine_to_one(
-    desk_on: Callable[[Change], Desk],
-) -> None:
-    def two(models: dict[str, Any]) -> None:
-        alpha, beta, _ = models[SMALL]["endpoints"]
-        alpha["pricing"] = {"prompt": "0.0000005", "completion": "0.0000005"}
-        beta["pricing"] = {"prompt": "0.0000015", "completion": "0.0000015"}
-        models[SMALL]["endpoints"] = [alpha, beta]
+def test_a_stream_that_nobody_takes_is_an_ordinary_error(small: Desk) -> None:
+    for persona, hint in (("alpha", "7"), ("beta", "3")):
+        limited = {"status": 429, "headers": {"Retry-After": hint}}
+        small.upstream.script(persona, limited, repeat=True)
 
-    desk = desk_on(two)
+    response = small.post(stream=True, messages=HELLO)
 
+    error = small.told(response, 429, "rate_limit_exceeded")
+    assert response.headers["Retry-After"] == "3"
+    assert len(error["metadata"]["previous_errors"]) == 2
+    assert sorted(called(small)) == [ALPHA, BETA, TURBO]
+
+
+# --- Prices and paces, at models of their own -----------------------------------------------------
+
+
+@pytest.fixture
+def weighed(small: Desk) -> Desk:
+    small.model = "acme/weighed"
+    return small
+
+
+def test_prices_of_one_and_three_are_drawn_nine_to_one(weighed: Desk) -> None:
     with ThreadPoolExecutor(CALLERS) as crowd:
-        statuses = Counter(crowd.map(lambda _: desk.post().status_code, range(1000)))
+        statuses = Counter(crowd.map(lambda _: weighed.post().status_code, range(200)))
 
-    assert statuses == {200: 1000}
-    # Five standard deviations of a fair draw.
-    assert Counter(called(desk))[ALPHA] == pytest.approx(900, abs=48)
+    assert statuses == {200: 200}
+    # Five standard deviations of a fair draw; nobody was asked beside.
+    assert Counter(called(weighed))["weighed-alpha"] == pytest.approx(180, abs=21)
+    assert len(called(weighed)) == 200
 
 
-def test_sorted_over_all_models(desk_on: Callable[[Change], Desk]) -> None:
-    def cheap_gamma(models: dict[str, Any]) -> None:
-        (gamma,) = models["acme/solo"]["endpoints"]
-        gamma["pricing"] = {"prompt": "0.0000001", "completion": "0.0000001"}
-
-    desk = desk_on(cheap_gamma)
+def test_sorted_over_all_models(weighed: Desk) -> None:
     wanted = {"sort": {"by": "price", "partition": "none"}}
+    models = [SMALL, "acme/cheap"]
 
-    answer = desk.ok(models=[SMALL, "acme/solo"], provider=wanted, headers=METADATA)
-    by_model = desk.ok(models=[SMALL, "acme/solo"], provider={"sort": "price"})
+    answer = weighed.ok(models=models, model=SMALL, provider=wanted, headers=METADATA)
+    by_model = weighed.ok(models=models, model=SMALL, provider={"sort": "price"})
 
-    assert called(desk) == ["solo", ALPHA]
-    assert answer["model"] == "acme/solo"
+    assert called(weighed) == ["cheap-gamma", ALPHA]
+    assert answer["model"] == "acme/cheap"
     assert answer["router_metadata"]["strategy"] == "fallback"
     assert by_model["model"] == SMALL
 
 
-def test_who_is_fast_enough_goes_first(desk_on: Callable[[Change], Desk]) -> None:
-    desk = desk_on(lambda models: None)
-    for reference, tokens_per_s, words in (
-        ("alpha", 20, 8),
-        ("beta/turbo", 20, 8),
-        ("beta", 200, 80),
-    ):
-        persona = reference.split("/")[0]
-        desk.upstream.control("PUT", f"/_persona/{persona}", {"tokens_per_s": tokens_per_s})
-        only = {"only": [reference], "ignore": ["beta/turbo"] if reference == "beta" else []}
-        _streams(desk, words, provider=only)
+def test_who_is_fast_enough_goes_first(weighed: Desk) -> None:
+    desk = weighed
+    desk.model = PACED
+    for provider, tokens_per_s, words in (("alpha", 20, 8), ("beta", 200, 80)):
+        desk.upstream.control("PUT", f"/_persona/{provider}", {"tokens_per_s": tokens_per_s})
+        _streams(desk, words, provider={"only": [provider]})
     wanted = {"preferred_min_throughput": {"p90": 50}}
 
-    def beta_leads() -> bool:
-        desk.upstream.clear()
-        desk.ok(provider=wanted)
-        return called(desk) == [BETA]
+    def beta_leads(**options: Any) -> bool:
+        return {called_by(desk, **options) for _ in range(10)} == {"paced-beta"}
 
     # Figures are a second old at most.
-    desk.server.wait_until(lambda: all(beta_leads() for _ in range(10)), within_s=20)
-    desk.upstream.clear()
-    desk.upstream.script("beta", {"status": 500})
-    answer = desk.ok(provider={**wanted, "ignore": ["beta/turbo"]}, headers=METADATA)
-
-    assert called(desk) == [BETA, ALPHA]
-    assert answer["provider"] == "Alpha"
+    desk.server.wait_until(lambda: beta_leads(provider=wanted), within_s=20)
+    assert beta_leads(model=f"{PACED}:nitro")
+    # An explicit sort beats the suffix.
+    by_price = {"model": f"{PACED}:nitro", "provider": {"sort": "price"}}
+    assert called_by(desk, **by_price) == "paced-alpha"
+    returning(desk).upstream.script("beta", {"status": 500})
+    assert desk.ok(provider=wanted)["provider"] == "Alpha"
+    assert called(desk) == ["paced-beta", "paced-alpha"]
+    path = f"/api/v1/models/{PACED}/endpoints"
+    alpha, beta = as_json(desk.server.get(path, key=desk.account.api_key))["data"]["endpoints"]
+    assert alpha["throughput_last_30m"]["p50"] < beta["throughput_last_30m"]["p50"]
     for persona in ("alpha", "beta"):
         desk.upstream.control("PUT", f"/_persona/{persona}", {})
 
@@ -292,30 +246,35 @@ def _streams(desk: Desk, words: int, **options: Any) -> None:
         list(crowd.map(one, range(CALLERS)))
 
 
-def test_a_percentile_nobody_knows(small: Desk) -> None:
-    error = small.refused(400, "invalid_request", provider={"preferred_max_latency": {"p42": 1}})
+# --- Sessions -------------------------------------------------------------------------------------
 
-    assert 'Unrecognized key: "p42"' in error["message"]
-
-
-def test_tools_for_a_model_that_takes_none(small: Desk) -> None:
-    tool = {"type": "function", "function": {"name": "weather"}}
-
-    nowhere(small, "Filter by Tool Compatibility", model="acme/text", tools=[tool])
-
-    assert called_by(small, model="acme/text", tools=[]) == "text"
+ONLY_BETA = {"only": ["beta"], "ignore": ["beta/turbo"]}
 
 
-def test_a_stream_that_nobody_takes_is_an_ordinary_error(serve: Serve) -> None:
-    small = serve()()
-    small.upstream.clear()
-    for persona, hint in (("alpha", "7"), ("beta", "3")):
-        limited = {"status": 429, "headers": {"Retry-After": hint}}
-        small.upstream.script(persona, limited, repeat=True)
+@pytest.mark.parametrize("way", ["body", "header", "header of a stream"])
+def test_a_session_stays_where_it_was_served(small: Desk, way: str) -> None:
+    sessions = range(3)
 
-    response = small.post(stream=True, messages=HELLO)
+    def named(number: int) -> dict[str, Any]:
+        name = f"{way} {number}"
+        return {"session_id": name} if way == "body" else {"headers": {"x-session-id": name}}
 
-    error = small.told(response, 429, "rate_limit_exceeded")
-    assert response.headers["Retry-After"] == "3"
-    assert len(error["metadata"]["previous_errors"]) == 2
-    assert sorted(called(small)) == [ALPHA, BETA, TURBO]
+    for number in sessions:
+        session = named(number)
+        if way == "header of a stream":
+            small.stream(**session, provider=ONLY_BETA)
+        else:
+            assert called_by(small, **session, provider=ONLY_BETA) == BETA
+        # Without a session four of five go to the cheapest.
+        assert [called_by(small, **session) for _ in range(4)] == [BETA] * 4
+
+
+def test_who_fails_is_left_and_who_answers_is_kept(small: Desk) -> None:
+    assert called_by(small, session_id="moving", provider=ONLY_BETA) == BETA
+    returning(small).upstream.script("beta", {"status": 503})
+
+    small.ok(session_id="moving")
+
+    first, moved = called(small)
+    assert first == BETA
+    assert {called_by(small, session_id="moving") for _ in range(5)} == {moved}

@@ -1,4 +1,5 @@
-"""Rows 17 to 19 and 41 of the management reference's section 19."""
+"""Rows 17 to 19, 41, 76 and 81 of the management reference's section 19: budgets of workspaces and
+guardrails, limits of keys, free calls a day."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,17 +8,28 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk
+from gateway.limits import DAY_S, window_start
+from tests.conformance.desk import CHAT, HELLO, Desk
+from tests.conformance.guarded import default_id, made, manage, told
 from tests.conformance.money import book_spending
 from tests.conformance.test_management_rows import error_of
 from tests.support.callers import new_key
-from tests.support.gateways import SeededAccount
-from tests.support.processes import eventually
+from tests.support.gateways import SeededAccount, seed_account
 from tests.support.server import GatewayServer, as_json
+from tests.support.windows import within_one
 
 pytestmark = pytest.mark.both
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 USD = 1_000_000_000
+SPENT_BUDGET = "Workspace monthly budget of $500.00 exceeded. Contact your org admin."
+# Spent by any answer, however short.
+SPENT: dict[str, Any] = {"limit_usd": 0.000001, "reset_interval": "monthly"}
+FREE = "acme/small:free"
+
+
+@pytest.fixture
+def desk(own_desk: Desk) -> Desk:
+    return own_desk
 
 
 def budget(desk: Desk, method: str, rest: str, body: Any = None) -> requests.Response:
@@ -39,57 +51,35 @@ def test_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:
         "Budget limits must strictly decrease: monthly ($500) must exceed weekly ($600)"
     )
     assert len(as_json(budget(desk, "GET", ""))["data"]) == 1
+    # One that was never set is deleted all the same.
+    deleted = budget(desk, "DELETE", "/daily")
+    assert (deleted.status_code, deleted.json()) == (200, {"deleted": True})
 
 
-def test_a_budget_that_was_never_set_is_deleted(desk: Desk) -> None:
-    answer = budget(desk, "DELETE", "/daily")
-
-    assert (answer.status_code, answer.json()) == (200, {"deleted": True})
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_monthly_budget_that_is_spent(
-    desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf, stream: bool
-) -> None:
-    desk.account = account(credits_usd="1000")
-    desk.ok()  # The gateway knows the key, and that it has no budget.
+def spend_500(desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf) -> None:
+    """The desk has another account, which spent 500 USD with a key that the gateway knows."""
+    desk.account, desk.spent_nano = account(credits_usd="1000"), 0
+    desk.ok()
     with orm_of(desk.server):
         book_spending(desk.account.api_key, amount_nano=500 * USD)
-    assert budget(desk, "PUT", "/monthly", {"limit_usd": 500}).status_code == 200
     desk.spent_nano = desk.total_usage_nano()
     desk.upstream.clear()
 
-    # At once, although the key was read a moment ago.
-    error = desk.refused(403, "permission_denied", stream=stream)
 
-    assert error["message"] == (
-        "Workspace monthly budget of $500.00 exceeded. Contact your org admin."
-    )
-    assert budget(desk, "PUT", "/monthly", {"limit_usd": 501}).status_code == 200
-    desk.ok()
-
-
-def test_also_where_no_endpoint_could_serve(
+def test_a_monthly_budget_that_is_spent(
     desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf
 ) -> None:
-    desk.account = account(credits_usd="1000")
-    with orm_of(desk.server):
-        book_spending(desk.account.api_key, amount_nano=500 * USD)
-    for interval, limit in (("lifetime", 501), ("monthly", 500), ("daily", 2.5)):
+    spend_500(desk, account, orm_of)
+    for interval, limit in (("lifetime", 502), ("monthly", 500), ("daily", 2.5)):
         assert budget(desk, "PUT", f"/{interval}", {"limit_usd": limit}).status_code == 200
-    desk.spent_nano = desk.total_usage_nano()
 
     nowhere = {"only": ["nobody"], "allow_fallbacks": False}
-
-    def told() -> Any:
-        return desk.post(provider=nowhere)
-
-    # The budgets are those of the key as it was read, less than a second ago.
-    eventually(lambda: told().status_code == 403, within_s=PATIENCE_S, what="the budget", log=None)
-    error = desk.check_refused(told(), 403, "permission_denied")
-    assert error["message"] == (
-        "Workspace monthly budget of $500.00 exceeded. Contact your org admin."
-    )
+    # At once, although the key was read a moment ago; also where no endpoint could serve.
+    for asked in ({"stream": False}, {"stream": True}, {"provider": nowhere}):
+        assert desk.refused(403, "permission_denied", **asked)["message"] == SPENT_BUDGET
+    budget(desk, "DELETE", "/daily")
+    assert budget(desk, "PUT", "/monthly", {"limit_usd": 501}).status_code == 200
+    desk.ok()
 
 
 @pytest.mark.parametrize(
@@ -118,3 +108,120 @@ def test_a_key_whose_limit_is_used_up(
     assert desk.server.get("/docs").status_code == 200
     assert error["metadata"]["limit_source"] == "router_key_limit"
     assert error["metadata"]["reason"] == "key_limit_exhausted"
+
+
+# --- Guardrails -----------------------------------------------------------------------------------
+
+
+def check_spent(desk: Desk, interval: str = "monthly") -> None:
+    desk.upstream.clear()
+    said = desk.refused(403, "permission_denied")["message"]
+    assert said == f"Guardrail {interval} budget of $0.000001 exceeded. Contact your org admin."
+
+
+@pytest.mark.parametrize("kind", ["keys", "members"])
+def test_the_key_or_the_member_of_a_spent_guardrail(own_wide_desk: Desk, kind: str) -> None:
+    desk = own_wide_desk
+    desk.paid_nano(desk.ok())
+    named = {"keys": "key_hashes", "members": "member_user_ids"}[kind]
+    body = {named: [desk.account.api_key_hash if kind == "keys" else desk.account.user_id]}
+    assignments = f"/{made(desk, **SPENT)}/assignments/{kind}"
+
+    assert told(manage(desk, "POST", assignments, body)) == {"assigned_count": 1}
+    check_spent(desk)
+    removed = told(manage(desk, "POST", f"{assignments}/remove", body))
+    assert removed == {"unassigned_count": 1}
+    desk.paid_nano(desk.ok())
+
+    told(manage(desk, "POST", assignments, body))
+    check_spent(desk)
+    told(manage(desk, "POST", f"/{made(desk)}/assignments/{kind}", body))
+    desk.paid_nano(desk.ok())
+
+
+def test_a_budget_goes_with_its_guardrail_and_workspace(own_wide_desk: Desk) -> None:
+    desk, key = own_wide_desk, own_wide_desk.account.management_key
+    desk.paid_nano(desk.ok())
+    other = {"name": "Other", "slug": "other"}
+    place = told(desk.server.post("/api/v1/workspaces", key=key, json=other), 201)["data"]["id"]
+    body = {"key_hashes": [desk.account.api_key_hash]}
+
+    def spent(**more: Any) -> str:
+        its_id = made(desk, **SPENT, **more)
+        told(manage(desk, "POST", f"/{its_id}/assignments/keys", body))
+        check_spent(desk)
+        return its_id
+
+    told(manage(desk, "DELETE", f"/{spent()}"))
+    desk.paid_nano(desk.ok())
+    none = {"limit_usd": None, "reset_interval": None}
+    told(manage(desk, "PATCH", f"/{spent()}", none))
+    desk.paid_nano(desk.ok())
+    spent(workspace_id=place)
+    told(desk.server.request("DELETE", f"/api/v1/workspaces/{place}", key=key))
+    desk.paid_nano(desk.ok())
+    assert desk.server.manage("audit_ledger")["mismatches"] == []
+
+
+def test_the_budget_of_a_default_guardrail(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    desk.paid_nano(desk.ok())
+    path = f"/{default_id(desk)}"
+
+    told(manage(desk, "PATCH", path, SPENT))
+
+    check_spent(desk)
+    told(manage(desk, "PATCH", path, {"limit_usd": 5}))
+    desk.paid_nano(desk.ok())
+    told(manage(desk, "PATCH", path, SPENT | {"reset_interval": "daily"}))
+    check_spent(desk, "daily")
+
+
+def test_a_request_that_does_not_fit_a_guardrail_is_402(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    its_id = made(desk, limit_usd=0.0001, reset_interval="daily")
+    body = {"key_hashes": [desk.account.api_key_hash]}
+    told(manage(desk, "POST", f"/{its_id}/assignments/keys", body))
+
+    assert told(desk.post(max_tokens=16_000), 402)
+    desk.paid_nano(desk.ok(max_tokens=5))
+
+
+# --- Free calls -----------------------------------------------------------------------------------
+
+
+def test_the_free_calls_of_a_day(own_wide_desk: Desk) -> None:
+    server, upstream = own_wide_desk.server, own_wide_desk.upstream
+
+    def day_of(desk: Desk) -> Any:
+        told = as_json(server.get("/api/v1/key", key=desk.account.api_key))["data"]
+        return told["free_model_daily_requests"]
+
+    def work() -> int:
+        desk = Desk(server, upstream, seed_account(server))
+        for _ in range(20):
+            desk.ok(model=FREE)
+        assert day_of(desk) == {"limit": 20, "used": 20, "remaining": 0}
+        desk.upstream.clear()
+        answer = desk.post(model=FREE)
+        error = desk.check_refused(answer, 429, "rate_limit_exceeded")
+        assert error["message"] == (
+            "Rate limit exceeded: free-models-per-day. "
+            "Add 10 credits to unlock 1000 free model requests per day"
+        )
+        assert error["metadata"]["limit_source"] == "router_free_tier_daily"
+        shown = {name: answer.headers[name] for name in error["metadata"]["headers"]}
+        assert shown == error["metadata"]["headers"]
+        assert (shown["X-RateLimit-Limit"], shown["X-RateLimit-Remaining"]) == ("20", "0")
+        assert 1 <= int(answer.headers["Retry-After"]) <= DAY_S
+        # What is not free is not limited.
+        desk.ok()
+        # With ten credits there are more of them.
+        desk.account = seed_account(server, credits_usd="10")
+        desk.ok(model=FREE)
+        assert day_of(desk) == {"limit": 1000, "used": 1, "remaining": 999}
+        return int(shown["X-RateLimit-Reset"])
+
+    reset_ms = within_one(DAY_S, work)
+    assert reset_ms % (DAY_S * 1000) == 0
+    assert window_start(reset_ms / 1000 - 1, DAY_S) == reset_ms // 1000 - DAY_S

@@ -1,12 +1,11 @@
 """Rows 21 to 32 of the management reference's section 19, and 60 of the inference reference's."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
 from typing import Any
 
+import pytest
 import requests
 
-from tests.conformance.desk import PATIENCE_S, Desk, called
+from tests.conformance.desk import Desk, called
 from tests.conformance.test_management_rows import error_of
 from tests.support.server import as_json
 
@@ -18,7 +17,11 @@ EMAIL = {
     "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "Hi"}],
     "stream": True,
 }
-ROUNDS = 40
+
+
+@pytest.fixture
+def desk(own_desk: Desk) -> Desk:
+    return own_desk
 
 
 def make(desk: Desk, path: str, body: dict[str, Any]) -> requests.Response:
@@ -64,48 +67,29 @@ def test_the_same_again_is_a_new_version(desk: Desk) -> None:
     assert second["designated_version_id"] != first["designated_version_id"]
     assert second["updated_at"] >= first["updated_at"]
     assert as_json(shown(desk, "/email"))["data"] == second
-
-
-def test_versions_in_their_order(desk: Desk) -> None:
-    email(desk)
-    email(desk, temperature=0.2)
-
     listed = as_json(shown(desk, "/email/versions"))
-
     assert [version["version"] for version in listed["data"]] == [1, 2]
     assert [version["config"]["temperature"] for version in listed["data"]] == [0.7, 0.2]
     assert listed["total_count"] == 2
     assert as_json(shown(desk, "/email/versions/1"))["data"] == listed["data"][0]
-
-
-def test_a_version_and_a_preset_nobody_has(desk: Desk) -> None:
-    email(desk)
-
-    error_of(shown(desk, "/email/versions/9"), 404)
-    error_of(shown(desk, "/none"), 404)
-    error_of(shown(desk, "/none/versions"), 404)
+    for path in ("/email/versions/9", "/none", "/none/versions"):
+        error_of(shown(desk, path), 404)
     for number in ("0", "x", "1.5", "-1"):
         error_of(shown(desk, f"/email/versions/{number}"), 400)
 
 
-def test_a_preset_from_a_messages_body(desk: Desk) -> None:
+def test_presets_from_other_formats(desk: Desk) -> None:
     messages = [{"role": "user", "content": "Hi"}]
-    body = {"model": "acme/solo", "max_tokens": 1024, "system": "S", "messages": messages}
+    message = {"model": "acme/solo", "max_tokens": 1024, "system": "S", "messages": messages}
+    response = {"model": "acme/solo", "instructions": "I", "input": "x"}
 
-    version = made(desk, "/cr/messages", body)["designated_version"]
-
-    assert version["config"] == {"model": "acme/solo", "max_tokens": 1024}
-    assert version["system_prompt"] == "S"
-
-
-def test_a_preset_from_a_responses_body(desk: Desk) -> None:
-    body = {"model": "acme/solo", "instructions": "I", "input": "x"}
-
-    error_of(make(desk, "/r/responses", body | {"previous_response_id": "resp_1"}), 400)
-    version = made(desk, "/r/responses", body | {"previous_response_id": None})
-
-    assert version["designated_version"]["system_prompt"] == "I"
-    assert version["designated_version"]["config"] == {"model": "acme/solo"}
+    error_of(make(desk, "/r/responses", response | {"previous_response_id": "resp_1"}), 400)
+    for path, body, prompt, config in (
+        ("/cr/messages", message, "S", {"model": "acme/solo", "max_tokens": 1024}),
+        ("/r/responses", response | {"previous_response_id": None}, "I", {"model": "acme/solo"}),
+    ):
+        version = made(desk, path, body)["designated_version"]
+        assert (version["system_prompt"], version["config"]) == (prompt, config)
 
 
 def test_what_is_kept_is_checked(desk: Desk) -> None:
@@ -130,31 +114,6 @@ def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
     refused = desk.server.post(path, key=desk.account.api_key, data=too_long)
     assert error_of(refused, 413)["message"] == "Request payload too large"
     assert as_json(shown(desk, "/email/versions"))["total_count"] == 1
-
-
-def test_two_who_make_one_preset(desk: Desk) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        for number in range(ROUNDS):
-            slug, start = f"new-{number}", Barrier(2)
-
-            def create(slug: str = slug, start: Barrier = start) -> requests.Response:
-                start.wait(PATIENCE_S)
-                return make(desk, f"/{slug}/chat/completions", EMAIL)
-
-            answers = [each.result() for each in [pool.submit(create) for _ in range(2)]]
-            good = [as_json(each)["data"] for each in answers if each.status_code == 200]
-            lost = [each for each in answers if each.status_code != 200]
-            assert good
-            for each in lost:
-                message = "Resource conflict. Please try again later."
-                assert error_of(each, 409)["message"] == message
-            numbers = sorted(each["designated_version"]["version"] for each in good)
-            assert numbers == list(range(1, len(good) + 1))
-            assert len({each["id"] for each in good}) == 1
-            listed = as_json(shown(desk, f"/{slug}/versions"))["data"]
-            assert [each["version"] for each in listed] == numbers
-
-    assert as_json(shown(desk))["total_count"] == ROUNDS
 
 
 def test_a_request_by_preset(desk: Desk) -> None:
@@ -183,15 +142,12 @@ def test_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
     assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
 
 
-def test_a_preset_nobody_has(desk: Desk) -> None:
-    error = desk.refused(404, "not_found", model="@preset/missing")
-
-    assert error["message"] == "Preset not found: missing"
-
-
 def test_presets_of_another_workspace(desk: Desk) -> None:
     email(desk)
-    key = another_key(desk)
+    manager, team = desk.account.management_key, {"name": "Other", "slug": "other"}
+    workspace = as_json(desk.server.post("/api/v1/workspaces", key=manager, json=team))["data"]
+    body = {"name": "k2", "workspace_id": workspace["id"]}
+    key: str = as_json(desk.server.post("/api/v1/keys", key=manager, json=body))["key"]
 
     error_of(shown(desk, "/email", key=key), 404)
     error_of(shown(desk, "/email/versions", key=key), 404)
@@ -199,14 +155,3 @@ def test_presets_of_another_workspace(desk: Desk) -> None:
     asked = {"model": "@preset/email", "messages": EMAIL["messages"]}
     refused = desk.server.post("/api/v1/chat/completions", key=key, json=asked)
     assert error_of(refused, 404)["message"] == "Preset not found: email"
-
-
-def another_key(desk: Desk) -> str:
-    """A key of another workspace of the same account."""
-    key = desk.account.management_key
-    team = {"name": "Other", "slug": "other"}
-    workspace = as_json(desk.server.post("/api/v1/workspaces", key=key, json=team))["data"]
-    body = {"name": "k2", "workspace_id": workspace["id"]}
-    made_key = as_json(desk.server.post("/api/v1/keys", key=key, json=body))
-    string: str = made_key["key"]
-    return string

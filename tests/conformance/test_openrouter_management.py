@@ -48,8 +48,8 @@ class Clients:
 
 
 @pytest.fixture
-def clients(desk: Desk) -> Iterator[Clients]:
-    made = Clients(desk)
+def clients(own_desk: Desk) -> Iterator[Clients]:
+    made = Clients(own_desk)
     with made.http:
         yield made
 
@@ -62,7 +62,10 @@ def call_catalogue(of: Clients) -> None:
     assert models.get(author=AUTHOR, slug=SLUG).data.id == f"{AUTHOR}/{SLUG}"
     assert of.mine.providers.list().data
     assert of.mine.endpoints.list_zdr_endpoints().data
-    assert of.mine.endpoints.list(author=AUTHOR, slug=SLUG).data.endpoints
+    (end,) = of.mine.endpoints.list(author=AUTHOR, slug=SLUG).data.endpoints
+    takes = dict.fromkeys(("auto", "none", "required", "function"), True)
+    assert end.supports_tool_choice.model_dump() == takes
+    assert (end.native_tools, end.service_tier, end.supports_diarization) == ({}, None, False)
 
 
 def call_history(of: Clients) -> None:
@@ -234,27 +237,3 @@ def _template(path: str, known: set[tuple[str, str]]) -> str:
     """The known path that this one is an instance of: the one with the most words of its own."""
     fits = [each for _, each in known if re.fullmatch(each.replace("{}", "[^/]+"), path)]
     return min(fits, key=lambda each: each.count("{}"), default=path)
-
-
-def test_an_endpoint_says_what_it_takes(clients: Clients) -> None:
-    (first, *_) = clients.mine.endpoints.list(author="acme", slug="small").data.endpoints
-
-    assert first.supports_tool_choice.model_dump() == dict.fromkeys(
-        ("auto", "none", "required", "function"), True
-    )
-    assert (first.native_tools, first.service_tier, first.supports_diarization) == ({}, None, False)
-
-
-def test_a_key_tells_when_it_was_used_last(clients: Clients) -> None:
-    account, keys = clients.desk.account, clients.manager.api_keys
-    before = keys.get(hash=account.api_key_hash).data.last_used_at
-    answer: Any = clients.mine.chat.send(model=clients.desk.model, messages=HELLO)
-    clients.desk.server.wait_until(
-        lambda: keys.get(hash=account.api_key_hash).data.last_used_at is not None, within_s=30
-    )
-
-    used = keys.get(hash=account.api_key_hash).data.last_used_at
-    assert before is None
-    assert used is not None
-    # Since the second in which the answer was begun, and not in the future.
-    assert answer.created <= used.timestamp() <= answer.created + 60

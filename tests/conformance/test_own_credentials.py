@@ -1,77 +1,35 @@
 """Calls on a team's own credentials (management reference 13): which key reaches the upstream and
 what the caller is told of it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import pytest
-import yaml
 
-from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import Desk, exact, nano
-from tests.support.bed import Bed
-from tests.support.catalogue import rewritten
+from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
+from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
+from tests.conformance.wide import LONE
 from tests.support.gateways import seed_account
 from tests.support.own_credentials import (
     MINE,
     SHARED,
     ask,
-    assert_sound,
     bring,
     credentials_at,
     fingerprint,
     priced_nano,
     refusal,
-    serving,
 )
 from tests.support.server import GatewayServer, as_json
 
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
-ANOTHER = "sk-another-0123456789abcd"
-LONE = "lone/model"
+ANOTHER, THIRD = "sk-another-0123456789abcd", "sk-third-0123456789abcdef"
 METADATA = {"X-Router-Metadata": "enabled"}
-PRICING = {"prompt": "0.000001", "completion": "0.000002"}
-
-
-def catalogue(simulator: SimulatedUpstream) -> str:
-    """The conformance catalogue with a provider that the operator has no credential for, and one
-    that speaks messages."""
-    known = yaml.safe_load(rewritten(simulator.url))
-    known["providers"] += [
-        {"slug": "lone", "name": "Lone", "base_url": f"{simulator.url}/lone/v1"},
-        {
-            "slug": "prose",
-            "name": "Prose",
-            "kind": "anthropic",
-            "base_url": f"{simulator.url}/prose/v1",
-            "credential": "prose-credential",
-        },
-    ]
-    known["models"] += [
-        {"id": LONE, "name": LONE, "endpoints": [{"provider": "lone", "pricing": PRICING}]},
-        {"id": "prose/m", "name": "M", "endpoints": [{"provider": "prose", "pricing": PRICING}]},
-    ]
-    for model in known["models"][-2:]:
-        model["endpoints"][0] |= {"upstream_model": "m", "max_completion_tokens": 1000}
-    text: str = yaml.safe_dump(known)
-    return text
-
-
-@pytest.fixture(scope="module")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
-    with serving(tmp_path_factory.mktemp("own"), stores, catalogue(simulator)) as serve:
-        running = serve()
-        yield running
-        assert_sound(running)
 
 
 @pytest.fixture
-def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
-    simulator.clear()
-    return Desk(server, simulator, seed_account(server))
+def desk(own_wide_desk: Desk) -> Desk:
+    return own_wide_desk
 
 
 def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> None:
@@ -92,35 +50,23 @@ def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> No
     assert made["id"] not in repr(answer)
 
 
-def test_without_one_nothing_is_the_team_s(desk: Desk) -> None:
-    bring(desk, "alpha", MINE)
-
-    answer = desk.ok(headers=METADATA)
-
-    assert credentials_at(desk) == [SHARED]
-    usage = answer["usage"]
-    assert (usage["is_byok"], usage["cost_details"]["upstream_inference_cost"]) == (False, None)
-    assert answer["router_metadata"]["is_byok"] is False
-    assert desk.paid_nano(answer) == priced_nano(usage)
-    record = desk.generation(answer["id"])
-    assert (record["is_byok"], record["upstream_inference_cost"]) == (False, 0)
-
-
 def test_it_comes_first_whatever_order_says_and_after_data_policies(desk: Desk) -> None:
     bring(desk, "beta", MINE)
-    given: dict[str, Any] = {"model": "acme/small"}
+    desk.model = "acme/small"
 
-    desk.ok(provider={"order": ["alpha"]}, **given)
-    desk.ok(provider={"sort": "price"}, **given)
-    desk.ok(provider={"order": ["beta/turbo"], "allow_fallbacks": False}, **given)
+    desk.ok(provider={"order": ["alpha"]})
+    desk.ok(provider={"sort": "price"})
+    desk.ok(provider={"order": ["beta/turbo"], "allow_fallbacks": False})
     assert credentials_at(desk) == [fingerprint(MINE)] * 3
     assert len(desk.upstream.requests("beta")) == 3
 
-    desk.ok(provider={"data_collection": "deny"}, **given)
+    desk.ok(provider={"data_collection": "deny"})
     assert credentials_at(desk, "alpha") == [fingerprint("alpha-credential")]
 
 
-def test_failure_falls_through_to_the_same_endpoint_s_shared_credential(desk: Desk) -> None:
+def test_failure_falls_through_to_the_shared_credential(own_desk: Desk) -> None:
+    """Where failures are remembered for a while."""
+    desk = own_desk
     bring(desk, "gamma", MINE)
     desk.upstream.script("gamma", refusal(401))
 
@@ -135,50 +81,33 @@ def test_failure_falls_through_to_the_same_endpoint_s_shared_credential(desk: De
     record = desk.generation(answer["id"])
     assert record["is_byok"] is False
     assert [each["is_byok"] for each in record["provider_responses"]] == [True, False]
-
     # It rests: the next call does not wait for it, and others never did.
     desk.ok()
-    other = Desk(desk.server, desk.upstream, seed_account(desk.server))
-    other.ok()
+    Desk(desk.server, desk.upstream, seed_account(desk.server)).ok()
     assert credentials_at(desk)[2:] == [SHARED, SHARED]
+    # Another provider's credential makes none of this one's calls the team's.
+    bring(desk, "alpha", ANOTHER)
+    details = desk.ok()["usage"]["cost_details"]
+    assert details["upstream_inference_cost"] is None
 
 
-def test_credentials_are_tried_in_their_order(desk: Desk) -> None:
+def test_all_of_them_are_tried_in_their_places(desk: Desk) -> None:
     bring(desk, "gamma", MINE)
     bring(desk, "gamma", ANOTHER, is_fallback=True)
-    third = "sk-third-0123456789abcdef"
-    bring(desk, "gamma", third)
+    bring(desk, "gamma", THIRD)
     desk.upstream.script("gamma", refusal(429), refusal(403), refusal(429))
 
     answer = desk.ok()
 
-    tried = [fingerprint(MINE), fingerprint(third), SHARED, fingerprint(ANOTHER)]
+    tried = [fingerprint(MINE), fingerprint(THIRD), SHARED, fingerprint(ANOTHER)]
     assert credentials_at(desk) == tried
     assert answer["usage"]["is_byok"] is True
     assert desk.paid_nano(answer) == 0
 
 
-FILTERS: list[tuple[dict[str, Any], bool]] = [
-    ({"allowed_models": ["acme/solo:nitro"]}, True),
-    ({"allowed_models": ["acme/small"]}, False),
-    ({"allowed_models": []}, False),
-    ({"allowed_user_ids": []}, False),
-    ({"disabled": True}, False),
-]
-
-
-@pytest.mark.parametrize(("said", "used"), FILTERS)
-def test_only_where_every_filter_matches(desk: Desk, said: dict[str, Any], used: bool) -> None:
-    bring(desk, "gamma", MINE, **said)
-
-    desk.ok()
-
-    assert credentials_at(desk) == [fingerprint(MINE) if used else SHARED]
-
-
 @pytest.mark.parametrize("said", ["is_required", "is_byok_only"])
 def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> None:
-    bring(desk, "gamma", MINE, **{said: True})
+    made = bring(desk, "gamma", MINE, **{said: True})
     desk.upstream.script("gamma", refusal(401))
 
     answer = desk.post()
@@ -186,67 +115,38 @@ def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> No
     assert answer.status_code == 401, answer.text
     assert credentials_at(desk) == [fingerprint(MINE)]
     assert desk.total_usage_nano() == 0
-
-
-def test_nothing_of_a_provider_is_served_without_the_team_s_key(desk: Desk) -> None:
-    bring(desk, "gamma", MINE, is_byok_only=True, allowed_models=["acme/small"])
-
-    error = desk.told(desk.post(), 404, "not_found")
-
-    assert "Own Credentials Only" in repr(error)
-    assert credentials_at(desk) == []
-
-
-def test_filters_of_keys_and_users(desk: Desk) -> None:
-    mine = {
-        "allowed_api_key_hashes": [desk.account.api_key_hash],
-        "allowed_user_ids": [desk.account.user_id],
-    }
-    bring(desk, "gamma", MINE, **mine)
-
-    desk.ok()
-
-    assert credentials_at(desk) == [fingerprint(MINE)]
+    # Nothing of the provider is served where the team's key is for other models.
+    ask(desk, "PATCH", f"/{made['id']}", {"allowed_models": ["acme/small"]})
+    if said == "is_byok_only":
+        error = desk.told(desk.post(), 404, "not_found")
+        assert "Own Credentials Only" in repr(error)
+        assert credentials_at(desk) == [fingerprint(MINE)]
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("path", ["chat/completions", "messages", "responses"])
+@pytest.mark.parametrize("path", [CHAT, MESSAGES, RESPONSES])
 def test_every_format_tells_of_it(desk: Desk, path: str, stream: bool) -> None:
-    bring(desk, "prose", MINE)
+    bring(desk, "messages-a", MINE)
     bring(desk, "gamma", ANOTHER)
-    hello = [{"role": "user", "content": "say 3 words"}]
-    body: dict[str, Any] = {"max_tokens": 20, "messages": hello}
-    if path == "responses":
-        body = {"max_output_tokens": 20, "input": "say 3 words"}
-    for model, key in (("prose/m", MINE), ("acme/solo", ANOTHER)):
+    body = BODIES.get(path, {"messages": HELLO})
+    for model, key in (("acme/over-anthropic", MINE), ("acme/solo", ANOTHER)):
         given = body | {"model": model, "stream": stream}
-        answer = desk.server.post(f"/api/v1/{path}", key=desk.account.api_key, json=given)
+        answer = desk.server.post(path, key=desk.account.api_key, json=given)
         assert answer.status_code == 200, answer.text
-        assert answer.text.replace(" ", "").count('"is_byok":true') >= 1
-        assert '"is_byok":false' not in answer.text.replace(" ", "")
+        said = answer.text.replace(" ", "")
+        assert '"is_byok":true' in said
+        assert '"is_byok":false' not in said
         assert credentials_at(desk)[-1] == fingerprint(key)
         record = desk.generation(answer.headers["X-Generation-Id"])
         assert (record["is_byok"], record["usage"]) == (True, 0)
         assert record["upstream_inference_cost"] > 0
 
 
-def test_a_stream_falls_through_too(desk: Desk) -> None:
-    bring(desk, "gamma", MINE)
-    desk.upstream.script("gamma", refusal(403))
-
-    streamed = desk.stream()
-
-    assert credentials_at(desk) == [fingerprint(MINE), SHARED]
-    assert streamed.usage["is_byok"] is False
-    assert streamed.usage["cost"] > 0
-
-
 def test_prompts_are_counted_with_it(desk: Desk) -> None:
-    bring(desk, "prose", MINE)
-    body = {"model": "prose/m", "messages": [{"role": "user", "content": "Hello"}]}
+    bring(desk, "messages-a", MINE)
+    body = {"model": "acme/over-anthropic", "messages": HELLO}
 
-    path = "/api/v1/messages/count_tokens"
-    answer = desk.server.post(path, key=desk.account.api_key, json=body)
+    answer = desk.server.post(f"{MESSAGES}/count_tokens", key=desk.account.api_key, json=body)
 
     assert answer.status_code == 200, answer.text
     assert credentials_at(desk) == [fingerprint(MINE)]
@@ -303,16 +203,12 @@ def test_what_the_provider_says_of_the_team_s_key_is_told(
     assert record["provider_responses"][0]["is_byok"] is True
 
 
-def test_a_provider_without_a_shared_credential_serves_the_team(desk: Desk) -> None:
-    bring(desk, "lone", MINE)
-
-    assert desk.ok(model=LONE)["usage"]["is_byok"] is True
-    assert credentials_at(desk) == [fingerprint(MINE)]
-
-
 def test_a_key_that_does_not_open_is_passed_over(desk: Desk, orm_of: Orm) -> None:
     for provider in ("gamma", "lone"):
         bring(desk, provider, MINE)
+    # A provider without a shared credential serves the team.
+    assert desk.ok(model=LONE)["usage"]["is_byok"] is True
+    assert credentials_at(desk) == [fingerprint(MINE)]
     with orm_of(desk.server):
         from accounts.models import ByokCredential
 
@@ -320,11 +216,8 @@ def test_a_key_that_does_not_open_is_passed_over(desk: Desk, orm_of: Orm) -> Non
         ours.update(sealed="v1:" + "A" * 60)
 
     assert desk.ok()["usage"]["is_byok"] is False
-    assert credentials_at(desk) == [SHARED]
+    assert credentials_at(desk)[1:] == [SHARED]
     assert desk.post(model=LONE).status_code == 503
-
-
-# --- Changes take effect --------------------------------------------------------------------------
 
 
 def test_rotation_disabling_and_deletion_work_at_once(desk: Desk) -> None:

@@ -1,28 +1,23 @@
 """What calls on a team's own credentials leave in the books, and which limits they count toward."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.conftest import check_books
 from tests.conformance.desk import Desk, exact, nano
-from tests.support.bed import Bed
-from tests.support.catalogue import rewritten
 from tests.support.gateways import seed_account
 from tests.support.own_credentials import (
     MINE,
     SHARED,
-    Serve,
-    assert_sound,
     bring,
     credentials_at,
     fingerprint,
     priced_nano,
     refusal,
-    serving,
 )
 from tests.support.server import GatewayServer
 
@@ -33,25 +28,16 @@ HELLO = [{"role": "user", "content": "say 100 words"}]
 ESTIMATE_NANO = (13 + 16) * 1000 + 200 * 2000
 
 
-@pytest.fixture(scope="module")
-def serve(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Serve]:
-    with serving(tmp_path_factory.mktemp("own-books"), stores, rewritten(simulator.url)) as serve:
-        yield serve
-
-
-@pytest.fixture(scope="module")
-def server(serve: Serve) -> Iterator[GatewayServer]:
-    running = serve()
-    yield running
-    assert_sound(running)
+@pytest.fixture
+def desk(own_wide_desk: Desk) -> Desk:
+    return own_wide_desk
 
 
 @pytest.fixture
-def desk(server: GatewayServer, simulator: SimulatedUpstream) -> Desk:
-    simulator.clear()
-    return Desk(server, simulator, seed_account(server))
+def broke(desk: Desk) -> Desk:
+    """A caller without credits."""
+    desk.account = seed_account(desk.server, credits_usd="0")
+    return desk
 
 
 def ask(desk: Desk, **body: Any) -> Any:
@@ -104,8 +90,7 @@ def test_a_limit_that_counts_them_holds_and_another_does_not(desk: Desk) -> None
 def test_falling_through_holds_the_shared_price_in_place_of_the_list_price(desk: Desk) -> None:
     bring(desk, "gamma", MINE)
     limit(desk, ESTIMATE_NANO, counts=True)
-    no = {"status": 401, "json": {"error": {"message": "no"}}}
-    desk.upstream.script("gamma", no)
+    desk.upstream.script("gamma", refusal(401))
 
     answer = good(desk)
 
@@ -113,46 +98,43 @@ def test_falling_through_holds_the_shared_price_in_place_of_the_list_price(desk:
     assert figures(desk) == (nano(answer["usage"]["cost"]), 0)
 
 
-def test_whoever_owes_calls_on_its_own_credentials(
-    serve: Serve, simulator: SimulatedUpstream, orm_of: Orm
-) -> None:
-    simulator.clear()
-    server = serve(BYOK_FEE_RATE="0")
-    desk = Desk(server, simulator, seed_account(server))
+def test_a_fee_is_a_share_of_the_list_price_and_an_entry_of_its_own(equipped_desk: Desk) -> None:
+    desk = equipped_desk
     bring(desk, "gamma", MINE)
-    with orm_of(server):
-        from accounts.models import Account
 
-        Account.objects.filter(pk=desk.account.account_id).update(total_usage_nano=10**12)
+    answer = good(desk)
+
+    assert list_nano(answer) == priced_nano(answer["usage"])
+    fee = int((Decimal(list_nano(answer)) * Decimal("0.05")).to_integral_value())
+    entries = desk.server.manage("ledger", "--generation", answer["id"])["entries"]
+    amounts = {entry["kind"]: entry["amount_nano"] for entry in entries}
+    assert amounts == {"usage": 0, "byok_fee": fee}
+    assert figures(desk) == (fee, list_nano(answer))
+    assert nano(desk.generation(answer["id"])["usage"]) == fee
+    assert desk.total_usage_nano() == nano(answer["usage"]["cost"]) == fee > 0
+    desk.account = seed_account(desk.server, credits_usd="0")
+    bring(desk, "gamma", MINE)
+    assert desk.post().status_code == 402
+    check_books(desk.server)
+
+
+def test_whoever_owes_calls_on_its_own_credentials(desk: Desk, orm_of: Orm) -> None:
+    bring(desk, "gamma", MINE)
+    with orm_of(desk.server):
+        from tests.conformance.money import book_usage
+
+        book_usage(desk.account.account_id, until_balance_nano=-(10**12))
 
     assert good(desk)["usage"]["is_byok"] is True
     assert desk.post(model="acme/text").status_code == 402
 
 
-def test_a_fee_is_an_entry_of_its_own(serve: Serve, simulator: SimulatedUpstream) -> None:
-    simulator.clear()
-    server = serve(BYOK_FEE_RATE="0.05")
-    desk = Desk(server, simulator, seed_account(server))
-    bring(desk, "gamma", MINE)
-
-    answer = good(desk)
-
-    entries = server.manage("ledger", "--generation", answer["id"])["entries"]
-    fee = int((Decimal(list_nano(answer)) * Decimal("0.05")).to_integral_value())
-    amounts = {entry["kind"]: entry["amount_nano"] for entry in entries}
-    assert amounts == {"usage": 0, "byok_fee": fee}
-    assert figures(desk) == (fee, list_nano(answer))
-    assert desk.total_usage_nano() == nano(answer["usage"]["cost"]) == fee
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
-
-
-# --- What is asked of the account ----------------------------------------------------------------
-
-
-def test_an_empty_account_calls_on_its_own_credentials_only(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+def test_an_empty_account_calls_on_its_own_credentials_only(broke: Desk) -> None:
+    # A request that no endpoint can serve is told so whatever the balance.
+    given: dict[str, Any] = {"provider": {"only": ["nobody"]}}
+    assert broke.post(**given).status_code == 402
     bring(broke, "gamma", MINE)
+    assert broke.post(**given).status_code == 404
 
     assert broke.paid_nano(broke.ok()) == 0
     assert broke.post(model="acme/text").status_code == 402
@@ -164,8 +146,7 @@ def test_an_empty_account_calls_on_its_own_credentials_only(desk: Desk) -> None:
     assert credentials_at(broke) == [fingerprint(MINE)] * 2
 
 
-def test_an_empty_account_goes_on_to_its_fallback_credential(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
+def test_an_empty_account_goes_on_to_its_fallback_credential(broke: Desk) -> None:
     bring(broke, "gamma", MINE, is_fallback=True)
 
     answer = broke.ok()
@@ -173,33 +154,3 @@ def test_an_empty_account_goes_on_to_its_fallback_credential(desk: Desk) -> None
     assert answer["usage"]["is_byok"] is True
     assert broke.paid_nano(answer) == 0
     assert credentials_at(broke) == [fingerprint(MINE)]
-
-
-def test_a_request_that_no_endpoint_can_serve_is_told_so_whatever_the_balance(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
-    given: dict[str, Any] = {"provider": {"only": ["nobody"]}}
-    assert broke.post(**given).status_code == 402
-
-    bring(broke, "gamma", MINE)
-
-    assert broke.post(**given).status_code == 404
-
-
-def test_a_fee_is_a_share_of_the_list_price(serve: Serve, simulator: SimulatedUpstream) -> None:
-    simulator.clear()
-    server = serve(BYOK_FEE_RATE="0.05")
-    desk = Desk(server, simulator, seed_account(server))
-    bring(desk, "gamma", MINE)
-
-    answer = desk.ok(messages=[{"role": "user", "content": "say 100 words"}])
-
-    usage = answer["usage"]
-    fee = (Decimal(priced_nano(usage)) * Decimal("0.05")).to_integral_value()
-    assert nano(usage["cost"]) == fee > 0
-    assert nano(usage["cost_details"]["upstream_inference_cost"]) == priced_nano(usage)
-    record = desk.generation(answer["id"])
-    assert nano(record["usage"]) == fee
-    assert desk.total_usage_nano() == fee
-    broke = Desk(server, simulator, seed_account(server, credits_usd="0"))
-    bring(broke, "gamma", MINE)
-    assert broke.post().status_code == 402

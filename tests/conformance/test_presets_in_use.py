@@ -4,14 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import MESSAGES, RESPONSES
-from tests.conformance.asking import post as post_in
-from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk, exact
+from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
+from tests.conformance.desk import CHAT, HELLO, Desk, changed_workspace
 from tests.conformance.test_management_rows_presets import email, made
-from tests.support.server import as_json
 
 PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
-MAKERS = {"chat": "chat/completions", "messages": "messages", "responses": "responses"}
 SCHEMA = {
     "type": "object",
     "properties": {"z": {"type": "string"}, "a": {"type": "string"}},
@@ -28,6 +25,20 @@ SAID: dict[str, dict[str, Any]] = {
     "responses": {"max_output_tokens": 50, "instructions": "S"},
     "messages": {"max_tokens": 50, "system": "S"},
 }
+OWN_WORDS: dict[str, dict[str, Any]] = {
+    "chat": {"messages": [{"role": "system", "content": "Mine"}, *HELLO]},
+    "responses": {"instructions": "Mine"},
+    "messages": {"system": "Mine"},
+}
+
+
+@pytest.fixture
+def desk(own_wide_desk: Desk) -> Desk:
+    return own_wide_desk
+
+
+def said_in(caller: str) -> dict[str, Any]:
+    return BODIES[RESPONSES] if caller == "responses" else {"messages": HELLO}
 
 
 def told(body: Any) -> dict[str, Any]:
@@ -40,74 +51,46 @@ def told(body: Any) -> dict[str, Any]:
     if isinstance(system, list):
         (part,) = system
         system = part["text"]
-    tools = body.get("tools", [])
+    functions = [tool.get("function", tool) for tool in body.get("tools", [])]
+    caps = ("max_tokens", "max_completion_tokens", "max_output_tokens")
     return {
         "temperature": body.get("temperature"),
-        "cap": body.get("max_tokens")
-        or body.get("max_completion_tokens")
-        or body.get("max_output_tokens"),
+        "cap": next((body[name] for name in caps if name in body), None),
         "system": system,
-        "tools": [tool.get("name") or tool["function"]["name"] for tool in tools],
-        "schema": [
-            list(
-                (
-                    tool.get("input_schema")
-                    or tool.get("parameters")
-                    or tool["function"]["parameters"]
-                )["properties"]
-            )
-            for tool in tools
-        ],
+        "tools": {
+            each["name"]: list((each.get("input_schema") or each["parameters"])["properties"])
+            for each in functions
+        },
     }
 
 
-@pytest.mark.parametrize("caller", PATHS)
-@pytest.mark.parametrize("maker", MAKERS)
-def test_one_preset_serves_all_formats(wire_desk: Desk, maker: str, caller: str) -> None:
-    body = {"model": wire_desk.model, "temperature": 0.25, "tools": [TOOLS[maker]]}
-    preset = made(wire_desk, f"/p/{MAKERS[maker]}", body | SAID[maker])
-    asked = ask_of(caller, model="@preset/p")
-
-    response = wire_desk.server.post(PATHS[caller], key=wire_desk.account.api_key, json=asked)
-
+def sent_of(desk: Desk, path: str, **asked: Any) -> tuple[Any, Any]:
+    """What the upstream got of a good request, and its record."""
+    desk.upstream.clear()
+    response = desk.server.post(path, key=desk.account.api_key, json=asked)
     assert response.status_code == 200, response.text
-    (entry,) = wire_desk.upstream.requests()
-    assert told(entry["body"]) == {
-        "temperature": 0.25,
-        "cap": 50,
-        "system": "S",
-        "tools": ["kept"],
-        "schema": [["z", "a"]],
-    }
-    record = wire_desk.generation(response.headers["X-Generation-Id"])
-    assert record["preset_id"] == preset["id"]
-    assert record["model"] == wire_desk.model
+    (entry,) = desk.upstream.requests()
+    return entry["body"], desk.generation(response.headers["X-Generation-Id"])
 
 
-def ask_of(caller: str, **changes: Any) -> dict[str, Any]:
-    said = {"input": "Hello there"} if caller == "responses" else {"messages": HELLO}
-    return said | changes
+@pytest.mark.parametrize("maker", PATHS)
+def test_one_preset_serves_all_formats_and_requests_have_the_last_word(
+    own_wire_desk: Desk, maker: str
+) -> None:
+    desk = own_wire_desk
+    body = {"model": desk.model, "temperature": 0.25, "tools": [TOOLS[maker]]}
+    path = PATHS[maker].removeprefix("/api/v1")
+    preset = made(desk, f"/p{path}", body | SAID[maker])
+    kept = {"temperature": 0.25, "cap": 50, "system": "S", "tools": {"kept": ["z", "a"]}}
+    for caller, path in PATHS.items():
+        sent, record = sent_of(desk, path, model="@preset/p", **said_in(caller))
+        assert told(sent) == kept, caller
+        assert (record["preset_id"], record["model"]) == (preset["id"], desk.model)
 
-
-@pytest.mark.parametrize("caller", PATHS)
-def test_the_request_has_the_last_word_at_every_upstream(wire_desk: Desk, caller: str) -> None:
-    body = {"model": "acme/over-openai", "temperature": 0.25, "tools": [TOOLS["chat"]]}
-    made(wire_desk, "/p/chat/completions", body | SAID["chat"])
-    own = SAID[caller] | {"tools": [TOOLS[caller] | {"description": "mine"}]}
-    own = {name: value for name, value in own.items() if name != "messages"}
-    if caller == "chat":
-        own["messages"] = [{"role": "system", "content": "Mine"}, *HELLO]
-    else:
-        own["system" if caller == "messages" else "instructions"] = "Mine"
-    asked = ask_of(caller, model=wire_desk.model, preset="p", temperature=0.75) | own
-
-    response = wire_desk.server.post(PATHS[caller], key=wire_desk.account.api_key, json=asked)
-
-    assert response.status_code == 200, response.text
-    (entry,) = wire_desk.upstream.requests()
-    got = told(entry["body"])
-    assert (got["temperature"], got["system"]) == (0.75, "Mine")
-    assert got["tools"] == ["kept"]
+        tool = TOOLS[caller] | {"description": "mine"}
+        own = said_in(caller) | OWN_WORDS[caller] | {"tools": [tool], "temperature": 0.75}
+        sent, _ = sent_of(desk, path, model=desk.model, preset="p", **own)
+        assert told(sent) == kept | {"temperature": 0.75, "system": "Mine"}, caller
 
 
 REASONING: dict[str, Any] = {
@@ -122,219 +105,74 @@ REASONING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-@pytest.mark.parametrize("caller", PATHS)
-def test_what_a_body_has_no_words_for_reaches_its_own_kind(wire_desk: Desk, caller: str) -> None:
+def test_what_a_body_has_no_words_for_reaches_its_own_kind(desk: Desk) -> None:
     """A messages upstream is passed a messages body; what chat says of it goes along."""
-    made(wire_desk, "/p/chat/completions", REASONING)
+    made(desk, "/p/chat/completions", REASONING)
+    output = {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}}
+    for caller, path in PATHS.items():
+        sent, _ = sent_of(desk, path, model="@preset/p", **said_in(caller))
+        assert sent["thinking"]["type"] == "adaptive"
+        assert (sent["output_config"], sent["max_tokens"]) == (output, 9000)
+        assert "temperature" not in sent
 
-    response = wire_desk.server.post(
-        PATHS[caller], key=wire_desk.account.api_key, json=ask_of(caller, model="@preset/p")
-    )
-
-    assert response.status_code == 200, response.text
-    (entry,) = wire_desk.upstream.requests()
-    sent = entry["body"]
-    assert sent["thinking"]["type"] == "adaptive"
-    assert sent["output_config"]["effort"] == "high"
-    assert sent["output_config"]["format"] == {"type": "json_schema", "schema": SCHEMA}
-    assert sent["max_tokens"] == 9000
-    assert "temperature" not in sent
-
-
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-def test_thinking_of_a_request_of_its_own_stands(wire_desk: Desk) -> None:
-    made(wire_desk, "/p/chat/completions", REASONING)
-
-    body: dict[str, Any] = {
-        "model": "@preset/p",
-        "thinking": {"type": "disabled"},
-        "max_tokens": 30,
-    }
-    assert post_in(wire_desk, MESSAGES, **body).status_code == 200
-
-    (entry,) = wire_desk.upstream.requests()
-    assert entry["body"]["thinking"] == {"type": "disabled"}
-    assert entry["body"]["max_tokens"] == 30
-    assert "effort" not in entry["body"]["output_config"]
+    # Thinking of a request of its own stands.
+    off: dict[str, Any] = {"thinking": {"type": "disabled"}, "max_tokens": 30}
+    sent, _ = sent_of(desk, MESSAGES, model="@preset/p", messages=HELLO, **off)
+    assert (sent["thinking"], sent["max_tokens"]) == (off["thinking"], 30)
+    assert "effort" not in sent["output_config"]
 
 
-@pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
-@pytest.mark.parametrize("mode", ["explicit", None])
-def test_the_cache_s_own_mark(wire_desk: Desk, mode: str | None) -> None:
-    body: dict[str, Any] = {"model": wire_desk.model, "cache_control": {"type": "ephemeral"}}
-    made(
-        wire_desk,
-        "/p/chat/completions",
-        body | ({"prompt_cache_options": {"mode": mode}} if mode else {}),
-    )
-
-    assert post_in(wire_desk, MESSAGES, model="@preset/p").status_code == 200
-
-    (entry,) = wire_desk.upstream.requests()
-    assert ("cache_control" in entry["body"]) is (mode is None)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"model": "@preset/email", "preset": "other"}, "preset: differs from the preset that"),
+    ({"model": "acme/solo@preset/email", "preset": "EMAIL"}, "preset: differs"),
+    ({"model": "@preset/email:nitro"}, "model: a suffix belongs before @preset/, not after"),
+    ({"model": "@preset/nomodel"}, "No model specified"),
+    ({"model": "nope/none@preset/email"}, "nope/none is not a valid model ID"),
+    # What is wrong with the request itself comes before the preset.
+    ({"model": "@preset/missing", "temperature": 3}, "temperature: Too big"),
+    ({"model": "@preset/email", "temperature": 3}, "temperature: Too big"),
+    ({"model": "@preset/email", "messages": [{"role": "x"}]}, "messages.0.role: Invalid"),
+]
 
 
-def test_route_goes_by_presets_of_the_key_s_workspace(desk: Desk) -> None:
-    email(desk)
-    options = ("--model", "@preset/email", "--key-hash", desk.account.api_key_hash)
-
-    told = desk.server.manage("route", *options)
-
-    assert [each["model"] for each in told["order"]] == ["acme/solo"]
-    outcome = desk.server.run_command("route", "--model", "@preset/email", "--json")
-    assert outcome.status != 0
-    assert "Preset not found: email" in outcome.stdout + outcome.stderr
-
-
-def test_streams_and_counts(wire_desk: Desk) -> None:
-    made(wire_desk, "/p/messages", {"model": wire_desk.model, "system": "S" * 400})
-    asked = {"model": "@preset/p", "messages": HELLO}
-
-    path = f"{MESSAGES}/count_tokens"
-    long = wire_desk.server.post(path, key=wire_desk.account.api_key, json=asked)
-    own = asked | {"system": "S"}
-    short = wire_desk.server.post(path, key=wire_desk.account.api_key, json=own)
-
-    assert as_json(long)["input_tokens"] > as_json(short)["input_tokens"] + 50
-    streamed = wire_desk.stream(model="@preset/p")
-    assert streamed.chunks[0]["model"] == wire_desk.model
-
-
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        ({"model": "@preset/email", "preset": "other"}, "preset: differs from the preset that"),
-        ({"model": "acme/solo@preset/email", "preset": "EMAIL"}, "preset: differs"),
-        ({"model": "@preset/email:nitro"}, "model: a suffix belongs before @preset/, not after"),
-        ({"model": "@preset/nomodel"}, "No model specified"),
-        ({"model": "nope/none@preset/email"}, "nope/none is not a valid model ID"),
-        # What is wrong with the request itself comes before the preset.
-        ({"model": "@preset/missing", "temperature": 3}, "temperature: Too big"),
-        ({"model": "@preset/email", "temperature": 3}, "temperature: Too big"),
-        ({"model": "@preset/nomodel", "temperature": 3}, "temperature: Too big"),
-        ({"model": "@preset/email", "messages": [{"role": "x"}]}, "messages.0.role: Invalid"),
-        (
-            {
-                "model": "@preset/email",
-                "messages": [{"role": "tool", "content": "r", "tool_call_id": "c"}],
-            },
-            "messages.0.tool_call_id: Invalid input",
-        ),
-    ],
-)
-def test_what_is_refused(desk: Desk, asked: dict[str, Any], message: str) -> None:
+def test_what_is_refused(desk: Desk) -> None:
     email(desk)
     made(desk, "/nomodel/chat/completions", {"temperature": 0.1})
 
-    response = desk.post(**asked)
-
-    error = as_json(response)["error"]
-    assert response.status_code == 400, response.text
-    assert error["message"].startswith(message)
-    assert desk.upstream.requests() == []
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"model": "@preset/email"},
-        {"model": "@PRESET/email"},
-        {"model": "acme/solo@preset/email"},
-        {"model": "acme/solo:floor@preset/email", "preset": "email"},
-        {"model": "acme/solo", "preset": "email"},
-        {"models": ["@preset/email"]},
-        {"models": ["acme/solo@preset/email", "acme/small"]},
-    ],
-)
-def test_what_a_caller_is_told_of_the_model(desk: Desk, asked: dict[str, Any]) -> None:
-    email(desk)
-    body = {"messages": HELLO, **asked}
-    headers = {"X-Router-Metadata": "enabled"}
-    key = desk.account.api_key
-
-    response = desk.server.post(CHAT, key=key, json=body, headers=headers)
-
-    answer = exact(response)
-    assert response.status_code == 200, response.text
-    assert answer["model"] == "acme/solo"
-    assert answer["router_metadata"]["requested"] == (asked.get("model") or asked["models"][0])
-    assert desk.the_one_sent()["temperature"] == 0.7
+    for asked, message in REFUSED:
+        error = desk.refused(400, "invalid_request", **asked)
+        assert error["message"].startswith(message), asked
+    result = {"role": "tool", "content": "r", "tool_call_id": "c"}
+    error = desk.refused(400, "invalid_prompt", model="@preset/email", messages=[result])
+    assert error["message"].startswith("messages.0.tool_call_id: Invalid input")
 
 
-def test_a_preset_alone_leaves_the_model_to_it(desk: Desk) -> None:
-    email(desk, model="acme/nowhere", models=["acme/solo"])
-    body = {"preset": "email", "messages": HELLO}
-
-    key = desk.account.api_key
-    refused = desk.server.post(CHAT, key=key, json=body)
-    assert as_json(refused)["error"]["message"] == "acme/nowhere is not a valid model ID"
-
-    made(desk, "/models/chat/completions", {"models": ["acme/solo", "acme/small"]})
-    good = desk.server.post(CHAT, key=key, json={"preset": "models", "messages": HELLO})
-    assert as_json(good)["model"] == "acme/solo"
-
-
-def test_the_workspace_s_model_serves_a_preset_without_one(desk: Desk) -> None:
-    made(desk, "/cool/chat/completions", {"temperature": 0.1})
-    path, key = "/api/v1/workspaces/main", desk.account.management_key
-    desk.server.request("PATCH", path, key=key, json={"default_text_model": "acme/solo"})
-
-    desk.server.wait_until(
-        lambda: desk.post(model="@preset/cool").status_code == 200, within_s=PATIENCE_S
-    )
-
-    assert desk.the_one_sent()["temperature"] == 0.1
-
-
-def test_tools_of_a_preset_can_be_switched_off(desk: Desk) -> None:
+def test_tools_of_a_preset_that_this_caller_cannot_have(desk: Desk) -> None:
     email(desk, tools=[{"type": "web_search"}])
-    path, key = "/api/v1/workspaces/main", desk.account.management_key
-    off = {"disabled_server_tools": ["router:web_search"]}
-    desk.server.request("PATCH", path, key=key, json=off)
-
-    desk.server.wait_until(
-        lambda: desk.post(model="@preset/email").status_code == 403, within_s=PATIENCE_S
-    )
-
-    message = 'Server tool "router:web_search" is disabled in this workspace'
-    error = desk.refused(403, "permission_denied", model="@preset/email")
-    assert error["message"] == message
-
-
-def test_tools_that_this_caller_cannot_have(desk: Desk) -> None:
     tool = {"type": "web_search_20250305", "name": "web_search"}
     made(desk, "/own/messages", {"model": "acme/solo", "tools": [tool]})
 
     error = desk.refused(400, "invalid_request", model="@preset/own")
     assert error["message"] == "server tool not available: web_search_20250305"
-    path, key = "/api/v1/workspaces/main", desk.account.management_key
-    off = {"disabled_server_tools": ["router:web_search"]}
-    desk.server.request("PATCH", path, key=key, json=off)
+    changed_workspace(desk, disabled_server_tools=["router:web_search"])
     # That it is switched off comes first in the order of refusals.
-    desk.server.wait_until(
-        lambda: desk.post(model="@preset/own").status_code == 403, within_s=PATIENCE_S
-    )
+    for preset in ("own", "email"):
+        error = desk.refused(403, "permission_denied", model=f"@preset/{preset}")
+        message = 'Server tool "router:web_search" is disabled in this workspace'
+        assert error["message"] == message
 
 
-def test_a_new_version_is_in_force_within_a_second(desk: Desk) -> None:
+def test_a_new_preset_and_a_new_version_are_in_force_within_a_second(desk: Desk) -> None:
+    assert desk.post(model="@preset/email").status_code == 404
     email(desk)
-    desk.ok(model="@preset/email")
-    desk.upstream.clear()
+    desk.server.wait_until(
+        lambda: desk.post(model="@preset/email").status_code == 200, within_s=1.0
+    )
     email(desk, temperature=0.2)
 
     desk.server.wait_until(
         lambda: desk.ok(model="@preset/email") and desk.sent()[-1]["temperature"] == 0.2,
         within_s=1.0,
-    )
-
-
-def test_one_that_was_missing_is_there_once_it_is_made(desk: Desk) -> None:
-    assert desk.post(model="@preset/email").status_code == 404
-    email(desk)
-
-    desk.server.wait_until(
-        lambda: desk.post(model="@preset/email").status_code == 200, within_s=1.0
     )
 
 

@@ -3,32 +3,31 @@ read files and ask panels."""
 
 import json
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
 from routing.tools import walls
-from tests.conformance.desk import Desk, Serve, exact
+from tests.conformance.desk import Desk, changed_workspace, exact, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_server_tools import STREAMED, WEATHER
 from tests.support.pdfs import data_url, pdf
 from tests.support.speakers import SPEAKERS, Said, read_stream
 
-SPOKEN = pytest.mark.parametrize("speaker", SPEAKERS)
+SPOKEN = pytest.mark.parametrize("pair", SPEAKERS, indirect=True)
+TWO_SPOKEN = pytest.mark.parametrize("pair", ["messages", "responses"], indirect=True)
 PDF = pdf("Hello from the file")
 NEEDS_WALLS = pytest.mark.skipif(
     not walls.is_there(), reason=f"no sandbox here: {walls.isolation().reason}"
 )
 
 
-@pytest.fixture(params=["openai"])
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
+@pytest.fixture
+def pair(own_wide_desk: Desk, request: pytest.FixtureRequest) -> Pair:
+    """A caller of chat, or of the format that the test is about."""
+    own_wide_desk.model = "acme/over-openai"
+    return Pair(SPEAKERS[getattr(request, "param", "chat")], "openai", own_wide_desk)
 
 
 def called(name: str, **arguments: Any) -> dict[str, Any]:
@@ -46,9 +45,8 @@ def told_of(pair: Pair, said: Said, name: str) -> dict[str, Any]:
     native = said.native
     if pair.speaker.name == "chat":
         kind = f"router:{name}"
-        (detail,) = (
-            each for each in native[0]["reasoning_details"] if each.get("tool_name") == kind
-        )
+        details = native[0]["reasoning_details"]
+        (detail,) = (each for each in details if each.get("tool_name") == kind)
         told: dict[str, Any] = json.loads(detail["result"])
         return told
     if pair.speaker.name == "messages":
@@ -79,8 +77,7 @@ def answered(
 @NEEDS_WALLS
 @STREAMED
 @SPOKEN
-def test_a_shell(wire_desk: Desk, kind: str, speaker: str, stream: bool) -> None:
-    pair = Pair(SPEAKERS[speaker], kind, wire_desk)
+def test_a_shell(pair: Pair, stream: bool) -> None:
     pair.script(
         called("bash", command="echo 42 > answer"),
         called("bash", command="cat answer; exit 3"),
@@ -94,28 +91,8 @@ def test_a_shell(wire_desk: Desk, kind: str, speaker: str, stream: bool) -> None
 
 
 @NEEDS_WALLS
-@STREAMED
-@pytest.mark.parametrize("speaker", ["messages", "responses"])
-def test_a_shell_of_several_commands(
-    wire_desk: Desk, kind: str, speaker: str, stream: bool
-) -> None:
-    pair = Pair(SPEAKERS[speaker], kind, wire_desk)
-    pair.script(called("shell", commands=["echo 42"]), {"text": "It is 42."})
-
-    said = answered(pair, {"type": "router:shell"}, stream=stream)
-
-    output = [{"stdout": "42\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]
-    assert results_told(pair) == [{"output": output}]
-    assert told_of(pair, said, "shell")["output"] == output
-    history = [*pair.speaker.user(HELLO), *said.native, *pair.speaker.user("And?")]
-    pair.script({"text": "That is all."})
-    again = answered(pair, {"type": "router:shell"}, history=history, stream=stream)
-    assert again.text == "That is all."
-
-
-@NEEDS_WALLS
-def test_files_and_patches(wire_desk: Desk, kind: str) -> None:
-    pair = Pair(SPEAKERS["responses"], kind, wire_desk)
+@pytest.mark.parametrize("pair", ["responses"], indirect=True)
+def test_files_and_patches(pair: Pair) -> None:
     pair.script(
         called("apply_patch", type="create_file", path="a", diff="+one"),
         called("files", action="read", path="a"),
@@ -132,11 +109,8 @@ def test_files_and_patches(wire_desk: Desk, kind: str) -> None:
 
 
 @STREAMED
-@pytest.mark.parametrize("speaker", ["messages", "responses"])
-def test_a_function_that_waits_to_be_found(
-    wire_desk: Desk, kind: str, speaker: str, stream: bool
-) -> None:
-    pair = Pair(SPEAKERS[speaker], kind, wire_desk)
+@TWO_SPOKEN
+def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
     pair.script(
         called("tool_search", query="weather"),
         {"tool_calls": [{"name": "weather", "arguments": {"city": "Bern"}}]},
@@ -151,62 +125,15 @@ def test_a_function_that_waits_to_be_found(
     assert first == ["tool_search"]
     assert second == ["weather", "tool_search"]
     told = told_of(pair, said, "tool_search")
-    if speaker == "messages":
+    if pair.speaker.name == "messages":
         assert told["tool_references"] == [{"type": "tool_reference", "tool_name": "weather"}]
     else:
         assert told["tools"] == ["weather"]
 
 
-@pytest.fixture(scope="module")
-def strict(serve: Serve) -> Callable[[], Desk]:
-    return serve(
-        ROUTER_SHELL="off", ROUTER_KEEPALIVE_SECONDS="0.1", ROUTER_FETCH_PRIVATE_HOSTS="localhost"
-    )
-
-
-@SPOKEN
-@pytest.mark.parametrize("name", ["bash", "shell", "files", "apply_patch"])
-def test_without_walls_they_are_refused(
-    strict: Callable[[], Desk], speaker: str, name: str
-) -> None:
-    desk = strict()
-    talker = SPEAKERS[speaker]
-    body = talker.body(desk.model, talker.user(HELLO))
-    body["tools"] = [{"type": f"router:{name}"}]
-
-    response = desk.server.post(talker.path, key=desk.account.api_key, json=body)
-
-    assert response.status_code == 400, response.text
-
-
-@SPOKEN
-def test_what_the_workspace_switched_off_is_403(strict: Callable[[], Desk], speaker: str) -> None:
-    """Also where nothing could run it: who may not have it is told that first."""
-    desk = strict()
-    off = ["router:bash", "router:shell", "router:tool_search", "router:apply_patch"]
-    response = desk.server.request(
-        "PATCH",
-        "/api/v1/workspaces/main",
-        key=desk.account.management_key,
-        json={"disabled_server_tools": [*off, "router:fusion"]},
-    )
-    assert response.status_code == 200, response.text
-    talker = SPEAKERS[speaker]
-    named = [
-        *({"tools": [{"type": kind}]} for kind in off if (speaker, kind) not in _NOT_THERE),
-        {"plugins": [{"id": "fusion"}]},
-    ]
-    for each in named:
-        body = talker.body(desk.model, talker.user(HELLO)) | each
-        desk.server.wait_until(partial(_is_forbidden, desk, talker.path, body), within_s=5)
-
-
-def _is_forbidden(desk: Desk, path: str, body: dict[str, Any]) -> bool:
-    response = desk.server.post(path, key=desk.account.api_key, json=body)
-    return response.status_code == 403
-
-
-_NOT_THERE = {
+SHELLS = ("bash", "shell", "files", "apply_patch")
+# Tools that a format does not have.
+NOT_THERE = {
     ("chat", "router:shell"),
     ("chat", "router:tool_search"),
     ("chat", "router:apply_patch"),
@@ -214,33 +141,36 @@ _NOT_THERE = {
 }
 
 
+@pytest.mark.parametrize("speaker", SPEAKERS)
+def test_without_walls_they_are_refused(equipped_desk: Desk, speaker: str) -> None:
+    desk, talker = equipped_desk, SPEAKERS[speaker]
+
+    def status(**more: Any) -> int:
+        body = talker.body(desk.model, talker.user(HELLO)) | more
+        return desk.server.post(talker.path, key=desk.account.api_key, json=body).status_code
+
+    assert [status(tools=[{"type": f"router:{name}"}]) for name in SHELLS] == [400] * len(SHELLS)
+    # Who may not have what nothing could run is told that first.
+    off = ["router:bash", "router:shell", "router:tool_search", "router:apply_patch"]
+    changed_workspace(desk, disabled_server_tools=[*off, "router:fusion"])
+    there = [kind for kind in off if (speaker, kind) not in NOT_THERE]
+    assert [status(tools=[{"type": kind}]) for kind in there] == [403] * len(there)
+    assert status(plugins=[{"id": "fusion"}]) == 403
+
+
 # --- A caller who leaves --------------------------------------------------------------------------
 
 
 @NEEDS_WALLS
-def test_who_leaves_takes_the_shell_along(wire_desk: Desk, kind: str) -> None:
-    pair = Pair(SPEAKERS["chat"], kind, wire_desk)
+def test_who_leaves_takes_the_shell_along(pair: Pair) -> None:
     mark = f"sleep 59{time.monotonic_ns() % 1000:03d}"
     pair.script(called("bash", command=mark, timeout_s=50))
-    wire = _opened(pair, tools=[{"type": "router:bash"}])
-    wire_desk.server.wait_until(lambda: _runs(mark), within_s=10)
+    wire = opened(pair.desk, tools=[{"type": "router:bash"}])
+    pair.desk.server.wait_until(lambda: _runs(mark), within_s=10)
 
     wire.close()
 
-    wire_desk.server.wait_until(lambda: not _runs(mark), within_s=5)
-
-
-def _opened(pair: Pair, **more: Any) -> Wire:
-    """A streamed request on a connection of its own."""
-    desk = pair.desk
-    data = json.dumps(pair.body(stream=True) | more).encode()
-    wire = Wire(int(desk.server.env["PORT"]))
-    head = (
-        f"POST {pair.speaker.path} HTTP/1.1\r\nHost: gateway\r\n"
-        f"Authorization: Bearer {desk.account.api_key}\r\nContent-Length: {len(data)}\r\n\r\n"
-    )
-    wire.send(head.encode() + data)
-    return wire
+    pair.desk.server.wait_until(lambda: not _runs(mark), within_s=5)
 
 
 def _runs(command: str) -> bool:
@@ -260,29 +190,21 @@ def _runs(command: str) -> bool:
 
 def _file(speaker: str, where: str) -> dict[str, Any]:
     """A user's message with a file, in that format's words."""
+    named, data = {"file_data": where, "filename": "a.pdf"}, where.partition(",")[2]
+    source = {"type": "base64", "media_type": "application/pdf", "data": data}
     parts: dict[str, dict[str, Any]] = {
-        "chat": {"type": "file", "file": {"file_data": where, "filename": "a.pdf"}},
-        "responses": {"type": "input_file", "file_data": where, "filename": "a.pdf"},
-        "messages": {
-            "type": "document",
-            "source": {
-                "type": "base64",
-                "media_type": "application/pdf",
-                "data": where.partition(",")[2],
-            },
-        },
+        "chat": {"type": "file", "file": named},
+        "responses": {"type": "input_file", **named},
+        "messages": {"type": "document", "source": source},
     }
     return {"role": "user", "content": [parts[speaker]]}
 
 
 @STREAMED
 @SPOKEN
-def test_a_file_is_read_for_a_model_that_reads_none(
-    wire_desk: Desk, kind: str, speaker: str, stream: bool
-) -> None:
-    pair = Pair(SPEAKERS[speaker], kind, wire_desk)
+def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair, stream: bool) -> None:
     pair.script({"text": "It greets."})
-    history = [_file(speaker, data_url(PDF))]
+    history = [_file(pair.speaker.name, data_url(PDF))]
 
     plugins = [{"id": "file-parser", "pdf": {"engine": "pdf-text"}}]
 
@@ -291,14 +213,15 @@ def test_a_file_is_read_for_a_model_that_reads_none(
     assert said.text == "It greets."
     (sent,) = pair.sent()
     assert "Hello from the file" in json.dumps(sent["messages"])
-    if speaker == "chat":
+    if pair.speaker.name == "chat":
         (cited,) = said.native[0]["annotations"]
         assert cited["type"] == "file"
         assert "Hello from the file" in cited["file"]["content"][0]["text"]
 
 
-def test_a_file_url_goes_through_the_guarded_door(strict: Callable[[], Desk]) -> None:
-    desk = strict()
+def test_a_file_url_goes_through_the_guarded_door(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    desk.model = "acme/small"
     port = desk.upstream.url.rpartition(":")[2]
     plugins = [{"id": "file-parser"}]
 
@@ -316,18 +239,3 @@ def test_a_file_url_goes_through_the_guarded_door(strict: Callable[[], Desk]) ->
     # A host that the operator opened answers, though not with a file.
     opened = asked(f"http://localhost:{port}/file")
     assert "that answers 4" in exact(opened)["error"]["message"]
-
-
-@STREAMED
-def test_a_panel_by_its_plugin(wire_desk: Desk, kind: str, stream: bool) -> None:
-    pair = Pair(SPEAKERS["chat"], kind, wire_desk)
-    pair.script(called("fusion", question="Why?"), {"text": "So it is."})
-    wire_desk.upstream.script("messages-a", {"text": "Because."})
-    panel = {"id": "fusion", "analysis_models": ["acme/over-anthropic"]}
-
-    said = answered(pair, stream=stream, plugins=[panel])
-
-    assert said.text == "So it is."
-    messages = wire_desk.sent("chat-a")[-1]["messages"]
-    (told,) = (json.loads(each["content"]) for each in messages if each["role"] == "tool")
-    assert told["answers"] == [{"model": "acme/over-anthropic", "answer": "Because."}]

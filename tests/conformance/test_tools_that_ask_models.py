@@ -7,26 +7,19 @@ from typing import Any
 
 import pytest
 
-from routing.simulator.testing import Wire
 from tests.conformance.asking import PIXEL
-from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
+from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 from tests.support.own_credentials import bring
 
 MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
-UNSTOPPED = "acme/unstopped"
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 
 
-@pytest.fixture(params=["openai"])
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
 @pytest.fixture
-def desk(wire_desk: Desk) -> Desk:
-    return wire_desk
+def desk(own_wide_desk: Desk) -> Desk:
+    own_wide_desk.model = MODEL
+    return own_wide_desk
 
 
 def used(prompt: int, completion: int) -> dict[str, int]:
@@ -39,6 +32,17 @@ def calls(name: str, usage: dict[str, int], **arguments: Any) -> dict[str, Any]:
 
 def tool(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"type": f"router:{kind}", "parameters": parameters}
+
+
+ADVISED = used(100, 10), used(30, 3), used(200, 20)
+
+
+def script_advice(desk: Desk, name: str = "advisor") -> None:
+    """The model asks another one why, is told and answers, each with its usage of `ADVISED`."""
+    asked, advised, ended = ADVISED
+    question = calls(name, asked, question="Why?")
+    desk.upstream.script("chat-a", question, {"text": "So it is.", "usage": ended})
+    desk.upstream.script("messages-a", {"text": "Because.", "usage": advised})
 
 
 def ask(desk: Desk, *tools: dict[str, Any], stream: bool = False, **options: Any) -> int:
@@ -68,57 +72,42 @@ def result_told(desk: Desk) -> Any:
 
 
 @STREAMED
-@pytest.mark.parametrize("forwarded", [False, True])
-def test_an_advisor(desk: Desk, stream: bool, forwarded: bool) -> None:
-    turns = used(100, 10), used(30, 3), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("advisor_wise", turns[0], question="Why?"),
-        {"text": "So it is.", "usage": turns[2]},
-    )
-    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
-    advisor = tool("advisor", name="wise", model=OTHER, forward_transcript=forwarded)
+def test_an_advisor(desk: Desk, stream: bool) -> None:
+    for forwarded in (False, True):
+        desk.upstream.clear()
+        script_advice(desk, "advisor_wise")
+        advisor = tool("advisor", name="wise", model=OTHER, forward_transcript=forwarded)
 
-    cost = ask(desk, advisor, stream=stream)
+        assert ask(desk, advisor, stream=stream) == price(*ADVISED)
 
-    assert cost == price(*turns)
-    assert result_told(desk) == {"advice": "Because."}
-    (asked,) = desk.sent("messages-a")
-    said = json.dumps(asked)
-    assert "Why?" in said
-    assert ("Hello there" in said) == forwarded
-    assert "tools" not in asked
+        assert result_told(desk) == {"advice": "Because."}
+        (asked,) = desk.sent("messages-a")
+        said = json.dumps(asked)
+        assert "Why?" in said
+        assert ("Hello there" in said) == forwarded
+        assert "tools" not in asked
 
 
 def test_an_advisor_beside_a_model_on_the_team_s_own_credential(desk: Desk) -> None:
     bring(desk, "chat-a", "sk-mine-0123456789abcdef")
-    turns = used(100, 10), used(30, 3), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("advisor", turns[0], question="Why?"),
-        {"text": "So it is.", "usage": turns[2]},
-    )
-    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+    script_advice(desk)
 
     answer = desk.ok(tools=[tool("advisor", model=OTHER)])
 
     # What the gateway's credential was used for is no fee, of which there is none here.
-    assert desk.paid_nano(answer) == price(turns[1]) == desk.total_usage_nano()
+    paid_nano = price(ADVISED[1])
+    assert desk.paid_nano(answer) == paid_nano == desk.total_usage_nano()
     entries = desk.server.manage("ledger", "--generation", answer["id"])["entries"]
-    assert [(each["kind"], each["amount_nano"]) for each in entries] == [("usage", price(turns[1]))]
+    assert [(each["kind"], each["amount_nano"]) for each in entries] == [("usage", paid_nano)]
 
 
 @STREAMED
 def test_a_subagent_works_with_tools_of_its_own(desk: Desk, stream: bool) -> None:
     turns = used(100, 10), used(30, 3), used(40, 4), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("subagent", turns[0], task="Tell the time"),
-        {"text": "So it is.", "usage": turns[3]},
-    )
-    desk.upstream.script(
-        "responses-a", calls("datetime", turns[1]), {"text": "It is late.", "usage": turns[2]}
-    )
+    task = calls("subagent", turns[0], task="Tell the time")
+    desk.upstream.script("chat-a", task, {"text": "So it is.", "usage": turns[3]})
+    late = {"text": "It is late.", "usage": turns[2]}
+    desk.upstream.script("responses-a", calls("datetime", turns[1]), late)
     agent = tool("subagent", model=THIRD, tools=[tool("datetime")], instructions="Be brief.")
 
     cost = ask(desk, agent, stream=stream)
@@ -145,59 +134,39 @@ def test_a_fusion_asks_its_panel_and_compares(desk: Desk, stream: bool) -> None:
     cost = ask(desk, tool("fusion", analysis_models=[OTHER, THIRD]), stream=stream)
 
     assert cost == price(*turns)
-    assert result_told(desk) == {
-        "answers": [
-            {"model": OTHER, "answer": "Because."},
-            {"model": THIRD, "answer": "It is so."},
-        ],
-        "analysis": "They agree.",
-    }
+    answers = [{"model": OTHER, "answer": "Because."}, {"model": THIRD, "answer": "It is so."}]
+    assert result_told(desk) == {"answers": answers, "analysis": "They agree."}
 
 
 def test_a_panel_that_fails_in_part_is_told_so_and_only_what_came_is_paid(desk: Desk) -> None:
-    turns = used(100, 10), used(40, 4), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("fusion", turns[0], question="Why?"),
-        {"text": "So it is.", "usage": turns[2]},
-    )
-    desk.upstream.script("messages-a", {"fault": "500"})
-    desk.upstream.script("responses-a", {"text": "It is so.", "usage": turns[1]})
+    script_advice(desk, "fusion")
+    desk.upstream.script("responses-a", {"fault": "500"})
 
-    cost = ask(desk, tool("fusion", analysis_models=[OTHER, THIRD]))
+    cost = ask(desk, tool("fusion", analysis_models=[THIRD, OTHER]))
 
-    assert cost == price(*turns)
+    assert cost == price(*ADVISED)
     told = result_told(desk)
     assert "error" in told["answers"][0]
-    assert told["answers"][1] == {"model": THIRD, "answer": "It is so."}
+    assert told["answers"][1] == {"model": OTHER, "answer": "Because."}
     assert told["analysis"] is None
 
 
 @pytest.mark.parametrize("model", ["acme/nobody", "~acme/none-latest"])
 def test_a_model_that_there_is_not_is_told_to_the_model_that_asked(desk: Desk, model: str) -> None:
-    turns = used(100, 10), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("advisor", turns[0], question="Why?"),
-        {"text": "So it is.", "usage": turns[1]},
-    )
+    script_advice(desk)
 
     cost = ask(desk, tool("advisor", model=model))
 
-    assert cost == price(*turns)
+    assert cost == price(ADVISED[0], ADVISED[2])
     assert "error" in result_told(desk)
 
 
 @STREAMED
 def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
-    url = f"data:image/png;base64,{PIXEL}"
-    picture = {"type": "image_url", "image_url": {"url": url}}
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
     turns = used(100, 10), used(7, 70), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("image_generation", turns[0], prompt="A cat"),
-        {"text": "So it is.", "usage": turns[2]},
-    )
+    painting = calls("image_generation", turns[0], prompt="A cat")
+    desk.upstream.script("chat-a", painting, {"text": "So it is.", "usage": turns[2]})
     message = {"role": "assistant", "content": None, "images": [picture]}
     body = {
         "id": "x",
@@ -218,62 +187,37 @@ def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
     assert PIXEL not in json.dumps(desk.sent("chat-a"))
     (asked,) = desk.sent("chat-b")
     assert asked["model"] == "painter"
-    generation_id = response.headers["X-Generation-Id"]
-    assert desk.charged_nano(generation_id) == price(*turns)
+    assert desk.charged_nano(response.headers["X-Generation-Id"]) == price(*turns)
     if not stream:
         assert exact(response)["choices"][0]["message"]["images"] == [picture]
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
-        {"tools": [tool("subagent", tools=[tool("datetime")])]},
-        {"tools": [tool("fusion", tools=[tool("datetime")])]},
-        {"tools": [tool("datetime")]},
-    ],
-)
-def test_a_disabled_tool_is_refused_wherever_it_is_named(desk: Desk, named: dict[str, Any]) -> None:
-    response = desk.server.request(
-        "PATCH",
-        "/api/v1/workspaces/main",
-        key=desk.account.management_key,
-        json={"disabled_server_tools": ["router:datetime"]},
-    )
-    assert response.status_code == 200, response.text
+def test_a_disabled_tool_is_refused_wherever_it_is_named(desk: Desk) -> None:
+    clock = tool("datetime")
+    changed_workspace(desk, disabled_server_tools=["router:datetime"])
 
-    desk.server.wait_until(lambda: desk.post(**named).status_code == 403, within_s=5)
+    for named in (tool("subagent", tools=[clock]), tool("fusion", tools=[clock]), clock):
+        desk.refused(403, "permission_denied", tools=[named])
 
 
-def test_tools_without_a_backend_are_refused(desk: Desk) -> None:
-    error = desk.refused(400, "invalid_request", tools=[tool("bash", engine="native")])
-
-    assert error["message"] == "server tool not available: router:bash"
-
-
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"tools": [tool("advisor", model=f"{OTHER}:online")]},
-        {"tools": [tool("subagent", tools=[tool("fusion", analysis_models=[f"{OTHER}:online"])])]},
-        {"plugins": [{"id": "fusion", "analysis_models": [f"{OTHER}:online"]}]},
-    ],
-)
-def test_models_asked_cannot_search_where_nothing_does(desk: Desk, asked: dict[str, Any]) -> None:
-    error = desk.refused(400, "invalid_request", **asked)
-
-    assert error["message"] == "server tool not available: web"
+def test_what_nothing_here_can_do_is_refused(desk: Desk) -> None:
+    online = f"{OTHER}:online"
+    fusion = tool("fusion", analysis_models=[online])
+    asked: list[tuple[dict[str, Any], str]] = [
+        ({"tools": [tool("bash", engine="native")]}, "router:bash"),
+        ({"tools": [tool("advisor", model=online)]}, "web"),
+        ({"tools": [tool("subagent", tools=[fusion])]}, "web"),
+        ({"plugins": [{"id": "fusion", "analysis_models": [online]}]}, "web"),
+    ]
+    for body, name in asked:
+        error = desk.refused(400, "invalid_request", **body)
+        assert error["message"] == f"server tool not available: {name}"
 
 
 @contextmanager
 def caller(desk: Desk, *tools: dict[str, Any]) -> Iterator[str]:
     """The id of an answer whose caller leaves at the end of the block."""
-    body = {"model": MODEL, "messages": HELLO, "stream": True, "tools": tools}
-    data = json.dumps(body).encode()
-    head = (
-        f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}\r\n"
-    )
-    wire = Wire(int(desk.server.env["PORT"]))
-    wire.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    wire = opened(desk, tools=tools)
     _, headers = wire.head()
     yield headers["x-generation-id"]
     wire.close()
@@ -317,23 +261,6 @@ def test_who_leaves_a_panel_pays_all_that_it_was_asked(desk: Desk) -> None:
     desk.upstream.open_gate("other")
 
 
-@pytest.mark.parametrize("agent", ["fusion", "subagent"])
-def test_who_leaves_a_provider_that_bills_to_the_end_pays_its_whole_answer(
-    desk: Desk, agent: str
-) -> None:
-    turns = used(100, 10), used(30, 3)
-    desk.upstream.script("chat-a", calls(agent, turns[0], question="Why?", task="Go"))
-    desk.upstream.script("chat-c", {"gate": "late", "text": "Because.", "usage": turns[1]})
-    models: dict[str, Any] = {"model": UNSTOPPED, "analysis_models": [UNSTOPPED]}
-    named = "model" if agent == "subagent" else "analysis_models"
-
-    with caller(desk, tool(agent, **{named: models[named]})) as generation_id:
-        desk.upstream.wait_gate("late")
-    desk.upstream.open_gate("late")
-
-    assert prompts_nano(desk, generation_id, *turns) == 0
-
-
 def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:
     """Eight answers side by side, each of which raises the hold."""
     turns = [used(100, 10), *[used(30, 3)] * 8, used(200, 20)]
@@ -345,26 +272,18 @@ def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:
     )
     desk.upstream.script("responses-a", {"text": "Done.", "usage": used(30, 3)}, repeat=True)
 
-    cost = ask(desk, tool("subagent", model=THIRD))
-
-    assert cost == price(*turns)
+    assert ask(desk, tool("subagent", model=THIRD)) == price(*turns)
 
 
 def test_the_metadata_tell_what_tools_did_and_what_they_cost(desk: Desk) -> None:
-    turns = used(100, 10), used(30, 3), used(200, 20)
-    desk.upstream.script(
-        "chat-a",
-        calls("advisor", turns[0], question="Why?"),
-        {"text": "So it is.", "usage": turns[2]},
-    )
-    desk.upstream.script("messages-a", {"text": "Because.", "usage": turns[1]})
+    script_advice(desk)
 
     answer = desk.ok(tools=[tool("advisor", model=OTHER)], headers={"X-Router-Metadata": "enabled"})
 
     (stage,) = answer["router_metadata"]["pipeline"]
     assert (stage["type"], stage["summary"]) == ("server_tools", "1 of 1 calls in 2 turns")
     assert stage["data"]["tools"] == {"router:advisor": 1}
-    assert nano(stage["cost_usd"]) == price(turns[1])
+    assert nano(stage["cost_usd"]) == price(ADVISED[1])
     details = answer["usage"]["cost_details"]
     parts = ("upstream_inference_prompt_cost", "upstream_inference_completions_cost")
-    assert sum(nano(details[part]) for part in parts) == price(turns[0], turns[2])
+    assert sum(nano(details[part]) for part in parts) == price(ADVISED[0], ADVISED[2])

@@ -1,14 +1,10 @@
 """A gateway that searches with an engine of these tests' own and fetches from a site of theirs."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from tests.conformance.asking import PERSONAS
 from tests.conformance.desk import Desk, exact
-from tests.support.catalogue import THREE_WIRES, rewritten
 from tests.support.search_engine import SearchEngine
 from tests.support.speakers import SPEAKERS, read_stream
 from tests.support.web_site import WebSite
@@ -67,14 +63,3 @@ class WebDesk:
 
     def sent(self) -> list[Any]:
         return [entry["body"] for entry in self.desk.upstream.requests()]
-
-
-def with_search_prices(folder: Path, url: str) -> Path:
-    """A catalogue file whose endpoints ask for each search."""
-    catalogue = yaml.safe_load(rewritten(url, source=THREE_WIRES))
-    for model in catalogue["models"]:
-        for endpoint in model["endpoints"]:
-            endpoint["pricing"]["web_search"] = "0.005"
-    file = folder / "catalogue.yaml"
-    file.write_text(yaml.safe_dump(catalogue), encoding="utf-8")
-    return file

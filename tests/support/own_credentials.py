@@ -1,21 +1,14 @@
 """Credentials that a desk's team brings, and which one reached the upstream."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.conformance.desk import Desk
-from tests.support.bed import Bed
-from tests.support.gateways import StartGateway
-from tests.support.server import GatewayServer, as_json
+from tests.support.server import as_json
 
 MINE = "sk-mine-0123456789abcdef"
-# A gateway that is started with these settings.
-Serve = Callable[..., GatewayServer]
 
 
 def fingerprint(key: str) -> str:
@@ -24,28 +17,6 @@ def fingerprint(key: str) -> str:
 
 
 SHARED = fingerprint("gamma-credential")
-
-
-@contextmanager
-def serving(folder: Path, stores: Bed, catalogue: str) -> Iterator[Serve]:
-    """Gateways with this catalogue that look at a key anew for every request."""
-    file = folder / "catalogue.yaml"
-    file.write_text(catalogue, encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-
-        def serve(**settings: Any) -> GatewayServer:
-            made = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
-            made.manage("load_catalogue", str(file))
-            made.start()
-            return made
-
-        yield serve
-
-
-def assert_sound(server: GatewayServer) -> None:
-    """The books agree, and nothing is held."""
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
 
 
 def refusal(status: int, text: str = "no") -> dict[str, Any]:

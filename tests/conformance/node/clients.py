@@ -43,8 +43,8 @@ def test_a_client_says_and_hears_everything(
 
 
 @pytest.mark.parametrize("kind", ["openai"])
-def test_a_client_calls_every_method_with_a_counterpart(folder: Path, wire_desk: Desk) -> None:
-    run_script(folder, wire_desk, "openrouter.mjs")
+def test_a_client_calls_every_method_with_a_counterpart(folder: Path, own_wire_desk: Desk) -> None:
+    run_script(folder, own_wire_desk, "openrouter.mjs")
 
 
 def run_script(folder: Path, desk: Desk, script: str) -> None:
