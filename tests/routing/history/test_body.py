@@ -56,10 +56,7 @@ def filtered(**said: Any) -> dict[str, Any]:
             {"time_range": LONG, "filters": [filtered(field="origin")]},
             "time_range: Too big: expected range to have <=31 days for origin",
         ),
-        (
-            {"filters": [filtered()] * 21},
-            "filters: Too big: expected array to have <=20 items",
-        ),
+        ({"filters": [filtered()] * 21}, "filters: Too big: expected array to have <=20 items"),
         ({"filters": [filtered(field="cost")]}, "filters.0.field: Invalid option"),
         ({"filters": [filtered(operator="like")]}, "filters.0.operator: Invalid option"),
         (

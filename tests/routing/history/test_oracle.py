@@ -28,9 +28,7 @@ from tests.routing.history.records import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 TRIES = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 counts = st.integers(0, 200_000)
 moments = st.one_of(

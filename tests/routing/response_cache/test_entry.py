@@ -133,10 +133,7 @@ def test_a_whole_answer_is_told_again() -> None:
             {"type": "message_delta", "usage": {"output_tokens": 3, "service_tier": "standard"}},
             {"type": "message_delta", "usage": {"output_tokens": 0, "service_tier": "standard"}},
         ),
-        (
-            {"type": "message_stop", "router_metadata": {}},
-            {"type": "message_stop"},
-        ),
+        ({"type": "message_stop", "router_metadata": {}}, {"type": "message_stop"}),
         (
             {
                 "type": "response.completed",

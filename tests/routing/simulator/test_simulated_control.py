@@ -35,7 +35,6 @@ def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
 def test_a_body_that_is_no_json_is_logged_as_null(upstream, wire):
     wire.send(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 3\r\n\r\n{{{")
     wire.head()
-
     [entry] = upstream.requests()
     assert (entry["body"], entry["body_raw_bytes"], entry["status"]) == (None, 3, 400)
 
@@ -45,11 +44,9 @@ def test_the_log_is_read_from_a_number_on_and_numbers_go_on_after_clearing(upstr
         chat()
     first, second, third = (entry["n"] for entry in upstream.requests())
     assert [entry["n"] for entry in upstream.requests(since=first)] == [second, third]
-
     upstream.clear()
     assert upstream.requests() == []
     chat(persona="steady")
-
     assert [entry["n"] for entry in upstream.requests(persona="steady")] == [third + 1]
     assert upstream.requests(persona="swift") == []
 
@@ -59,9 +56,7 @@ def test_a_client_that_leaves_mid_stream_is_noticed(upstream, wire):
     wire.send(upstream.chat_bytes("m", persona="held", stream=True))
     wire.until(b'"one"')
     assert upstream.wait(state="received")["connection_closed_at"] is None
-
     wire.close()
-
     left = upstream.wait(state="disconnected")
     assert (left["closed_by"], left["outcome"]) == ("client", "client_left")
     assert left["bytes_sent"] > 0
@@ -69,16 +64,13 @@ def test_a_client_that_leaves_mid_stream_is_noticed(upstream, wire):
 
 def test_waiting_for_a_request_that_never_comes_ends_with_the_time(upstream):
     answer = upstream.control("GET", "/_log?wait=closed&n=1000000&timeout=0.01")
-
     assert answer == {"requests": [], "timed_out": True}
 
 
 def test_an_answered_connection_stays_open_until_someone_closes_it(upstream, wire, chat):
     chat()
     assert upstream.wait()["connection_closed_at"] is None
-
     wire.close()
-
     assert upstream.wait(state="disconnected")["closed_by"] == "client"
 
 
@@ -111,17 +103,14 @@ def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
 
 def test_a_repeating_script_keeps_its_last_step(upstream, chat):
     upstream.script("sturdy", {"fault": "500"}, {"fault": "429"}, repeat=True)
-
     assert [chat(persona="sturdy")[0] for _ in range(4)] == [500, 429, 429, 429]
     assert chat(persona="other")[0] == 200
-
     upstream.control("DELETE", "/_script/sturdy")
     assert chat(persona="sturdy")[0] == 200
 
 
 def test_a_step_gives_a_fault_its_settings(upstream, chat):
     upstream.script("acted", {"fault": "429", "options": {"retry_after": 2}})
-
     assert chat(persona="acted")[1]["retry-after"] == "2"
 
 
@@ -130,9 +119,7 @@ def test_scripted_events_go_out_as_written(upstream, chat):
         "acted",
         {"events": ["data: raw\n\n", {"json": {"a": 1}}, {"pause_s": 0.01}, ": hm\n\n", "[DONE]"]},
     )
-
     _, headers, body = chat(persona="acted")
-
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert body == b'data: raw\n\ndata: {"a":1}\n\n: hm\n\ndata: [DONE]\n\n'
 
@@ -142,7 +129,6 @@ def test_scripted_events_can_cut_the_connection(upstream, wire, cut, error):
     upstream.script("acted", {"events": [{"text": "Hi"}, {"cut": cut}, "[DONE]"]})
     wire.send(upstream.chat_bytes("m", persona="acted"))
     wire.until(b'"Hi"')
-
     with pytest.raises(error):
         wire.until(b"[DONE]")
 
@@ -154,9 +140,7 @@ def test_a_gate_holds_a_stream_at_an_exact_moment(upstream, wire):
     upstream.wait_gate("middle")
     assert b'"two"' not in wire.received
     assert upstream.wait(state="received")["outcome"] == "pending"
-
     upstream.open_gate("middle")
-
     assert wire.until(b'"two"')
     assert upstream.wait()["outcome"] == "answered"
 
@@ -164,7 +148,6 @@ def test_a_gate_holds_a_stream_at_an_exact_moment(upstream, wire):
 def test_a_gate_before_the_answer_can_be_opened_first(upstream, chat):
     upstream.open_gate("early")
     upstream.script("held", {"gate": "early", "delay_s": 0.01, "fault": "503"})
-
     assert chat(persona="held")[0] == 503
 
 
@@ -172,9 +155,7 @@ def test_forgetting_the_scripts_lets_everyone_through(upstream, wire):
     upstream.script("held", {"gate": "shut", "text": "Through"})
     wire.send(upstream.chat_bytes("m", persona="held"))
     upstream.wait_gate("shut")
-
     upstream.control("DELETE", "/_script")
-
     assert wire.head()[0] == 200
     assert upstream.control("GET", "/_gate/shut")["open"] is False
 
@@ -191,7 +172,6 @@ def test_concurrent_requests_share_a_script_step_by_step(upstream):
 
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(ask, range(20)))
-
     assert sorted(answers) == sorted(f"step {n}" for n in range(20))
 
 
@@ -229,10 +209,8 @@ def test_the_log_keeps_the_newest_requests_and_the_newest_bodies(monkeypatch):
     monkeypatch.setattr(log, "ENTRIES_MAX", 3)
     monkeypatch.setattr(log, "BODY_BYTES_KEPT_MAX", 5)
     kept = log.Log()
-
     for _ in range(5):
         kept.add("default", Request("POST", "/", "", {}, keep_alive=True, body=b"10"), Lifeline())
-
     shown = [entry.shown() for entry in kept.since(0)]
     assert [entry["n"] for entry in shown] == [3, 4, 5]
     assert [entry["body"] for entry in shown] == [None, 10, 10]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.routing.simulator.speaking import Asked, named_events
+from tests.routing.simulator.conftest import Asked, named_events
 
 WEATHER = {
     "name": "weather",
@@ -46,7 +46,6 @@ def ask(upstream, wire) -> Asked:
 
 def test_an_answer_is_a_message_that_counts_its_tokens(ask):
     answer = ask.document()
-
     assert (answer["type"], answer["role"]) == ("message", "assistant")
     assert answer["id"].startswith("msg_")
     assert answer["content"] == [text("Simulated answer to: Hello there", citations=None)]
@@ -56,7 +55,6 @@ def test_an_answer_is_a_message_that_counts_its_tokens(ask):
 
 def test_a_stream_says_the_same_in_its_order(ask):
     events = ask.events()
-
     assert [name for name, _ in events] == ORDER
     assert all(name == value["type"] for name, value in events)
     values = dict(events)
@@ -72,7 +70,6 @@ def test_a_stream_says_the_same_in_its_order(ask):
 )  # fmt: skip
 def test_a_tool_is_called_as_the_choice_says(ask, choice, called):
     answer = ask.document(tools=[WEATHER], tool_choice=choice)
-
     used = [block for block in answer["content"] if block["type"] == "tool_use"]
     assert len(used) == called
     assert all(block["input"] == {"city": "simulated", "days": 3} for block in used)
@@ -81,7 +78,6 @@ def test_a_tool_is_called_as_the_choice_says(ask, choice, called):
 
 def test_a_streamed_call_has_its_input_in_fragments(ask):
     events = ask.events(tools=[WEATHER], tool_choice={"type": "any"})
-
     [start] = [value for name, value in events if name == "content_block_start"]
     assert start["content_block"]["input"] == {}
     deltas = [value["delta"] for name, value in events if name == "content_block_delta"]
@@ -94,7 +90,6 @@ def test_thinking_comes_first_and_is_signed(ask):
     wanted = {"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 2048}
     whole = ask.document(**wanted)["content"]
     events = ask.events(**wanted)
-
     assert [block["type"] for block in whole] == ["thinking", "text"]
     deltas = [value["delta"] for name, value in events if name == "content_block_delta"]
     kinds = list(dict.fromkeys(delta["type"] for delta in deltas))
@@ -127,7 +122,6 @@ def test_thoughts_come_back_over_a_tool_call_or_are_refused(ask, upstream):
 
 def test_a_stop_sequence_is_named(ask):
     answer = ask.document(messages=[user(text("one two three"))], stop_sequences=["three", " two"])
-
     assert answer["content"][0]["text"] == "Simulated answer to: one"
     assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", " two")
 
@@ -135,16 +129,13 @@ def test_a_stop_sequence_is_named(ask):
 def test_a_schema_is_answered_with_json(ask):
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     wanted = {"format": {"type": "json_schema", "schema": schema}}
-
     assert json.loads(ask.document(output_config=wanted)["content"][0]["text"]) == {"n": 1}
 
 
 def test_images_count_and_marks_write_and_read_the_cache(ask):
     image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
     marked = user(text("a" * 400, **MARK), image, text("b" * 40))
-
     first, second = (ask.document(messages=[marked])["usage"] for _ in range(2))
-
     assert first["cache_creation_input_tokens"] == second["cache_read_input_tokens"] == 100
     assert first["cache_read_input_tokens"] == second["cache_creation_input_tokens"] == 0
     assert first["input_tokens"] == second["input_tokens"] == 85 + 10
@@ -154,9 +145,7 @@ def test_scripted_usage_is_told_by_this_formats_counting(ask, upstream):
     details = {"cached_tokens": 40, "cache_write_tokens": 10}
     usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details}
     upstream.script("default", {"usage": usage}, {"usage": {"input_tokens": 1}})
-
     told = ask.document()["usage"]
-
     assert told["input_tokens"] == 50
     assert (told["cache_read_input_tokens"], told["cache_creation_input_tokens"]) == (40, 10)
     assert ask.document()["usage"] == {"input_tokens": 1}
@@ -164,7 +153,6 @@ def test_scripted_usage_is_told_by_this_formats_counting(ask, upstream):
 
 def test_tokens_are_counted_on_their_own(upstream, wire):
     counted = Asked(upstream, wire, "messages/count_tokens")
-
     assert counted.document() == {"input_tokens": 3}
     assert "foo: Extra inputs" in counted.refused(400, foo=1)
 
@@ -209,7 +197,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_strict_provider_refuses(ask, name):
     body, told = REFUSED[name]
-
     assert told in ask.refused(400, **body)
 
 
@@ -221,7 +208,6 @@ def test_what_a_strict_provider_takes(ask):
 
 def test_a_lenient_persona_takes_anything(upstream, wire):
     upstream.control("PUT", "/_persona/lenient", {"strict": False})
-
     assert Asked(upstream, wire, "messages", "lenient").document(foo=1)["type"] == "message"
 
 
@@ -229,8 +215,6 @@ def test_scripted_text_brings_the_events_it_needs(upstream, wire):
     upstream.script("default", {"events": [{"text": "Hi"}, {"text": " you"}, {"finish": "length"}]})
     wire.send(upstream.request_bytes("messages", "m", stream=True))
     _, headers = wire.head()
-
     events = named_events(wire.body(headers))
-
     assert [name for name, _ in events] == [*ORDER[:3], *ORDER[3:5], *ORDER[-3:]]
     assert events[-2][1]["delta"]["stop_reason"] == "max_tokens"

@@ -15,7 +15,6 @@ END_S = 15
 
 def test_it_says_where_it_listens_on_stdout_and_in_the_port_file(tmp_path):
     ready = tmp_path / "simulator.json"
-
     with SimulatedUpstream("--port-file", str(ready)) as upstream:
         said = json.loads(ready.read_text())
         assert said == {"url": upstream.url, "pid": upstream.process.pid}
@@ -28,9 +27,7 @@ def test_a_signal_ends_it_at_once_with_work_in_hand(number):
     with SimulatedUpstream() as upstream, upstream.wire() as wire:
         wire.send(upstream.chat_bytes("sim/hang"))
         upstream.wait(state="received")
-
         os.kill(upstream.process.pid, number)
-
         assert upstream.process.wait(END_S) == 0
 
 
@@ -39,7 +36,6 @@ def test_it_ends_when_its_parent_does():
     with SimulatedUpstream("--parent-pid", str(parent.pid)) as upstream:
         parent.kill()
         parent.communicate()
-
         assert upstream.process.wait(END_S) == 0
 
 
@@ -72,7 +68,6 @@ def test_a_port_that_is_taken_is_one_line_and_exit_2():
         ended = subprocess.run(
             [*COMMAND, "--port", str(port)], capture_output=True, text=True, cwd=ROOT
         )
-
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert len(ended.stderr.splitlines()) == 1
@@ -85,7 +80,6 @@ def test_faults_are_listed_as_text_and_as_json():
     given = subprocess.run(
         [*COMMAND, "--faults", "--json"], capture_output=True, text=True, check=True, cwd=ROOT
     )
-
     assert json.loads(given.stdout)["faults"].keys() == FAULTS.keys()
     assert [line.split()[0] for line in listed.stdout.splitlines()][:-1] == list(FAULTS)
     assert "nothing listens" in listed.stdout
@@ -101,5 +95,4 @@ def test_it_imports_nothing_from_the_rest_of_the_project():
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
-
     assert ended.stdout.strip() == "[]"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.routing.simulator.speaking import Asked
+from tests.routing.simulator.conftest import Asked
 
 WEATHER = {
     "type": "function",
@@ -42,7 +42,6 @@ def ask(upstream, wire) -> Asked:
 
 def test_an_answer_is_a_response_that_counts_its_tokens(ask):
     answer = ask.document()
-
     assert (answer["object"], answer["status"]) == ("response", "completed")
     assert answer["id"].startswith("resp_")
     [item] = answer["output"]
@@ -52,7 +51,6 @@ def test_an_answer_is_a_response_that_counts_its_tokens(ask):
 
 def test_a_stream_says_the_same_in_its_order(ask):
     events = ask.events()
-
     assert [name for name, _ in events] == TEXT_ORDER
     assert [value["sequence_number"] for _, value in events] == list(range(len(events)))
     whole, last = ask.document(), events[-1][1]["response"]
@@ -64,7 +62,6 @@ def test_a_stream_says_the_same_in_its_order(ask):
 
 def test_a_streamed_call_has_its_arguments_in_fragments(ask):
     events = ask.events(tools=[WEATHER], tool_choice="required")
-
     added = next(value for name, value in events if name == "response.output_item.added")
     assert (added["item"]["name"], added["item"]["arguments"]) == ("weather", "")
     deltas = [value["delta"] for name, value in events if name.endswith("arguments.delta")]
@@ -84,7 +81,6 @@ def test_a_streamed_call_has_its_arguments_in_fragments(ask):
 def test_thoughts_show_as_far_as_they_are_asked_for(ask, body, shown):
     body = {"model": "reasoner", **body}
     item = ask.document(**body)["output"][0]
-
     parts = {name: [{"type": part["type"]} for part in item[name]] for name in shown}
     assert parts == shown
     assert "encrypted_content" not in item
@@ -95,9 +91,7 @@ def test_encrypted_thoughts_come_back_or_are_refused(ask):
     body = {"model": "reasoner", "tools": [WEATHER], **ENCRYPTED, **SUMMARISED}
     thought, call = ask.document(tool_choice="required", **body)["output"]
     result = {**OUTPUT, "call_id": call["call_id"]}
-
     assert ask.document(input=[ASKED, thought, call, result], **body)["status"] == "completed"
-
     for changed, told in [
         ({**thought, "encrypted_content": "bm8="}, "could not be verified"),
         ({**thought, "encrypted_content": None}, "not persisted"),
@@ -116,9 +110,7 @@ def test_encrypted_thoughts_come_back_or_are_refused(ask):
 )
 def test_the_status_says_how_it_ended(ask, upstream, step, status, details):
     upstream.script("default", step, repeat=True)
-
     answer = ask.document()
-
     assert (answer["status"], answer["incomplete_details"]) == (status, details)
     name, last = ask.events()[-1]
     assert (name, last["response"]["status"]) == (f"response.{status}", status)
@@ -128,9 +120,7 @@ def test_a_schema_is_answered_with_json_and_images_count(ask):
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     shape = {"format": {"type": "json_schema", "name": "n", "schema": schema}}
     image = {"type": "input_image", "image_url": "https://example.com/a.png", "detail": "auto"}
-
     answer = ask.document(text=shape, input=[user(image, *ASKED["content"])])
-
     assert json.loads(answer["output"][0]["content"][0]["text"]) == {"n": 1}
     assert answer["usage"]["input_tokens"] == 85 + 3
 
@@ -158,7 +148,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_strict_provider_refuses(ask, name):
     body, told = REFUSED[name]
-
     assert told in ask.refused(400, **body)
 
 

@@ -13,25 +13,28 @@ def message_of(message: dict[str, Any], **choice: Any) -> dict[str, Any]:
     return answer(orjson.dumps(body), "application/json").message
 
 
-def deltas(*said: dict[str, Any], finish: str | None = "tool_calls") -> list[dict[str, Any]]:
+def deltas(*said: dict[str, Any], finish: str = "tool_calls") -> list[dict[str, Any]]:
     reader = Reader()
     choices = [{"index": 0, "delta": delta} for delta in said]
-    if finish:
-        choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     payloads = [orjson.dumps({"choices": [choice]}) for choice in choices]
     return [event.delta for payload in payloads for event in reader.events(payload)]
 
 
-def added_up(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As clients add deltas up: by index, texts at the end of texts."""
-    calls: dict[int, dict[str, Any]] = {}
-    for call in (call for delta in found for call in delta.get("tool_calls") or ()):
-        known = calls.setdefault(call["index"], {"id": "", "type": "", "name": "", "arguments": ""})
-        for name in ("id", "type"):
-            known[name] += call.get(name) or ""
-        for name in ("name", "arguments"):
-            known[name] += call["function"].get(name) or ""
-    return [calls[index] for index in sorted(calls)]
+def calls_in(*pieces: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Id, type, name and arguments of each call as clients add deltas up, by index."""
+    calls: dict[int, list[str]] = {}
+    told = deltas(*({"tool_calls": [piece]} for piece in pieces))
+    for call in (call for delta in told for call in delta.get("tool_calls") or ()):
+        known = calls.setdefault(call["index"], ["", "", "", ""])
+        function = call["function"]
+        said = (call.get("id"), call.get("type"), function.get("name"), function.get("arguments"))
+        known[:] = [before + (piece or "") for before, piece in zip(known, said, strict=True)]
+    return [(*calls[index],) for index in sorted(calls)]
+
+
+def piece(arguments: Any, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {**fields, "function": {"arguments": arguments, **({"name": name} if name else {})}}
 
 
 @pytest.mark.parametrize(
@@ -40,55 +43,46 @@ def added_up(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_arguments_are_text(given: Any, text: str) -> None:
     function = {"name": "f"} if given is None else {"name": "f", "arguments": given}
     (call,) = message_of({"content": None, "tool_calls": [{"function": function}]})["tool_calls"]
-    assert call["function"]["arguments"] == text
-    assert call["type"] == "function"
-    assert "id" not in call
-
-    (streamed,) = added_up(deltas({"tool_calls": [{"index": 0, "function": function}]}))
-    assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
+    assert call == {"type": "function", "function": {"name": "f", "arguments": text}}
+    assert calls_in({"index": 0, "function": function}) == [("", "function", "f", text)]
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
-    found = deltas(
-        {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]},
-        {"tool_calls": [{"function": {"arguments": ":1}"}}]},
-        {"tool_calls": [{"id": "b", "function": {"name": "g", "arguments": "{}"}}]},
-        {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": " "}}]},
-    )
-    assert added_up(found) == [
-        {"id": "a", "type": "function", "name": "f", "arguments": '{"x":1} '},
-        {"id": "b", "type": "function", "name": "g", "arguments": "{}"},
-    ]
-
-
-def test_calls_that_all_have_one_index_are_several() -> None:
-    found = deltas(
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]},
-        {"tool_calls": [{"index": 0, "id": "b", "function": {"name": "f", "arguments": "{"}}]},
-        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
-    )
-    assert [(call["id"], call["arguments"]) for call in added_up(found)] == [
-        ("a", "{}"),
-        ("b", "{}"),
-    ]
-
-
-@pytest.mark.parametrize(("said", "text"), [("1", "111"), ("", "{}")])
-def test_a_name_that_is_said_again_is_said_once(said: str, text: str) -> None:
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": said}}
-    assert added_up(deltas(*[{"tool_calls": [call]}] * 3)) == [
-        {"id": "a", "type": "function", "name": "f", "arguments": text}
-    ]
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        # Without an index, calls are told apart by their ids.
+        (
+            [
+                piece('{"x"', "f", id="a"),
+                piece(":1}"),
+                piece("{}", "g", id="b"),
+                piece(" ", "f", id="a"),
+            ],
+            [("a", "function", "f", '{"x":1} '), ("b", "function", "g", "{}")],
+        ),
+        # Calls that all have one index are several.
+        (
+            [
+                piece("{}", "f", index=0, id="a"),
+                piece("{", "f", index=0, id="b"),
+                piece("}", index=0),
+            ],
+            [("a", "function", "f", "{}"), ("b", "function", "f", "{}")],
+        ),
+        # A name that is said again is said once.
+        ([piece("1", "f", index=0, id="a", type="function")] * 3, [("a", "function", "f", "111")]),
+        ([piece("", "f", index=0, id="a", type="function")] * 3, [("a", "function", "f", "{}")]),
+    ],
+)
+def test_calls_are_told_apart_and_named_once(pieces: list[Any], calls: list[Any]) -> None:
+    assert calls_in(*pieces) == calls
 
 
 def test_an_id_comes_with_the_name() -> None:
-    first, second, _ = deltas(
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": ""}}]},
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]},
-    )
-    (unnamed,), (named,) = first["tool_calls"], second["tool_calls"]
-    assert "id" not in unnamed
-    assert named == {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    given = [piece("", index=0, id="a"), piece("{}", "f", index=0, id="a")]
+    first, second, _ = deltas(*({"tool_calls": [call]} for call in given))
+    assert "id" not in first["tool_calls"][0]
+    assert second["tool_calls"] == [given[1]]
 
 
 PARTS = [
@@ -100,16 +94,14 @@ PARTS = [
 
 
 def test_content_in_parts_is_text_and_reasoning() -> None:
-    whole = message_of({"role": "assistant", "content": PARTS})
-    assert (whole["content"], whole["reasoning"]) == ("Four.", "Let me see.")
     first, _ = deltas({"content": PARTS}, finish="stop")
-    assert (first["content"], first["reasoning"]) == ("Four.", "Let me see.")
+    for said in (message_of({"role": "assistant", "content": PARTS}), first):
+        assert (said["content"], said["reasoning"]) == ("Four.", "Let me see.")
 
 
 def test_a_second_choice_is_nobodys() -> None:
-    reader = Reader()
     other = orjson.dumps({"choices": [{"index": 1, "delta": {"content": "no"}}]})
-    (event,) = reader.events(other)
+    (event,) = Reader().events(other)
     assert (event.delta, event.has_choice) == ({}, False)
     both = {"choices": [{"index": 1, "message": {"content": "no"}}, {"message": {"content": "y"}}]}
     assert answer(orjson.dumps(both), "").message == {"content": "y"}
@@ -120,11 +112,10 @@ def test_a_plain_delta_is_left_as_it_is() -> None:
     assert event.delta == {"content": "a"}
 
 
-def test_groqs_usage_is_found() -> None:
+def test_usage_is_found_where_groq_says_it() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    (event,) = Reader().events(
-        orjson.dumps({"choices": [{"delta": {}}], "x_groq": {"usage": usage}})
-    )
+    payload = orjson.dumps({"choices": [{"delta": {}}], "x_groq": {"usage": usage}})
+    (event,) = Reader().events(payload)
     assert event.usage == usage
 
 
