@@ -42,7 +42,6 @@ def test_charsets_are_those_of_texts(name: str, known: str | None) -> None:
 def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("codecs.lookup", asked.append)
-
     assert known_charset("nobody-has-this-one") is None
     assert asked == []
 
@@ -58,7 +57,6 @@ def test_pieces_are_the_whole(text: str, charset: str) -> None:
     data = text.encode(charset, "replace")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charsets, "PIECE_BYTES", 3)
-
         assert decoded(data, charset) == data.decode(charset, "replace")
 
 
@@ -66,7 +64,6 @@ def test_pieces_are_the_whole(text: str, charset: str) -> None:
 def test_pieces_of_what_is_wrong_are_replaced_as_the_whole_is(data: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(charsets, "PIECE_BYTES", 3)
-
         assert decoded(data) == data.decode("utf-8", "replace")
 
 
@@ -78,7 +75,6 @@ def test_without_a_mark_it_is_little_endian() -> None:
 def test_others_have_their_turn_after_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[Any] = []
     monkeypatch.setattr(charsets, "give_way", lambda: turns.append(None))
-
     decoded(b"x" * PIECE_BYTES)
     assert len(turns) == 0
     decoded(b"x" * (4 * PIECE_BYTES + 1))

@@ -59,7 +59,6 @@ def rows(boss: Manager, **asked: Any) -> list[dict[str, Any]]:
 
 def test_the_meta_names_all_there_is(boss: Manager) -> None:
     data = boss.ok("GET", "/analytics/meta")["data"]
-
     assert [each["name"] for each in data["metrics"]] == list(METRICS)
     assert [each["name"] for each in data["dimensions"]] == list(DIMENSIONS)
     assert {each["display_format"] for each in data["metrics"]} == {
@@ -76,7 +75,6 @@ def test_the_meta_names_all_there_is(boss: Manager) -> None:
 
 def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
     (row,) = rows(boss, metrics=list(METRICS))
-
     assert list(row) == list(METRICS)
     assert row["request_count"] == 12
     assert row["tokens_total"] == 12 * 15
@@ -88,21 +86,18 @@ def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
 
 def test_without_a_generation_counts_are_zero_and_times_are_unknown(boss: Manager) -> None:
     (row,) = rows(boss, metrics=["request_count", "total_usage", "p50_latency", "cache_hit_rate"])
-
     assert list(row.values()) == [0, 0, None, None]
     assert rows(boss, metrics=["request_count"], dimensions=["model"]) == []
 
 
 def test_days_come_newest_first(boss: Manager, facts: list[Fact]) -> None:
     found = rows(boss, metrics=["request_count"], granularity="day")
-
     days = [(NOON - timedelta(days=n)).strftime("%Y-%m-%dT00:00:00.000Z") for n in (1, 2)]
     assert found == [{"date__day": day, "request_count": 6} for day in days]
 
 
 def test_keys_and_workspaces_bear_names(boss: Manager, mine: Office, facts: list[Fact]) -> None:
     found = rows(boss, metrics=["request_count"], dimensions=["api_key_id", "workspace"])
-
     assert {(row["api_key_id"], row["workspace"], row["request_count"]) for row in found} == {
         ("key 0", "Default Workspace", 4),
         ("key 1", "Second", 4),
@@ -117,7 +112,6 @@ def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact
     mine.users[0].email = "one@office.example"
     mine.users[0].save(update_fields=["email"])
     found = rows(boss, metrics=["request_count"], dimensions=["user", "app"])
-
     told = {(row["user"], row["user_email"], row["app"], row["app_id"]) for row in found}
     app = ("HTTPS://A.EXAMPLE", "https://a.example")
     assert told == {
@@ -161,9 +155,7 @@ def test_filters(
     count: int,
 ) -> None:
     wanted = {"field": field, "operator": operator, "value": value, **more}
-
     (row,) = rows(boss, metrics=["request_count"], filters=[wanted])
-
     assert row["request_count"] == count
 
 
@@ -199,9 +191,7 @@ def test_filters_that_can_name_nothing(
     boss: Manager, field: str, operator: str, value: Any, text: str
 ) -> None:
     wanted = {"field": field, "operator": operator, "value": value}
-
     told = boss.refused(400, "POST", QUERY, {"metrics": ["request_count"], "filters": [wanted]})
-
     assert told.startswith(f"filters.0.{text}")
 
 
@@ -213,7 +203,6 @@ def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
         "limit": 2,
     }
     data = boss.ok("POST", QUERY, asked)["data"]
-
     assert [row["generation_id"] for row in data["data"]] == ["gen-0", "gen-1"]
     assert data["metadata"].pop("query_time_ms") >= 0
     assert data["metadata"] == {"row_count": 2, "truncated": True}
@@ -223,10 +212,8 @@ def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
 
 def test_a_group_keeps_its_newest_periods(boss: Manager, facts: list[Fact]) -> None:
     asked = {"metrics": ["request_count"], "dimensions": ["variant"], "granularity": "minute"}
-
     shared = boss.ok("POST", QUERY, asked | {"limit": 4})["data"]
     named = boss.ok("POST", QUERY, asked | {"group_limit": 1})["data"]
-
     # Without its share one of the two would have nothing among four rows.
     assert sorted(row["variant"] for row in shared["data"]) == ["free"] * 2 + ["standard"] * 2
     assert shared["metadata"]["truncated"]
@@ -236,9 +223,7 @@ def test_a_group_keeps_its_newest_periods(boss: Manager, facts: list[Fact]) -> N
 def test_an_account_sees_its_own_only(mine: Office, facts: list[Fact]) -> None:
     other = office("other")
     stranger = Manager(other.account, other.users[0], other.management)
-
     (row,) = rows(stranger, metrics=["request_count"])
-
     assert row["request_count"] == 0
     for query in ("", f"?api_key_hash={mine.keys[0].hash}"):
         assert stranger.ok("GET", f"/activity{query}")["data"] == []
@@ -272,9 +257,7 @@ def test_a_query_that_takes_too_long(
     monkeypatch.setattr(
         "routing.history.analytics.Statement.text", lambda self: (f"{asked} SELECT {slow}", ())
     )
-
     told = boss.refused(408, "POST", QUERY, {"metrics": ["request_count"]})
-
     assert told == "Operation timed out. Please try again later."
 
 
@@ -310,9 +293,7 @@ def test_activity_is_of_full_days_only(boss: Manager, mine: Office) -> None:
     inside = (today - timedelta(days=30), today - timedelta(microseconds=1))
     outside = (today, today - timedelta(days=30, microseconds=1))
     save(mine, [Fact(f"gen-{n}", at, key=0) for n, at in enumerate((*inside, *outside))])
-
     found = boss.ok("GET", "/activity")["data"]
-
     assert [(row["date"], row["requests"]) for row in found] == [
         (at.date().isoformat(), 1) for at in reversed(inside)
     ]

@@ -101,7 +101,6 @@ def test_metrics_are_required() -> None:
 
 def test_what_is_left_out_has_its_usual_value() -> None:
     asked = read_analytics_body(ASKED | {"metrics": ["request_count"] * 2, "whatever": 1}, NOW)
-
     assert asked.metrics == ["request_count"]
     assert (asked.limit, asked.group_limit, asked.dimensions) == (1000, None, [])
     start, end = asked.span(NOW)
@@ -112,7 +111,6 @@ def test_what_is_left_out_has_its_usual_value() -> None:
 def test_a_year_is_not_too_long_for_what_is_kept_that_long() -> None:
     long_ones = [name for name, metric in METRICS.items() if metric.days_max > 31]
     read_analytics_body({"metrics": long_ones, "time_range": LONG}, NOW)
-
     assert {name for name in DIMENSIONS if DIMENSIONS[name].days_max > 31} == {
         *("model", "variant", "api_key_id", "user", "workspace", "app")
     }

@@ -74,7 +74,6 @@ def test_deltas_come_together() -> None:
         {"content": None, "tool_calls": "odd"},
     ):
         one.add(delta)
-
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     output = {"completion": "Hello", "reasoning": "Hm.", "tool_calls": [call]}
     assert told(one) == {"input": {"messages": SAID}, "output": output, "error": None}
@@ -85,14 +84,12 @@ def test_what_another_endpoint_said_before_is_forgotten() -> None:
     one.add({"content": "First", "reasoning": "Hm"})
     one.begin()
     one.add({"content": "Second"})
-
     assert told(one)["output"] == {"completion": "Second", "reasoning": None}
 
 
 def test_reasoning_that_the_caller_hides_is_not_kept() -> None:
     one = draft(hides_reasoning=True)
     one.answered({"content": "Yes", "reasoning": "Hm"})
-
     assert told(one)["output"] == {"completion": "Yes", "reasoning": None}
 
 
@@ -101,7 +98,6 @@ def test_long_answers_are_cut() -> None:
     one.add({"content": "Hell"})
     one.add({"content": "o there"})
     one.add({"tool_calls": [{"function": {"name": "f"}}]})
-
     kept = told(one)
     assert kept["output"] == {"completion": "Hello", "reasoning": None}
     assert kept["truncated"] is True
@@ -111,14 +107,12 @@ def test_an_error_is_told_as_the_caller_was() -> None:
     one = draft()
     raw = {"provider_name": "Alpha", "raw": "{}", "previous_errors": [{"status": 503}]}
     one.failed(GatewayError("Broken", metadata=raw))
-
     assert told(one)["error"] == {"message": "Broken", "status": 500, **raw}
 
 
 @given(value=texts, chars_max=st.integers(0, 300))
 def test_trimming_keeps_the_shape_and_the_bound(value: Any, chars_max: int) -> None:
     kept, whole = trimmed(value, chars_max)
-
     assert (kept == value) or not whole
     # Marks stand for what was cut, once for each text that was begun.
     shown = len(json.dumps(kept, ensure_ascii=False).replace(TRUNCATED, ""))
@@ -147,11 +141,9 @@ def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 
 )
 def test_who_is_logged(logging: IoLogging | None, policy: Policy, kept: bool) -> None:
     chat = parse_chat({"model": "a/b", "messages": SAID, "session_id": "b"}, session_header=None)
-
     found = draft_for(
         caller(logging), chat, policy, generation_id="gen-1", created_at=NOW, bytes_max=1000
     )
-
     assert (found is not None) is kept
 
 
@@ -165,7 +157,6 @@ def test_a_session_is_always_or_never_among_a_share(identity: str, rate: float) 
 
 def test_a_share_is_about_as_large_as_it_says() -> None:
     among = sum(is_sampled(f"session {number}", 0.1) for number in range(10_000))
-
     assert 850 < among < 1150
 
 
@@ -197,7 +188,6 @@ def test_the_workspace_says_whose_requests_are_logged() -> None:
 
 def test_sealed_bytes_open_in_their_row_only() -> None:
     sealed = seal_bytes(b"secret", purpose="p", row="1")
-
     assert b"secret" not in sealed
     assert unseal_bytes(sealed, purpose="p", row="1") == b"secret"
     for purpose, row, value in [("q", "1", sealed), ("p", "2", sealed), ("p", "1", sealed[:-1])]:
@@ -228,7 +218,6 @@ def test_in_an_organization_only_admins_keys_read(kept: tuple[Caller, str]) -> N
     mine, generation_id = kept
     with pytest.raises(OnlyAdmins):
         read_content(mine, generation_id)
-
     Membership.objects.filter(user__public_id=mine.creator_id).update(role="org:admin")
     assert json.loads(dumps(read_content(mine, generation_id)))["input"] == {"messages": SAID}
     Membership.objects.filter(user__public_id=mine.creator_id).update(role="org:member")
@@ -240,7 +229,6 @@ def test_in_an_organization_only_admins_keys_read(kept: tuple[Caller, str]) -> N
 @pytest.mark.both
 def test_nothing_of_a_prompt_stands_in_the_table(kept: tuple[Caller, str]) -> None:
     row = GenerationContent.objects.get(pk=kept[1])
-
     assert b"Hello" not in bytes(row.sealed)
     assert bytes(row.sealed).startswith(b"v1:")
 
@@ -249,7 +237,6 @@ def test_nothing_of_a_prompt_stands_in_the_table(kept: tuple[Caller, str]) -> No
 def test_a_draft_that_is_stored_twice_is_there_once(kept: tuple[Caller, str]) -> None:
     before = GenerationContent.objects.values().get()
     store([sealed_row(draft(kept[1]))])
-
     assert GenerationContent.objects.values().get() == before
 
 
@@ -260,7 +247,6 @@ def test_contents_go_after_their_days(
     monkeypatch.setattr(contents, "_PURGED_AT_ONCE", 2)
     settings.GENERATION_CONTENT_DAYS = 3
     store([sealed_row(draft(f"gen-{n}", created_at=NOW - timedelta(days=n))) for n in range(1, 7)])
-
     assert forget_old(NOW) == 3
     assert set(GenerationContent.objects.values_list("pk", flat=True)) == {
         *("gen-kept", "gen-1", "gen-2", "gen-3")
@@ -290,11 +276,9 @@ def test_what_does_not_fit_is_dropped_and_counted(
     written: list[Any] = []
     mine = keeper.Keeper(write=written.extend)
     monkeypatch.setattr(keeper, "QUEUE_CHARS_MAX", 20)
-
     mine.keep(draft())
     mine.keep(draft(messages=[{"role": "user", "content": [{"type": "text", "text": "x" * 30}]}]))
     mine.keep(draft(messages=[{"role": "user", "content": "x" * 30}]))
-
     assert len(written) == 1
     assert mine.dropped == 2
     assert caplog.text.count("Contents are not stored, 1 so far") == 1
@@ -307,5 +291,4 @@ def test_an_error_stays_beside_the_answer(error: Exception) -> None:
 
     mine = keeper.Keeper(write=broken)
     mine.keep(draft())
-
     assert mine.dropped == 1

@@ -43,7 +43,6 @@ def test_everything_that_matters_is_in_the_name() -> None:
         name(bodies=({**BODY, "seed": 1},)),
         name(beside="beta"),
     ]
-
     assert len(set(names)) == len(names)
     assert name() == name(bodies=(dict(BODY),))
 
@@ -51,13 +50,11 @@ def test_everything_that_matters_is_in_the_name() -> None:
 @given(st.binary(max_size=2_000))
 def test_what_is_kept_comes_back(content: bytes) -> None:
     kept = entry(content)
-
     assert unpacked(packed(kept, name()), name()) == kept
 
 
 def test_it_opens_under_its_own_name_only() -> None:
     sealed = packed(entry(b"secret words" * 50), name())
-
     assert b"secret" not in sealed
     assert unpacked(sealed, name("other")) is None
     assert unpacked(sealed[:-1], name()) is None
@@ -66,7 +63,6 @@ def test_it_opens_under_its_own_name_only() -> None:
 
 def test_what_has_run_out_is_gone() -> None:
     old = entry(stored_at=time.time() - 61)
-
     assert unpacked(packed(old, name()), name()) is None
     young = entry(stored_at=time.time() - 20)
     assert (young.age_s, young.left_s) == (20, 40)
@@ -79,9 +75,7 @@ def test_there_are_so_many_places(settings) -> None:
     names = [name(str(number)) for number in range(50)]
     for each in names:
         shelf.put(each, packed(entry(), each), ttl_s=60)
-
     found = [unpacked(value, each) for each in names if (value := shelf.find(each)) is not None]
-
     assert 1 <= sum(each is not None for each in found) <= 3
     shelf.forget_all()
 
@@ -90,7 +84,6 @@ def test_a_place_is_empty_once_its_time_has_passed() -> None:
     places = shelf.Shelf()
     places.put(1, b"a", -1)
     places.put(2, b"b", 60)
-
     assert places.find(1) is None
     assert places.find(2) == b"b"
     assert places.find(3) is None
@@ -162,9 +155,7 @@ def test_a_whole_answer_is_told_again() -> None:
 )
 def test_events_are_told_again(event: dict[str, Any], told: dict[str, Any]) -> None:
     sent = f": KEEP ALIVE\n\nevent: x\ndata: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode()
-
     made = retold_events(sent, ids=IDS, now=9).decode()
-
     first, data, rest = made.split("\n", 2)
     assert first == "event: x"
     assert json.loads(data.removeprefix("data: ")) == told

@@ -37,7 +37,6 @@ def talk(*texts: str) -> list[dict[str, Any]]:
 )
 def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
     call = wishing(messages=messages)
-
     assert (caching_of(call, call.chat.body) is not None) is has_one
     # Also what was made of it counts, and what it was made of.
     small = wishing()
@@ -73,5 +72,4 @@ def test_what_was_cut_for_want_of_credits_is_not_kept(
     assert caching is not None
     caching.hear(b"{}")
     caching.keep()
-
     assert len(kept) == (0 if cut_unpaid else 1)

@@ -31,13 +31,11 @@ def _enabled(settings) -> None:
 )
 def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: bool) -> None:
     headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
-
     assert (wish_of(headers, preset) is not None) is is_on
 
 
 def test_an_installation_has_it_off(settings) -> None:
     settings.ROUTER_RESPONSE_CACHE_ENABLED = False
-
     assert wish_of(ON, {"cache_enabled": True}) is None
 
 
@@ -63,7 +61,6 @@ def test_an_installation_has_it_off(settings) -> None:
 )
 def test_how_long(header: str | None, preset: dict[str, Any], ttl_s: int) -> None:
     headers = ON if header is None else {**ON, "HTTP_X_ROUTER_CACHE_TTL": header}
-
     assert wish_of(headers, preset) == Wish(ttl_s, clears=False)
 
 

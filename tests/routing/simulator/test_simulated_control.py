@@ -8,6 +8,7 @@ import pytest
 from routing.simulator import log
 from routing.simulator.connection import Lifeline
 from routing.simulator.request import Request
+from tests.routing.simulator.conftest import Asked
 
 
 def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
@@ -76,29 +77,30 @@ def test_an_answered_connection_stays_open_until_someone_closes_it(upstream, wir
 
 def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
     upstream.script(
-        "acted",
-        {"fault": "503"},
+        "default",
+        {"fault": "429", "options": {"retry_after": 2}},
         {"status": 418, "headers": {"X-Pot": "tea"}, "json": {"a": 1}},
         {"status": 502, "body": "<p>", "content_type": "text/html"},
         {"status": 500},
         {"text": "Scripted words", "usage": {"prompt_tokens": 9}, "finish_reason": "length"},
         {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
     )
-
-    assert chat(persona="acted")[0] == 503
-    status, headers, body = chat(persona="acted")
+    status, headers, _ = chat()
+    assert (status, headers["retry-after"]) == (429, "2")
+    status, headers, body = chat()
     assert (status, headers["x-pot"], json.loads(body)) == (418, "tea", {"a": 1})
-    status, headers, body = chat(persona="acted")
+    status, headers, body = chat()
     assert (status, headers["content-type"], body) == (502, "text/html", b"<p>")
-    assert "error" in json.loads(chat(persona="acted")[2])
-    scripted = json.loads(chat(persona="acted", max_tokens=1)[2])
-    assert scripted["choices"][0]["message"]["content"] == "Scripted words"
-    assert scripted["choices"][0]["finish_reason"] == "length"
+    assert chat.refused(500)
+    scripted = chat.document(max_tokens=1)
+    [choice] = scripted["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Scripted words", "length")
     assert scripted["usage"] == {"prompt_tokens": 9}
-    called = json.loads(chat(persona="acted")[2])["choices"][0]
-    assert called["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}
-    assert called["finish_reason"] == "tool_calls"
-    assert b"Simulated answer" in chat(persona="acted")[2]
+    [choice] = chat.document()["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": '{"x": 1}'}
+    assert choice["finish_reason"] == "tool_calls"
+    assert b"Simulated answer" in chat()[2]
 
 
 def test_a_repeating_script_keeps_its_last_step(upstream, chat):
@@ -107,11 +109,6 @@ def test_a_repeating_script_keeps_its_last_step(upstream, chat):
     assert chat(persona="other")[0] == 200
     upstream.control("DELETE", "/_script/sturdy")
     assert chat(persona="sturdy")[0] == 200
-
-
-def test_a_step_gives_a_fault_its_settings(upstream, chat):
-    upstream.script("acted", {"fault": "429", "options": {"retry_after": 2}})
-    assert chat(persona="acted")[1]["retry-after"] == "2"
 
 
 def test_scripted_events_go_out_as_written(upstream, chat):
@@ -161,18 +158,16 @@ def test_forgetting_the_scripts_lets_everyone_through(upstream, wire):
 
 
 def test_concurrent_requests_share_a_script_step_by_step(upstream):
-    upstream.script("busy", *[{"text": f"step {n}"} for n in range(20)])
+    steps = [f"step {n}" for n in range(20)]
+    upstream.script("default", *[{"text": step} for step in steps])
 
     def ask(_: int) -> str:
         with upstream.wire() as wire:
-            wire.send(upstream.chat_bytes("m", persona="busy"))
-            _, headers = wire.head()
-            answer = json.loads(wire.body(headers))
-        return str(answer["choices"][0]["message"]["content"])
+            [choice] = Asked(upstream, wire, "chat/completions").document()["choices"]
+            return str(choice["message"]["content"])
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(ask, range(20)))
-    assert sorted(answers) == sorted(f"step {n}" for n in range(20))
+        assert sorted(pool.map(ask, range(20))) == sorted(steps)
 
 
 @pytest.mark.parametrize(

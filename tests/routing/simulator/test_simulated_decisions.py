@@ -142,22 +142,13 @@ def test_a_provider_has_limits_of_its_own(upstream, decide):
 @pytest.mark.parametrize(
     "given",
     [
-        {"when": 1},
-        {"weights": {"a": -1}},
-        {"weights": [1]},
-        {"tokens": []},
-        {"tokens": [["a"]]},
-        {"tokens": [[1, 2]]},
-        {"fault": "unknown"},
-        [],
+        *[{"when": 1}, {"weights": {"a": -1}}, {"weights": [1]}, {"fault": "unknown"}, []],
+        *[{"tokens": tokens} for tokens in ([], [["a"]], [[1, 2]])],
     ],
 )
 def test_a_verdict_that_makes_no_sense_is_refused(upstream, given):
     with pytest.raises(ValueError, match=r"a verdict|weights|tokens|fault"):
         upstream.verdicts("default", given)
-
-
-def test_verdicts_are_a_list(upstream):
     with pytest.raises(ValueError, match="verdicts"):
         upstream.control("PUT", "/_verdicts/default", {})
 

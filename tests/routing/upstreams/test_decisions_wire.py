@@ -19,7 +19,6 @@ def terms(credential: str | None) -> Terms:
 
 def test_a_call_holds_model_state_and_questions_and_nothing_else() -> None:
     request = DECISIONS.request(PROMPT, terms("secret"))
-
     assert request.path == "/systemone"
     assert dict(request.headers)["Authorization"] == "Bearer secret"
     assert json.loads(request.body) == {"model": "jev-1", **BODY}
@@ -40,9 +39,7 @@ COUNTS = {"prompt_tokens": 7, "completion_tokens": 2}
 )
 def test_usage_in_the_words_of_chat(usage: Any, told: Any) -> None:
     body = {"id": "d-1", "answers": {}, "usage": usage}
-
     answer = DECISIONS.answer(json.dumps(body).encode(), "application/json")
-
     assert answer.usage == told
     assert answer.upstream_id == "d-1"
     assert answer.native is not None
@@ -96,7 +93,6 @@ def located(*loc: str) -> dict[str, Any]:
 )
 def test_which_questions_are_blamed(body: Any, blamed: Any) -> None:
     failure = from_status(422, {}, json.dumps(body).encode())
-
     assert blamed_in(failure, NAMES) == blamed
 
 

@@ -48,7 +48,6 @@ def test_an_encoded_body_is_decoded(
 ) -> None:
     upstream = serve(turns(answer(pack(TEXT), f"Content-Encoding: {name}")))
     assert call(upstream).read_all() == TEXT
-
     assert _in_pieces(call(upstream)) == TEXT
 
 

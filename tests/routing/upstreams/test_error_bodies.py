@@ -45,7 +45,6 @@ def test_what_is_no_json_says_nothing(body: bytes) -> None:
 @pytest.mark.parametrize("status", [400, 404, 413, 422])
 def test_a_validator_s_words_are_the_message(status: int) -> None:
     body = json.dumps({"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}).encode()
-
     assert from_status(status, {}, body).message == "top_p: too large"
 
 
@@ -60,7 +59,6 @@ REFUSED_CALL: dict[str, Any] = {
 def test_what_a_model_wrote_and_its_provider_refuses_is_told() -> None:
     whole = from_status(400, {}, json.dumps({"error": REFUSED_CALL}).encode())
     streamed = from_error_object({**REFUSED_CALL, "status_code": 400})
-
     for failure in (whole, streamed):
         assert (failure.told_status, failure.error_type) == (400, "invalid_request")
         assert failure.message == REFUSED_CALL["message"]
