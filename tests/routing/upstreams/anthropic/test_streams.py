@@ -178,8 +178,7 @@ def test_an_error_event(event: dict[str, Any], status: int) -> None:
         delta(0, "compaction_delta", content="x"),
         start(0, type="web_search_tool_result", content=[]),
         stop(7),
-        {"type": "message_start"},
-        {"type": "message_delta"},
+        *[{"type": kind} for kind in ("message_start", "message_delta", "content_block_start")],
     ],
 )
 def test_what_means_nothing_in_chat_travels_all_the_same(value: dict[str, Any]) -> None:

@@ -170,6 +170,9 @@ def test_log_probabilities_are_completed_not_repeated() -> None:
     one, two = ({"token": token, "logprob": 0} for token in "ab")
     end = told("output_text.done", item_id="m", content_index=0, text="ab", logprobs=[one, two])
     assert [token["token"] for token in tokens(read(text("a", logprobs=[one]), end))] == ["a", "b"]
+    parts = [{"type": "output_text", "text": "a", "logprobs": [each]} for each in (one, two)]
+    whole = completed({"type": "message", "content": parts})
+    assert [token["token"] for token in tokens(read(whole))] == ["a", "b"]
 
 
 def test_a_place_that_is_taken_again_holds_another_item() -> None:
