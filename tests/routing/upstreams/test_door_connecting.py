@@ -16,7 +16,6 @@ from routing.upstreams.door_errors import (
     ConnectFailed,
     ConnectTimeout,
     DeadlineExceeded,
-    Disconnected,
     DnsFailed,
     TlsFailed,
 )
@@ -30,13 +29,6 @@ def test_a_refused_connection_is_named(call: Caller) -> None:
         port = listener.getsockname()[1]
     error = call.fails(ConnectFailed, f"http://127.0.0.1:{port}")
     assert (error.kind, error.phase, error.bytes_received) == ("connect_failed", "connect", 0)
-
-
-def test_a_reset_before_the_answer_is_a_disconnect(serve: Serve, call: Caller) -> None:
-    upstream = serve(turns(Peer.read_request, Peer.reset))
-    error = call.fails(Disconnected, upstream)
-    assert (error.phase, error.bytes_received) == ("head", 0)
-    assert upstream.connections == 1
 
 
 @pytest.fixture

@@ -4,13 +4,12 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from routing.upstreams.door import AbortHandle, Door, Limits, Origin, Reply
-from routing.upstreams.door_errors import Aborted, Disconnected, FirstByteTimeout
+from routing.upstreams.door_errors import Aborted, Disconnected, DoorError, FirstByteTimeout
 from tests.routing.upstreams.conftest import Caller, Serve, socket_of
 from tests.routing.upstreams.raw_upstream import (
     PATIENCE_S,
@@ -104,20 +103,15 @@ def test_what_happened_to_an_idle_connection_is_noticed_before_use(
     assert upstream.connections == 2
 
 
-def _first(*steps: Any) -> Callable[[Peer], None]:
-    """The first connection does this, later ones answer."""
-
-    def script(peer: Peer) -> None:
-        turns(*(steps if peer.number == 1 else [answer(b"fresh")]))(peer)
-
-    return script
-
-
 @pytest.mark.parametrize("end", [[], [Peer.reset]], ids=["close", "reset"])
 def test_a_kept_connection_that_dies_is_replaced_once(
     end: list[Any], serve: Serve, call: Caller
 ) -> None:
-    upstream = serve(_first(answer(), Peer.read_request, *end))
+    def script(peer: Peer) -> None:
+        first = [answer(), Peer.read_request, *end]
+        turns(*(first if peer.number == 1 else [answer(b"fresh")]))(peer)
+
+    upstream = serve(script)
     _finish(call(upstream))
     reply = call(upstream, body=b"again")
     assert (reply.reused, reply.retried_fresh) == (False, True)
@@ -125,28 +119,26 @@ def test_a_kept_connection_that_dies_is_replaced_once(
     assert [request[-5:] for request in upstream.requests[1:]] == [b"again", b"again"]
 
 
-def test_the_replacement_gets_no_second_chance(serve: Serve, call: Caller) -> None:
+@pytest.mark.parametrize(
+    ("steps", "kind", "connections"),
+    [
+        # The replacement gets no second chance.
+        ([], Disconnected, 2),
+        # Nothing is sent twice after a byte of the answer, or because it is slow.
+        ([b"H"], Disconnected, 1),
+        ([b"", Peer.wait_gone], FirstByteTimeout, 1),
+    ],
+)
+def test_a_call_is_sent_again_once_and_only_where_nothing_was_answered(
+    steps: list[Any], kind: type[DoorError], connections: int, serve: Serve, call: Caller
+) -> None:
     def script(peer: Peer) -> None:
-        turns(*([answer(), b""] if peer.number == 1 else [b""]))(peer)
+        turns(*([answer(), *(steps or [b""])] if peer.number == 1 else [b""]))(peer)
 
     upstream = serve(script)
     _finish(call(upstream))
-    call.fails(Disconnected, upstream)
-    assert upstream.connections == 2
-
-
-def test_nothing_is_sent_twice_after_a_byte_of_the_answer(serve: Serve, call: Caller) -> None:
-    upstream = serve(turns(answer(), b"H"))
-    _finish(call(upstream))
-    assert call.fails(Disconnected, upstream).bytes_received == 1
-    assert upstream.connections == 1
-
-
-def test_a_slow_answer_is_no_reason_to_send_twice(serve: Serve, call: Caller) -> None:
-    upstream = serve(turns(answer(), b"", Peer.wait_gone))
-    _finish(call(upstream))
-    call.fails(FirstByteTimeout, upstream, first_byte_s=0.1)
-    assert upstream.connections == 1
+    call.fails(kind, upstream, first_byte_s=0.1 if b"" in steps else 10)
+    assert upstream.connections == connections
 
 
 def test_the_newest_connection_is_used_first_and_few_are_kept(serve: Serve, call: Caller) -> None:
