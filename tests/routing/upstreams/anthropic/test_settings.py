@@ -62,6 +62,10 @@ def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
         "metadata": {"a": 1},
     }
     assert only(fields, set()) == {}
+    # Of the end user there is a hash, and a verbosity is an effort.
+    hashed = sent(prompt({"messages": HI, **fields}), terms({"verbosity"}, user_hash="ab12"))
+    assert hashed["metadata"] == {"user_id": "ab12"}
+    assert hashed["output_config"] == {"effort": "low"}
     assert "seed" not in only(fields, EVERYTHING | {"seed"})
 
 
@@ -86,8 +90,7 @@ def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}},
             {"output_config": {"format": {"type": "json_schema", "schema": {"a": 1}}}},
         ),
-        ({"tool_choice": "none"}, {}),
-        ({"parallel_tool_calls": False}, {}),
+        ({"tool_choice": "none", "parallel_tool_calls": False}, {}),
     ],
 )
 def test_settings(given: dict[str, Any], kept: dict[str, Any]) -> None:
@@ -150,56 +153,46 @@ def test_tool_choice(choice: Any, is_parallel: bool | None, told: Any) -> None:
     assert only({"tools": [TOOL], **given}).get("tool_choice") == told
 
 
-def thinking(supported: str, *, limit: int = 10_000, **wishes: Any) -> Any:
-    listed = EVERYTHING - {"reasoning"} | set(supported.split())
-    body = sent(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
-    return body.get("thinking"), body.get("output_config", {}).get("effort")
-
-
 def budget(tokens: int) -> Any:
     return {"type": "enabled", "budget_tokens": tokens}, None
 
 
-@pytest.mark.parametrize(
-    ("effort", "limit", "told"),
-    [
-        ("max", 10_000, budget(9_500)),
-        ("high", 10_000, budget(8_000)),
-        ("medium", 10_000, budget(5_000)),
-        ("low", 10_000, budget(2_000)),
-        ("minimal", 10_000, budget(1_024)),
-        ("xhigh", 1_000_000, budget(128_000)),
-        ("high", 10**30, budget(128_000)),
-        ("high", 1_025, budget(1_024)),
-        ("high", 1_024, (None, None)),
-        ("none", 10_000, ({"type": "disabled"}, None)),
-        (None, 10_000, (None, None)),
-    ],
-)
-def test_an_effort_is_a_share_of_the_output_limit(effort: Any, limit: int, told: Any) -> None:
-    assert thinking("reasoning", limit=limit, effort=effort) == told
+DISABLED = ({"type": "disabled"}, None)
+SHOWN, HIDDEN = ({"type": "adaptive", "display": how} for how in ("summarized", "omitted"))
+BOTH = "reasoning reasoning_effort"
+# What the endpoint lists, the output limit, what is wished, and what is sent of it.
+THINKING: list[tuple[str, int, dict[str, Any], Any]] = [
+    # An effort is a share of the output limit.
+    ("reasoning", 10_000, {"effort": "max"}, budget(9_500)),
+    ("reasoning", 10_000, {"effort": "high"}, budget(8_000)),
+    ("reasoning", 10_000, {"effort": "medium"}, budget(5_000)),
+    ("reasoning", 10_000, {"effort": "low"}, budget(2_000)),
+    ("reasoning", 10_000, {"effort": "minimal"}, budget(1_024)),
+    ("reasoning", 1_000_000, {"effort": "xhigh"}, budget(128_000)),
+    ("reasoning", 10**30, {"effort": "high"}, budget(128_000)),
+    ("reasoning", 1_025, {"effort": "high"}, budget(1_024)),
+    ("reasoning", 1_024, {"effort": "high"}, (None, None)),
+    ("reasoning", 10_000, {"effort": "none"}, DISABLED),
+    ("reasoning", 10_000, {"effort": None}, (None, None)),
+    # A budget wins and stays below the limit.
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 0}, DISABLED),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 5}, budget(1_024)),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 3_000}, budget(3_000)),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 10_000}, budget(9_999)),
+    # An endpoint that lists efforts gets one.
+    (BOTH, 10_000, {"effort": "high"}, (SHOWN, "high")),
+    (BOTH, 10_000, {"reasoning_tokens": 5_000}, budget(5_000)),
+    ("reasoning_effort", 10_000, {"effort": "minimal"}, (SHOWN, "low")),
+    ("reasoning_effort", 10_000, {"effort": "max", "exclude_reasoning": True}, (HIDDEN, "max")),
+    ("", 10_000, {"effort": "max"}, (None, None)),
+]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "told"),
-    [
-        (0, ({"type": "disabled"}, None)),
-        (5, budget(1_024)),
-        (3_000, budget(3_000)),
-        (10_000, budget(9_999)),
-    ],
-)
-def test_a_budget_wins_and_stays_below_the_limit(tokens: int, told: Any) -> None:
-    assert thinking("reasoning", reasoning_tokens=tokens, effort="low") == told
-
-
-def test_an_endpoint_that_lists_efforts_gets_one() -> None:
-    shown, hidden = ({"type": "adaptive", "display": how} for how in ("summarized", "omitted"))
-    assert thinking("reasoning reasoning_effort", effort="high") == (shown, "high")
-    assert thinking("reasoning_effort", effort="minimal") == (shown, "low")
-    assert thinking("reasoning reasoning_effort", reasoning_tokens=5_000) == budget(5_000)
-    assert thinking("reasoning_effort", effort="max", exclude_reasoning=True) == (hidden, "max")
-    assert thinking("", effort="max") == (None, None)
+@pytest.mark.parametrize(("supported", "limit", "wishes", "told"), THINKING)
+def test_thinking(supported: str, limit: int, wishes: dict[str, Any], told: Any) -> None:
+    listed = EVERYTHING - {"reasoning"} | set(supported.split())
+    body = sent(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
+    assert (body.get("thinking"), body.get("output_config", {}).get("effort")) == told
 
 
 def test_sampling_that_thinking_does_not_go_with_is_left_out() -> None:
@@ -233,11 +226,6 @@ def test_thinking_goes_on_between_calls() -> None:
     assert betas(made) == ["interleaved-thinking-2025-05-14"]
 
 
-def test_the_end_user_is_told_by_a_hash_only() -> None:
-    body = sent(prompt({"messages": HI, "user": "me@x"}), terms(user_hash="ab12"))
-    assert body["metadata"] == {"user_id": "ab12"}
-
-
 def test_the_last_four_breakpoints_stay() -> None:
     first, *rest = (text(each, cache_control=EPHEMERAL) for each in "sabc")
     messages = [{"role": "system", "content": [first]}, user(rest)]
@@ -262,68 +250,54 @@ def test_breakpoints_in_either_spelling_and_the_automatic_one() -> None:
     assert "cache_control" not in sent(prompt(chat))["messages"][0]["content"][1]
 
 
-# What chat says of a request beside its messages body.
-
 EFFORTS = EVERYTHING - {"reasoning"} | {"reasoning_effort"}
 VERBOSE = EVERYTHING | {"verbosity"}
 SHAPELESS = EVERYTHING - {"response_format", "structured_outputs"}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
-FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+FORMAT = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+}
 CLOSED = {"type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}
 OWN_FORMAT = {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
 AUTOMATIC = {"cache_control": EPHEMERAL}
-ENABLED = {"type": "enabled", "budget_tokens": 1_024}
+MARKED_ONLY = {"prompt_cache_options": {"mode": "explicit"}}
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2_500}}
 DEMANDED = {"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "any"}}
-SHOWN = {"type": "adaptive", "display": "summarized"}
+COOL = {"temperature": 0.5}
 
 
 def effort(name: str) -> dict[str, Any]:
     return {"output_config": {"effort": name}}
 
 
-@pytest.mark.parametrize(
-    ("own", "beside", "wishes", "supported", "told"),
-    [
-        # Where nothing is beside, nothing is added; an effort of the body's own is one.
-        ({}, {}, {}, EVERYTHING, {}),
-        (effort("low"), {}, {"effort": "low"}, EVERYTHING, effort("low")),
-        (
-            {"temperature": 0.5, "top_p": 0.5, "top_k": 5},
-            {},
-            {"effort": "minimal"},
-            EFFORTS,
-            {"thinking": SHOWN, **effort("low")},
-        ),
-        (
-            {"top_p": 0.99},
-            {},
-            {"effort": "medium"},
-            EVERYTHING,
-            {"top_p": 0.99, "thinking": {"type": "enabled", "budget_tokens": 2_500}},
-        ),
-        (
-            {"temperature": 0.5},
-            {},
-            {"effort": "none"},
-            EVERYTHING,
-            {"temperature": 0.5, "thinking": {"type": "disabled"}},
-        ),
-        (DEMANDED, {}, {"reasoning_tokens": 2_000}, EVERYTHING, DEMANDED),
-        ({"thinking": ENABLED}, {}, {"effort": "high"}, EVERYTHING, {"thinking": ENABLED}),
-        ({}, {"verbosity": "low"}, {}, VERBOSE, effort("low")),
-        ({}, {"verbosity": "low"}, {}, EVERYTHING, {}),
-        (effort("high"), {"verbosity": "low"}, {}, VERBOSE, effort("high")),
-        ({}, {"response_format": FORMAT}, {}, EVERYTHING, {"output_config": {"format": CLOSED}}),
-        (OWN_FORMAT, {"response_format": FORMAT}, {}, EVERYTHING, OWN_FORMAT),
-        ({}, {"response_format": FORMAT}, {}, SHAPELESS, {}),
-        ({}, {"response_format": {"type": "json_object"}}, {}, EVERYTHING, {}),
-        (AUTOMATIC, {}, {}, EVERYTHING, AUTOMATIC),
-        # Only marked blocks are cached where a preset says so.
-        (AUTOMATIC, {"prompt_cache_options": {"mode": "explicit"}}, {}, EVERYTHING, {}),
-    ],
-)
-def test_what_stands_beside_a_messages_body(
-    own: dict[str, Any], beside: dict[str, Any], wishes: Any, supported: Any, told: dict[str, Any]
+ADAPTED = {"thinking": SHOWN, **effort("low")}
+
+
+# The body's own fields, what stands beside it, what is wished, what is listed, and what is sent.
+BESIDE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], frozenset[str], Any]] = [
+    ({}, {}, {}, EVERYTHING, {}),
+    # An effort of the body's own is one.
+    (effort("low"), {}, {"effort": "low"}, EVERYTHING, effort("low")),
+    ({**COOL, "top_p": 0.5, "top_k": 5}, {}, {"effort": "minimal"}, EFFORTS, ADAPTED),
+    ({"top_p": 0.99}, {}, {"effort": "medium"}, EVERYTHING, {"top_p": 0.99, **ENABLED}),
+    (COOL, {}, {"effort": "none"}, EVERYTHING, {**COOL, "thinking": {"type": "disabled"}}),
+    (DEMANDED, {}, {"reasoning_tokens": 2_000}, EVERYTHING, DEMANDED),
+    (ENABLED, {}, {"effort": "high"}, EVERYTHING, ENABLED),
+    ({}, {"verbosity": "low"}, {}, VERBOSE, effort("low")),
+    ({}, {"verbosity": "low"}, {}, EVERYTHING, {}),
+    (effort("high"), {"verbosity": "low"}, {}, VERBOSE, effort("high")),
+    ({}, FORMAT, {}, EVERYTHING, {"output_config": {"format": CLOSED}}),
+    (OWN_FORMAT, FORMAT, {}, EVERYTHING, OWN_FORMAT),
+    ({}, FORMAT, {}, SHAPELESS, {}),
+    ({}, {"response_format": {"type": "json_object"}}, {}, EVERYTHING, {}),
+    (AUTOMATIC, {}, {}, EVERYTHING, AUTOMATIC),
+    (AUTOMATIC, MARKED_ONLY, {}, EVERYTHING, {}),
+]
+
+
+@pytest.mark.parametrize(("own", "beside", "wishes", "supported", "told"), BESIDE)
+def test_what_chat_says_beside_a_messages_body(
+    own: Any, beside: Any, wishes: Any, supported: frozenset[str], told: dict[str, Any]
 ) -> None:
     original = {"model": "acme/m", "max_tokens": 5_000, "messages": HI, **own}
     asked = prompt(beside, original=original, max_output_tokens=5_000, **wishes)
@@ -335,7 +309,3 @@ def test_an_answer_to_continue_is_not_thought_about() -> None:
     original = {"max_tokens": 5_000, "messages": [*HI, assistant("And so")]}
     asked = prompt({}, original=original, max_output_tokens=5_000, reasoning_tokens=2_000)
     assert "thinking" not in sent(asked)
-
-
-def test_verbosity_is_an_effort_where_it_is_listed() -> None:
-    assert only({"verbosity": "low"}, {"verbosity"}) == {"output_config": {"effort": "low"}}

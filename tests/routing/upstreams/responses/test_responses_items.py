@@ -59,31 +59,23 @@ def test_a_marked_opening_keeps_its_mark_where_marks_are_taken() -> None:
     assert sent(messages, terms(set()))["instructions"] == "a"
 
 
+def image(**fields: Any) -> dict[str, Any]:
+    return {"type": "input_image", **fields}
+
+
+AUDIO = {"data": "AA==", "format": "wav"}
+PDF = {"file_data": "DATA:,x", "filename": "a.pdf"}
+
+
 @pytest.mark.parametrize(
     ("kind", "value", "expected"),
     [
         ("text", "", {"type": "input_text", "text": ""}),
-        (
-            "image_url",
-            {"url": "https://a/b.png"},
-            {"type": "input_image", "image_url": "https://a/b.png", "detail": "auto"},
-        ),
-        (
-            "image_url",
-            {"url": "data:,x", "detail": "original"},
-            {"type": "input_image", "image_url": "data:,x", "detail": "original"},
-        ),
-        (
-            "input_audio",
-            {"data": "AA==", "format": "wav"},
-            {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
-        ),
+        ("image_url", {"url": "https://a"}, image(image_url="https://a", detail="auto")),
+        ("image_url", {"url": "x", "detail": "original"}, image(image_url="x", detail="original")),
+        ("input_audio", AUDIO, {"type": "input_audio", "input_audio": AUDIO}),
         ("video_url", {"url": "https://a/v"}, {"type": "input_video", "video_url": "https://a/v"}),
-        (
-            "file",
-            {"file_data": "DATA:,x", "filename": "a.pdf"},
-            {"type": "input_file", "file_data": "DATA:,x", "filename": "a.pdf"},
-        ),
+        ("file", PDF, {"type": "input_file", **PDF}),
         ("file", {"file_data": "https://a/f"}, {"type": "input_file", "file_url": "https://a/f"}),
         ("file", {"file_id": "file-1"}, {"type": "input_file", "file_id": "file-1"}),
     ],
@@ -152,7 +144,9 @@ def thought(id: str | None, summary: str = "", content: str = "", seal: str | No
     return item | ({"encrypted_content": seal} if seal else {})
 
 
-GOES_ON = {"id": "rs_1", "continues": True}
+FIRST: dict[str, Any] = {"id": "rs_1", "index": 0}
+GOES_ON = {**FIRST, "continues": True}
+SEAL = detail("encrypted", "E", **FIRST)
 
 
 @pytest.mark.parametrize(
@@ -160,27 +154,24 @@ GOES_ON = {"id": "rs_1", "continues": True}
     [
         (
             [
-                *[detail("summary", said, id="rs_1", index=0) for said in "ab"],
-                detail("text", "t", id="rs_1", index=0),
-                detail("encrypted", "E", id="rs_1", index=0),
-                detail("encrypted", "F", id="rs_2", index=1),
+                *[
+                    *(detail("summary", said, **FIRST) for said in "ab"),
+                    detail("text", "t", **FIRST),
+                ],
+                *[SEAL, detail("encrypted", "F", id="rs_2", index=1)],
             ],
             [thought("rs_1", "a b", "t", "E"), thought("rs_2", seal="F")],
         ),
         (
             [
-                detail("summary", "Th", id="rs_1"),
-                detail("summary", "ink", **GOES_ON),
-                detail("summary", "More", id="rs_1"),
-                detail("encrypted", "E", id="rs_1"),
+                *[detail("summary", "Th", **FIRST), detail("summary", "ink", **GOES_ON)],
+                *[detail("summary", "More", **FIRST), SEAL],
             ],
             [thought("rs_1", "Think More", seal="E")],
         ),
         (
             [
-                detail("summary", "a", index=0),
-                detail("encrypted", "E", id="rs_1", index=0),
-                detail("summary", "b", id=None, index=1),
+                *[detail("summary", "a", index=0), SEAL, detail("summary", "b", id=None, index=1)],
                 detail("encrypted", "F", id=None, index=1, format="xai-responses-v1"),
             ],
             [thought("rs_1", "a", seal="E"), thought(None, "b", seal="F")],
@@ -188,9 +179,10 @@ GOES_ON = {"id": "rs_1", "continues": True}
         # A mere summary would be looked up in vain.
         ([detail("summary", "a", id="rs_1")], []),
         # Only what such an upstream wrote is replayed.
-        ([detail("encrypted", "E", format=None)], [thought(None, seal="E")]),
-        ([detail("encrypted", "E", format="unknown")], [thought(None, seal="E")]),
-        ([detail("encrypted", "E", format="azure-openai-responses-v1")], [thought(None, seal="E")]),
+        *[
+            ([detail("encrypted", "E", format=format)], [thought(None, seal="E")])
+            for format in (None, "unknown", "azure-openai-responses-v1")
+        ],
         ([detail("text", "t", format=None, id="rs_1")], [thought("rs_1", content="t")]),
         ([detail("text", "t", format=None)], []),
         ([detail("summary", "t", format="unknown")], []),
