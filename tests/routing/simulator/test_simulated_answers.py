@@ -16,7 +16,7 @@ SCHEMA = {
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
 CLOCK = {"type": "function", "function": {"name": "datetime", "parameters": {"type": "object"}}}
-USAGE = {"stream_options": {"include_usage": True}}
+USAGE: Any = {"stream_options": {"include_usage": True}}
 
 
 def say(text: str) -> list[dict[str, Any]]:
@@ -93,12 +93,9 @@ def test_a_tool_is_called_with_arguments_from_its_schema(chat, ask):
     assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
     [call] = choice["message"]["tool_calls"]
     assert call["function"]["name"] == "weather"
-    assert json.loads(call["function"]["arguments"]) == {"city": "simulated", "days": 3}
-
-
-def test_tools_are_left_alone_when_nothing_asks_for_them(chat):
     for word in ("auto", "none"):
         assert "tool_calls" not in choice_of(chat, tools=[WEATHER], tool_choice=word)["message"]
+    assert json.loads(call["function"]["arguments"]) == {"city": "simulated", "days": 3}
 
 
 def test_a_streamed_tool_call_names_itself_once_and_comes_in_fragments(chat):
@@ -147,7 +144,7 @@ def test_a_schema_is_answered_with_a_fitting_document(chat):
 
 
 def test_logprobs_are_the_same_each_time_and_no_distribution_exceeds_one(chat):
-    wanted = {"logprobs": True, "top_logprobs": 20}
+    wanted: Any = {"logprobs": True, "top_logprobs": 20}
     first, second = (choice_of(chat, **wanted)["logprobs"]["content"] for _ in range(2))
     assert first == second
     assert [token["token"] for token in first][:2] == ["Simulated", " answer"]

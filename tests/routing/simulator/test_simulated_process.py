@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_it_ends_when_its_parent_dies_before_anyone_notices():
     """The parent that starts it is killed; the read end of the pipe sees the child go."""
     command = f"[*{COMMAND!r}, '--parent-pid', str(os.getpid())]"
     program = f"import os, subprocess\nsubprocess.Popen({command})\ninput()\n"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, **pipes)
     assert parent.stdout is not None
     assert "url" in json.loads(parent.stdout.readline())

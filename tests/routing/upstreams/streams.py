@@ -127,7 +127,12 @@ class Telling(NamedTuple):
 
     def _item(self, place: int, item: dict[str, Any]) -> Told:
         if self.deltas or self.items:
-            bare = {"arguments": "", "content": [], "summary": [], "encrypted_content": None}
+            bare: dict[str, Any] = {
+                "arguments": "",
+                "content": [],
+                "summary": [],
+                "encrypted_content": None,
+            }
             added = {**item, **{name: bare[name] for name in bare if name in item}}
             yield {"type": "response.output_item.added", "output_index": place, "item": added}
         for told in self._pieces(item):

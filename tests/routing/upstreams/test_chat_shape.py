@@ -21,7 +21,7 @@ def deltas(*said: dict[str, Any], finish: str = "tool_calls") -> list[dict[str, 
     return [event.delta for payload in payloads for event in reader.events(payload)]
 
 
-def calls_in(*pieces: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+def calls_in(*pieces: dict[str, Any]) -> list[tuple[str, ...]]:
     """Id, type, name and arguments of each call as clients add deltas up, by index."""
     calls: dict[int, list[str]] = {}
     told = deltas(*({"tool_calls": [piece]} for piece in pieces))

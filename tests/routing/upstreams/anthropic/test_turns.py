@@ -110,7 +110,9 @@ def test_an_id_used_twice_is_made_two() -> None:
     assert used == ["a", "a", "a_2", "a_2", "a_2_2"]
 
 
-@pytest.mark.parametrize("content", ["found", [text("a", cache_control=EPHEMERAL)], ""])
+@pytest.mark.parametrize(
+    "content", ["found", [text("a", cache_control=EPHEMERAL)], "", [text(" ")]]
+)
 def test_a_mark_on_a_tool_message_stands_on_the_result(content: Any) -> None:
     own = result("c", content, cache_control=HOUR)
     ((_, (block,)),) = turns_for(user("hi"), assistant(tool_calls=[call("c")]), own)[-1:]
