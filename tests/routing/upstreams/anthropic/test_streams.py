@@ -9,7 +9,7 @@ from routing.exchange import Event
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from tests.routing.upstreams import streams
-from tests.routing.upstreams.streams import added_up, messages_stream
+from tests.routing.upstreams.streams import added_up, messages_stream, thoughts
 
 ANSWER: dict[str, Any] = {
     "type": "message",
@@ -53,6 +53,7 @@ def test_a_start_may_hold_the_whole_answer() -> None:
     message = added_up(events)
     for name in ("content", "reasoning", "tool_calls"):
         assert message[name] == whole.message[name]
+    assert thoughts(message) == thoughts(whole.message)
     assert (events[0].native_finish, events[0].usage) == ("tool_use", whole.usage)
 
 
@@ -108,30 +109,6 @@ def test_an_input_without_fragments_is_told_whole(given: Any, arguments: str, en
     last = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
     message = added_up(read(block, *ends, last))
     assert message["tool_calls"][0]["function"]["arguments"] == arguments
-
-
-def test_citations_are_told_when_their_text_has_ended() -> None:
-    cited = {"type": "web_search_result_location", "url": "https://a", "title": "A"}
-    begun = [
-        start(0, type="text", text="ab", citations=None),
-        stop(0),
-        start(1, type="text", text=""),
-    ]
-    pieces = [
-        delta(1, "citations_delta", citation=cited),
-        delta(1, "text_delta", text="cde"),
-        delta(1, "citations_delta", citation={"type": "page_location"}),
-    ]
-    [made] = added_up(read(*begun, *pieces, stop(1)))["annotations"]
-    told = {"url": "https://a", "title": "A", "start_index": 2, "end_index": 5}
-    assert made == {"type": "url_citation", "url_citation": told}
-
-
-def test_thinking_whose_text_is_kept_back_still_has_its_seal() -> None:
-    signed = delta(0, "signature_delta", signature="sig")
-    message = added_up(read(start(0, type="thinking", thinking="", signature=""), signed, stop(0)))
-    [item] = message["reasoning_details"]
-    assert ("text" in item, item["signature"], "reasoning" in message) == (False, "sig", False)
 
 
 def test_blocks_side_by_side_are_kept_apart() -> None:
