@@ -17,9 +17,7 @@ def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
     wire.send(data.replace(b"Host:", key.encode() + b"Host:"))
     before = monotonic()
     wire.head()
-
     entry = upstream.wait()
-
     assert (entry["persona"], entry["method"]) == ("swift", "POST")
     assert entry["path"] == "/swift/v1/chat/completions"
     assert (entry["body"]["seed"], entry["status"]) == (3, 200)
@@ -115,11 +113,9 @@ def test_a_repeating_script_keeps_its_last_step(upstream, chat):
 
 
 def test_scripted_events_go_out_as_written(upstream, chat):
-    upstream.script(
-        "acted",
-        {"events": ["data: raw\n\n", {"json": {"a": 1}}, {"pause_s": 0.01}, ": hm\n\n", "[DONE]"]},
-    )
-    _, headers, body = chat(persona="acted")
+    events = ["data: raw\n\n", {"json": {"a": 1}}, {"pause_s": 0.01}, ": hm\n\n", "[DONE]"]
+    upstream.script("default", {"events": events})
+    _, headers, body = chat()
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert body == b'data: raw\n\ndata: {"a":1}\n\n: hm\n\ndata: [DONE]\n\n'
 
