@@ -87,8 +87,9 @@ def test_reasoning_that_the_caller_hides_is_not_kept() -> None:
 
 def test_long_answers_are_cut() -> None:
     one = draft(chars_left=5)
-    for delta in ({"content": "Hell"}, {"content": "o there"}, {"tool_calls": [{"function": {}}]}):
-        one.add(delta)
+    one.add({"content": "Hell"})
+    one.add({"content": "o there"})
+    one.add({"tool_calls": [{"function": {}}]})
     kept = told(one)
     assert kept["output"] == {"completion": "Hello", "reasoning": None}
     assert kept["truncated"] is True

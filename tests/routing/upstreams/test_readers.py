@@ -143,7 +143,8 @@ def test_wrong_values_anywhere_break_nothing(
     said: tuple[Wire, Any, list[Any]], data: st.DataObject
 ) -> None:
     # Copies: what strategies give out is shared between examples.
-    wire, answer, events = said[0], *orjson.loads(orjson.dumps(said[1:]))
+    wire = said[0]
+    answer, events = orjson.loads(orjson.dumps(said[1:]))
     for value in (answer, data.draw(st.sampled_from(events))):
         for _ in range(data.draw(st.integers(1, 3))):
             place, name = data.draw(st.sampled_from(places(value)))

@@ -108,7 +108,7 @@ def detail(kind: str, said: str | None, **fields: Any) -> dict[str, Any]:
 
 
 def test_an_answer_is_reasoning_then_text_then_calls() -> None:
-    citation = {"url": "https://a", "title": "A", "start_index": 0, "end_index": 2}
+    citation: dict[str, Any] = {"url": "https://a", "title": "A", "start_index": 0, "end_index": 2}
     cited = {"type": "url_citation", "url_citation": citation}
     items = items_of(
         assistant(
@@ -121,8 +121,8 @@ def test_an_answer_is_reasoning_then_text_then_calls() -> None:
             model="acme/small",
         )
     )
-    cited = {"type": "url_citation", **citation}
-    said = {"type": "output_text", "text": "hi", "annotations": [cited]}
+    note = {"type": "url_citation", **citation}
+    said = {"type": "output_text", "text": "hi", "annotations": [note]}
     assert items == [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "E"},
         message("assistant", [said, {"type": "refusal", "refusal": "no"}]),

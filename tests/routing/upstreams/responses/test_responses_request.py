@@ -243,8 +243,8 @@ def test_what_the_endpoint_does_not_list_is_left_out() -> None:
 
 
 def test_what_it_lists_is_sent() -> None:
-    plain = {"temperature": 1, "foo": 1, "seed": 4}
-    plain["include"] = ["code_interpreter_call.outputs", SEALED]
+    include = ["code_interpreter_call.outputs", SEALED]
+    plain = {"temperature": 1, "foo": 1, "seed": 4, "include": include}
     text = {"format": {"type": "text"}, "verbosity": None}
     original = {**plain, "top_logprobs": 2.0, "service_tier": "fast", "text": text}
     at = terms(USUAL | {"foo", "seed"}, output_cap=20)

@@ -130,7 +130,7 @@ def test_two_calls_at_once_stay_apart(place: int) -> None:
 
 
 def test_reasoning_arrives_in_fragments_and_sealed() -> None:
-    whole = {"summary": [{"text": "Think"}, {"text": "More"}], "content": [{"text": "raw"}]}
+    whole: Any = {"summary": [{"text": "Think"}, {"text": "More"}], "content": [{"text": "raw"}]}
     made = deltas(
         added(type="reasoning", id="r", summary=[], encrypted_content="early"),
         summary("Th"),
