@@ -52,14 +52,15 @@ def serve() -> Iterator[Serve]:
 class Caller:
     """Sends through one door with roomy limits, except for those a test names."""
 
-    def __init__(self, door: Door, replies: ExitStack) -> None:
+    def __init__(self, door: Door, serve: Serve, replies: ExitStack) -> None:
         self._door = door
         self._replies = replies
+        self.serve = serve
 
     def through(self, door: Door) -> "Caller":
         """The same through another door, which is emptied when the test ends."""
         self._replies.callback(door.close_idle)
-        return Caller(door, self._replies)
+        return Caller(door, self.serve, self._replies)
 
     def fails(self, kind: type[Failed], target: Target, **options: Any) -> Failed:
         """The error of this kind that a call raises."""
@@ -109,9 +110,9 @@ def read_in_pieces(reply: Reply) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def call(door: Door) -> Iterator[Caller]:
+def call(door: Door, serve: Serve) -> Iterator[Caller]:
     with ExitStack() as replies:
-        yield Caller(door, replies)
+        yield Caller(door, serve, replies)
 
 
 @pytest.fixture(scope="session")

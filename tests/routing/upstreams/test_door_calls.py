@@ -3,12 +3,12 @@
 import pytest
 
 from routing.upstreams.door import Door, Origin
-from tests.routing.upstreams.conftest import Caller, Serve, socket_of
+from tests.routing.upstreams.conftest import Caller, socket_of
 from tests.routing.upstreams.raw_upstream import Peer, always, answer, chunk, chunked_head, turns
 
 
-def test_the_request_on_the_wire_is_what_was_asked_for(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_the_request_on_the_wire_is_what_was_asked_for(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     headers = [("Authorization", "Bearer s"), ("X-Title", "caf\xe9")]
     call(f"{upstream.url}/v1/", path="/chat?x=1", headers=headers, body=b'{"a":1}')
     assert upstream.requests == [
@@ -23,16 +23,16 @@ def test_the_request_on_the_wire_is_what_was_asked_for(serve: Serve, call: Calle
     ]
 
 
-def test_the_caller_may_ask_for_an_encoding(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_the_caller_may_ask_for_an_encoding(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     call(upstream, method="GET", body=b"", headers=[("accept-encoding", "gzip")])
     assert upstream.requests[0].count(b"ncoding") == 1
     assert b"Content-Length" not in upstream.requests[0]
 
 
-def test_an_answer_has_status_headers_and_body(serve: Serve, call: Caller) -> None:
+def test_an_answer_has_status_headers_and_body(call: Caller) -> None:
     given = ("Retry-After: 3", "X-A: 1", "x-a: \xfc", "X-Empty:", "Via: 1.1 a", "X-A: 3")
-    reply = call(serve(always(answer(b"slow down", *given, status="429"))))
+    reply = call(call.serve(always(answer(b"slow down", *given, status="429"))))
     assert reply.status == 429
     headers = {"content-length": "9", "retry-after": "3", "x-empty": "", "via": "1.1 a"}
     assert reply.headers == {**headers, "x-a": "1, \xfc, 3"}
@@ -41,9 +41,9 @@ def test_an_answer_has_status_headers_and_body(serve: Serve, call: Caller) -> No
     assert (reply.reused, reply.retried_fresh) == (False, False)
 
 
-def test_chunks_arrive_as_they_are_sent(serve: Serve, call: Caller) -> None:
+def test_chunks_arrive_as_they_are_sent(call: Caller) -> None:
     last = chunk(b"two") + b"0\r\nTrailer: 1\r\n\r\n"
-    reply = call(serve(turns(chunked_head() + chunk(b"one"), last, Peer.wait_gone)))
+    reply = call(call.serve(turns(chunked_head() + chunk(b"one"), last, Peer.wait_gone)))
     assert reply.read_some() == b"one"
     assert reply.read_some(wait_s=0.01) is None
     socket_of(reply).sendall(b"go on\r\n\r\n")
@@ -51,21 +51,19 @@ def test_chunks_arrive_as_they_are_sent(serve: Serve, call: Caller) -> None:
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
-def test_a_body_without_length_ends_with_the_connection(
-    version: str, serve: Serve, call: Caller
-) -> None:
-    upstream = serve(turns(f"HTTP/{version} 200 OK\r\n\r\nto the end".encode()))
+def test_a_body_without_length_ends_with_the_connection(version: str, call: Caller) -> None:
+    upstream = call.serve(turns(f"HTTP/{version} 200 OK\r\n\r\nto the end".encode()))
     assert call(upstream).read_all() == b"to the end"
 
 
-def test_a_byte_at_a_time_is_as_good_as_a_whole(serve: Serve, call: Caller) -> None:
+def test_a_byte_at_a_time_is_as_good_as_a_whole(call: Caller) -> None:
     whole = chunked_head("X-Name: value") + chunk(b"hello") + chunk(b" you") + b"0\r\n\r\n"
 
     def say(peer: Peer) -> None:
         for byte in whole:
             peer.send(bytes([byte]))
 
-    reply = call(serve(turns(b"", say, Peer.wait_gone)))
+    reply = call(call.serve(turns(b"", say, Peer.wait_gone)))
     assert reply.headers["x-name"] == "value"
     assert reply.read_all() == b"hello you"
 
@@ -78,42 +76,40 @@ def test_a_byte_at_a_time_is_as_good_as_a_whole(serve: Serve, call: Caller) -> N
         ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 10\r\n\r\n"),
     ],
 )
-def test_some_answers_have_no_body(method: str, reply: bytes, serve: Serve, call: Caller) -> None:
-    assert call(serve(always(reply)), method=method, body=b"").read_all() == b""
+def test_some_answers_have_no_body(method: str, reply: bytes, call: Caller) -> None:
+    assert call(call.serve(always(reply)), method=method, body=b"").read_all() == b""
 
 
-def test_interim_replies_are_skipped(serve: Serve, call: Caller) -> None:
+def test_interim_replies_are_skipped(call: Caller) -> None:
     interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n"
-    reply = call(serve(always(interim + answer())))
+    reply = call(call.serve(always(interim + answer())))
     assert (reply.status, reply.read_all()) == (200, b"hi")
     assert "link" not in reply.headers
 
 
-def test_a_redirect_is_an_answer_like_any_other(serve: Serve, call: Caller) -> None:
-    elsewhere = serve(always(answer()))
-    upstream = serve(always(answer(b"", f"Location: {elsewhere.url}/", status="307 Moved")))
+def test_a_redirect_is_an_answer_like_any_other(call: Caller) -> None:
+    elsewhere = call.serve(always(answer()))
+    upstream = call.serve(always(answer(b"", f"Location: {elsewhere.url}/", status="307 Moved")))
     reply = call(upstream, headers=[("Authorization", "Bearer s")])
     assert (reply.status, reply.read_all()) == (307, b"")
     assert elsewhere.connections == 0
 
 
-def test_the_environment_names_no_proxy(
-    serve: Serve, call: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proxy = serve(always(answer(b"from the proxy")))
+def test_the_environment_names_no_proxy(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = call.serve(always(answer(b"from the proxy")))
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, proxy.url)
-    assert call(serve(always(answer(b"direct")))).read_all() == b"direct"
+    assert call(call.serve(always(answer(b"direct")))).read_all() == b"direct"
 
 
-def test_an_early_refusal_of_a_large_body_is_read(serve: Serve, call: Caller) -> None:
+def test_an_early_refusal_of_a_large_body_is_read(call: Caller) -> None:
     refusal = answer(b"too much", "Connection: close", status="413 Content Too Large")
-    upstream = serve(turns(lambda peer: peer.sock.recv(10), lambda peer: peer.send(refusal)))
+    upstream = call.serve(turns(lambda peer: peer.sock.recv(10), lambda peer: peer.send(refusal)))
     assert call(upstream, body=b"x" * 200_000).status == 413
 
 
-def test_a_large_body_goes_out_whole(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_large_body_goes_out_whole(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     body = bytes(range(256)) * 20_000
     assert call(upstream, body=body).status == 200
     assert upstream.requests[0].endswith(body)
@@ -139,10 +135,8 @@ def test_a_large_body_goes_out_whole(serve: Serve, call: Caller) -> None:
         ("Proxy-Authorization", "Basic eA=="),
     ],
 )
-def test_a_header_that_bends_the_request_is_refused(
-    header: tuple[str, str], serve: Serve, call: Caller
-) -> None:
-    upstream = serve(always(answer()))
+def test_a_header_that_bends_the_request_is_refused(header: tuple[str, str], call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     error = call.fails(ValueError, upstream, headers=[("X-Good", "1"), header])
     assert upstream.connections == 0
     assert "header" in str(error)
@@ -159,15 +153,15 @@ def test_a_header_that_bends_the_request_is_refused(
     ],
 )
 def test_a_path_or_method_that_bends_the_request_is_refused(
-    name: str, value: str, serve: Serve, call: Caller
+    name: str, value: str, call: Caller
 ) -> None:
-    upstream = serve(always(answer()))
+    upstream = call.serve(always(answer()))
     assert name in str(call.fails(ValueError, upstream, **{name: value}))
     assert upstream.connections == 0
 
 
-def test_a_path_that_names_two_slashes_stays_on_the_host(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_path_that_names_two_slashes_stays_on_the_host(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     call(upstream, path="//169.254.169.254/x")
     assert upstream.requests[0].startswith(b"POST //169.254.169.254/x HTTP/1.1\r\nHost: 127.0.0.1:")
 

@@ -19,7 +19,7 @@ from routing.upstreams.door_errors import (
     DnsFailed,
     TlsFailed,
 )
-from tests.routing.upstreams.conftest import Caller, Serve
+from tests.routing.upstreams.conftest import Caller
 from tests.routing.upstreams.raw_upstream import Peer, always, answer, turns
 from tests.support.promptness import in_time
 
@@ -86,19 +86,17 @@ def test_a_resolver_that_hangs_costs_the_connect_limit(
     assert lookups == ["upstream.example"]
 
 
-def test_each_address_is_tried_in_turn(
-    serve: Serve, call: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upstream = serve(always(answer()))
+def test_each_address_is_tried_in_turn(call: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = call.serve(always(answer()))
     _resolve_with(monkeypatch, {"upstream.example": ["127.0.0.9", "127.0.0.1"]})
     assert call(f"http://upstream.example:{upstream.port}").read_all() == b"hi"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "upstream.example", "2130706433", "0x7f.1"])
 def test_each_address_may_be_vetoed_at_dial_time(
-    host: str, serve: Serve, call: Caller, monkeypatch: pytest.MonkeyPatch
+    host: str, call: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upstream = serve(always(answer()))
+    upstream = call.serve(always(answer()))
     _resolve_with(monkeypatch, {"upstream.example": ["127.0.0.1"]})
     door = Door(address_allowed=lambda address: not ipaddress.ip_address(address).is_loopback)
     error = call.through(door).fails(ConnectFailed, f"http://{host}:{upstream.port}")
@@ -125,9 +123,9 @@ def _resolve_with(monkeypatch: pytest.MonkeyPatch, names: dict[str, list[str]]) 
 
 
 def test_a_certificate_nobody_vouches_for_or_for_another_name_is_refused(
-    serve: Serve, call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
+    call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
-    upstream = serve(always(answer()), tls_context=server_tls)
+    upstream = call.serve(always(answer()), tls_context=server_tls)
     other = Origin.parse(f"https://localhost:{upstream.port}", tls_context=trusting)
     assert "self-signed" in str(call.fails(TlsFailed, upstream))
     assert "not valid for 'localhost'" in str(call.fails(TlsFailed, other))
@@ -135,10 +133,10 @@ def test_a_certificate_nobody_vouches_for_or_for_another_name_is_refused(
 
 
 def test_a_trusted_upstream_is_called_over_tls_and_kept(
-    serve: Serve, call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
+    call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
     body = b"x" * 300_000
-    upstream = serve(always(answer(body)), tls_context=server_tls)
+    upstream = call.serve(always(answer(body)), tls_context=server_tls)
     origin = Origin.parse(upstream.url, tls_context=trusting)
     for turn in range(3):
         with call(origin, body=body) as reply:
@@ -147,14 +145,14 @@ def test_a_trusted_upstream_is_called_over_tls_and_kept(
     assert upstream.connections == 1
 
 
-def test_a_handshake_that_never_ends_costs_the_connect_limit(serve: Serve, call: Caller) -> None:
-    upstream = serve(Peer.wait_gone)
+def test_a_handshake_that_never_ends_costs_the_connect_limit(call: Caller) -> None:
+    upstream = call.serve(Peer.wait_gone)
     call.fails(ConnectTimeout, upstream.url.replace("http", "https"), connect_s=0.2)
     assert upstream.gone.wait(5)
 
 
-def test_a_peer_that_speaks_no_tls_is_named(serve: Serve, call: Caller) -> None:
-    upstream = serve(lambda peer: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+def test_a_peer_that_speaks_no_tls_is_named(call: Caller) -> None:
+    upstream = call.serve(lambda peer: peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
     call.fails(TlsFailed, upstream.url.replace("http", "https"))
 
 
@@ -199,10 +197,10 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 def test_https_goes_through_a_tunnel(
-    serve: Serve, call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
+    call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
-    upstream = serve(always(answer(b"far")), tls_context=server_tls)
-    proxy = serve(_tunnelling(upstream.port))
+    upstream = call.serve(always(answer(b"far")), tls_context=server_tls)
+    proxy = call.serve(_tunnelling(upstream.port))
     origin = Origin.parse("https://upstream.example", tls_context=trusting)
     assert call.through(Door(proxy=proxy.url))(origin).read_all() == b"far"
     assert proxy.requests == [
@@ -210,8 +208,8 @@ def test_https_goes_through_a_tunnel(
     ]
 
 
-def test_http_goes_to_the_proxy_in_absolute_form(serve: Serve, call: Caller) -> None:
-    proxy = serve(always(answer(b"near")))
+def test_http_goes_to_the_proxy_in_absolute_form(call: Caller) -> None:
+    proxy = call.serve(always(answer(b"near")))
     reply = call.through(Door(proxy=proxy.url))("http://upstream.example:8080/v1")
     assert reply.read_all() == b"near"
     assert proxy.requests[0].startswith(
@@ -229,11 +227,11 @@ def test_http_goes_to_the_proxy_in_absolute_form(serve: Serve, call: Caller) -> 
         b"",
     ],
 )
-def test_a_proxy_that_opens_no_tunnel_is_named(reply: bytes, serve: Serve, call: Caller) -> None:
-    through = call.through(Door(proxy=serve(turns(reply)).url))
+def test_a_proxy_that_opens_no_tunnel_is_named(reply: bytes, call: Caller) -> None:
+    through = call.through(Door(proxy=call.serve(turns(reply)).url))
     assert "proxy" in str(through.fails(ConnectFailed, "https://upstream.example"))
 
 
-def test_a_silent_proxy_costs_the_connect_limit(serve: Serve, call: Caller) -> None:
-    through = call.through(Door(proxy=serve(Peer.wait_gone).url))
+def test_a_silent_proxy_costs_the_connect_limit(call: Caller) -> None:
+    through = call.through(Door(proxy=call.serve(Peer.wait_gone).url))
     through.fails(ConnectTimeout, "https://upstream.example", connect_s=0.2)

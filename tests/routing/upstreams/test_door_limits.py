@@ -16,7 +16,7 @@ from routing.upstreams.door_errors import (
     IdleTimeout,
     MalformedReply,
 )
-from tests.routing.upstreams.conftest import Caller, Serve, read_in_pieces, socket_of
+from tests.routing.upstreams.conftest import Caller, read_in_pieces, socket_of
 from tests.routing.upstreams.raw_upstream import (
     Peer,
     answer,
@@ -60,24 +60,24 @@ SLOW_HEADS: dict[str, tuple[Script, dict[str, Any], type[DoorError]]] = {
 
 @pytest.mark.parametrize(("script", "limits", "kind"), SLOW_HEADS.values(), ids=SLOW_HEADS)
 def test_a_head_that_does_not_complete_costs_the_limit(
-    script: Script, limits: dict[str, Any], kind: type[DoorError], serve: Serve, call: Caller
+    script: Script, limits: dict[str, Any], kind: type[DoorError], call: Caller
 ) -> None:
-    upstream, watch = serve(script), Stopwatch()
+    upstream, watch = call.serve(script), Stopwatch()
     error = call.fails(kind, upstream, **limits)
     assert watch.is_about(limits.get("deadline_s", 0.2))
     assert error.phase == "head"
     assert "body" in limits or upstream.gone.wait(5)
 
 
-def test_what_came_of_a_head_is_counted(serve: Serve, call: Caller) -> None:
-    assert call.fails(FirstByteTimeout, serve(lasting(CONTINUE)), **SHORT).bytes_received == 25
+def test_what_came_of_a_head_is_counted(call: Caller) -> None:
+    assert call.fails(FirstByteTimeout, call.serve(lasting(CONTINUE)), **SHORT).bytes_received == 25
 
 
 @pytest.mark.parametrize("word", [b"", b"word"])
 def test_silence_after_the_head_or_in_mid_body_costs_the_idle_limit(
-    word: bytes, serve: Serve, call: Caller
+    word: bytes, call: Caller
 ) -> None:
-    upstream = serve(lasting(chunked_head(), chunk(word) if word else b""))
+    upstream = call.serve(lasting(chunked_head(), chunk(word) if word else b""))
     reply = call(upstream, idle_s=0.2)
     if word:
         assert reply.read_some() == word
@@ -90,16 +90,16 @@ def test_silence_after_the_head_or_in_mid_body_costs_the_idle_limit(
     assert upstream.gone.wait(5)
 
 
-def test_a_drip_is_ended_by_the_deadline_alone(serve: Serve, call: Caller) -> None:
+def test_a_drip_is_ended_by_the_deadline_alone(call: Caller) -> None:
     watch = Stopwatch()
-    reply = call(serve(dripping(chunked_head(), chunk(b"."))), idle_s=5, deadline_s=0.3)
+    reply = call(call.serve(dripping(chunked_head(), chunk(b"."))), idle_s=5, deadline_s=0.3)
     with pytest.raises(DeadlineExceeded):
         reply.read_all()
     assert watch.is_about(0.3)
 
 
-def test_a_tick_is_no_byte_and_does_not_move_the_idle_clock(serve: Serve, call: Caller) -> None:
-    reply = call(serve(lasting(chunked_head())), idle_s=0.3)
+def test_a_tick_is_no_byte_and_does_not_move_the_idle_clock(call: Caller) -> None:
+    reply = call(call.serve(lasting(chunked_head())), idle_s=0.3)
     watch = Stopwatch()
     assert [reply.read_some(wait_s=0.05), reply.read_some(wait_s=0.05)] == [None, None]
     with pytest.raises(IdleTimeout):
@@ -107,10 +107,8 @@ def test_a_tick_is_no_byte_and_does_not_move_the_idle_clock(serve: Serve, call: 
     assert watch.is_about(0.3)
 
 
-def test_the_idle_clock_stands_still_while_the_client_is_blocked(
-    serve: Serve, call: Caller
-) -> None:
-    reply = call(serve(lasting(chunked_head())), idle_s=0.2)
+def test_the_idle_clock_stands_still_while_the_client_is_blocked(call: Caller) -> None:
+    reply = call(call.serve(lasting(chunked_head())), idle_s=0.2)
     reply.pause_idle()
     assert reply.read_some(wait_s=0.3) is None
     reply.resume_idle()
@@ -119,12 +117,12 @@ def test_the_idle_clock_stands_still_while_the_client_is_blocked(
         reply.read_some()
 
 
-def test_what_came_while_the_reader_was_away_is_not_lost(serve: Serve, call: Caller) -> None:
+def test_what_came_while_the_reader_was_away_is_not_lost(call: Caller) -> None:
     def say(peer: Peer) -> None:
         peer.sock.recv(1)
         peer.send(chunk(b"word"))
 
-    reply = call(serve(turns(chunked_head(), say, Peer.wait_gone)), idle_s=0.0)
+    reply = call(call.serve(turns(chunked_head(), say, Peer.wait_gone)), idle_s=0.0)
     sock = socket_of(reply)
     sock.settimeout(10)
     sock.send(b"!")
@@ -164,16 +162,14 @@ BAD_HEADS = {
 
 
 @pytest.mark.parametrize("script", BAD_HEADS.values(), ids=BAD_HEADS)
-def test_a_head_that_is_endless_or_no_http_is_malformed(
-    script: Script, serve: Serve, call: Caller
-) -> None:
-    error = call.fails(MalformedReply, serve(script))
+def test_a_head_that_is_endless_or_no_http_is_malformed(script: Script, call: Caller) -> None:
+    error = call.fails(MalformedReply, call.serve(script))
     assert error.phase == "head"
     assert error.bytes_received < 300_000
 
 
-def test_a_head_just_over_a_small_cap_is_refused(serve: Serve, call: Caller) -> None:
-    upstream = serve(lasting(answer(b"hi", "X: " + "x" * 2000)))
+def test_a_head_just_over_a_small_cap_is_refused(call: Caller) -> None:
+    upstream = call.serve(lasting(answer(b"hi", "X: " + "x" * 2000)))
     call.fails(MalformedReply, upstream, head_bytes_max=2000)
 
 
@@ -196,10 +192,10 @@ BAD_BODIES = {
 
 @pytest.mark.parametrize(("script", "kind"), BAD_BODIES.values(), ids=BAD_BODIES)
 def test_a_body_that_lies_or_breaks_off_is_named(
-    script: Script, kind: type[DoorError], serve: Serve, call: Caller
+    script: Script, kind: type[DoorError], call: Caller
 ) -> None:
     with pytest.raises(kind) as caught:
-        call(serve(script)).read_all()
+        call(call.serve(script)).read_all()
     assert caught.value.bytes_received < 1_000_000
 
 
@@ -208,10 +204,8 @@ def test_a_body_that_lies_or_breaks_off_is_named(
     [(HEAD + b"\r\n", b"x" * 1000), (chunked_head(), chunk(b"x" * 1000))],
     ids=["no length", "chunks"],
 )
-def test_an_endless_body_is_cut_at_its_cap(
-    head: bytes, more: bytes, serve: Serve, call: Caller
-) -> None:
-    reply = call(serve(endless(head, more)), body_bytes_max=100_000)
+def test_an_endless_body_is_cut_at_its_cap(head: bytes, more: bytes, call: Caller) -> None:
+    reply = call(call.serve(endless(head, more)), body_bytes_max=100_000)
     seen: list[bytes] = []
     with pytest.raises(BodyTooLarge) as caught:
         seen.extend(read_in_pieces(reply))
@@ -220,40 +214,42 @@ def test_an_endless_body_is_cut_at_its_cap(
     assert isinstance(caught.value, MalformedReply)
 
 
-def test_a_body_of_exactly_the_cap_is_taken(serve: Serve, call: Caller) -> None:
-    upstream = serve(lasting(answer(b"x" * 1000)))
+def test_a_body_of_exactly_the_cap_is_taken(call: Caller) -> None:
+    upstream = call.serve(lasting(answer(b"x" * 1000)))
     assert len(call(upstream, body_bytes_max=1000).read_all()) == 1000
     with pytest.raises(BodyTooLarge):
         call(upstream, body_bytes_max=999).read_all()
 
 
-def test_one_byte_chunks_are_honest_framing(serve: Serve, call: Caller) -> None:
-    upstream = serve(lasting(chunked_head() + chunk(b"x") * 50_000 + b"0\r\n\r\n"))
+def test_one_byte_chunks_are_honest_framing(call: Caller) -> None:
+    upstream = call.serve(lasting(chunked_head() + chunk(b"x") * 50_000 + b"0\r\n\r\n"))
     assert len(call(upstream, head_bytes_max=1000).read_all()) == 50_000
 
 
-def test_a_disconnect_says_where_and_after_how_much(serve: Serve, call: Caller) -> None:
+def test_a_disconnect_says_where_and_after_how_much(call: Caller) -> None:
     sent = sized("10") + b"short"
     with pytest.raises(Disconnected) as caught:
-        call(serve(turns(sent))).read_all()
+        call(call.serve(turns(sent))).read_all()
     assert (caught.value.phase, caught.value.bytes_received) == ("body", len(sent))
-    assert call.fails(Disconnected, serve(turns(HEAD + b"Content-"))).phase == "head"
-    error = call.fails(Disconnected, upstream := serve(turns(Peer.read_request, Peer.reset)))
+    assert call.fails(Disconnected, call.serve(turns(HEAD + b"Content-"))).phase == "head"
+    error = call.fails(Disconnected, upstream := call.serve(turns(Peer.read_request, Peer.reset)))
     assert (error.phase, error.bytes_received, upstream.connections) == ("head", 0, 1)
 
 
-def test_a_reset_in_mid_body_is_a_disconnect(serve: Serve, call: Caller) -> None:
-    reply = call(serve(turns(WORD, lambda peer: peer.sock.recv(1), Peer.reset)))
+def test_a_reset_in_mid_body_is_a_disconnect(call: Caller) -> None:
+    reply = call(call.serve(turns(WORD, lambda peer: peer.sock.recv(1), Peer.reset)))
     assert reply.read_some() == b"word"
     socket_of(reply).sendall(b"!")
     with pytest.raises(Disconnected):
         reply.read_some()
 
 
-def test_errors_hold_no_header_values_and_no_bodies(serve: Serve, call: Caller) -> None:
+def test_errors_hold_no_header_values_and_no_bodies(call: Caller) -> None:
     secret = "canary-7c1f"
     sent = f"HTTP/1.1 200 OK\r\nX-{secret}: {secret}\r\n{secret}\r\n\r\n{secret}".encode()
     headers = [("Authorization", secret)]
-    error = call.fails(MalformedReply, serve(turns(sent)), headers=headers, body=secret.encode())
+    error = call.fails(
+        MalformedReply, call.serve(turns(sent)), headers=headers, body=secret.encode()
+    )
     assert secret not in str(error)
     assert secret not in repr(error.__cause__)

@@ -29,8 +29,8 @@ def _finish(reply: Reply) -> bytes:
         return reply.read_all()
 
 
-def test_a_whole_answer_leaves_its_connection_for_the_next(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_whole_answer_leaves_its_connection_for_the_next(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     for turn in range(5):
         reply = call(f"{upstream.url}/{turn}")
         assert reply.reused == (turn > 0)
@@ -38,8 +38,8 @@ def test_a_whole_answer_leaves_its_connection_for_the_next(serve: Serve, call: C
     assert upstream.connections == 1
 
 
-def test_a_connection_is_never_shared_by_two_calls(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_connection_is_never_shared_by_two_calls(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     first, second = call(upstream), call(upstream)
     assert upstream.connections == 2
     assert (_finish(first), _finish(second)) == (b"hi", b"hi")
@@ -56,8 +56,8 @@ NOT_TO_BE_KEPT = {
 
 
 @pytest.mark.parametrize("reply", NOT_TO_BE_KEPT.values(), ids=NOT_TO_BE_KEPT)
-def test_some_connections_are_not_kept(reply: bytes, serve: Serve, call: Caller) -> None:
-    upstream = serve(always(reply))
+def test_some_connections_are_not_kept(reply: bytes, call: Caller) -> None:
+    upstream = call.serve(always(reply))
     for _ in range(2):
         answered = call(upstream)
         assert _finish(answered) in (b"hi", b"")
@@ -66,8 +66,8 @@ def test_some_connections_are_not_kept(reply: bytes, serve: Serve, call: Caller)
     assert upstream.connections == 2
 
 
-def test_an_unread_body_costs_the_connection(serve: Serve, call: Caller) -> None:
-    upstream = serve(turns(WORD, Peer.wait_gone))
+def test_an_unread_body_costs_the_connection(call: Caller) -> None:
+    upstream = call.serve(turns(WORD, Peer.wait_gone))
     reply = call(upstream)
     assert reply.read_some() == b"word"
     reply.close()
@@ -79,9 +79,7 @@ def test_an_unread_body_costs_the_connection(serve: Serve, call: Caller) -> None
 
 
 @pytest.mark.parametrize("way", ["closed", "spoke"])
-def test_what_happened_to_an_idle_connection_is_noticed_before_use(
-    way: str, serve: Serve, call: Caller
-) -> None:
+def test_what_happened_to_an_idle_connection_is_noticed_before_use(way: str, call: Caller) -> None:
     finished = threading.Event()
 
     def go_on(peer: Peer) -> None:
@@ -90,7 +88,7 @@ def test_what_happened_to_an_idle_connection_is_noticed_before_use(
             peer.send(answer(b"uncalled for"))
             peer.wait_gone()
 
-    upstream = serve(turns(answer(), go_on))
+    upstream = call.serve(turns(answer(), go_on))
     reply = call(upstream)
     sock = socket_of(reply)
     _finish(reply)
@@ -104,14 +102,12 @@ def test_what_happened_to_an_idle_connection_is_noticed_before_use(
 
 
 @pytest.mark.parametrize("end", [[], [Peer.reset]], ids=["close", "reset"])
-def test_a_kept_connection_that_dies_is_replaced_once(
-    end: list[Any], serve: Serve, call: Caller
-) -> None:
+def test_a_kept_connection_that_dies_is_replaced_once(end: list[Any], call: Caller) -> None:
     def script(peer: Peer) -> None:
         first = [answer(), Peer.read_request, *end]
         turns(*(first if peer.number == 1 else [answer(b"fresh")]))(peer)
 
-    upstream = serve(script)
+    upstream = call.serve(script)
     _finish(call(upstream))
     reply = call(upstream, body=b"again")
     assert (reply.reused, reply.retried_fresh) == (False, True)
@@ -130,19 +126,19 @@ def test_a_kept_connection_that_dies_is_replaced_once(
     ],
 )
 def test_a_call_is_sent_again_once_and_only_where_nothing_was_answered(
-    steps: list[Any], kind: type[DoorError], connections: int, serve: Serve, call: Caller
+    steps: list[Any], kind: type[DoorError], connections: int, call: Caller
 ) -> None:
     def script(peer: Peer) -> None:
         turns(*([answer(), *(steps or [b""])] if peer.number == 1 else [b""]))(peer)
 
-    upstream = serve(script)
+    upstream = call.serve(script)
     _finish(call(upstream))
     call.fails(kind, upstream, first_byte_s=0.1 if b"" in steps else 10)
     assert upstream.connections == connections
 
 
-def test_the_newest_connection_is_used_first_and_few_are_kept(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_the_newest_connection_is_used_first_and_few_are_kept(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     small = call.through(Door(pool_size_per_origin=2))
     replies = [small(upstream) for _ in range(3)]
     socks = [socket_of(reply) for reply in replies]
@@ -152,8 +148,8 @@ def test_the_newest_connection_is_used_first_and_few_are_kept(serve: Serve, call
     assert socket_of(small(upstream)) is socks[1]
 
 
-def test_an_old_connection_is_not_used_again(serve: Serve, call: Caller) -> None:
-    upstream, other = serve(always(answer())), serve(always(answer()))
+def test_an_old_connection_is_not_used_again(call: Caller) -> None:
+    upstream, other = call.serve(always(answer())), call.serve(always(answer()))
     now = [0.0]
     aging = call.through(Door(idle_keep_s=30, clock=lambda: now[0]))
     reply = aging(upstream, deadline_s=1e9)
@@ -169,8 +165,8 @@ def test_an_old_connection_is_not_used_again(serve: Serve, call: Caller) -> None
     assert sock.fileno() < 0
 
 
-def test_close_idle_closes_what_is_idle(serve: Serve, door: Door, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_close_idle_closes_what_is_idle(door: Door, call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     busy, idle = call(upstream), call(upstream)
     _finish(idle)
     door.close_idle()
@@ -178,8 +174,8 @@ def test_close_idle_closes_what_is_idle(serve: Serve, door: Door, call: Caller) 
     assert upstream.connections == 2
 
 
-def test_a_forked_child_leaves_its_parents_connections_alone(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_forked_child_leaves_its_parents_connections_alone(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     _finish(call(upstream))
     child = os.fork()
     if child == 0:
@@ -188,8 +184,8 @@ def test_a_forked_child_leaves_its_parents_connections_alone(serve: Serve, call:
     assert call(upstream).reused
 
 
-def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(serve: Serve, call: Caller) -> None:
-    upstream = serve(turns(WORD, Peer.wait_gone))
+def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(call: Caller) -> None:
+    upstream = call.serve(turns(WORD, Peer.wait_gone))
     reply = call(upstream)
     assert reply.read_some() == b"word"
     reading = threading.Timer(0.05, reply.abort)
@@ -204,12 +200,12 @@ def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(serve: Serve, cal
 
 
 def test_an_abort_before_the_head_ends_the_call_on_a_new_and_a_kept_connection(
-    serve: Serve, call: Caller
+    call: Caller,
 ) -> None:
     for before in ([], [answer()]):
         handle = AbortHandle()
         abort = turns(Peer.read_request, lambda _: handle.abort(), Peer.wait_gone)  # noqa: B023
-        upstream = serve(turns(*before, abort))
+        upstream = call.serve(turns(*before, abort))
         for _ in before:
             _finish(call(upstream))
         assert call.fails(Aborted, upstream, abort_handle=handle).phase == "head"
@@ -218,8 +214,8 @@ def test_an_abort_before_the_head_ends_the_call_on_a_new_and_a_kept_connection(
         call.fails(Aborted, upstream, abort_handle=handle)
 
 
-def test_a_late_abort_does_not_touch_the_next_call(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_late_abort_does_not_touch_the_next_call(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     first = call(upstream)
     _finish(first)
     second = call(upstream)
@@ -229,8 +225,8 @@ def test_a_late_abort_does_not_touch_the_next_call(serve: Serve, call: Caller) -
     assert call(upstream).reused
 
 
-def test_an_aborted_reply_does_not_go_back_to_the_pool(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_an_aborted_reply_does_not_go_back_to_the_pool(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     reply = call(upstream)
     reply.read_all()
     reply.abort()
