@@ -45,6 +45,7 @@ media = st.sampled_from(
         ("image_url", {"url": "data:image/png;base64,{}"}),
         ("file", {"file_data": "data:application/pdf;base64,{}", "filename": "{}.pdf"}),
         ("file", {"file_data": "https://x/{}.pdf"}),
+        ("file", {"file_data": "data:text/plain,{}"}),
         ("file", {"file_id": "file_{}", "filename": "{}.txt"}),
     ]
 )

@@ -260,6 +260,13 @@ def test_the_other_end_marker() -> None:
     assert reader.ended
 
 
-def test_an_event_of_another_kind_is_told_without_a_delta() -> None:
-    (event,) = read(told("code_interpreter_call_code.delta", item_id="c", delta="x"))
-    assert event == Event(native=event.native)
+@pytest.mark.parametrize(
+    "event",
+    [
+        told("code_interpreter_call_code.delta", item_id="c", delta="x"),
+        told("content_part.done", item_id="c", content_index=0, part={"type": "new"}),
+    ],
+)
+def test_an_event_of_another_kind_is_told_without_a_delta(event: dict[str, Any]) -> None:
+    (read_event,) = read(event)
+    assert read_event == Event(native=read_event.native)
