@@ -19,20 +19,11 @@ from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decoded, known_char
         ("iso-8859-15", "iso8859_15"),
         ("windows-1251", "cp1251"),
         ("Shift_JIS", "shift_jis"),
-        ("gb2312", "gb2312"),
-        ("koi8-r", "koi8_r"),
+        *[("gb2312", "gb2312"), ("koi8-r", "koi8_r")],
         ("macintosh", "mac_roman"),
-        ("punycode", None),
-        ("idna", None),
-        ("utf-7", None),
-        ("unicode-escape", None),
-        ("raw_unicode_escape", None),
-        ("base64", None),
-        ("zip", None),
-        ("undefined", None),
-        ("nonsense", None),
+        *[(name, None) for name in ("punycode", "idna", "utf-7", "unicode-escape", "base64")],
+        *[(name, None) for name in ("raw_unicode_escape", "zip", "undefined", "nonsense", "")],
         ("utf-8\0", "utf_8"),
-        ("", None),
     ],
 )
 def test_charsets_are_those_of_texts(name: str, known: str | None) -> None:
@@ -42,7 +33,6 @@ def test_charsets_are_those_of_texts(name: str, known: str | None) -> None:
 def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr("codecs.lookup", asked.append)
-
     assert known_charset("nobody-has-this-one") is None
     assert asked == []
 
@@ -53,21 +43,21 @@ def test_every_charset_turns_any_bytes_into_text(charset: str) -> None:
     assert decoded(b"", charset) == ""
 
 
-@given(st.text(max_size=200), st.sampled_from(["utf_8", "utf_16", "utf_16_be", "gb18030"]))
-def test_pieces_are_the_whole(text: str, charset: str) -> None:
+def in_pieces(data: bytes, charset: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(charsets, "PIECE_BYTES", 3)
+        return decoded(data, charset)
+
+
+@given(
+    st.text(max_size=200), st.sampled_from(["utf_8", "utf_16", "utf_16_be", "gb18030"]), st.binary()
+)
+def test_pieces_are_the_whole_and_wrong_ones_are_replaced_alike(
+    text: str, charset: str, wrong: bytes
+) -> None:
     data = text.encode(charset, "replace")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charsets, "PIECE_BYTES", 3)
-
-        assert decoded(data, charset) == data.decode(charset, "replace")
-
-
-@given(st.binary(max_size=200))
-def test_pieces_of_what_is_wrong_are_replaced_as_the_whole_is(data: bytes) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charsets, "PIECE_BYTES", 3)
-
-        assert decoded(data) == data.decode("utf-8", "replace")
+    assert in_pieces(data, charset) == data.decode(charset, "replace")
+    assert in_pieces(wrong, "utf_8") == wrong.decode("utf-8", "replace")
 
 
 def test_without_a_mark_it_is_little_endian() -> None:
@@ -78,7 +68,6 @@ def test_without_a_mark_it_is_little_endian() -> None:
 def test_others_have_their_turn_after_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[Any] = []
     monkeypatch.setattr(charsets, "give_way", lambda: turns.append(None))
-
     decoded(b"x" * PIECE_BYTES)
     assert len(turns) == 0
     decoded(b"x" * (4 * PIECE_BYTES + 1))

@@ -49,7 +49,6 @@ def test_other_urls_lead_nowhere(url: str) -> None:
 
 def test_the_bounds_of_what_is_taken() -> None:
     longest = "http://a.example/" + "a" * (8192 - 17)
-
     assert url_of(longest) == longest
     with pytest.raises(TargetRefused, match="longer than 8192"):
         url_of(longest + "a")
@@ -59,16 +58,8 @@ def test_the_bounds_of_what_is_taken() -> None:
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:
-    one, *others = (
-        target_of(*split_url(f"{base}/a"))
-        for base in (
-            "http://a.example",
-            "https://a.example",
-            "http://b.example",
-            "http://a.example:8080",
-        )
-    )
-
+    bases = ("http://a.example", "https://a.example", "http://b.example", "http://a.example:8080")
+    one, *others = (target_of(*split_url(f"{base}/a")) for base in bases)
     assert same_origin(one, target_of(*split_url("http://A.example:80/b")))
     assert not any(same_origin(one, other) for other in others)
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,19 +34,18 @@ class Office:
 
 def office(name: str = "office") -> Office:
     account = open_account(name=name)
-    roles = (Membership.Role.ADMIN, Membership.Role.MEMBER)
-    users = [
-        admit_member(account=account, username=f"{name}-{n}", role=role)
-        for n, role in enumerate(roles)
-    ]
+    boss, member = (
+        admit_member(account=account, username=f"{name}-{role}", role=role)
+        for role in (Membership.Role.ADMIN, Membership.Role.MEMBER)
+    )
     places = [account.workspaces.get(), open_workspace(account=account, slug="second")]
-    made = [(places[0], users[0]), (places[1], users[1]), (places[1], None)]
+    made = [(places[0], boss), (places[1], member), (places[1], None)]
     keys = [
         create_key(account=account, name=f"key {n}", workspace=place, creator=user)[0]
         for n, (place, user) in enumerate(made)
     ]
-    _, management = create_key(account=account, name="m", workspace=None, creator=users[0])
-    return Office(account, places, keys, users, management)
+    _, management = create_key(account=account, name="m", workspace=None, creator=boss)
+    return Office(account, places, keys, [boss, member], management)
 
 
 @dataclass(frozen=True)
@@ -98,80 +97,54 @@ def _row(mine: Office, fact: Fact) -> Generation:
     if fact.own is not None:
         detail |= dict(zip(("own_cost_nano", "own_fee_nano"), fact.own, strict=True))
     key = mine.keys[fact.key]
-    return Generation(
-        id=fact.id,
-        account=mine.account,
-        workspace=key.workspace,
-        api_key=key,
-        created_at=fact.at,
-        model=fact.model,
-        requested_model=fact.model,
-        provider_name=fact.provider,
-        endpoint_tag=fact.provider and fact.provider.lower(),
-        status=fact.status,
-        streamed=False,
-        lost=fact.lost,
-        finish_reason=fact.finish,
-        tokens_prompt=fact.prompt,
-        tokens_completion=fact.completion,
-        tokens_cached=fact.cached,
-        charge_nano=fact.charge,
-        upstream_cost_nano=fact.cost,
-        is_byok=fact.byok,
-        latency_ms=fact.latency,
-        generation_time_ms=fact.took,
-        external_user=fact.user,
-        detail=detail,
-    )
+    fields = {
+        "status": fact.status,
+        "lost": fact.lost,
+        "finish_reason": fact.finish,
+        "tokens_prompt": fact.prompt,
+        "tokens_completion": fact.completion,
+        "tokens_cached": fact.cached,
+        "charge_nano": fact.charge,
+        "upstream_cost_nano": fact.cost,
+        "is_byok": fact.byok,
+        "latency_ms": fact.latency,
+        "generation_time_ms": fact.took,
+        "external_user": fact.user,
+        "provider_name": fact.provider,
+        "endpoint_tag": fact.provider and fact.provider.lower(),
+    }
+    owner = {"account": mine.account, "workspace": key.workspace, "api_key": key}
+    models = {"model": fact.model, "requested_model": fact.model, "streamed": False}
+    return Generation(id=fact.id, created_at=fact.at, detail=detail, **owner, **models, **fields)
 
 
 def began(at: datetime, granularity: str) -> datetime:
     """The beginning of the period that a moment lies in."""
     minute = at.replace(second=0, microsecond=0)
-    if granularity == "minute":
-        return minute
-    hour = minute.replace(minute=0)
-    if granularity == "hour":
-        return hour
-    day = hour.replace(hour=0)
-    if granularity == "week":
-        return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if granularity == "month" else day
+    day = minute.replace(hour=0, minute=0)
+    week = day - timedelta(days=day.weekday())
+    begun = {"minute": minute, "hour": minute.replace(minute=0), "day": day, "week": week}
+    return (begun | {"month": day.replace(day=1)})[granularity]
 
 
 def dimension(mine: Office, fact: Fact, name: str) -> Any:
     """The value of a dimension, "" or 0 where there is none."""
     key = mine.keys[fact.key]
-    match name:
-        case "model":
-            return SLUGS[fact.model]
-        case "variant":
-            return fact.model.partition(":")[2] or "standard"
-        case "api_key_id":
-            return key.pk
-        case "user":
-            return key.creator_id or 0
-        case "workspace":
-            return str(key.workspace_id)
-        case "app":
-            return fact.app or ""
-        case "generation_id":
-            return fact.id
-        case "provider":
-            return fact.provider or ""
-        case "origin":
-            return (fact.app or "")[:18]
-        case "finish_reason":
-            return fact.finish or ""
-        case "external_user":
-            return hash_of_user(mine.account.pk, fact.user) if fact.user else ""
-        case "context_length_bucket":
-            return context_bucket(fact.prompt)
-    return ""
-
-
-def _total(facts: Sequence[Fact], of: Callable[[Fact], int]) -> int:
-    return sum(map(of, facts))
+    values = {
+        "model": SLUGS[fact.model],
+        "variant": fact.model.partition(":")[2] or "standard",
+        "api_key_id": key.pk,
+        "user": key.creator_id or 0,
+        "workspace": str(key.workspace_id),
+        "app": fact.app or "",
+        "generation_id": fact.id,
+        "provider": fact.provider or "",
+        "origin": (fact.app or "")[:18],
+        "finish_reason": fact.finish or "",
+        "external_user": hash_of_user(mine.account.pk, fact.user) if fact.user else "",
+        "context_length_bucket": context_bucket(fact.prompt),
+    }
+    return values.get(name, "")
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -185,25 +158,21 @@ def _rank(values: Iterable[int | None], percent: int) -> int | None:
 
 def metric(name: str, facts: Sequence[Fact]) -> Any:
     """A metric of some generations: money in nano-USD, speeds in tenths."""
-    charge, cost = _total(facts, lambda f: f.charge), _total(facts, lambda f: f.cost)
-    byok = [fact for fact in facts if fact.byok]
-    prompt = _total(facts, lambda f: f.prompt)
-    cached = _total(facts, lambda f: f.cached)
+    charge, cost = sum(f.charge for f in facts), sum(f.cost for f in facts)
+    prompt, completion = sum(f.prompt for f in facts), sum(f.completion for f in facts)
+    cached, guarded = sum(f.cached for f in facts), sum(f.guarded for f in facts)
+    byok_cost = sum(f.own[0] if f.own else f.byok * f.cost for f in facts)
+    fees = sum(f.own[1] if f.own else f.byok * f.charge for f in facts)
     latencies = [fact.latency for fact in facts if fact.status == 200]
     speeds = [fact.speed for fact in facts]
-    guarded = _total(facts, lambda f: f.guarded)
-    byok_cost = _total(facts, lambda f: f.own[0] if f.own else f.byok * f.cost)
-    fees = _total(facts, lambda f: f.own[1] if f.own else f.byok * f.charge)
     values: dict[str, Any] = {
         "request_count": len(facts),
-        "tokens_total": prompt + _total(facts, lambda f: f.completion),
+        "tokens_total": prompt + completion,
         "tokens_prompt": prompt,
-        "tokens_completion": _total(facts, lambda f: f.completion),
-        "reasoning_tokens": 0,
+        "tokens_completion": completion,
         "cached_tokens": cached,
-        "byok_request_count": len(byok),
+        "byok_request_count": sum(f.byok for f in facts),
         "guardrail_invoked_count": guarded,
-        "response_cached_count": 0,
         "total_usage": charge + byok_cost,
         "credits_usage": charge,
         "router_usage": charge - fees,

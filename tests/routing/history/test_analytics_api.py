@@ -7,6 +7,7 @@ import pytest
 
 from accounts.models import Workspace
 from accounts.services.accounts import open_account
+from accounts.services.keys import create_key
 from routing.end_users import hash_of_user
 from routing.history import deadline
 from routing.history.metrics import DIMENSIONS, METRICS
@@ -57,26 +58,28 @@ def rows(boss: Manager, **asked: Any) -> list[dict[str, Any]]:
     return found
 
 
+def counted(boss: Manager, **asked: Any) -> int:
+    """How many generations match."""
+    [row] = rows(boss, metrics=["request_count"], **asked)
+    count: int = row["request_count"]
+    return count
+
+
 def test_the_meta_names_all_there_is(boss: Manager) -> None:
     data = boss.ok("GET", "/analytics/meta")["data"]
-
-    assert [each["name"] for each in data["metrics"]] == list(METRICS)
-    assert [each["name"] for each in data["dimensions"]] == list(DIMENSIONS)
-    assert {each["display_format"] for each in data["metrics"]} == {
-        *("number", "currency", "percent", "latency", "throughput")
-    }
+    names = {name: [each["name"] for each in data[name]] for name in data}
+    assert (names["metrics"], names["dimensions"]) == (list(METRICS), list(DIMENSIONS))
+    assert names["granularities"] == ["minute", "hour", "day", "week", "month"]
+    formats = {each["display_format"] for each in data["metrics"]}
+    assert formats == {"number", "currency", "percent", "latency", "throughput"}
     assert {each["name"]: each["value_type"] for each in data["operators"]} == {
         **dict.fromkeys(("eq", "neq", "gt", "gte", "lt", "lte"), "scalar"),
         **dict.fromkeys(("in", "not_in"), "array"),
     }
-    assert [each["name"] for each in data["granularities"]] == [
-        *("minute", "hour", "day", "week", "month")
-    ]
 
 
 def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
     (row,) = rows(boss, metrics=list(METRICS))
-
     assert list(row) == list(METRICS)
     assert row["request_count"] == 12
     assert row["tokens_total"] == 12 * 15
@@ -88,47 +91,33 @@ def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
 
 def test_without_a_generation_counts_are_zero_and_times_are_unknown(boss: Manager) -> None:
     (row,) = rows(boss, metrics=["request_count", "total_usage", "p50_latency", "cache_hit_rate"])
-
     assert list(row.values()) == [0, 0, None, None]
     assert rows(boss, metrics=["request_count"], dimensions=["model"]) == []
 
 
 def test_days_come_newest_first(boss: Manager, facts: list[Fact]) -> None:
     found = rows(boss, metrics=["request_count"], granularity="day")
-
     days = [(NOON - timedelta(days=n)).strftime("%Y-%m-%dT00:00:00.000Z") for n in (1, 2)]
     assert found == [{"date__day": day, "request_count": 6} for day in days]
 
 
 def test_keys_and_workspaces_bear_names(boss: Manager, mine: Office, facts: list[Fact]) -> None:
     found = rows(boss, metrics=["request_count"], dimensions=["api_key_id", "workspace"])
-
-    assert {(row["api_key_id"], row["workspace"], row["request_count"]) for row in found} == {
-        ("key 0", "Default Workspace", 4),
-        ("key 1", "Second", 4),
-        ("key 2", "Second", 4),
-    }
-    hashes = {row["api_key_id"]: row["api_key_hash"] for row in found}
-    assert hashes == {key.name: key.hash for key in mine.keys}
-    assert {row["workspace_id"] for row in found} == {str(w.pk) for w in mine.workspaces}
+    places = zip(mine.keys, ("Default Workspace", "Second", "Second"), strict=True)
+    names = ("api_key_id", "api_key_hash", "workspace", "workspace_id", "request_count")
+    told = {tuple(row[name] for name in names) for row in found}
+    assert told == {(k.name, k.hash, place, str(k.workspace_id), 4) for k, place in places}
 
 
 def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact]) -> None:
     mine.users[0].email = "one@office.example"
     mine.users[0].save(update_fields=["email"])
     found = rows(boss, metrics=["request_count"], dimensions=["user", "app"])
-
     told = {(row["user"], row["user_email"], row["app"], row["app_id"]) for row in found}
-    app = ("HTTPS://A.EXAMPLE", "https://a.example")
-    assert told == {
-        (user, email, *of_app)
-        for user, email in (
-            (mine.users[0].public_id, "one@office.example"),
-            (mine.users[1].public_id, None),
-            (None, None),
-        )
-        for of_app in (app, (None, None))
-    }
+    boss_user, member = (user.public_id for user in mine.users)
+    users = [(boss_user, "one@office.example"), (member, None), (None, None)]
+    apps = [("HTTPS://A.EXAMPLE", "https://a.example"), (None, None)]
+    assert told == {(*user, *app) for user in users for app in apps}
 
 
 @pytest.mark.parametrize(
@@ -152,19 +141,10 @@ def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact
     ],
 )
 def test_filters(
-    boss: Manager,
-    facts: list[Fact],
-    field: str,
-    operator: str,
-    value: Any,
-    more: dict[str, Any],
-    count: int,
+    boss: Manager, facts: list[Fact], field: str, operator: str, value: Any, more: Any, count: int
 ) -> None:
     wanted = {"field": field, "operator": operator, "value": value, **more}
-
-    (row,) = rows(boss, metrics=["request_count"], filters=[wanted])
-
-    assert row["request_count"] == count
+    assert counted(boss, filters=[wanted]) == count
 
 
 def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
@@ -180,16 +160,18 @@ def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
     ]:
         one = {"field": field, "operator": "eq", "value": value}
         others = {"field": field, "operator": "not_in", "value": [value], "include_unset": True}
-        for wanted, expected in ((one, count), (others, 12 - count)):
-            (row,) = rows(boss, metrics=["request_count"], filters=[wanted])
-            assert row["request_count"] == expected, wanted
+        assert counted(boss, filters=[one]) == count, one
+        assert counted(boss, filters=[others]) == 12 - count, others
+
+
+ID = "value: Invalid input: expected the number or the hash"
 
 
 @pytest.mark.parametrize(
     ("field", "operator", "value", "text"),
     [
-        ("api_key_id", "eq", "mine", "value: Invalid input: expected the number or the hash"),
-        ("api_key_id", "eq", 1.5, "value: Invalid input: expected the number or the hash"),
+        ("api_key_id", "eq", "mine", ID),
+        ("api_key_id", "eq", 1.5, ID),
         ("workspace", "eq", "mine", "value: Invalid UUID"),
         ("workspace", "gt", "mine", 'operator: Invalid option: expected one of "eq"|"neq"'),
         ("model", "eq", 5, "value: Invalid input: expected string, received number"),
@@ -199,21 +181,14 @@ def test_filters_that_can_name_nothing(
     boss: Manager, field: str, operator: str, value: Any, text: str
 ) -> None:
     wanted = {"field": field, "operator": operator, "value": value}
-
     told = boss.refused(400, "POST", QUERY, {"metrics": ["request_count"], "filters": [wanted]})
-
     assert told.startswith(f"filters.0.{text}")
 
 
 def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
-    asked = {
-        "metrics": ["credits_usage"],
-        "dimensions": ["generation_id"],
-        "order_by": {"field": "credits_usage", "direction": "asc"},
-        "limit": 2,
-    }
+    asked = {"metrics": ["credits_usage"], "dimensions": ["generation_id"], "limit": 2}
+    asked["order_by"] = {"field": "credits_usage", "direction": "asc"}
     data = boss.ok("POST", QUERY, asked)["data"]
-
     assert [row["generation_id"] for row in data["data"]] == ["gen-0", "gen-1"]
     assert data["metadata"].pop("query_time_ms") >= 0
     assert data["metadata"] == {"row_count": 2, "truncated": True}
@@ -223,10 +198,8 @@ def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
 
 def test_a_group_keeps_its_newest_periods(boss: Manager, facts: list[Fact]) -> None:
     asked = {"metrics": ["request_count"], "dimensions": ["variant"], "granularity": "minute"}
-
     shared = boss.ok("POST", QUERY, asked | {"limit": 4})["data"]
     named = boss.ok("POST", QUERY, asked | {"group_limit": 1})["data"]
-
     # Without its share one of the two would have nothing among four rows.
     assert sorted(row["variant"] for row in shared["data"]) == ["free"] * 2 + ["standard"] * 2
     assert shared["metadata"]["truncated"]
@@ -236,30 +209,21 @@ def test_a_group_keeps_its_newest_periods(boss: Manager, facts: list[Fact]) -> N
 def test_an_account_sees_its_own_only(mine: Office, facts: list[Fact]) -> None:
     other = office("other")
     stranger = Manager(other.account, other.users[0], other.management)
-
-    (row,) = rows(stranger, metrics=["request_count"])
-
-    assert row["request_count"] == 0
+    mine_there = {"field": "api_key_id", "operator": "eq", "value": mine.keys[0].hash}
+    assert counted(stranger) == counted(stranger, filters=[mine_there]) == 0
     for query in ("", f"?api_key_hash={mine.keys[0].hash}"):
         assert stranger.ok("GET", f"/activity{query}")["data"] == []
-    mine_there = {"field": "api_key_id", "operator": "eq", "value": mine.keys[0].hash}
-    (row,) = rows(stranger, metrics=["request_count"], filters=[mine_there])
-    assert row["request_count"] == 0
 
 
 def test_the_hash_of_a_key_of_others_says_nothing_of_it(boss: Manager, facts: list[Fact]) -> None:
     """Not even whether it is older or newer than one's own."""
-    theirs, nobodys = office("other").keys[0].hash, "0" * 64
+    theirs = office("other").keys[0].hash
     for operator in ("eq", "neq", "gt", "lte"):
-        found = [
-            rows(
-                boss,
-                metrics=["request_count"],
-                filters=[{"field": "api_key_id", "operator": operator, "value": value}],
-            )
-            for value in (theirs, nobodys)
-        ]
-        assert found[0] == found[1], operator
+        wanted = {"field": "api_key_id", "operator": operator}
+        known, unknown = (
+            counted(boss, filters=[{**wanted, "value": value}]) for value in (theirs, "0" * 64)
+        )
+        assert known == unknown, operator
 
 
 def test_a_query_that_takes_too_long(
@@ -267,14 +231,10 @@ def test_a_query_that_takes_too_long(
 ) -> None:
     settings.ANALYTICS_TIMEOUT = 0.001
     monkeypatch.setattr(deadline, "_STEPS", 1)
-    slow = "(SELECT COUNT(*) FROM a a1, a a2, a a3)"
-    asked = "WITH a AS (SELECT 1 AS n FROM routing_generation, routing_generation g2)"
-    monkeypatch.setattr(
-        "routing.history.analytics.Statement.text", lambda self: (f"{asked} SELECT {slow}", ())
-    )
-
+    slow = """WITH a AS (SELECT 1 AS n FROM routing_generation, routing_generation g2)
+        SELECT (SELECT COUNT(*) FROM a a1, a a2, a a3)"""
+    monkeypatch.setattr("routing.history.analytics.Statement.text", lambda self: (slow, ()))
     told = boss.refused(408, "POST", QUERY, {"metrics": ["request_count"]})
-
     assert told == "Operation timed out. Please try again later."
 
 
@@ -286,16 +246,15 @@ def test_activity_by_day_model_and_endpoint(boss: Manager, mine: Office, facts: 
 
     days = [(NOON - timedelta(days=n)).date().isoformat() for n in (1, 2)]
     assert [row["date"] for row in found] == days
+    model = {"model": "acme/one", "model_permaslug": "acme/one-2026"}
+    tokens = {"prompt_tokens": 60, "completion_tokens": 30, "reasoning_tokens": 0}
     assert found[0] == {
         "date": days[0],
-        "model": "acme/one",
-        "model_permaslug": "acme/one-2026",
+        **model,
         "endpoint_id": "first",
         "provider_name": "First",
         "requests": 6,
-        "prompt_tokens": 60,
-        "completion_tokens": 30,
-        "reasoning_tokens": 0,
+        **tokens,
         "usage": 0.03,
         "byok_usage_inference": 0,
     }
@@ -310,9 +269,7 @@ def test_activity_is_of_full_days_only(boss: Manager, mine: Office) -> None:
     inside = (today - timedelta(days=30), today - timedelta(microseconds=1))
     outside = (today, today - timedelta(days=30, microseconds=1))
     save(mine, [Fact(f"gen-{n}", at, key=0) for n, at in enumerate((*inside, *outside))])
-
     found = boss.ok("GET", "/activity")["data"]
-
     assert [(row["date"], row["requests"]) for row in found] == [
         (at.date().isoformat(), 1) for at in reversed(inside)
     ]
@@ -335,12 +292,10 @@ def test_activity_filters(boss: Manager, mine: Office, facts: list[Fact]) -> Non
 def test_activity_refusals(boss: Manager) -> None:
     today = datetime.now(UTC).date()
     theirs = Workspace.objects.get(account=open_account(name="theirs"))
+    completed = "date: Invalid input: expected one of the last 30 completed UTC days"
     for query, text in [
-        ("date=1999-01-01", "date: Invalid input: expected one of the last 30 completed UTC days"),
-        (f"date={today}", "date: Invalid input: expected one of the last 30"),
-        (f"date={today - timedelta(days=31)}", "date: Invalid input: expected one of the last 30"),
-        ("date=2026-02-30", "date: Invalid ISO date"),
-        ("date=yesterday", "date: Invalid ISO date"),
+        *[(f"date={day}", completed) for day in ("1999-01-01", today, today - timedelta(days=31))],
+        *[(f"date={day}", "date: Invalid ISO date") for day in ("2026-02-30", "yesterday")],
         ("api_key_hash=abc", "api_key_hash: Invalid string: must match pattern"),
         ("workspace_id=default", "workspace_id: Invalid UUID"),
         ("group_by=model", 'group_by: Invalid option: expected one of "workspace"'),
@@ -350,16 +305,15 @@ def test_activity_refusals(boss: Manager) -> None:
         assert boss.refused(404, "GET", f"/activity?{query}") == "Resource not found"
 
 
-def test_each_takes_a_management_key(boss: Manager, mine: Office) -> None:
-    from accounts.services.keys import create_key
-
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *[("GET", "/activity"), ("GET", "/analytics/meta")],
+        *[("POST", QUERY), ("POST", "/generation/feedback")],
+    ],
+)
+def test_each_takes_a_management_key(boss: Manager, mine: Office, method: str, path: str) -> None:
     _, inference = create_key(account=mine.account, name="i", workspace=mine.workspaces[0])
-    for method, path in [
-        ("GET", "/activity"),
-        ("GET", "/analytics/meta"),
-        ("POST", QUERY),
-        ("POST", "/generation/feedback"),
-    ]:
-        status, said = boss.call(method, path, {}, key=inference)
-        assert status == 403
-        assert said["error"]["message"] == "Only management keys can perform this operation"
+    status, said = boss.call(method, path, {}, key=inference)
+    told = said["error"]["message"]
+    assert (status, told) == (403, "Only management keys can perform this operation")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.caller import Caller, IoLogging, read_caller
-from accounts.models import ApiKey, Membership
+from accounts.models import Membership
 from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
 from gateway.db import DATABASE_GONE
@@ -31,6 +31,7 @@ from routing.history.contents import (
 )
 from routing.history.drafts import Draft, draft_for, is_sampled
 from routing.history.models import GenerationContent
+from routing.metering.models import Generation
 from routing.selection.ask import NO_POLICY, Policy
 from tests.support.operations import generation
 
@@ -46,22 +47,13 @@ texts = st.recursive(
 
 
 def draft(generation_id: str = "gen-1", **fields: Any) -> Draft:
-    usual: dict[str, Any] = {
-        "account_id": uuid4(),
-        "created_at": NOW,
-        "messages": SAID,
-        "media_parts": 0,
-        "chars_left": 1000,
-    }
-    return Draft(generation_id, **usual | fields)
+    usual: dict[str, Any] = {"account_id": uuid4(), "created_at": NOW, "messages": SAID}
+    return Draft(generation_id, **usual | {"media_parts": 0, "chars_left": 1000} | fields)
 
 
 def told(of: Draft, chars_max: int = 1000) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(dumps(content_of(of, chars_max=chars_max)))
     return found
-
-
-# --- While it is under way --------------------------------------------------------------------
 
 
 def test_deltas_come_together() -> None:
@@ -74,7 +66,6 @@ def test_deltas_come_together() -> None:
         {"content": None, "tool_calls": "odd"},
     ):
         one.add(delta)
-
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     output = {"completion": "Hello", "reasoning": "Hm.", "tool_calls": [call]}
     assert told(one) == {"input": {"messages": SAID}, "output": output, "error": None}
@@ -85,14 +76,12 @@ def test_what_another_endpoint_said_before_is_forgotten() -> None:
     one.add({"content": "First", "reasoning": "Hm"})
     one.begin()
     one.add({"content": "Second"})
-
     assert told(one)["output"] == {"completion": "Second", "reasoning": None}
 
 
 def test_reasoning_that_the_caller_hides_is_not_kept() -> None:
     one = draft(hides_reasoning=True)
     one.answered({"content": "Yes", "reasoning": "Hm"})
-
     assert told(one)["output"] == {"completion": "Yes", "reasoning": None}
 
 
@@ -100,8 +89,7 @@ def test_long_answers_are_cut() -> None:
     one = draft(chars_left=5)
     one.add({"content": "Hell"})
     one.add({"content": "o there"})
-    one.add({"tool_calls": [{"function": {"name": "f"}}]})
-
+    one.add({"tool_calls": [{"function": {}}]})
     kept = told(one)
     assert kept["output"] == {"completion": "Hello", "reasoning": None}
     assert kept["truncated"] is True
@@ -111,22 +99,17 @@ def test_an_error_is_told_as_the_caller_was() -> None:
     one = draft()
     raw = {"provider_name": "Alpha", "raw": "{}", "previous_errors": [{"status": 503}]}
     one.failed(GatewayError("Broken", metadata=raw))
-
     assert told(one)["error"] == {"message": "Broken", "status": 500, **raw}
 
 
 @given(value=texts, chars_max=st.integers(0, 300))
 def test_trimming_keeps_the_shape_and_the_bound(value: Any, chars_max: int) -> None:
     kept, whole = trimmed(value, chars_max)
-
     assert (kept == value) or not whole
     # Marks stand for what was cut, once for each text that was begun.
     shown = len(json.dumps(kept, ensure_ascii=False).replace(TRUNCATED, ""))
     assert shown <= 8 * (chars_max + 60)
     assert trimmed(value, 10_000) == (value, True)
-
-
-# --- Whether it is kept -----------------------------------------------------------------------
 
 
 def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 - A plain value.
@@ -147,12 +130,8 @@ def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 
 )
 def test_who_is_logged(logging: IoLogging | None, policy: Policy, kept: bool) -> None:
     chat = parse_chat({"model": "a/b", "messages": SAID, "session_id": "b"}, session_header=None)
-
-    found = draft_for(
-        caller(logging), chat, policy, generation_id="gen-1", created_at=NOW, bytes_max=1000
-    )
-
-    assert (found is not None) is kept
+    usual: dict[str, Any] = {"generation_id": "gen-1", "created_at": NOW, "bytes_max": 1000}
+    assert (draft_for(caller(logging), chat, policy, **usual) is not None) is kept
 
 
 @given(identity=st.text(min_size=1), rate=st.floats(0.0001, 1))
@@ -165,7 +144,6 @@ def test_a_session_is_always_or_never_among_a_share(identity: str, rate: float) 
 
 def test_a_share_is_about_as_large_as_it_says() -> None:
     among = sum(is_sampled(f"session {number}", 0.1) for number in range(10_000))
-
     assert 850 < among < 1150
 
 
@@ -174,30 +152,23 @@ def test_a_share_is_about_as_large_as_it_says() -> None:
 def test_the_workspace_says_whose_requests_are_logged() -> None:
     account = open_account(name="a")
     workspace = account.workspaces.get()
-    key, _ = create_key(account=account, name="k", workspace=workspace)
-    other, _ = create_key(account=account, name="o", workspace=workspace)
+    keys = [create_key(account=account, name=name, workspace=workspace)[0] for name in "ko"]
 
-    def wish(of: ApiKey) -> IoLogging | None:
-        found = read_caller(of.hash)
-        assert found is not None
-        return found.io_logging
+    def wishes(**settings: Any) -> list[IoLogging | None]:
+        for name, value in settings.items():
+            setattr(workspace, name, value)
+        workspace.save()
+        return [found.io_logging for key in keys if (found := read_caller(key.hash))]
 
-    assert wish(key) is None
-    workspace.is_observability_io_logging_enabled = True
-    workspace.io_logging_sampling_rate = 0.5
-    workspace.save()
-    assert wish(key) == wish(other) == IoLogging(0.5)
-    workspace.io_logging_api_key_ids = [key.pk]
-    workspace.save()
-    assert (wish(key), wish(other)) == (IoLogging(0.5), None)
-
-
-# --- At rest ----------------------------------------------------------------------------------
+    half = IoLogging(0.5)
+    assert wishes() == [None, None]
+    on = {"is_observability_io_logging_enabled": True, "io_logging_sampling_rate": 0.5}
+    assert wishes(**on) == [half, half]
+    assert wishes(io_logging_api_key_ids=[keys[0].pk]) == [half, None]
 
 
 def test_sealed_bytes_open_in_their_row_only() -> None:
     sealed = seal_bytes(b"secret", purpose="p", row="1")
-
     assert b"secret" not in sealed
     assert unseal_bytes(sealed, purpose="p", row="1") == b"secret"
     for purpose, row, value in [("q", "1", sealed), ("p", "2", sealed), ("p", "1", sealed[:-1])]:
@@ -228,7 +199,6 @@ def test_in_an_organization_only_admins_keys_read(kept: tuple[Caller, str]) -> N
     mine, generation_id = kept
     with pytest.raises(OnlyAdmins):
         read_content(mine, generation_id)
-
     Membership.objects.filter(user__public_id=mine.creator_id).update(role="org:admin")
     assert json.loads(dumps(read_content(mine, generation_id)))["input"] == {"messages": SAID}
     Membership.objects.filter(user__public_id=mine.creator_id).update(role="org:member")
@@ -238,18 +208,11 @@ def test_in_an_organization_only_admins_keys_read(kept: tuple[Caller, str]) -> N
 
 
 @pytest.mark.both
-def test_nothing_of_a_prompt_stands_in_the_table(kept: tuple[Caller, str]) -> None:
-    row = GenerationContent.objects.get(pk=kept[1])
-
-    assert b"Hello" not in bytes(row.sealed)
-    assert bytes(row.sealed).startswith(b"v1:")
-
-
-@pytest.mark.both
-def test_a_draft_that_is_stored_twice_is_there_once(kept: tuple[Caller, str]) -> None:
+def test_a_row_is_sealed_and_stored_once(kept: tuple[Caller, str]) -> None:
     before = GenerationContent.objects.values().get()
+    assert b"Hello" not in bytes(before["sealed"])
+    assert bytes(before["sealed"]).startswith(b"v1:")
     store([sealed_row(draft(kept[1]))])
-
     assert GenerationContent.objects.values().get() == before
 
 
@@ -260,17 +223,13 @@ def test_contents_go_after_their_days(
     monkeypatch.setattr(contents, "_PURGED_AT_ONCE", 2)
     settings.GENERATION_CONTENT_DAYS = 3
     store([sealed_row(draft(f"gen-{n}", created_at=NOW - timedelta(days=n))) for n in range(1, 7)])
-
     assert forget_old(NOW) == 3
-    assert set(GenerationContent.objects.values_list("pk", flat=True)) == {
-        *("gen-kept", "gen-1", "gen-2", "gen-3")
-    }
+    left = set(GenerationContent.objects.values_list("pk", flat=True))
+    assert left == {"gen-kept", "gen-1", "gen-2", "gen-3"}
 
 
 @pytest.mark.both
 def test_content_without_its_record_is_not_there(kept: tuple[Caller, str]) -> None:
-    from routing.metering.models import Generation
-
     mine, generation_id = kept
     Membership.objects.update(role="org:admin")
     for wrong in ("gen-nowhere", "gen-\x00"):
@@ -281,22 +240,16 @@ def test_content_without_its_record_is_not_there(kept: tuple[Caller, str]) -> No
         read_content(mine, generation_id)
 
 
-# --- The queue --------------------------------------------------------------------------------
-
-
 def test_what_does_not_fit_is_dropped_and_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     written: list[Any] = []
     mine = keeper.Keeper(write=written.extend)
     monkeypatch.setattr(keeper, "QUEUE_CHARS_MAX", 20)
-
     mine.keep(draft())
-    mine.keep(draft(messages=[{"role": "user", "content": [{"type": "text", "text": "x" * 30}]}]))
-    mine.keep(draft(messages=[{"role": "user", "content": "x" * 30}]))
-
-    assert len(written) == 1
-    assert mine.dropped == 2
+    for content in ([{"type": "text", "text": "x" * 30}], "x" * 30):
+        mine.keep(draft(messages=[{"role": "user", "content": content}]))
+    assert (len(written), mine.dropped) == (1, 2)
     assert caplog.text.count("Contents are not stored, 1 so far") == 1
 
 
@@ -307,5 +260,4 @@ def test_an_error_stays_beside_the_answer(error: Exception) -> None:
 
     mine = keeper.Keeper(write=broken)
     mine.keep(draft())
-
     assert mine.dropped == 1

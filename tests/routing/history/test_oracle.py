@@ -1,18 +1,22 @@
 """Analytics against the same sums by plain Python, whatever is rolled up at the moment."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from routing.history import models
 from routing.history.analytics import fetch
 from routing.history.asking import Question
+from routing.history.dialect import dialect
 from routing.history.metrics import DIMENSIONS, METRICS
-from routing.history.models import LateHour
 from routing.history.rolling import roll_up
 from routing.history.spans import hour_of
+from routing.metering.models import Generation
 from tests.routing.history.records import (
     APPS,
     MODELS,
@@ -28,9 +32,7 @@ from tests.routing.history.records import (
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 TRIES = settings(
-    max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 counts = st.integers(0, 200_000)
 moments = st.one_of(
@@ -41,34 +43,32 @@ moments = st.one_of(
 ).map(lambda seconds: NOW - timedelta(seconds=seconds, microseconds=seconds % 7))
 
 
-@st.composite
-def facts(draw: st.DrawFn) -> list[Fact]:
-    many = draw(st.integers(0, 25))
-    return [
-        Fact(
-            id=f"gen-{number}",
-            at=draw(moments),
-            key=draw(st.integers(0, 2)),
-            model=draw(st.sampled_from(MODELS)),
-            provider=draw(st.sampled_from(("First", "Second", None))),
-            app=draw(st.sampled_from(APPS)),
-            user=draw(st.sampled_from(USERS)),
-            finish=draw(st.sampled_from(("stop", "length", None))),
-            prompt=draw(counts),
-            completion=draw(st.integers(0, 3000)),
-            cached=draw(st.integers(0, 50)),
-            charge=draw(counts),
-            cost=draw(counts),
-            byok=draw(st.booleans()),
-            own=draw(st.one_of(st.none(), st.tuples(counts, counts))),
-            guarded=draw(st.booleans()),
-            status=draw(st.sampled_from((200, 200, 502))),
-            latency=draw(st.one_of(st.none(), st.integers(0, 50), st.integers(0, 3000))),
-            took=draw(st.one_of(st.none(), st.integers(0, 5000))),
-            lost=draw(st.sampled_from((False, False, False, True))),
-        )
-        for number in range(many)
-    ]
+FACTS = st.lists(
+    st.builds(
+        Fact,
+        id=st.just(""),
+        at=moments,
+        key=st.integers(0, 2),
+        model=st.sampled_from(MODELS),
+        provider=st.sampled_from(("First", "Second", None)),
+        app=st.sampled_from(APPS),
+        user=st.sampled_from(USERS),
+        finish=st.sampled_from(("stop", "length", None)),
+        prompt=counts,
+        completion=st.integers(0, 3000),
+        cached=st.integers(0, 50),
+        charge=counts,
+        cost=counts,
+        byok=st.booleans(),
+        own=st.none() | st.tuples(counts, counts),
+        guarded=st.booleans(),
+        status=st.sampled_from((200, 200, 502)),
+        latency=st.none() | st.integers(0, 50) | st.integers(0, 3000),
+        took=st.none() | st.integers(0, 5000),
+        lost=st.sampled_from((False, False, False, True)),
+    ),
+    max_size=25,
+).map(lambda made: [replace(fact, id=f"gen-{number}") for number, fact in enumerate(made)])
 
 
 @st.composite
@@ -84,7 +84,7 @@ def mine() -> Office:
 
 @TRIES
 @given(
-    all_facts=facts(),
+    all_facts=FACTS,
     late=st.integers(0, 25),
     rolled_at=moments,
     span=spans(),
@@ -102,13 +102,13 @@ def test_every_figure_is_the_sum_of_its_generations(
     dimensions: list[str],
     metrics: list[str],
 ) -> None:
-    start_over(mine)
+    start_over()
     save(mine, all_facts[late:])
     roll_up(rolled_at)
     # They come after the hour was rolled up, and whoever writes them says so.
     save(mine, all_facts[:late])
     for fact in all_facts[:late]:
-        LateHour.objects.create(hour=hour_of(fact.at))
+        models.LateHour.objects.create(hour=hour_of(fact.at))
 
     start, end = span
     inside = [fact for fact in all_facts if start <= fact.at < end]
@@ -119,17 +119,11 @@ def test_every_figure_is_the_sum_of_its_generations(
         roll_up(rolled_at)
 
 
-def start_over(mine: Office) -> None:
-    from routing.history import models
-    from routing.metering.models import Generation
-
-    Generation.objects.all().delete()
-    for model in (
-        *(models.UsageRolled, models.LateHour, models.GenerationFact),
-        *(models.UsageHour, models.UsageDay, models.UsageLine, models.UsageSpread),
-    ):
+def start_over() -> None:
+    rolled = (models.UsageRolled, models.LateHour, models.GenerationFact)
+    summed = (models.UsageHour, models.UsageDay, models.UsageLine, models.UsageSpread)
+    for model in (Generation, *rolled, *summed):
         model.objects.all().delete()
-    del mine
 
 
 def check(
@@ -165,16 +159,7 @@ def check(
 
 
 def key_of(row: dict[str, Any], granularity: str | None, dimensions: list[str]) -> tuple[Any, ...]:
-    from uuid import UUID
-
-    from routing.history.dialect import dialect
-
-    period = (dialect().moment_of(row["period"]),) if granularity else ()
+    period = [dialect().moment_of(row["period"])] if granularity else []
     values = [row[f"by_{number}"] for number in range(len(dimensions))]
-    return (
-        *period,
-        *(
-            str(UUID(str(value))) if name == "workspace" else value
-            for name, value in zip(dimensions, values, strict=True)
-        ),
-    )
+    named = zip(dimensions, values, strict=True)
+    return (*period, *(str(UUID(str(v))) if name == "workspace" else v for name, v in named))

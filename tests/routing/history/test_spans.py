@@ -26,9 +26,7 @@ def test_the_spans_are_the_whole_time_once_and_each_source_has_what_it_is_asked(
 ) -> None:
     start, end = ends
     rolled = Rolled(until, late, facts_from)
-
     found = split(start, end, rolled, finest=finest)  # type: ignore[arg-type]  # One of the four.
-
     told = sorted((span, source) for source, spans in found.items() for span in spans)
     assert [span[0] for span, _ in told] == [start, *(span[1] for span, _ in told[:-1])]
     assert told[-1][0][1] == end

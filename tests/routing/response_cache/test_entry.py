@@ -17,13 +17,8 @@ IDS = {"chat": "gen-new", "message": "msg_new", "response": "resp_new"}
 
 
 def name(key: str = "key", **changes: Any) -> str:
-    said: dict[str, Any] = {
-        "kind": "chat",
-        "model": "m",
-        "stream": False,
-        "bodies": (BODY,),
-    } | changes
-    return name_of(key, **said)
+    said: dict[str, Any] = {"kind": "chat", "model": "m", "stream": False, "bodies": (BODY,)}
+    return name_of(key, **said | changes)
 
 
 def entry(content: bytes = b"{}", *, stored_at: float = 0.0, ttl_s: int = 60) -> Entry:
@@ -32,42 +27,31 @@ def entry(content: bytes = b"{}", *, stored_at: float = 0.0, ttl_s: int = 60) ->
 
 
 def test_everything_that_matters_is_in_the_name() -> None:
-    names = [
-        name(),
-        name("other"),
-        name(kind="messages"),
-        name(model="n"),
-        name(stream=True),
-        name(bodies=(dict(reversed(BODY.items())),)),
-        name(bodies=(BODY, BODY)),
-        name(bodies=({**BODY, "seed": 1},)),
-        name(beside="beta"),
-    ]
-
-    assert len(set(names)) == len(names)
+    bodies = [(dict(reversed(BODY.items())),), (BODY, BODY), ({**BODY, "seed": 1},)]
+    changes: list[dict[str, Any]] = [{"kind": "messages"}, {"model": "n"}, {"stream": True}]
+    changes += [{"beside": "beta"}, *({"bodies": each} for each in bodies)]
+    names = {name(), name("other"), *(name(**change) for change in changes)}
+    assert len(names) == 2 + len(changes)
     assert name() == name(bodies=(dict(BODY),))
 
 
 @given(st.binary(max_size=2_000))
 def test_what_is_kept_comes_back(content: bytes) -> None:
     kept = entry(content)
-
     assert unpacked(packed(kept, name()), name()) == kept
 
 
-def test_it_opens_under_its_own_name_only() -> None:
+def test_it_opens_under_its_own_name_only_and_in_its_time() -> None:
     sealed = packed(entry(b"secret words" * 50), name())
-
     assert b"secret" not in sealed
-    assert unpacked(sealed, name("other")) is None
-    assert unpacked(sealed[:-1], name()) is None
-    assert unpacked(b"", name()) is None
-
-
-def test_what_has_run_out_is_gone() -> None:
-    old = entry(stored_at=time.time() - 61)
-
-    assert unpacked(packed(old, name()), name()) is None
+    old = packed(entry(stored_at=time.time() - 61), name())
+    for value, under in [
+        (sealed, name("other")),
+        (sealed[:-1], name()),
+        (b"", name()),
+        (old, name()),
+    ]:
+        assert unpacked(value, under) is None
     young = entry(stored_at=time.time() - 20)
     assert (young.age_s, young.left_s) == (20, 40)
 
@@ -79,9 +63,7 @@ def test_there_are_so_many_places(settings) -> None:
     names = [name(str(number)) for number in range(50)]
     for each in names:
         shelf.put(each, packed(entry(), each), ttl_s=60)
-
     found = [unpacked(value, each) for each in names if (value := shelf.find(each)) is not None]
-
     assert 1 <= sum(each is not None for each in found) <= 3
     shelf.forget_all()
 
@@ -90,88 +72,49 @@ def test_a_place_is_empty_once_its_time_has_passed() -> None:
     places = shelf.Shelf()
     places.put(1, b"a", -1)
     places.put(2, b"b", 60)
-
-    assert places.find(1) is None
-    assert places.find(2) == b"b"
-    assert places.find(3) is None
+    assert [places.find(number) for number in (1, 2, 3)] == [None, b"b", None]
 
 
 def test_a_whole_answer_is_told_again() -> None:
-    said = {
-        "id": "gen-old",
-        "object": "chat.completion",
-        "created": 1,
-        "choices": [{"message": {"content": "gen-old"}}],
-        "usage": {
-            "prompt_tokens": 5,
-            "cost": 0.25,
-            "is_byok": True,
-            "details": {"a": 1, "b": None},
-        },
-        "router_metadata": {"attempt": 1},
-    }
-
+    usage = {"prompt_tokens": 5, "cost": 0.25, "is_byok": True, "details": {"a": 1, "b": None}}
+    kept = {"object": "chat.completion", "choices": [{"message": {"content": "gen-old"}}]}
+    said = {**kept, "id": "gen-old", "created": 1, "usage": usage, "router_metadata": {"a": 1}}
+    none = {"prompt_tokens": 0, "cost": 0, "is_byok": False, "details": {"a": 0, "b": None}}
     made = json.loads(retold(json.dumps(said).encode(), ids=IDS, now=9))
+    assert made == {**kept, "id": "gen-new", "created": 9, "usage": none}
 
-    assert made == {
-        "id": "gen-new",
-        "object": "chat.completion",
-        "created": 9,
-        "choices": said["choices"],
-        "usage": {"prompt_tokens": 0, "cost": 0, "is_byok": False, "details": {"a": 0, "b": None}},
-    }
+
+def response(id: str, created_at: int) -> dict[str, Any]:
+    kept = {"object": "response", "completed_at": None}
+    return {"type": "response.completed", "response": {**kept, "id": id, "created_at": created_at}}
+
+
+def message(id: str) -> dict[str, Any]:
+    return {"type": "message_start", "message": {"id": id, "type": "message", "role": "a"}}
+
+
+def used(tokens: int) -> dict[str, Any]:
+    return {"type": "message_delta", "usage": {"output_tokens": tokens, "service_tier": "standard"}}
+
+
+ITEM = {"type": "response.output_item.done", "item": {"id": "msg_2", "type": "message"}}
 
 
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (
-            {"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "a"}},
-            {"type": "message_start", "message": {"id": "msg_new", "type": "message", "role": "a"}},
-        ),
-        (
-            {"type": "message_delta", "usage": {"output_tokens": 3, "service_tier": "standard"}},
-            {"type": "message_delta", "usage": {"output_tokens": 0, "service_tier": "standard"}},
-        ),
-        (
-            {"type": "message_stop", "router_metadata": {}},
-            {"type": "message_stop"},
-        ),
-        (
-            {
-                "type": "response.completed",
-                "response": {
-                    "id": "r",
-                    "object": "response",
-                    "created_at": 1,
-                    "completed_at": None,
-                },
-            },
-            {
-                "type": "response.completed",
-                "response": {
-                    "id": "resp_new",
-                    "object": "response",
-                    "created_at": 9,
-                    "completed_at": None,
-                },
-            },
-        ),
-        (
-            {"type": "response.output_item.done", "item": {"id": "msg_2", "type": "message"}},
-            {"type": "response.output_item.done", "item": {"id": "msg_2", "type": "message"}},
-        ),
+        (message("msg_1"), message("msg_new")),
+        (used(3), used(0)),
+        ({"type": "message_stop", "router_metadata": {}}, {"type": "message_stop"}),
+        (response("r", 1), response("resp_new", 9)),
+        (ITEM, ITEM),
     ],
 )
 def test_events_are_told_again(event: dict[str, Any], told: dict[str, Any]) -> None:
     sent = f": KEEP ALIVE\n\nevent: x\ndata: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode()
-
-    made = retold_events(sent, ids=IDS, now=9).decode()
-
-    first, data, rest = made.split("\n", 2)
-    assert first == "event: x"
+    first, data, rest = retold_events(sent, ids=IDS, now=9).decode().split("\n", 2)
+    assert (first, rest) == ("event: x", "\ndata: [DONE]\n\n")
     assert json.loads(data.removeprefix("data: ")) == told
-    assert rest == "\ndata: [DONE]\n\n"
 
 
 def test_nothing_of_usage_is_left() -> None:

@@ -26,18 +26,15 @@ def talk(*texts: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text} for text in texts]
 
 
+SMALL = [talk("Hi"), talk("x" * (BODY_CHARS_MAX - 1_000))]
+LARGE = [talk("x" * BODY_CHARS_MAX), talk(*["x"] * 50_000)]
+
+
 @pytest.mark.parametrize(
-    ("messages", "has_one"),
-    [
-        (talk("Hi"), True),
-        (talk("x" * (BODY_CHARS_MAX - 1_000)), True),
-        (talk("x" * BODY_CHARS_MAX), False),
-        (talk(*["x"] * 50_000), False),
-    ],
+    ("messages", "has_one"), [*((each, True) for each in SMALL), *((each, False) for each in LARGE)]
 )
 def test_only_small_requests_have_a_cache(messages: list[dict[str, Any]], has_one: bool) -> None:
     call = wishing(messages=messages)
-
     assert (caching_of(call, call.chat.body) is not None) is has_one
     # Also what was made of it counts, and what it was made of.
     small = wishing()
@@ -73,5 +70,4 @@ def test_what_was_cut_for_want_of_credits_is_not_kept(
     assert caching is not None
     caching.hear(b"{}")
     caching.keep()
-
     assert len(kept) == (0 if cut_unpaid else 1)

@@ -1,11 +1,14 @@
-"""One simulated upstream for each module, emptied before each test."""
+"""One simulated upstream for each module, emptied before each test, and asking it in any format."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream, Wire
+
+Answer = tuple[int, dict[str, str], bytes]
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +29,52 @@ def wire(upstream: SimulatedUpstream) -> Iterator[Wire]:
         yield wire
 
 
-class Chat:
-    """Asks over one connection and reads whole answers."""
+def named_events(body: bytes) -> list[tuple[str, Any]]:
+    """(name, value) of each event of a well-formed stream; [DONE] of chat is its own name."""
+    *blocks, rest = body.decode().split("\n\n")
+    assert rest == ""
+    found = []
+    for block in blocks:
+        name, _, data = block.rpartition("data: ")
+        named = name.removeprefix("event: ").strip()
+        found.append((data, None) if data == "[DONE]" else (named, json.loads(data)))
+    return found
 
-    def __init__(self, upstream: SimulatedUpstream, wire: Wire) -> None:
-        self._upstream = upstream
-        self._wire = wire
 
-    def __call__(self, model: str = "sim/small", **body: Any) -> tuple[int, dict[str, str], bytes]:
-        self._wire.send(self._upstream.chat_bytes(model, **body))
+class Asked:
+    """Asks in one format over one connection and reads whole answers."""
+
+    def __init__(
+        self, upstream: SimulatedUpstream, wire: Wire, resource: str, persona: str = "default"
+    ) -> None:
+        self._upstream, self._wire = upstream, wire
+        self._resource, self._persona = resource, persona
+
+    def __call__(self, model: str = "sim/small", persona: str | None = None, **body: Any) -> Answer:
+        asked = persona or self._persona
+        self._wire.send(self._upstream.request_bytes(self._resource, model, asked, **body))
         status, headers = self._wire.head()
         return status, headers, self._wire.body(headers)
 
+    def document(self, model: str = "sim/small", **body: Any) -> Any:
+        status, _, data = self(model, **body)
+        assert status == 200, data
+        return json.loads(data)
+
+    def events(self, model: str = "sim/small", **body: Any) -> list[tuple[str, Any]]:
+        status, headers, data = self(model, stream=True, **body)
+        assert status == 200, data
+        assert headers["content-type"] == "text/event-stream; charset=utf-8"
+        return named_events(data)
+
+    def refused(self, status: int, **body: Any) -> str:
+        """The message of an error that must come with this status."""
+        given, _, data = self(**body)
+        assert given == status, data
+        message: str = json.loads(data)["error"]["message"]
+        return message
+
 
 @pytest.fixture
-def chat(upstream: SimulatedUpstream, wire: Wire) -> Chat:
-    return Chat(upstream, wire)
+def chat(upstream: SimulatedUpstream, wire: Wire) -> Asked:
+    return Asked(upstream, wire, "chat/completions")

@@ -8,6 +8,7 @@ import pytest
 from routing.simulator import log
 from routing.simulator.connection import Lifeline
 from routing.simulator.request import Request
+from tests.routing.simulator.conftest import Asked
 
 
 def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
@@ -16,9 +17,7 @@ def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
     wire.send(data.replace(b"Host:", key.encode() + b"Host:"))
     before = monotonic()
     wire.head()
-
     entry = upstream.wait()
-
     assert (entry["persona"], entry["method"]) == ("swift", "POST")
     assert entry["path"] == "/swift/v1/chat/completions"
     assert (entry["body"]["seed"], entry["status"]) == (3, 200)
@@ -35,7 +34,6 @@ def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
 def test_a_body_that_is_no_json_is_logged_as_null(upstream, wire):
     wire.send(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 3\r\n\r\n{{{")
     wire.head()
-
     [entry] = upstream.requests()
     assert (entry["body"], entry["body_raw_bytes"], entry["status"]) == (None, 3, 400)
 
@@ -45,11 +43,9 @@ def test_the_log_is_read_from_a_number_on_and_numbers_go_on_after_clearing(upstr
         chat()
     first, second, third = (entry["n"] for entry in upstream.requests())
     assert [entry["n"] for entry in upstream.requests(since=first)] == [second, third]
-
     upstream.clear()
     assert upstream.requests() == []
     chat(persona="steady")
-
     assert [entry["n"] for entry in upstream.requests(persona="steady")] == [third + 1]
     assert upstream.requests(persona="swift") == []
 
@@ -59,9 +55,7 @@ def test_a_client_that_leaves_mid_stream_is_noticed(upstream, wire):
     wire.send(upstream.chat_bytes("m", persona="held", stream=True))
     wire.until(b'"one"')
     assert upstream.wait(state="received")["connection_closed_at"] is None
-
     wire.close()
-
     left = upstream.wait(state="disconnected")
     assert (left["closed_by"], left["outcome"]) == ("client", "client_left")
     assert left["bytes_sent"] > 0
@@ -69,70 +63,59 @@ def test_a_client_that_leaves_mid_stream_is_noticed(upstream, wire):
 
 def test_waiting_for_a_request_that_never_comes_ends_with_the_time(upstream):
     answer = upstream.control("GET", "/_log?wait=closed&n=1000000&timeout=0.01")
-
     assert answer == {"requests": [], "timed_out": True}
+    # Requests of control are not logged.
+    assert upstream.control("GET", "/_health") == {"status": "ok"}
+    assert upstream.requests() == []
 
 
 def test_an_answered_connection_stays_open_until_someone_closes_it(upstream, wire, chat):
     chat()
     assert upstream.wait()["connection_closed_at"] is None
-
     wire.close()
-
     assert upstream.wait(state="disconnected")["closed_by"] == "client"
 
 
 def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
     upstream.script(
-        "acted",
-        {"fault": "503"},
+        "default",
+        {"fault": "429", "options": {"retry_after": 2}},
         {"status": 418, "headers": {"X-Pot": "tea"}, "json": {"a": 1}},
         {"status": 502, "body": "<p>", "content_type": "text/html"},
         {"status": 500},
         {"text": "Scripted words", "usage": {"prompt_tokens": 9}, "finish_reason": "length"},
         {"tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
     )
-
-    assert chat(persona="acted")[0] == 503
-    status, headers, body = chat(persona="acted")
+    status, headers, _ = chat()
+    assert (status, headers["retry-after"]) == (429, "2")
+    status, headers, body = chat()
     assert (status, headers["x-pot"], json.loads(body)) == (418, "tea", {"a": 1})
-    status, headers, body = chat(persona="acted")
+    status, headers, body = chat()
     assert (status, headers["content-type"], body) == (502, "text/html", b"<p>")
-    assert "error" in json.loads(chat(persona="acted")[2])
-    scripted = json.loads(chat(persona="acted", max_tokens=1)[2])
-    assert scripted["choices"][0]["message"]["content"] == "Scripted words"
-    assert scripted["choices"][0]["finish_reason"] == "length"
+    assert chat.refused(500)
+    scripted = chat.document(max_tokens=1)
+    [choice] = scripted["choices"]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("Scripted words", "length")
     assert scripted["usage"] == {"prompt_tokens": 9}
-    called = json.loads(chat(persona="acted")[2])["choices"][0]
-    assert called["message"]["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"x": 1}'}
-    assert called["finish_reason"] == "tool_calls"
-    assert b"Simulated answer" in chat(persona="acted")[2]
+    [choice] = chat.document()["choices"]
+    [call] = choice["message"]["tool_calls"]
+    assert call["function"] == {"name": "f", "arguments": '{"x": 1}'}
+    assert choice["finish_reason"] == "tool_calls"
+    assert b"Simulated answer" in chat()[2]
 
 
 def test_a_repeating_script_keeps_its_last_step(upstream, chat):
     upstream.script("sturdy", {"fault": "500"}, {"fault": "429"}, repeat=True)
-
     assert [chat(persona="sturdy")[0] for _ in range(4)] == [500, 429, 429, 429]
     assert chat(persona="other")[0] == 200
-
     upstream.control("DELETE", "/_script/sturdy")
     assert chat(persona="sturdy")[0] == 200
 
 
-def test_a_step_gives_a_fault_its_settings(upstream, chat):
-    upstream.script("acted", {"fault": "429", "options": {"retry_after": 2}})
-
-    assert chat(persona="acted")[1]["retry-after"] == "2"
-
-
 def test_scripted_events_go_out_as_written(upstream, chat):
-    upstream.script(
-        "acted",
-        {"events": ["data: raw\n\n", {"json": {"a": 1}}, {"pause_s": 0.01}, ": hm\n\n", "[DONE]"]},
-    )
-
-    _, headers, body = chat(persona="acted")
-
+    events = ["data: raw\n\n", {"json": {"a": 1}}, {"pause_s": 0.01}, ": hm\n\n", "[DONE]"]
+    upstream.script("default", {"events": events})
+    _, headers, body = chat()
     assert headers["content-type"] == "text/event-stream; charset=utf-8"
     assert body == b'data: raw\n\ndata: {"a":1}\n\n: hm\n\ndata: [DONE]\n\n'
 
@@ -142,7 +125,6 @@ def test_scripted_events_can_cut_the_connection(upstream, wire, cut, error):
     upstream.script("acted", {"events": [{"text": "Hi"}, {"cut": cut}, "[DONE]"]})
     wire.send(upstream.chat_bytes("m", persona="acted"))
     wire.until(b'"Hi"')
-
     with pytest.raises(error):
         wire.until(b"[DONE]")
 
@@ -154,9 +136,7 @@ def test_a_gate_holds_a_stream_at_an_exact_moment(upstream, wire):
     upstream.wait_gate("middle")
     assert b'"two"' not in wire.received
     assert upstream.wait(state="received")["outcome"] == "pending"
-
     upstream.open_gate("middle")
-
     assert wire.until(b'"two"')
     assert upstream.wait()["outcome"] == "answered"
 
@@ -164,7 +144,6 @@ def test_a_gate_holds_a_stream_at_an_exact_moment(upstream, wire):
 def test_a_gate_before_the_answer_can_be_opened_first(upstream, chat):
     upstream.open_gate("early")
     upstream.script("held", {"gate": "early", "delay_s": 0.01, "fault": "503"})
-
     assert chat(persona="held")[0] == 503
 
 
@@ -172,39 +151,30 @@ def test_forgetting_the_scripts_lets_everyone_through(upstream, wire):
     upstream.script("held", {"gate": "shut", "text": "Through"})
     wire.send(upstream.chat_bytes("m", persona="held"))
     upstream.wait_gate("shut")
-
     upstream.control("DELETE", "/_script")
-
     assert wire.head()[0] == 200
     assert upstream.control("GET", "/_gate/shut")["open"] is False
 
 
 def test_concurrent_requests_share_a_script_step_by_step(upstream):
-    upstream.script("busy", *[{"text": f"step {n}"} for n in range(20)])
+    steps = [f"step {n}" for n in range(20)]
+    upstream.script("default", *[{"text": step} for step in steps])
 
     def ask(_: int) -> str:
         with upstream.wire() as wire:
-            wire.send(upstream.chat_bytes("m", persona="busy"))
-            _, headers = wire.head()
-            answer = json.loads(wire.body(headers))
-        return str(answer["choices"][0]["message"]["content"])
+            [choice] = Asked(upstream, wire, "chat/completions").document()["choices"]
+            return str(choice["message"]["content"])
 
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(ask, range(20)))
-
-    assert sorted(answers) == sorted(f"step {n}" for n in range(20))
+        assert sorted(pool.map(ask, range(20))) == sorted(steps)
 
 
 @pytest.mark.parametrize(
     "script",
     [
-        [],
-        {"steps": [1]},
-        {"steps": [{"fault": "no-such-fault"}]},
-        {"steps": [{"txet": "typo"}]},
-        {"steps": [{"delay_s": "1"}]},
-        {"steps": [{"events": [{"cut": "softly"}]}]},
-        {"steps": [{"events": [{"text": "a", "gate": "b"}]}]},
+        *[[], {"steps": [1]}, {"steps": [{"fault": "no-such-fault"}]}],
+        *[{"steps": [{"txet": "typo"}]}, {"steps": [{"delay_s": "1"}]}],
+        *[{"steps": [{"events": [event]}]} for event in ({"cut": "x"}, {"text": "a", "gate": "b"})],
     ],
 )
 def test_a_script_that_cannot_be_played_is_refused(upstream, script):
@@ -220,19 +190,12 @@ def test_a_control_path_that_makes_no_sense_is_refused(upstream, path):
         upstream.control("GET", path)
 
 
-def test_control_requests_are_not_logged(upstream):
-    assert upstream.control("GET", "/_health") == {"status": "ok"}
-    assert upstream.requests() == []
-
-
 def test_the_log_keeps_the_newest_requests_and_the_newest_bodies(monkeypatch):
     monkeypatch.setattr(log, "ENTRIES_MAX", 3)
     monkeypatch.setattr(log, "BODY_BYTES_KEPT_MAX", 5)
     kept = log.Log()
-
     for _ in range(5):
         kept.add("default", Request("POST", "/", "", {}, keep_alive=True, body=b"10"), Lifeline())
-
     shown = [entry.shown() for entry in kept.since(0)]
     assert [entry["n"] for entry in shown] == [3, 4, 5]
     assert [entry["body"] for entry in shown] == [None, 10, 10]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.routing.simulator.speaking import Asked
+from tests.routing.simulator.conftest import Asked
 
 CHOICE = "Question: Which queue?\nA) billing: About money\nB) other\n\nAnswer with a letter."
 NOUL = "Question: Is it urgent?\n\nAnswer yes or no."
@@ -49,13 +49,10 @@ def numbers_of(judge: Asked, text: str, *names: str) -> Any:
 def test_every_type_of_question_is_answered_in_kind(decide):
     urgent = {"type": "noul", "instructions": "Is it urgent?"}
     document = decide.document(questions={"q1": TEAM, "q2": LEVELS, "q3": urgent})
-
     assert list(document["answers"]) == ["q1", "q2", "q3"]
     team, anger, noul = document["answers"].values()
     assert isclose(sum(team["probabilities"].values()), 1)
-    assert team["choice"] == max(
-        team["probabilities"], key=lambda each: team["probabilities"][each]
-    )
+    assert team["probabilities"][team["choice"]] == max(team["probabilities"].values())
     assert anger["legend"] == {"0": "calm", "1": "cross", "2": "furious"}
     assert 0 <= anger["score"] <= 2
     assert 0 <= noul["noul"] <= 1
@@ -64,48 +61,39 @@ def test_every_type_of_question_is_answered_in_kind(decide):
 
 
 def test_a_verdict_is_the_truth_of_its_question_in_every_way_of_asking(upstream, decide, judge):
-    upstream.verdicts("default", {"when": "queue", "weights": {"billing": 0.7, "other": 0.3}})
-
+    weights = {"billing": 0.7, "other": 0.3}
+    tokens = [[" A", log(0.5)], ["a", log(0.25)]]
+    upstream.verdicts("default", {"when": "queue", "weights": weights})
     [native] = decide.document(questions={"q": TEAM})["answers"].values()
-    assert native["probabilities"] == pytest.approx({"billing": 0.7, "other": 0.3})
-    assert label_of(judge, CHOICE) == pytest.approx({"A": 0.7, "B": 0.3})
-    assert numbers_of(judge, CHOICE, "A", "B") == pytest.approx({"A": 0.7, "B": 0.3})
+    assert native["probabilities"] == pytest.approx(weights)
+    # What the state says is no option.
+    for told in (label_of(judge, f"x\nC) none\n{CHOICE}"), numbers_of(judge, CHOICE, "A", "B")):
+        assert told == pytest.approx({"A": 0.7, "B": 0.3})
+    upstream.verdicts("default", {"when": "queue", "tokens": tokens})
+    assert label_of(judge, CHOICE) == pytest.approx({" A": 0.5, "a": 0.25})
 
 
 def test_a_label_that_stands_for_a_group_has_the_weight_of_its_members(upstream, judge):
     upstream.verdicts("default", {"when": "", "weights": {"a": 0.5, "b": 0.2, "c": 0.3}})
     text = 'Question: Which?\nA) 1: {"a":null,"b":"told"}\nB) 2: {"c":null}'
-
     assert label_of(judge, text) == pytest.approx({"A": 0.7, "B": 0.3})
-
-
-def test_tokens_are_told_as_they_are_given(upstream, judge):
-    tokens = [[" A", log(0.5)], ["a", log(0.25)]]
-    upstream.verdicts("default", {"when": "queue", "tokens": tokens})
-
-    assert label_of(judge, CHOICE) == pytest.approx({" A": 0.5, "a": 0.25})
 
 
 def test_without_a_verdict_an_option_is_as_likely_wherever_it_stands(judge):
     turned = "Question: Which queue?\nA) other\nB) billing: About money"
     one, other = label_of(judge, CHOICE), label_of(judge, turned)
-
     assert (one["A"], one["B"]) == pytest.approx((other["B"], other["A"]))
     noul = label_of(judge, NOUL)
     assert noul.keys() == {"yes", "no"}
     yes = noul["yes"] / sum(noul.values())
     assert numbers_of(judge, NOUL, "yes") == {"yes": pytest.approx(yes)}
-
-
-def test_what_the_state_says_is_no_option(upstream, judge):
-    upstream.verdicts("default", {"when": "hidden", "weights": {"A": 1}})
-
-    assert label_of(judge, f"hidden\nC) none\n{CHOICE}").keys() == {"A", "B"}
+    # Levels may be of any form.
+    levels = 'Question: How much?\n0) ["a", [1, 2]]\n1) [{"k": 1}]\n\nAnswer with a digit.'
+    assert {"0", "1"} <= label_of(judge, levels).keys()
 
 
 def test_one_question_alone_can_fail(upstream, decide, judge):
     upstream.verdicts("default", {"when": "angry", "fault": "503"})
-
     assert decide(questions={"q": LEVELS})[0] == 503
     assert decide(questions={"q": TEAM})[0] == 200
     assert label_of(judge, CHOICE)
@@ -115,7 +103,6 @@ def test_scripted_answers_come_before_verdicts(upstream, decide):
     upstream.verdicts("default", {"when": "", "answer": {"type": "noul", "noul": 0.5}})
     upstream.script("default", {"answers": {"greets": {"type": "noul", "noul": 0.25}}})
     upstream.script("other", {"answers": {"greets": None}})
-
     assert decide.document()["answers"] == {"greets": {"type": "noul", "noul": 0.25}}
     assert decide.document()["answers"] == {"greets": {"type": "noul", "noul": 0.5}}
 
@@ -134,7 +121,6 @@ def test_scripted_answers_come_before_verdicts(upstream, decide):
 )
 def test_what_breaks_the_form_is_422_and_names_its_place(decide, body, place):
     status, _, data = decide(**body)
-
     [detail] = json.loads(data)["detail"]
     assert (status, detail["loc"]) == (422, ["body", *place])
 
@@ -142,40 +128,21 @@ def test_what_breaks_the_form_is_422_and_names_its_place(decide, body, place):
 def test_a_provider_has_limits_of_its_own(upstream, decide):
     limits = {"questions_max": 1, "options_max": 1, "levels_max": 2}
     upstream.control("PUT", "/_persona/default", limits)
-
     refused = ({"a": TEAM}, {"a": LEVELS}, {"a": TEAM, "b": LEVELS})
     statuses = [decide(questions=each)[0] for each in refused]
     upstream.control("PUT", "/_persona/default", {})
-
     assert statuses == [422, 422, 422]
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        {"when": 1},
-        {"weights": {"a": -1}},
-        {"weights": [1]},
-        {"tokens": []},
-        {"tokens": [["a"]]},
-        {"tokens": [[1, 2]]},
-        {"fault": "unknown"},
-        [],
+        *[{"when": 1}, {"weights": {"a": -1}}, {"weights": [1]}, {"fault": "unknown"}, []],
+        *[{"tokens": tokens} for tokens in ([], [["a"]], [[1, 2]])],
     ],
 )
 def test_a_verdict_that_makes_no_sense_is_refused(upstream, given):
     with pytest.raises(ValueError, match=r"a verdict|weights|tokens|fault"):
         upstream.verdicts("default", given)
-
-
-def test_verdicts_are_a_list(upstream):
     with pytest.raises(ValueError, match="verdicts"):
         upstream.control("PUT", "/_verdicts/default", {})
-
-
-def test_levels_may_be_of_any_form(judge: Asked) -> None:
-    text = 'Question: How much?\n0) ["a", [1, 2]]\n1) [{"k": 1}]\n\nAnswer with a digit.'
-
-    told = label_of(judge, text)
-
-    assert {"0", "1"} <= told.keys()

@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -11,11 +12,11 @@ from routing.simulator.faults import FAULTS
 from routing.simulator.testing import COMMAND, ROOT, SimulatedUpstream
 
 END_S = 15
+OURS = ("django", "gateway", "accounts", "interns", "routing")
 
 
 def test_it_says_where_it_listens_on_stdout_and_in_the_port_file(tmp_path):
     ready = tmp_path / "simulator.json"
-
     with SimulatedUpstream("--port-file", str(ready)) as upstream:
         said = json.loads(ready.read_text())
         assert said == {"url": upstream.url, "pid": upstream.process.pid}
@@ -28,9 +29,7 @@ def test_a_signal_ends_it_at_once_with_work_in_hand(number):
     with SimulatedUpstream() as upstream, upstream.wire() as wire:
         wire.send(upstream.chat_bytes("sim/hang"))
         upstream.wait(state="received")
-
         os.kill(upstream.process.pid, number)
-
         assert upstream.process.wait(END_S) == 0
 
 
@@ -39,67 +38,43 @@ def test_it_ends_when_its_parent_does():
     with SimulatedUpstream("--parent-pid", str(parent.pid)) as upstream:
         parent.kill()
         parent.communicate()
-
         assert upstream.process.wait(END_S) == 0
 
 
 def test_it_ends_when_its_parent_dies_before_anyone_notices():
     """The parent that starts it is killed; the read end of the pipe sees the child go."""
-    program = (
-        "import os, subprocess, sys\n"
-        f"subprocess.Popen([*{COMMAND!r}, '--parent-pid', str(os.getpid())])\n"
-        "input()\n"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    )
+    command = f"[*{COMMAND!r}, '--parent-pid', str(os.getpid())]"
+    program = f"import os, subprocess\nsubprocess.Popen({command})\ninput()\n"
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, **pipes)
     assert parent.stdout is not None
     assert "url" in json.loads(parent.stdout.readline())
-
     parent.kill()
-
     # End of file comes when the last holder of the pipe, the simulator, is gone.
     assert parent.communicate(timeout=END_S)[0] == ""
 
 
+def ran(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
 def test_a_port_that_is_taken_is_one_line_and_exit_2():
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        ended = subprocess.run(
-            [*COMMAND, "--port", str(port)], capture_output=True, text=True, cwd=ROOT
-        )
-
-    assert ended.returncode == 2
-    assert ended.stdout == ""
+        ended = ran(*COMMAND, "--port", str(taken.getsockname()[1]))
+    assert (ended.returncode, ended.stdout) == (2, "")
     assert len(ended.stderr.splitlines()) == 1
 
 
 def test_faults_are_listed_as_text_and_as_json():
-    listed = subprocess.run(
-        [*COMMAND, "--faults"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    given = subprocess.run(
-        [*COMMAND, "--faults", "--json"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-
+    listed, given = ran(*COMMAND, "--faults"), ran(*COMMAND, "--faults", "--json")
     assert json.loads(given.stdout)["faults"].keys() == FAULTS.keys()
     assert [line.split()[0] for line in listed.stdout.splitlines()][:-1] == list(FAULTS)
     assert "nothing listens" in listed.stdout
 
 
 def test_it_imports_nothing_from_the_rest_of_the_project():
-    program = (
-        "import sys, routing.simulator.testing\n"
-        "names = {name for name in sys.modules if name.split('.')[0] in "
-        "('django', 'gateway', 'accounts', 'interns', 'routing')}\n"
-        "print([n for n in names if n != 'routing' and not n.startswith('routing.simulator')])"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-
-    assert ended.stdout.strip() == "[]"
+    program = "import sys, routing.simulator.testing\nprint(*sys.modules)"
+    ended = ran(sys.executable, "-c", program)
+    ours = {name for name in ended.stdout.split() if name.split(".")[0] in OURS}
+    assert ours
+    assert all(f"{name}.".startswith("routing.simulator.") for name in ours - {"routing"})

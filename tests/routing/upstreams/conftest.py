@@ -2,13 +2,14 @@
 
 import datetime
 import ipaddress
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from cryptography import x509
@@ -19,6 +20,8 @@ from routing.upstreams.door import AbortHandle, Door, Limits, Origin, Reply
 from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
 
 ROOMY = Limits(connect_s=10, first_byte_s=10, idle_s=10)
+Target = RawUpstream | str | Origin
+Failed = TypeVar("Failed", bound=BaseException)
 
 
 @pytest.fixture
@@ -49,18 +52,25 @@ def serve() -> Iterator[Serve]:
 class Caller:
     """Sends through one door with roomy limits, except for those a test names."""
 
-    def __init__(self, door: Door, replies: ExitStack) -> None:
+    def __init__(self, door: Door, serve: Serve, replies: ExitStack) -> None:
         self._door = door
         self._replies = replies
+        self.serve = serve
 
     def through(self, door: Door) -> "Caller":
         """The same through another door, which is emptied when the test ends."""
         self._replies.callback(door.close_idle)
-        return Caller(door, self._replies)
+        return Caller(door, self.serve, self._replies)
+
+    def fails(self, kind: type[Failed], target: Target, **options: Any) -> Failed:
+        """The error of this kind that a call raises."""
+        with pytest.raises(kind) as caught:
+            self(target, **options)
+        return caught.value
 
     def __call__(
         self,
-        target: RawUpstream | str | Origin,
+        target: Target,
         *,
         method: str = "POST",
         path: str = "/chat",
@@ -70,9 +80,8 @@ class Caller:
         abort_handle: AbortHandle | None = None,
         **limits: Any,
     ) -> Reply:
-        origin = target if isinstance(target, Origin) else _origin(target)
         reply = self._door.send(
-            origin,
+            _origin(target),
             method=method,
             path=path,
             headers=headers or [],
@@ -85,14 +94,25 @@ class Caller:
         return reply
 
 
-def _origin(target: RawUpstream | str) -> Origin:
+def _origin(target: Target) -> Origin:
+    if isinstance(target, Origin):
+        return target
     return Origin.parse(target if isinstance(target, str) else target.url)
 
 
+def socket_of(reply: Reply) -> socket.socket:
+    assert reply._connection is not None
+    return reply._connection.sock
+
+
+def read_in_pieces(reply: Reply) -> Iterator[bytes]:
+    return iter(lambda: reply.read_some() or b"", b"")
+
+
 @pytest.fixture
-def call(door: Door) -> Iterator[Caller]:
+def call(door: Door, serve: Serve) -> Iterator[Caller]:
     with ExitStack() as replies:
-        yield Caller(door, replies)
+        yield Caller(door, serve, replies)
 
 
 @pytest.fixture(scope="session")
@@ -116,9 +136,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     path = tmp_path_factory.mktemp("tls") / "upstream.pem"
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     path.write_bytes(private + signed.public_bytes(serialization.Encoding.PEM))
     return path

@@ -7,7 +7,6 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 PATIENCE_S = 20.0
@@ -100,12 +99,7 @@ class RawUpstream:
         self._threads[0].start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stopping.set()
         # shutdown wakes the thread that accepts; close alone would leave it waiting.
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -162,11 +156,24 @@ def always(reply: bytes) -> Callable[[Peer], None]:
     return script
 
 
-def once(reply: bytes) -> Callable[[Peer], None]:
-    """Answer the first request and close."""
+def turns(*steps: bytes | Callable[[Peer], object]) -> Callable[[Peer], None]:
+    """Bytes are said when the next request has come, anything else is done with the peer."""
 
     def script(peer: Peer) -> None:
-        peer.read_request()
-        peer.send(reply)
+        for step in steps:
+            if isinstance(step, bytes):
+                peer.read_request()
+                peer.send(step)
+            else:
+                step(peer)
 
     return script
+
+
+def lasting(*parts: bytes) -> Callable[[Peer], None]:
+    """Say this at the first request and then nothing until the gateway leaves."""
+    return turns(b"".join(parts), Peer.wait_gone)
+
+
+def endless(start: bytes, more: bytes) -> Callable[[Peer], None]:
+    return turns(start, lambda peer: peer.send_until_gone(more))

@@ -22,16 +22,23 @@ def deltas(*said: dict[str, Any], finish: str | None = "tool_calls") -> list[dic
     return [event.delta for payload in payloads for event in reader.events(payload)]
 
 
-def added_up(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As clients add deltas up: by index, texts at the end of texts."""
-    calls: dict[int, dict[str, Any]] = {}
-    for call in (call for delta in found for call in delta.get("tool_calls") or ()):
-        known = calls.setdefault(call["index"], {"id": "", "type": "", "name": "", "arguments": ""})
-        for name in ("id", "type"):
-            known[name] += call.get(name) or ""
-        for name in ("name", "arguments"):
-            known[name] += call["function"].get(name) or ""
-    return [calls[index] for index in sorted(calls)]
+def calls_in(*pieces: dict[str, Any], finish: str | None = "tool_calls") -> list[tuple[str, ...]]:
+    return added_up(deltas(*({"tool_calls": [piece]} for piece in pieces), finish=finish))
+
+
+def added_up(said: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Id, type, name and arguments of each call as clients add deltas up, by index."""
+    calls: dict[int, list[str]] = {}
+    for call in (call for delta in said for call in delta.get("tool_calls") or ()):
+        known = calls.setdefault(call["index"], ["", "", "", ""])
+        function = call["function"]
+        words = (call.get("id"), call.get("type"), function.get("name"), function.get("arguments"))
+        known[:] = [before + (word or "") for before, word in zip(known, words, strict=True)]
+    return [(*calls[index],) for index in sorted(calls)]
+
+
+def piece(arguments: Any, name: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {**fields, "function": {"arguments": arguments, **({"name": name} if name else {})}}
 
 
 @pytest.mark.parametrize(
@@ -41,14 +48,11 @@ def added_up(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_arguments_are_text(given: Any, text: str) -> None:
     function = {"name": "f"} if given is None else {"name": "f", "arguments": given}
     (call,) = message_of({"content": None, "tool_calls": [{"function": function}]})["tool_calls"]
-    assert call["function"]["arguments"] == text
-    assert call["type"] == "function"
-    assert "id" not in call
-
+    assert call == {"type": "function", "function": {"name": "f", "arguments": text}}
     for finish in ("tool_calls", None):
-        said = deltas({"tool_calls": [{"index": 0, "function": function}]}, finish=finish)
-        (streamed,) = added_up(said)
-        assert streamed == {"id": "", "type": "function", "name": "f", "arguments": text}
+        assert calls_in({"index": 0, "function": function}, finish=finish) == [
+            ("", "function", "f", text)
+        ]
 
 
 def test_the_call_of_a_function_is_one_of_a_tool() -> None:
@@ -57,55 +61,50 @@ def test_the_call_of_a_function_is_one_of_a_tool() -> None:
     assert call == {"type": "function", "function": function}
 
     fragments = ({"name": "f", "arguments": '{"a"'}, {"arguments": ": 1}"})
-    (streamed,) = added_up(deltas(*({"function_call": each} for each in fragments)))
-    assert streamed == {"id": "", "type": "function", **function}
+    said = deltas(*({"function_call": each} for each in fragments))
+    assert added_up(said) == [("", "function", "f", '{"a": 1}')]
 
     nothing = {"content": "x", "function_call": {"name": "", "arguments": ""}}
     assert "tool_calls" not in message_of(nothing)
     assert added_up(deltas(nothing, finish="stop")) == []
 
 
-def test_calls_without_an_index_are_told_apart_by_their_ids() -> None:
-    found = deltas(
-        {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": '{"x"'}}]},
-        {"tool_calls": [{"function": {"arguments": ":1}"}}]},
-        {"tool_calls": [{"id": "b", "function": {"name": "g", "arguments": "{}"}}]},
-        {"tool_calls": [{"id": "a", "function": {"name": "f", "arguments": " "}}]},
-    )
-    assert added_up(found) == [
-        {"id": "a", "type": "function", "name": "f", "arguments": '{"x":1} '},
-        {"id": "b", "type": "function", "name": "g", "arguments": "{}"},
-    ]
-
-
-def test_calls_that_all_have_one_index_are_several() -> None:
-    found = deltas(
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]},
-        {"tool_calls": [{"index": 0, "id": "b", "function": {"name": "f", "arguments": "{"}}]},
-        {"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]},
-    )
-    assert [(call["id"], call["arguments"]) for call in added_up(found)] == [
-        ("a", "{}"),
-        ("b", "{}"),
-    ]
-
-
-@pytest.mark.parametrize(("said", "text"), [("1", "111"), ("", "{}")])
-def test_a_name_that_is_said_again_is_said_once(said: str, text: str) -> None:
-    call = {"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": said}}
-    assert added_up(deltas(*[{"tool_calls": [call]}] * 3)) == [
-        {"id": "a", "type": "function", "name": "f", "arguments": text}
-    ]
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        # Without an index, calls are told apart by their ids.
+        (
+            [
+                piece('{"x"', "f", id="a"),
+                piece(":1}"),
+                piece("{}", "g", id="b"),
+                piece(" ", "f", id="a"),
+            ],
+            [("a", "function", "f", '{"x":1} '), ("b", "function", "g", "{}")],
+        ),
+        # Calls that all have one index are several.
+        (
+            [
+                piece("{}", "f", index=0, id="a"),
+                piece("{", "f", index=0, id="b"),
+                piece("}", index=0),
+            ],
+            [("a", "function", "f", "{}"), ("b", "function", "f", "{}")],
+        ),
+        # A name that is said again is said once.
+        ([piece("1", "f", index=0, id="a", type="function")] * 3, [("a", "function", "f", "111")]),
+        ([piece("", "f", index=0, id="a", type="function")] * 3, [("a", "function", "f", "{}")]),
+    ],
+)
+def test_calls_are_told_apart_and_named_once(pieces: list[Any], calls: list[Any]) -> None:
+    assert calls_in(*pieces) == calls
 
 
 def test_an_id_comes_with_the_name() -> None:
-    first, second, _ = deltas(
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": ""}}]},
-        {"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]},
-    )
-    (unnamed,), (named,) = first["tool_calls"], second["tool_calls"]
-    assert "id" not in unnamed
-    assert named == {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}
+    given = [piece("", index=0, id="a"), piece("{}", "f", index=0, id="a")]
+    first, second, _ = deltas(*({"tool_calls": [call]} for call in given))
+    assert "id" not in first["tool_calls"][0]
+    assert second["tool_calls"] == [given[1]]
 
 
 PARTS = [
@@ -117,16 +116,14 @@ PARTS = [
 
 
 def test_content_in_parts_is_text_and_reasoning() -> None:
-    whole = message_of({"role": "assistant", "content": PARTS})
-    assert (whole["content"], whole["reasoning"]) == ("Four.", "Let me see.")
     first, _ = deltas({"content": PARTS}, finish="stop")
-    assert (first["content"], first["reasoning"]) == ("Four.", "Let me see.")
+    for said in (message_of({"role": "assistant", "content": PARTS}), first):
+        assert (said["content"], said["reasoning"]) == ("Four.", "Let me see.")
 
 
 def test_a_second_choice_is_nobodys() -> None:
-    reader = Reader()
     other = orjson.dumps({"choices": [{"index": 1, "delta": {"content": "no"}}]})
-    (event,) = reader.events(other)
+    (event,) = Reader().events(other)
     assert (event.delta, event.has_choice) == ({}, False)
     both = {"choices": [{"index": 1, "message": {"content": "no"}}, {"message": {"content": "y"}}]}
     assert answer(orjson.dumps(both), "").message == {"content": "y"}
@@ -137,11 +134,10 @@ def test_a_plain_delta_is_left_as_it_is() -> None:
     assert event.delta == {"content": "a"}
 
 
-def test_groqs_usage_is_found() -> None:
+def test_usage_is_found_where_groq_says_it() -> None:
     usage = {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7}
-    (event,) = Reader().events(
-        orjson.dumps({"choices": [{"delta": {}}], "x_groq": {"usage": usage}})
-    )
+    payload = orjson.dumps({"choices": [{"delta": {}}], "x_groq": {"usage": usage}})
+    (event,) = Reader().events(payload)
     assert event.usage == usage
 
 

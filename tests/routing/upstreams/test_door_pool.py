@@ -4,12 +4,13 @@ import math
 import os
 import socket
 import threading
+from typing import Any
 
 import pytest
 
 from routing.upstreams.door import AbortHandle, Door, Limits, Origin, Reply
-from routing.upstreams.door_errors import Aborted, Disconnected
-from tests.routing.upstreams.conftest import Caller, Serve
+from routing.upstreams.door_errors import Aborted, Disconnected, DoorError, FirstByteTimeout
+from tests.routing.upstreams.conftest import Caller, Serve, socket_of
 from tests.routing.upstreams.raw_upstream import (
     PATIENCE_S,
     Peer,
@@ -17,8 +18,10 @@ from tests.routing.upstreams.raw_upstream import (
     answer,
     chunk,
     chunked_head,
-    once,
+    turns,
 )
+
+WORD = chunked_head() + chunk(b"word")
 
 
 def _finish(reply: Reply) -> bytes:
@@ -26,23 +29,17 @@ def _finish(reply: Reply) -> bytes:
         return reply.read_all()
 
 
-def test_a_whole_answer_leaves_its_connection_for_the_next(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_whole_answer_leaves_its_connection_for_the_next(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     for turn in range(5):
-        reply = call(upstream)
+        reply = call(f"{upstream.url}/{turn}")
         assert reply.reused == (turn > 0)
         assert _finish(reply) == b"hi"
     assert upstream.connections == 1
 
 
-def test_paths_of_one_host_share_connections(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
-    _finish(call(f"{upstream.url}/a"))
-    assert call(f"{upstream.url}/b").reused
-
-
-def test_a_connection_is_never_shared_by_two_calls(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_connection_is_never_shared_by_two_calls(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     first, second = call(upstream), call(upstream)
     assert upstream.connections == 2
     assert (_finish(first), _finish(second)) == (b"hi", b"hi")
@@ -59,8 +56,8 @@ NOT_TO_BE_KEPT = {
 
 
 @pytest.mark.parametrize("reply", NOT_TO_BE_KEPT.values(), ids=NOT_TO_BE_KEPT)
-def test_some_connections_are_not_kept(reply: bytes, serve: Serve, call: Caller) -> None:
-    upstream = serve(always(reply))
+def test_some_connections_are_not_kept(reply: bytes, call: Caller) -> None:
+    upstream = call.serve(always(reply))
     for _ in range(2):
         answered = call(upstream)
         assert _finish(answered) in (b"hi", b"")
@@ -69,13 +66,8 @@ def test_some_connections_are_not_kept(reply: bytes, serve: Serve, call: Caller)
     assert upstream.connections == 2
 
 
-def test_an_unread_body_costs_the_connection(serve: Serve, call: Caller) -> None:
-    def script(peer: Peer) -> None:
-        while peer.read_request() is not None:
-            peer.send(chunked_head() + chunk(b"word"))
-            peer.wait_gone()
-
-    upstream = serve(script)
+def test_an_unread_body_costs_the_connection(call: Caller) -> None:
+    upstream = call.serve(turns(WORD, Peer.wait_gone))
     reply = call(upstream)
     assert reply.read_some() == b"word"
     reply.close()
@@ -86,58 +78,36 @@ def test_an_unread_body_costs_the_connection(serve: Serve, call: Caller) -> None
     assert not call(upstream).reused
 
 
-def test_a_connection_closed_while_idle_is_noticed_before_use(serve: Serve, call: Caller) -> None:
-    upstream = serve(once(answer()))
+@pytest.mark.parametrize("way", ["closed", "spoke"])
+def test_what_happened_to_an_idle_connection_is_noticed_before_use(way: str, call: Caller) -> None:
+    finished = threading.Event()
+
+    def go_on(peer: Peer) -> None:
+        finished.wait(PATIENCE_S)
+        if way == "spoke":
+            peer.send(answer(b"uncalled for"))
+            peer.wait_gone()
+
+    upstream = call.serve(turns(answer(), go_on))
     reply = call(upstream)
-    sock = _socket_of(reply)
+    sock = socket_of(reply)
     _finish(reply)
-    _wait_readable(sock)
+    finished.set()
+    sock.settimeout(PATIENCE_S)
+    sock.recv(1, socket.MSG_PEEK)
     again = call(upstream)
     assert (again.reused, again.retried_fresh) == (False, False)
-
-
-def test_a_connection_that_spoke_while_idle_is_dropped(serve: Serve, call: Caller) -> None:
-    more = threading.Event()
-
-    def script(peer: Peer) -> None:
-        while peer.read_request() is not None:
-            peer.send(answer())
-            more.wait(PATIENCE_S)
-            peer.send(answer(b"uncalled for"))
-
-    upstream = serve(script)
-    reply = call(upstream)
-    sock = _socket_of(reply)
-    _finish(reply)
-    more.set()
-    _wait_readable(sock)
-    assert _finish(call(upstream)) == b"hi"
+    assert _finish(again) == b"hi"
     assert upstream.connections == 2
 
 
-def _socket_of(reply: Reply) -> socket.socket:
-    assert reply._connection is not None
-    return reply._connection.sock
-
-
-def _wait_readable(sock: socket.socket) -> None:
-    sock.settimeout(PATIENCE_S)
-    sock.recv(1, socket.MSG_PEEK)
-
-
-@pytest.mark.parametrize("way", ["close", "reset"])
-def test_a_kept_connection_that_dies_is_replaced_once(way: str, serve: Serve, call: Caller) -> None:
+@pytest.mark.parametrize("end", [[], [Peer.reset]], ids=["close", "reset"])
+def test_a_kept_connection_that_dies_is_replaced_once(end: list[Any], call: Caller) -> None:
     def script(peer: Peer) -> None:
-        peer.read_request()
-        if peer.number == 1:
-            peer.send(answer())
-            peer.read_request()
-            if way == "reset":
-                peer.reset()
-        else:
-            peer.send(answer(b"fresh"))
+        first = [answer(), Peer.read_request, *end]
+        turns(*(first if peer.number == 1 else [answer(b"fresh")]))(peer)
 
-    upstream = serve(script)
+    upstream = call.serve(script)
     _finish(call(upstream))
     reply = call(upstream, body=b"again")
     assert (reply.reused, reply.retried_fresh) == (False, True)
@@ -145,83 +115,58 @@ def test_a_kept_connection_that_dies_is_replaced_once(way: str, serve: Serve, ca
     assert [request[-5:] for request in upstream.requests[1:]] == [b"again", b"again"]
 
 
-def test_the_replacement_gets_no_second_chance(serve: Serve, call: Caller) -> None:
+@pytest.mark.parametrize(
+    ("steps", "kind", "connections"),
+    [
+        # The replacement gets no second chance.
+        ([], Disconnected, 2),
+        # Nothing is sent twice after a byte of the answer, or because it is slow.
+        ([b"H"], Disconnected, 1),
+        ([b"", Peer.wait_gone], FirstByteTimeout, 1),
+    ],
+)
+def test_a_call_is_sent_again_once_and_only_where_nothing_was_answered(
+    steps: list[Any], kind: type[DoorError], connections: int, call: Caller
+) -> None:
     def script(peer: Peer) -> None:
-        peer.read_request()
-        if peer.number == 1:
-            peer.send(answer())
-            peer.read_request()
+        turns(*([answer(), *(steps or [b""])] if peer.number == 1 else [b""]))(peer)
 
-    upstream = serve(script)
+    upstream = call.serve(script)
     _finish(call(upstream))
-    with pytest.raises(Disconnected):
-        call(upstream)
-    assert upstream.connections == 2
+    call.fails(kind, upstream, first_byte_s=0.1 if b"" in steps else 10)
+    assert upstream.connections == connections
 
 
-def test_nothing_is_sent_twice_after_a_byte_of_the_answer(serve: Serve, call: Caller) -> None:
-    def script(peer: Peer) -> None:
-        peer.read_request()
-        peer.send(answer())
-        peer.read_request()
-        peer.send(b"H")
-
-    upstream = serve(script)
-    _finish(call(upstream))
-    with pytest.raises(Disconnected) as caught:
-        call(upstream)
-    assert caught.value.bytes_received == 1
-    assert upstream.connections == 1
-
-
-def test_a_slow_answer_is_no_reason_to_send_twice(serve: Serve, call: Caller) -> None:
-    def script(peer: Peer) -> None:
-        peer.read_request()
-        peer.send(answer())
-        peer.read_request()
-        peer.wait_gone()
-
-    upstream = serve(script)
-    _finish(call(upstream))
-    with pytest.raises(Exception, match="silent"):
-        call(upstream, first_byte_s=0.1)
-    assert upstream.connections == 1
-
-
-def test_the_newest_connection_is_used_first_and_few_are_kept(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_the_newest_connection_is_used_first_and_few_are_kept(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     small = call.through(Door(pool_size_per_origin=2))
     replies = [small(upstream) for _ in range(3)]
-    socks = [_socket_of(reply) for reply in replies]
+    socks = [socket_of(reply) for reply in replies]
     for reply in replies:
         _finish(reply)
     assert [sock.fileno() >= 0 for sock in socks] == [True, True, False]
-    assert _socket_of(small(upstream)) is socks[1]
+    assert socket_of(small(upstream)) is socks[1]
 
 
-def test_an_old_connection_is_not_used_again(serve: Serve, call: Caller) -> None:
-    upstream, other = serve(always(answer())), serve(always(answer()))
+def test_an_old_connection_is_not_used_again(call: Caller) -> None:
+    upstream, other = call.serve(always(answer())), call.serve(always(answer()))
     now = [0.0]
     aging = call.through(Door(idle_keep_s=30, clock=lambda: now[0]))
     reply = aging(upstream, deadline_s=1e9)
-    sock = _socket_of(reply)
+    sock = socket_of(reply)
     _finish(reply)
     now[0] = 29.0
-    assert _socket_of_kept(aging(upstream, deadline_s=1e9)) is sock
+    again = aging(upstream, deadline_s=1e9)
+    assert socket_of(again) is sock
+    _finish(again)
     now[0] = 60.0
     # Putting any connection back sweeps out what is too old, for origins nobody calls any more too.
     _finish(aging(other, deadline_s=1e9))
     assert sock.fileno() < 0
 
 
-def _socket_of_kept(reply: Reply) -> socket.socket:
-    sock = _socket_of(reply)
-    _finish(reply)
-    return sock
-
-
-def test_close_idle_closes_what_is_idle(serve: Serve, door: Door, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_close_idle_closes_what_is_idle(door: Door, call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     busy, idle = call(upstream), call(upstream)
     _finish(idle)
     door.close_idle()
@@ -229,8 +174,8 @@ def test_close_idle_closes_what_is_idle(serve: Serve, door: Door, call: Caller) 
     assert upstream.connections == 2
 
 
-def test_a_forked_child_leaves_its_parents_connections_alone(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_forked_child_leaves_its_parents_connections_alone(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     _finish(call(upstream))
     child = os.fork()
     if child == 0:
@@ -239,16 +184,8 @@ def test_a_forked_child_leaves_its_parents_connections_alone(serve: Serve, call:
     assert call(upstream).reused
 
 
-# Aborting
-
-
-def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(serve: Serve, call: Caller) -> None:
-    def script(peer: Peer) -> None:
-        peer.read_request()
-        peer.send(chunked_head() + chunk(b"word"))
-        peer.wait_gone()
-
-    upstream = serve(script)
+def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(call: Caller) -> None:
+    upstream = call.serve(turns(WORD, Peer.wait_gone))
     reply = call(upstream)
     assert reply.read_some() == b"word"
     reading = threading.Timer(0.05, reply.abort)
@@ -262,42 +199,23 @@ def test_an_abort_wakes_a_blocked_read_and_closes_the_upstream(serve: Serve, cal
     reading.join()
 
 
-def test_an_abort_before_the_head_ends_the_call(serve: Serve, call: Caller) -> None:
-    handle = AbortHandle()
-
-    def script(peer: Peer) -> None:
-        peer.read_request()
-        handle.abort()
-        peer.wait_gone()
-
-    upstream = serve(script)
-    with pytest.raises(Aborted) as caught:
-        call(upstream, abort_handle=handle)
-    assert caught.value.phase == "head"
-    assert upstream.gone.wait(1)
-    with pytest.raises(Aborted):
-        call(upstream, abort_handle=handle)
+def test_an_abort_before_the_head_ends_the_call_on_a_new_and_a_kept_connection(
+    call: Caller,
+) -> None:
+    for before in ([], [answer()]):
+        handle = AbortHandle()
+        abort = turns(Peer.read_request, lambda _: handle.abort(), Peer.wait_gone)  # noqa: B023
+        upstream = call.serve(turns(*before, abort))
+        for _ in before:
+            _finish(call(upstream))
+        assert call.fails(Aborted, upstream, abort_handle=handle).phase == "head"
+        assert upstream.gone.wait(1)
+        assert upstream.connections == 1
+        call.fails(Aborted, upstream, abort_handle=handle)
 
 
-def test_an_aborted_kept_connection_is_not_replaced(serve: Serve, call: Caller) -> None:
-    handle = AbortHandle()
-
-    def script(peer: Peer) -> None:
-        peer.read_request()
-        peer.send(answer())
-        peer.read_request()
-        handle.abort()
-        peer.wait_gone()
-
-    upstream = serve(script)
-    _finish(call(upstream))
-    with pytest.raises(Aborted):
-        call(upstream, abort_handle=handle)
-    assert upstream.connections == 1
-
-
-def test_a_late_abort_does_not_touch_the_next_call(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_a_late_abort_does_not_touch_the_next_call(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     first = call(upstream)
     _finish(first)
     second = call(upstream)
@@ -307,8 +225,8 @@ def test_a_late_abort_does_not_touch_the_next_call(serve: Serve, call: Caller) -
     assert call(upstream).reused
 
 
-def test_an_aborted_reply_does_not_go_back_to_the_pool(serve: Serve, call: Caller) -> None:
-    upstream = serve(always(answer()))
+def test_an_aborted_reply_does_not_go_back_to_the_pool(call: Caller) -> None:
+    upstream = call.serve(always(answer()))
     reply = call(upstream)
     reply.read_all()
     reply.abort()
@@ -322,22 +240,15 @@ def test_many_threads_share_one_door(serve: Serve, door: Door) -> None:
             peer.send(answer(request[-8:]))
 
     origin = Origin.parse(serve(script).url)
-    wrong: list[str] = []
+    patient = Limits(PATIENCE_S, PATIENCE_S, PATIENCE_S)
+    wrong: list[bytes] = []
 
     def work(name: int) -> None:
         for turn in range(40):
             body = b"%04d%04d" % (name, turn)
-            reply = door.send(
-                origin,
-                method="POST",
-                path="/",
-                headers=[],
-                body=body,
-                limits=Limits(PATIENCE_S, PATIENCE_S, PATIENCE_S),
-                deadline=math.inf,
-            )
-            if _finish(reply) != body:
-                wrong.append(f"{name}/{turn}")
+            options: Any = {"method": "POST", "path": "/", "headers": [], "body": body}
+            if _finish(door.send(origin, limits=patient, deadline=math.inf, **options)) != body:
+                wrong.append(body)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
     for thread in threads:

@@ -24,19 +24,16 @@ def refused(body: bytes, content_type: str = "application/json") -> UpstreamFail
 
 
 def test_texts_become_one_content_with_its_web_citations() -> None:
+    citations = [
+        {**CITED, "cited_text": "c", "encrypted_index": "e"},
+        {"type": "char_location", "document_index": 0},
+        {"type": "search_result_location", "source": "https://s", "title": None},
+        {"type": "search_result_location", "source": "notes"},
+    ]
     read = answer(
         {"type": "text", "text": "ab", "citations": None},
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-        {
-            "type": "text",
-            "text": "cde",
-            "citations": [
-                {**CITED, "cited_text": "c", "encrypted_index": "e"},
-                {"type": "char_location", "document_index": 0},
-                {"type": "search_result_location", "source": "https://s", "title": None},
-                {"type": "search_result_location", "source": "notes"},
-            ],
-        },
+        {"type": "text", "text": "cde", "citations": citations},
     )
     assert read.message["content"] == "abcde"
     span = {"start_index": 2, "end_index": 5}
@@ -44,24 +41,24 @@ def test_texts_become_one_content_with_its_web_citations() -> None:
         {"url": "https://a/b", "title": "T", "content": "c", **span},
         {"url": "https://s", "title": "", **span},
     ]
-    assert read.native_finish == "end_turn"
-    assert read.upstream_id == "msg_1"
+    assert (read.native_finish, read.upstream_id) == ("end_turn", "msg_1")
 
 
 def test_thinking_is_reasoning_that_can_be_replayed() -> None:
-    read = answer(
-        {"type": "thinking", "thinking": "a", "signature": "s"},
-        {"type": "redacted_thinking", "data": "d"},
-        {"type": "thinking", "thinking": "b", "signature": "t"},
-    )
+    first, last = ({"type": "thinking", "thinking": said, "signature": said * 2} for said in "ab")
+    read = answer(first, {"type": "redacted_thinking", "data": "d"}, last)
     told = {"format": "anthropic-claude-v1", "id": None}
-    assert read.message["reasoning"] == "ab"
-    assert read.message["content"] is None
-    assert read.message["reasoning_details"] == [
-        {"type": "reasoning.text", "text": "a", "signature": "s", "index": 0, **told},
-        {"type": "reasoning.encrypted", "data": "d", "index": 1, **told},
-        {"type": "reasoning.text", "text": "b", "signature": "t", "index": 2, **told},
-    ]
+    text = {"type": "reasoning.text", **told}
+    assert read.message == {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "ab",
+        "reasoning_details": [
+            {**text, "text": "a", "signature": "aa", "index": 0},
+            {"type": "reasoning.encrypted", "data": "d", "index": 1, **told},
+            {**text, "text": "b", "signature": "bb", "index": 2},
+        ],
+    }
 
 
 def test_calls_carry_their_input_as_compact_text() -> None:
@@ -73,12 +70,11 @@ def test_calls_carry_their_input_as_compact_text() -> None:
         b'"stop_reason": "tool_use"}'
     )
     read = ANTHROPIC.answer(body, "application/json; charset=utf-8")
-    assert [call["function"]["arguments"] for call in read.message["tool_calls"]] == [
-        '{"n":123456789012345678901234567890,"s":"é"}',
-        "{}",
-        '{"a": 1}',
+    assert [(call["id"], call["function"]["arguments"]) for call in read.message["tool_calls"]] == [
+        ("toolu_1", '{"n":123456789012345678901234567890,"s":"é"}'),
+        ("toolu_2", "{}"),
+        ("toolu_3", '{"a": 1}'),
     ]
-    assert read.message["tool_calls"][0]["id"] == "toolu_1"
     assert read.native is not None
     assert (read.native.kind, read.native.name, read.native.raw) == ("anthropic", "", body)
 

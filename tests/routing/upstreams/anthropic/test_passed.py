@@ -5,65 +5,52 @@ from typing import Any
 import pytest
 
 from tests.routing.upstreams.anthropic.said import (
+    EPHEMERAL,
     EVERYTHING,
+    HI,
+    HOUR,
     betas,
-    prompt,
     request,
     sent,
     terms,
 )
-
-HI: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
-MARK = {"type": "ephemeral"}
+from tests.routing.upstreams.asking import assistant, prompt, text, user
 
 
-def passed(
-    fields: dict[str, Any], supported: frozenset[str] = EVERYTHING, **told: Any
-) -> dict[str, Any]:
+def passed(fields: dict[str, Any], supported: Any = EVERYTHING, **told: Any) -> dict[str, Any]:
     """What goes upstream for these fields, without what is always there."""
     original = {"model": "acme/m", "max_tokens": 5_000, "messages": HI, **fields}
     asked = prompt({}, original=original, max_output_tokens=5_000)
     body = sent(asked, terms(supported, **told))
-    assert body.pop("model") == "claude"
-    return {
-        name: value
-        for name, value in body.items()
-        if name != "max_tokens" and body[name] != original["messages"]
-    }
+    assert body.pop("model") == "up-1"
+    del body["max_tokens"]
+    if body["messages"] == original["messages"]:
+        del body["messages"]
+    return body
 
 
 def test_messages_go_as_they_came() -> None:
-    block = {"type": "text", "text": " ", "new_key": 1, "citations": [{"type": "page_location"}]}
+    block = text(" ", new_key=1, citations=[{"type": "page_location"}])
     messages = [
         {"role": "system", "content": "s"},
-        {"role": "assistant", "content": [block, {"type": "new_block", "x": None}]},
-        {"role": "assistant", "content": "again "},
+        assistant([block, {"type": "new_block", "x": None}]),
+        assistant("again "),
     ]
-    body = sent(prompt({}, original={"messages": messages}), terms())
-    assert body == {"model": "claude", "max_tokens": 4096, "messages": messages}
+    body = sent(prompt({}, original={"messages": messages}))
+    assert body == {"model": "up-1", "max_tokens": 4096, "messages": messages}
 
 
 def test_the_gateways_own_fields_stay_here() -> None:
-    own: dict[str, Any] = {
-        "models": ["a"],
-        "fallbacks": None,
-        "provider": {"sort": "price"},
-        "plugins": [],
-        "route": "fallback",
-        "preset": "p",
-        "session_id": "s",
-        "trace": {},
-        "user": "me",
-        "stop_server_tools_when": [],
-        "metadata": {"user_id": "me"},
-        "stream": False,
-    }
+    own: dict[str, Any] = {"models": ["a"], "fallbacks": None, "provider": {"sort": "price"}}
+    own |= {"plugins": [], "route": "fallback", "preset": "p", "session_id": "s", "trace": {}}
+    own |= {"user": "me", "stop_server_tools_when": [], "metadata": {"user_id": "me"}}
+    own["stream"] = False
     assert passed(own, EVERYTHING | own.keys()) == {}
     assert passed(own, user_hash="ab")["metadata"] == {"user_id": "ab"}
 
 
 SETTINGS: dict[str, Any] = {
-    "system": [{"type": "text", "text": "s", "cache_control": MARK}],
+    "system": [text("s", cache_control=EPHEMERAL)],
     "temperature": 1.5,
     "top_p": 0.5,
     "top_k": 3,
@@ -72,22 +59,18 @@ SETTINGS: dict[str, Any] = {
     "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {}}},
     "tools": [{"name": "f", "input_schema": {"type": "object"}, "new": 1}],
     "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
-    "cache_control": MARK,
+    "cache_control": EPHEMERAL,
     "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
 }
 
 
-def test_listed_parameters_go_as_they_came() -> None:
+def test_parameters_go_as_they_came_where_they_are_listed() -> None:
     assert passed(SETTINGS) == SETTINGS
-
-
-def test_the_others_are_dropped() -> None:
     kept = ("system", "cache_control", "context_management")
-    assert passed(SETTINGS, frozenset()) == {name: SETTINGS[name] for name in kept}
+    assert passed(SETTINGS, set()) == {name: SETTINGS[name] for name in kept}
     assert passed({"inference_geo": "eu"}) == {}
-    assert passed({"inference_geo": "eu"}, EVERYTHING | {"inference_geo"}) == {
-        "inference_geo": "eu"
-    }
+    listed = EVERYTHING | {"inference_geo"}
+    assert passed({"inference_geo": "eu"}, listed) == {"inference_geo": "eu"}
     assert passed({"temperature": None, "thinking": None, "output_config": None}) == {}
 
 
@@ -103,12 +86,9 @@ def test_a_budget_stays_below_what_the_endpoint_gives_out(cap: Any, budget: Any)
     thinking = {"type": "enabled", "budget_tokens": 2_000, "display": "omitted"}
     edits = [{"type": "clear_thinking_20251015"}, {"type": "compact_20260112"}]
     fields = {"thinking": thinking, "context_management": {"edits": edits}}
-    body = passed(fields, output_cap=cap)
-    if budget is None:
-        assert body == {"context_management": {"edits": edits[1:]}}
-    else:
-        assert body["thinking"] == {**thinking, "budget_tokens": budget}
-        assert body["context_management"] == {"edits": edits}
+    told = {**fields, "thinking": {**thinking, "budget_tokens": budget}}
+    without = {"context_management": {"edits": edits[1:]}}
+    assert passed(fields, output_cap=cap) == (told if budget else without)
 
 
 def test_tools_of_the_gateway_are_taken_out() -> None:
@@ -117,85 +97,56 @@ def test_tools_of_the_gateway_are_taken_out() -> None:
     assert "tools" not in passed({"tools": tools[:1], "tool_choice": {"type": "auto"}})
 
 
-def test_no_thinking_is_asked_for_in_the_middle_of_calls_made_without_it() -> None:
-    def thinking(*first: dict[str, Any]) -> Any:
-        used = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
-        messages = [
-            *HI,
-            {"role": "assistant", "content": [*first, used]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t"}]},
-        ]
-        wanted = {"type": "enabled", "budget_tokens": 2_000}
-        return passed({"messages": messages, "thinking": wanted}).get("thinking")
-
-    assert thinking({"type": "thinking", "thinking": "x", "signature": "s"}) is not None
-    assert thinking({"type": "text", "text": "x"}) is None
+@pytest.mark.parametrize(
+    ("first", "is_asked"),
+    [({"type": "thinking", "thinking": "x", "signature": "s"}, True), (text("x"), False)],
+)
+def test_thinking_is_asked_for_in_the_middle_of_calls_that_were_made_with_it(
+    first: dict[str, Any], is_asked: bool
+) -> None:
+    used = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    told = user([{"type": "tool_result", "tool_use_id": "t"}])
+    thinking = {"type": "enabled", "budget_tokens": 2_000}
+    fields = {"messages": [*HI, assistant([first, used]), told], "thinking": thinking}
+    assert ("thinking" in passed(fields)) is is_asked
 
 
 def test_the_last_breakpoints_stay_and_the_body_is_not_touched() -> None:
-    def marked(text: str) -> dict[str, Any]:
-        return {"type": "text", "text": text, "cache_control": MARK}
-
-    result = {"type": "tool_result", "tool_use_id": "t", "content": [marked("a")]}
-    messages = [{"role": "user", "content": [{**result, "cache_control": MARK}, marked("b")]}]
-    fields = {"system": [marked("s")], "messages": messages, "cache_control": MARK}
+    a, b, s = (text(each, cache_control=EPHEMERAL) for each in "abs")
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [a]}
+    messages = [user([{**result, "cache_control": EPHEMERAL}, b])]
+    fields = {"system": [s], "messages": messages, "cache_control": EPHEMERAL}
     before = repr(fields)
-    body = passed(fields)
-    assert "cache_control" not in body["system"][0]
-    assert body["cache_control"] == MARK
-    assert "messages" not in body
-    fields["messages"] = [*messages, {"role": "user", "content": [marked("c")]}]
-    first = passed(fields)["messages"][0]["content"]
-    assert "cache_control" not in first[0]["content"][0]
-    assert first[0]["cache_control"] == MARK
-    fields["messages"] = messages
+    assert passed(fields) == {"system": [text("s")], "cache_control": EPHEMERAL}
     assert repr(fields) == before
 
 
-LONG = {"type": "ephemeral", "ttl": "1h"}
 FILE = {"type": "document", "source": {"type": "file", "file_id": "f"}}
+
+
+def edited(kind: str) -> dict[str, Any]:
+    return {"context_management": {"edits": [{"type": kind}]}}
 
 
 @pytest.mark.parametrize(
     ("fields", "beta"),
     [
-        ({"cache_control": LONG}, "extended-cache-ttl-2025-04-11"),
-        (
-            {"system": [{"type": "text", "text": "s", "cache_control": LONG}]},
-            "extended-cache-ttl-2025-04-11",
-        ),
-        (
-            {"tools": [{"name": "f", "input_schema": {}, "cache_control": LONG}]},
-            "extended-cache-ttl-2025-04-11",
-        ),
-        ({"messages": [{"role": "user", "content": [FILE, FILE]}]}, "files-api-2025-04-14"),
-        (
-            {"messages": [{"role": "system", "content": "s"}]},
-            "mid-conversation-system-2026-04-07",
-        ),
-        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "compact-2026-01-12"),
-        (
-            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
-            "context-management-2025-06-27",
-        ),
-        (
-            {"output_config": {"task_budget": {"type": "tokens", "total": 20_000}}},
-            "task-budgets-2026-03-13",
-        ),
+        ({"cache_control": HOUR}, "extended-cache-ttl-2025-04-11"),
+        ({"messages": [user([FILE, FILE])]}, "files-api-2025-04-14"),
+        ({"messages": [{"role": "system", "content": "s"}]}, "mid-conversation-system-2026-04-07"),
+        (edited("compact_20260112"), "compact-2026-01-12"),
+        (edited("clear_tool_uses_20250919"), "context-management-2025-06-27"),
+        ({"output_config": {"task_budget": {"total": 20_000}}}, "task-budgets-2026-03-13"),
         ({"speed": "fast"}, "fast-mode-2026-02-01"),
         (
             {"thinking": {"type": "adaptive", "display": "updates"}},
             "thinking-display-updates-2026-08-18",
         ),
         ({"tools": [{"type": "computer_20251124"}]}, "computer-use-2025-11-24"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, None),
     ],
 )
-def test_what_a_body_uses_is_named_in_the_header(fields: dict[str, Any], beta: str) -> None:
+def test_what_a_body_uses_is_named_in_the_header(fields: dict[str, Any], beta: str | None) -> None:
     original = {"messages": HI, **fields}
     made = request(prompt({}, original=original), terms(EVERYTHING | {"speed"}))
-    assert betas(made) == [beta]
-
-
-def test_a_plain_body_needs_no_beta() -> None:
-    original = {"messages": HI, "thinking": {"type": "enabled", "budget_tokens": 1024}}
-    assert betas(request(prompt({}, original=original), terms())) == []
+    assert betas(made) == ([beta] if beta else [])

@@ -1,53 +1,45 @@
-"""Everything of a translated request but its messages."""
+"""Everything of a request but its messages: of chat bodies, and of what stands beside others."""
 
 from typing import Any
 
 import pytest
 
 from tests.routing.upstreams.anthropic.said import (
+    EPHEMERAL,
     EVERYTHING,
+    HI,
+    HOUR,
     TOOL,
-    assistant,
     betas,
-    call,
-    prompt,
     request,
-    result,
     sent,
     sent_for,
     terms,
-    user,
 )
+from tests.routing.upstreams.asking import assistant, call, prompt, result, text, user
 
-HI = [user("hi")]
+ALWAYS = ("model", "messages", "max_tokens")
 
 
-def only(fields: dict[str, Any], supported: frozenset[str] = EVERYTHING) -> dict[str, Any]:
+def only(fields: dict[str, Any], supported: Any = EVERYTHING) -> dict[str, Any]:
     """The settings sent for these chat fields, without what is always there."""
     body = sent(prompt({"messages": HI, **fields}), terms(supported))
-    return {
-        name: value
-        for name, value in body.items()
-        if name not in ("model", "messages", "max_tokens")
-    }
+    return {name: value for name, value in body.items() if name not in ALWAYS}
 
 
 def test_the_call_itself() -> None:
-    made = request(prompt({"messages": HI}, stream=True), terms())
+    made = request(prompt({"messages": HI}, stream=True))
     assert made.path == "/messages"
     assert made.headers == (
         ("Content-Type", "application/json"),
         ("Accept", "text/event-stream"),
         ("anthropic-version", "2023-06-01"),
-        ("x-api-key", "sk-secret"),
+        ("x-api-key", "secret"),
     )
-    assert sent(prompt({"messages": HI}, stream=True), terms())["stream"] is True
-
-
-def test_an_endpoint_without_a_credential_gets_none() -> None:
-    made = request(prompt({"messages": HI}), terms(credential=None))
-    assert "x-api-key" not in dict(made.headers)
-    assert dict(made.headers)["Accept"] == "application/json"
+    assert sent(prompt({"messages": HI}, stream=True))["stream"] is True
+    plain = dict(request(prompt({"messages": HI}), terms(credential=None)).headers)
+    assert "x-api-key" not in plain
+    assert plain["Accept"] == "application/json"
 
 
 @pytest.mark.parametrize(
@@ -60,22 +52,20 @@ def test_the_output_limit(wanted: Any, cap: Any, default: int, limit: int) -> No
 
 
 def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
-    fields = {
-        "temperature": 0.5,
-        "top_p": 0.5,
-        "top_k": 5,
-        "stop": ["x"],
-        "tools": [TOOL],
-        "tool_choice": "auto",
-        "verbosity": "low",
-        "service_tier": "auto",
-        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
-        "seed": 5,
+    schema = {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
+    fields = {"temperature": 0.5, "top_p": 0.5, "top_k": 5, "stop": ["x"], "tools": [TOOL]}
+    fields |= {"tool_choice": "auto", "verbosity": "low", "service_tier": "auto", "seed": 5}
+    fields |= {
+        "response_format": schema,
         "logit_bias": {"1": 1},
         "user": "me",
-        "metadata": {"a": "b"},
+        "metadata": {"a": 1},
     }
-    assert only(fields, frozenset()) == {}
+    assert only(fields, set()) == {}
+    # Of the end user there is a hash, and a verbosity is an effort.
+    hashed = sent(prompt({"messages": HI, **fields}), terms({"verbosity"}, user_hash="ab12"))
+    assert hashed["metadata"] == {"user_id": "ab12"}
+    assert hashed["output_config"] == {"effort": "low"}
     assert "seed" not in only(fields, EVERYTHING | {"seed"})
 
 
@@ -100,8 +90,7 @@ def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
             {"response_format": {"type": "json_schema", "json_schema": {"schema": {"a": 1}}}},
             {"output_config": {"format": {"type": "json_schema", "schema": {"a": 1}}}},
         ),
-        ({"tool_choice": "none"}, {}),
-        ({"parallel_tool_calls": False}, {}),
+        ({"tool_choice": "none", "parallel_tool_calls": False}, {}),
     ],
 )
 def test_settings(given: dict[str, Any], kept: dict[str, Any]) -> None:
@@ -110,139 +99,108 @@ def test_settings(given: dict[str, Any], kept: dict[str, Any]) -> None:
 
 def test_objects_of_an_answers_schema_are_closed_where_it_does_not_say() -> None:
     leaf = {"type": "object", "properties": {"type": {"type": "string"}}}
-    schema: dict[str, Any] = {
-        "type": ["object", "null"],
-        "properties": {
-            "type": {"anyOf": [leaf, {"type": "null"}]},
-            "list": {"type": "array", "items": {"$ref": "#/$defs/leaf"}},
-            "open": {"type": "object", "additionalProperties": True, "default": {"type": "object"}},
-        },
-        "$defs": {"leaf": leaf},
-    }
-    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    sent_schema = only({"response_format": wanted})["output_config"]["format"]["schema"]
     shut = {**leaf, "additionalProperties": False}
-    assert sent_schema == {
-        "type": ["object", "null"],
-        "properties": {
-            "type": {"anyOf": [shut, {"type": "null"}]},
-            "list": schema["properties"]["list"],
-            "open": schema["properties"]["open"],
-        },
-        "$defs": {"leaf": shut},
-        "additionalProperties": False,
-    }
+    listed = {"type": "array", "items": {"$ref": "#/$defs/leaf"}}
+    opened = {"type": "object", "additionalProperties": True, "default": {"type": "object"}}
+
+    def schema(leaf: Any, **shut: Any) -> dict[str, Any]:
+        several = {"anyOf": [leaf, {"type": "null"}]}
+        properties = {"type": several, "list": listed, "open": opened}
+        kind = ["object", "null"]
+        return {"type": kind, "properties": properties, "$defs": {"leaf": leaf}, **shut}
+
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema(leaf)}}
+    told = only({"response_format": wanted})["output_config"]["format"]["schema"]
+    assert told == schema(shut, additionalProperties=False)
 
 
 def test_tools() -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     full = {"name": "g", "description": "d", "parameters": schema, "strict": True}
-    tools = [
-        {**TOOL, "cache_control": {"type": "ephemeral"}},
-        {"type": "function", "function": full},
-        {"type": "function", "function": {"name": "h", "parameters": {"properties": {}}}},
-    ]
+    bare = {"name": "h", "parameters": {"properties": {}}}
+    tools = [{**TOOL, "cache_control": EPHEMERAL}]
+    tools += [{"type": "function", "function": function} for function in (full, bare)]
     empty = {"type": "object", "properties": {}}
-    plain = only({"tools": tools}, frozenset({"tools"}))["tools"]
-    assert plain == [
-        {"name": "f", "input_schema": empty, "cache_control": {"type": "ephemeral"}},
+    assert only({"tools": tools}, {"tools"})["tools"] == [
+        {"name": "f", "input_schema": empty, "cache_control": EPHEMERAL},
         {"name": "g", "description": "d", "input_schema": schema},
         {"name": "h", "input_schema": empty},
     ]
     assert only({"tools": tools})["tools"][1]["strict"] is True
 
 
+ALONE = {"disable_parallel_tool_use": True}
+
+
 @pytest.mark.parametrize(
-    ("given", "choice"),
+    ("choice", "is_parallel", "told"),
     [
-        ({}, None),
-        ({"tool_choice": "none"}, {"type": "none"}),
-        ({"tool_choice": "auto"}, {"type": "auto"}),
-        ({"tool_choice": "required"}, {"type": "any"}),
-        (
-            {"tool_choice": {"type": "function", "function": {"name": "f"}}},
-            {"type": "tool", "name": "f"},
-        ),
-        ({"tool_choice": {"type": "router:web_search"}}, None),
-        ({"parallel_tool_calls": False}, {"type": "auto", "disable_parallel_tool_use": True}),
-        ({"parallel_tool_calls": True}, None),
-        (
-            {"parallel_tool_calls": False, "tool_choice": "required"},
-            {"type": "any", "disable_parallel_tool_use": True},
-        ),
-        ({"parallel_tool_calls": False, "tool_choice": "none"}, {"type": "none"}),
+        (None, None, None),
+        ("none", None, {"type": "none"}),
+        ("auto", None, {"type": "auto"}),
+        ("required", None, {"type": "any"}),
+        ({"type": "function", "function": {"name": "f"}}, None, {"type": "tool", "name": "f"}),
+        ({"type": "router:web_search"}, None, None),
+        (None, False, {"type": "auto", **ALONE}),
+        (None, True, None),
+        ("required", False, {"type": "any", **ALONE}),
+        ("none", False, {"type": "none"}),
     ],
 )
-def test_tool_choice(given: dict[str, Any], choice: Any) -> None:
-    assert only({"tools": [TOOL], **given}).get("tool_choice") == choice
-
-
-def thinking(supported: str, *, limit: int = 10_000, **wishes: Any) -> Any:
-    listed = EVERYTHING - {"reasoning"} | set(supported.split())
-    body = sent(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
-    return body.get("thinking"), body.get("output_config", {}).get("effort")
+def test_tool_choice(choice: Any, is_parallel: bool | None, told: Any) -> None:
+    wishes = {"tool_choice": choice, "parallel_tool_calls": is_parallel}
+    given = {name: value for name, value in wishes.items() if value is not None}
+    assert only({"tools": [TOOL], **given}).get("tool_choice") == told
 
 
 def budget(tokens: int) -> Any:
     return {"type": "enabled", "budget_tokens": tokens}, None
 
 
-ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+DISABLED = ({"type": "disabled"}, None)
+SHOWN, HIDDEN = ({"type": "adaptive", "display": how} for how in ("summarized", "omitted"))
+BOTH = "reasoning reasoning_effort"
+# What the endpoint lists, the output limit, what is wished, and what is sent of it.
+THINKING: list[tuple[str, int, dict[str, Any], Any]] = [
+    # An effort is a share of the output limit.
+    ("reasoning", 10_000, {"effort": "max"}, budget(9_500)),
+    ("reasoning", 10_000, {"effort": "high"}, budget(8_000)),
+    ("reasoning", 10_000, {"effort": "medium"}, budget(5_000)),
+    ("reasoning", 10_000, {"effort": "low"}, budget(2_000)),
+    ("reasoning", 10_000, {"effort": "minimal"}, budget(1_024)),
+    ("reasoning", 1_000_000, {"effort": "xhigh"}, budget(128_000)),
+    ("reasoning", 10**30, {"effort": "high"}, budget(128_000)),
+    ("reasoning", 1_025, {"effort": "high"}, budget(1_024)),
+    ("reasoning", 1_024, {"effort": "high"}, (None, None)),
+    ("reasoning", 10_000, {"effort": "none"}, DISABLED),
+    ("reasoning", 10_000, {"effort": None}, (None, None)),
+    # A budget wins and stays below the limit.
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 0}, DISABLED),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 5}, budget(1_024)),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 3_000}, budget(3_000)),
+    ("reasoning", 10_000, {"effort": "low", "reasoning_tokens": 10_000}, budget(9_999)),
+    # An endpoint that lists efforts gets one.
+    (BOTH, 10_000, {"effort": "high"}, (SHOWN, "high")),
+    (BOTH, 10_000, {"reasoning_tokens": 5_000}, budget(5_000)),
+    ("reasoning_effort", 10_000, {"effort": "minimal"}, (SHOWN, "low")),
+    ("reasoning_effort", 10_000, {"effort": "max", "exclude_reasoning": True}, (HIDDEN, "max")),
+    ("", 10_000, {"effort": "max"}, (None, None)),
+]
 
 
-@pytest.mark.parametrize(
-    ("effort", "limit", "told"),
-    [
-        ("max", 10_000, budget(9_500)),
-        ("high", 10_000, budget(8_000)),
-        ("medium", 10_000, budget(5_000)),
-        ("low", 10_000, budget(2_000)),
-        ("minimal", 10_000, budget(1_024)),
-        ("xhigh", 1_000_000, budget(128_000)),
-        ("high", 10**30, budget(128_000)),
-        ("high", 1_025, budget(1_024)),
-        ("high", 1_024, (None, None)),
-        ("none", 10_000, ({"type": "disabled"}, None)),
-        (None, 10_000, (None, None)),
-    ],
-)
-def test_an_effort_is_a_share_of_the_output_limit(effort: Any, limit: int, told: Any) -> None:
-    assert thinking("reasoning", limit=limit, effort=effort) == told
-
-
-@pytest.mark.parametrize(
-    ("tokens", "told"),
-    [
-        (0, ({"type": "disabled"}, None)),
-        (5, budget(1_024)),
-        (3_000, budget(3_000)),
-        (10_000, budget(9_999)),
-    ],
-)
-def test_a_budget_wins_and_stays_below_the_limit(tokens: int, told: Any) -> None:
-    assert thinking("reasoning", reasoning_tokens=tokens, effort="low") == told
-
-
-def test_an_endpoint_that_lists_efforts_gets_one() -> None:
-    assert thinking("reasoning reasoning_effort", effort="high") == (ADAPTIVE, "high")
-    assert thinking("reasoning_effort", effort="minimal") == (ADAPTIVE, "low")
-    assert thinking("reasoning reasoning_effort", reasoning_tokens=5_000) == budget(5_000)
-    hidden = {"type": "adaptive", "display": "omitted"}
-    assert thinking("reasoning_effort", effort="max", exclude_reasoning=True) == (hidden, "max")
-    assert thinking("", effort="max") == (None, None)
-
-
-def test_verbosity_is_an_effort_where_it_is_listed() -> None:
-    body = sent(prompt({"messages": HI, "verbosity": "low"}), terms(frozenset({"verbosity"})))
-    assert body["output_config"] == {"effort": "low"}
+@pytest.mark.parametrize(("supported", "limit", "wishes", "told"), THINKING)
+def test_thinking(supported: str, limit: int, wishes: dict[str, Any], told: Any) -> None:
+    listed = EVERYTHING - {"reasoning"} | set(supported.split())
+    body = sent(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
+    assert (body.get("thinking"), body.get("output_config", {}).get("effort")) == told
 
 
 def test_sampling_that_thinking_does_not_go_with_is_left_out() -> None:
     chat = {"messages": HI, "temperature": 0.2, "top_k": 5, "top_p": 0.5, "stop": "x"}
-    body = sent(prompt(chat, effort="high"), terms())
+    body = sent(prompt(chat, effort="high"))
     assert not {"temperature", "top_k", "top_p"} & body.keys()
     assert body["stop_sequences"] == ["x"]
-    assert sent(prompt({**chat, "top_p": 0.96}, effort="high"), terms())["top_p"] == 0.96
+    assert sent(prompt({**chat, "top_p": 0.96}, effort="high"))["top_p"] == 0.96
 
 
 @pytest.mark.parametrize(
@@ -250,61 +208,104 @@ def test_sampling_that_thinking_does_not_go_with_is_left_out() -> None:
     [
         {"messages": HI, "tools": [TOOL], "tool_choice": "required"},
         {"messages": [*HI, assistant("Once upon")]},
-        {"messages": [*HI, assistant(None, tool_calls=[call("a")]), result("a")]},
+        {"messages": [*HI, assistant(tool_calls=[call("a")]), result("a")]},
     ],
+    ids=["a call is demanded", "an answer to continue", "calls made without thinking"],
 )
 def test_where_thinking_is_refused_the_answer_matters_more(chat: dict[str, Any]) -> None:
-    assert "thinking" not in sent(prompt(chat, effort="high"), terms())
-    assert sent(prompt(chat, effort="none"), terms())["thinking"] == {"type": "disabled"}
+    assert "thinking" not in sent(prompt(chat, effort="high"))
+    assert sent(prompt(chat, effort="none"))["thinking"] == {"type": "disabled"}
 
 
 def test_thinking_goes_on_between_calls() -> None:
     seal = {"type": "reasoning.encrypted", "data": "d", "format": "anthropic-claude-v1"}
-    called = assistant(None, tool_calls=[call("a")], reasoning_details=[seal])
+    called = assistant(tool_calls=[call("a")], reasoning_details=[seal])
     chat = {"messages": [*HI, called, result("a")], "tools": [TOOL]}
-    made = request(prompt(chat, effort="high"), terms())
+    made = request(prompt(chat, effort="high"))
     assert b'"thinking":{"type":"enabled"' in made.body
     assert betas(made) == ["interleaved-thinking-2025-05-14"]
 
 
-def test_the_end_user_is_told_by_a_hash_only() -> None:
-    body = sent(prompt({"messages": HI, "user": "me@x"}), terms(user_hash="ab12"))
-    assert body["metadata"] == {"user_id": "ab12"}
-
-
-def marked(text: str, **fields: Any) -> dict[str, Any]:
-    return {"type": "text", "text": text, **(fields or {"cache_control": {"type": "ephemeral"}})}
-
-
 def test_the_last_four_breakpoints_stay() -> None:
-    body = sent_for(
-        [{"role": "system", "content": [marked("s")]}, user([marked(c) for c in "abc"])],
-        tools=[{**TOOL, "cache_control": {"type": "ephemeral"}}],
-        cache_control={"type": "ephemeral", "ttl": "1h"},
-    )
+    first, *rest = (text(each, cache_control=EPHEMERAL) for each in "sabc")
+    messages = [{"role": "system", "content": [first]}, user(rest)]
+    tools = [{**TOOL, "cache_control": EPHEMERAL}]
+    before = repr((messages, tools))
+    body = sent_for(messages, tools=tools, cache_control=HOUR)
     assert "cache_control" not in body["tools"][0]
     [turn] = body["messages"]
     kept = [block.get("cache_control") for block in [*body["system"], *turn["content"]]]
-    assert kept == [{"type": "ephemeral"}] * 4
+    assert kept == [EPHEMERAL] * 4
+    assert repr((messages, tools)) == before
 
 
 def test_breakpoints_in_either_spelling_and_the_automatic_one() -> None:
-    explicit = marked("a", prompt_cache_breakpoint={"mode": "explicit"})
-    chat: dict[str, Any] = {
-        "messages": [user([explicit, marked("b", prompt_cache_breakpoint=None)])],
-        "cache_control": {"type": "ephemeral", "ttl": "1h"},
-    }
-    made = request(prompt(chat), terms())
-    assert betas(made) == ["extended-cache-ttl-2025-04-11"]
-    content = sent(prompt(chat), terms())["messages"][0]["content"]
-    assert content[0]["cache_control"] == {"type": "ephemeral"}
-    assert content[1]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    explicit = text("a", prompt_cache_breakpoint={"mode": "explicit"})
+    said = [user([explicit, text("b", prompt_cache_breakpoint=None)])]
+    chat: dict[str, Any] = {"messages": said, "cache_control": HOUR}
+    assert betas(request(prompt(chat))) == ["extended-cache-ttl-2025-04-11"]
+    content = sent(prompt(chat))["messages"][0]["content"]
+    assert [block["cache_control"] for block in content] == [EPHEMERAL, HOUR]
     chat["prompt_cache_options"] = {"mode": "explicit"}
-    assert "cache_control" not in sent(prompt(chat), terms())["messages"][0]["content"][1]
+    assert "cache_control" not in sent(prompt(chat))["messages"][0]["content"][1]
 
 
-def test_the_callers_body_stays_as_it_was() -> None:
-    chat = {"messages": [user([marked(c) for c in "abcdef"])], "cache_control": {"type": "x"}}
-    before = repr(chat)
-    sent(prompt(chat), terms())
-    assert repr(chat) == before
+EFFORTS = EVERYTHING - {"reasoning"} | {"reasoning_effort"}
+VERBOSE = EVERYTHING | {"verbosity"}
+SHAPELESS = EVERYTHING - {"response_format", "structured_outputs"}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+FORMAT = {
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
+}
+CLOSED = {"type": "json_schema", "schema": {**SCHEMA, "additionalProperties": False}}
+OWN_FORMAT = {"output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}}}
+AUTOMATIC = {"cache_control": EPHEMERAL}
+MARKED_ONLY = {"prompt_cache_options": {"mode": "explicit"}}
+ENABLED = {"thinking": {"type": "enabled", "budget_tokens": 2_500}}
+DEMANDED = {"tools": [{"name": "f", "input_schema": {}}], "tool_choice": {"type": "any"}}
+COOL = {"temperature": 0.5}
+
+
+def effort(name: str) -> dict[str, Any]:
+    return {"output_config": {"effort": name}}
+
+
+ADAPTED = {"thinking": SHOWN, **effort("low")}
+
+
+# The body's own fields, what stands beside it, what is wished, what is listed, and what is sent.
+BESIDE: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], frozenset[str], Any]] = [
+    ({}, {}, {}, EVERYTHING, {}),
+    # An effort of the body's own is one.
+    (effort("low"), {}, {"effort": "low"}, EVERYTHING, effort("low")),
+    ({**COOL, "top_p": 0.5, "top_k": 5}, {}, {"effort": "minimal"}, EFFORTS, ADAPTED),
+    ({"top_p": 0.99}, {}, {"effort": "medium"}, EVERYTHING, {"top_p": 0.99, **ENABLED}),
+    (COOL, {}, {"effort": "none"}, EVERYTHING, {**COOL, "thinking": {"type": "disabled"}}),
+    (DEMANDED, {}, {"reasoning_tokens": 2_000}, EVERYTHING, DEMANDED),
+    (ENABLED, {}, {"effort": "high"}, EVERYTHING, ENABLED),
+    ({}, {"verbosity": "low"}, {}, VERBOSE, effort("low")),
+    ({}, {"verbosity": "low"}, {}, EVERYTHING, {}),
+    (effort("high"), {"verbosity": "low"}, {}, VERBOSE, effort("high")),
+    ({}, FORMAT, {}, EVERYTHING, {"output_config": {"format": CLOSED}}),
+    (OWN_FORMAT, FORMAT, {}, EVERYTHING, OWN_FORMAT),
+    ({}, FORMAT, {}, SHAPELESS, {}),
+    ({}, {"response_format": {"type": "json_object"}}, {}, EVERYTHING, {}),
+    (AUTOMATIC, {}, {}, EVERYTHING, AUTOMATIC),
+    (AUTOMATIC, MARKED_ONLY, {}, EVERYTHING, {}),
+]
+
+
+@pytest.mark.parametrize(("own", "beside", "wishes", "supported", "told"), BESIDE)
+def test_what_chat_says_beside_a_messages_body(
+    own: Any, beside: Any, wishes: Any, supported: frozenset[str], told: dict[str, Any]
+) -> None:
+    original = {"model": "acme/m", "max_tokens": 5_000, "messages": HI, **own}
+    asked = prompt(beside, original=original, max_output_tokens=5_000, **wishes)
+    body = sent(asked, terms(supported))
+    assert {name: value for name, value in body.items() if name not in ALWAYS} == told
+
+
+def test_an_answer_to_continue_is_not_thought_about() -> None:
+    original = {"max_tokens": 5_000, "messages": [*HI, assistant("And so")]}
+    asked = prompt({}, original=original, max_output_tokens=5_000, reasoning_tokens=2_000)
+    assert "thinking" not in sent(asked)

@@ -5,9 +5,11 @@ from typing import Any
 import orjson
 import pytest
 
+from routing.exchange import Event
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object
-from tests.routing.upstreams.anthropic.streams import added_up, read, stream_of
+from tests.routing.upstreams import streams
+from tests.routing.upstreams.streams import added_up, messages_stream, thoughts
 
 ANSWER: dict[str, Any] = {
     "type": "message",
@@ -36,35 +38,28 @@ def delta(index: int, kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": {"type": kind, **fields}}
 
 
+def read(*events: dict[str, Any]) -> list[Event]:
+    return streams.read(ANTHROPIC, events)
+
+
 def stop(index: int) -> dict[str, Any]:
     return {"type": "content_block_stop", "index": index}
 
 
-def test_a_stream_says_what_the_whole_answer_says() -> None:
-    events = read(stream_of(ANSWER))
-    whole = ANTHROPIC.answer(orjson.dumps(ANSWER), "application/json")
-    message = added_up(events)
-    assert message["content"] == whole.message["content"]
-    assert message["reasoning"] == whole.message["reasoning"]
-    assert message["tool_calls"] == whole.message["tool_calls"]
-    assert events[0].upstream_id == "msg_1"
-    assert events[-2].native_finish == "tool_use"
-    assert events[-2].usage == whole.usage
-
-
 def test_a_start_may_hold_the_whole_answer() -> None:
-    """Calls that a program of the provider's made come like this."""
-    events = read([{"type": "message_start", "message": ANSWER}, {"type": "message_stop"}])
+    # Calls that a program of the provider's made come like this.
+    events = read({"type": "message_start", "message": ANSWER}, {"type": "message_stop"})
     whole = ANTHROPIC.answer(orjson.dumps(ANSWER), "application/json")
     message = added_up(events)
     for name in ("content", "reasoning", "tool_calls"):
         assert message[name] == whole.message[name]
+    assert thoughts(message) == thoughts(whole.message)
     assert (events[0].native_finish, events[0].usage) == ("tool_use", whole.usage)
 
 
 def test_every_event_carries_its_payload() -> None:
     reader = ANTHROPIC.reader()
-    for payload in map(orjson.dumps, stream_of(ANSWER)):
+    for payload in map(orjson.dumps, messages_stream(ANSWER)):
         assert not reader.ended
         [event] = reader.events(payload)
         assert event.native is not None
@@ -76,7 +71,7 @@ def test_every_event_carries_its_payload() -> None:
 
 
 def test_the_output_count_is_unknown_until_it_is_told_at_the_end() -> None:
-    events = read(stream_of(ANSWER))
+    events = read(*messages_stream(ANSWER))
     assert events[0].usage == {
         "prompt_tokens": 15,
         "completion_tokens": None,
@@ -86,115 +81,66 @@ def test_the_output_count_is_unknown_until_it_is_told_at_the_end() -> None:
 
 
 def test_a_start_that_comes_late_or_again_undoes_no_count() -> None:
-    [start_event, *_] = stream_of(ANSWER)
+    [start_event, *_] = messages_stream(ANSWER)
     told = {"type": "message_delta", "delta": {}, "usage": {"output_tokens": 7}}
     again = {"type": "message_start", "message": {"id": "other", "usage": {"input_tokens": 900}}}
-    late, second = read([told, start_event, again])[1:]
+    late, second = read(told, start_event, again)[1:]
     assert (late.usage["prompt_tokens"], late.usage["completion_tokens"]) == (15, 7)
     assert (second.usage, second.upstream_id) == (None, None)
 
 
 def test_fragments_of_an_input_are_passed_byte_for_byte() -> None:
     fragments = ["", '{"a"', ' : "\\u00', 'e9"', "}"]
-    events = read(
-        [
-            start(0, type="tool_use", id="t", name="f", input={}),
-            *(delta(0, "input_json_delta", partial_json=text) for text in fragments),
-            stop(0),
-        ]
-    )
-    assert events[0].delta == {
-        "tool_calls": [
-            {
-                "index": 0,
-                "id": "t",
-                "type": "function",
-                "function": {"name": "f", "arguments": ""},
-            }
-        ]
-    }
-    said = [event.delta["tool_calls"][0] for event in events[1:] if event.delta]
-    assert said == [{"index": 0, "function": {"arguments": text}} for text in fragments[1:]]
+    told = [delta(0, "input_json_delta", partial_json=text) for text in fragments]
+    events = read(start(0, type="tool_use", id="t", name="f", input={}), *told, stop(0))
+    function = {"name": "f", "arguments": ""}
+    assert [call for event in events for call in event.delta.get("tool_calls", ())] == [
+        {"index": 0, "id": "t", "type": "function", "function": function},
+        *({"index": 0, "function": {"arguments": text}} for text in fragments[1:]),
+    ]
 
 
 @pytest.mark.parametrize(
     ("given", "arguments"), [({}, "{}"), (None, "{}"), ({"x": 1}, '{"x":1}'), ([1], "[1]")]
 )
-@pytest.mark.parametrize("is_stopped", [True, False])
-def test_an_input_without_fragments_is_told_whole(
-    given: Any, arguments: str, is_stopped: bool
-) -> None:
+@pytest.mark.parametrize("ends", [[stop(0)], []], ids=["stopped", "not stopped"])
+def test_an_input_without_fragments_is_told_whole(given: Any, arguments: str, ends: Any) -> None:
     block = start(0, type="tool_use", id="t", name="f", input=given)
     last = {"type": "message_delta", "delta": {"stop_reason": "tool_use"}}
-    events = read([block, *([stop(0)] if is_stopped else []), last])
-    assert added_up(events)["tool_calls"][0]["function"]["arguments"] == arguments
-
-
-def test_citations_are_told_when_their_text_has_ended() -> None:
-    cited = {"type": "web_search_result_location", "url": "https://a", "title": "A"}
-    events = read(
-        [
-            start(0, type="text", text="ab", citations=None),
-            stop(0),
-            start(1, type="text", text=""),
-            delta(1, "citations_delta", citation=cited),
-            delta(1, "text_delta", text="cde"),
-            delta(1, "citations_delta", citation={"type": "page_location"}),
-            stop(1),
-        ]
-    )
-    [made] = added_up(events)["annotations"]
-    told = {"url": "https://a", "title": "A", "start_index": 2, "end_index": 5}
-    assert made == {"type": "url_citation", "url_citation": told}
-
-
-def test_thinking_whose_text_is_kept_back_still_has_its_seal() -> None:
-    events = read(
-        [
-            start(0, type="thinking", thinking="", signature=""),
-            delta(0, "signature_delta", signature="sig"),
-            stop(0),
-        ]
-    )
-    [item] = added_up(events)["reasoning_details"]
-    assert (item["text"], item["signature"]) == ("", "sig")
-    assert "reasoning" not in added_up(events)
+    message = added_up(read(block, *ends, last))
+    assert message["tool_calls"][0]["function"]["arguments"] == arguments
 
 
 def test_blocks_side_by_side_are_kept_apart() -> None:
-    events = read(
-        [
-            start(0, type="tool_use", id="a", name="f", input={}),
-            start(1, type="tool_use", id="b", name="g", input={}),
-            delta(1, "input_json_delta", partial_json="[1]"),
-            delta(0, "input_json_delta", partial_json="[0]"),
-        ]
-    )
-    calls = added_up(events)["tool_calls"]
+    begun = [start(n, type="tool_use", id="ab"[n], name="f", input={}) for n in (0, 1)]
+    pieces = [delta(n, "input_json_delta", partial_json=f"[{n}]") for n in (1, 0)]
+    calls = added_up(read(*begun, *pieces))["tool_calls"]
     assert [call["function"]["arguments"] for call in calls] == ["[0]", "[1]"]
 
 
 def test_the_end_tells_the_reason_the_sequence_and_why_it_refused() -> None:
-    details = {"type": "refusal", "explanation": "no"}
-    [event] = read(
-        [{"type": "message_delta", "delta": {"stop_reason": "refusal", "stop_details": details}}]
-    )
-    assert (event.native_finish, event.delta) == ("refusal", {"refusal": "no"})
-    ending = {"stop_reason": "stop_sequence", "stop_sequence": "END"}
-    [event] = read([{"type": "message_delta", "delta": ending}])
-    assert event.stop_sequence == "END"
+    def ended(**delta: Any) -> Event:
+        [event] = read({"type": "message_delta", "delta": delta})
+        return event
+
+    refused = ended(stop_reason="refusal", stop_details={"type": "refusal", "explanation": "no"})
+    assert (refused.native_finish, refused.delta) == ("refusal", {"refusal": "no"})
+    assert ended(stop_reason="stop_sequence", stop_sequence="END").stop_sequence == "END"
 
 
-@pytest.mark.parametrize("error", [None, {}, "broken", {"type": "overloaded_error"}])
-def test_an_error_event(error: Any) -> None:
-    [event] = read([{"type": "error", "error": error}])
-    status = 529 if isinstance(error, dict) and error else 502
-    assert from_error_object(event.error).status == status
-
-
-def test_an_error_without_a_type_of_its_own() -> None:
-    [event] = read([{"error": {"type": "api_error", "message": "m"}}])
-    assert from_error_object(event.error).status == 500
+@pytest.mark.parametrize(
+    ("event", "status"),
+    [
+        ({"type": "error", "error": None}, 502),
+        ({"type": "error", "error": {}}, 502),
+        ({"type": "error", "error": "broken"}, 502),
+        ({"type": "error", "error": {"type": "overloaded_error"}}, 529),
+        ({"error": {"type": "api_error", "message": "m"}}, 500),
+    ],
+)
+def test_an_error_event(event: dict[str, Any], status: int) -> None:
+    [told] = read(event)
+    assert from_error_object(told.error).status == status
 
 
 @pytest.mark.parametrize(
@@ -211,12 +157,11 @@ def test_an_error_without_a_type_of_its_own() -> None:
         delta(0, "compaction_delta", content="x"),
         start(0, type="web_search_tool_result", content=[]),
         stop(7),
-        {"type": "message_start"},
-        {"type": "message_delta"},
+        *[{"type": kind} for kind in ("message_start", "message_delta", "content_block_start")],
     ],
 )
 def test_what_means_nothing_in_chat_travels_all_the_same(value: dict[str, Any]) -> None:
-    [event] = read([value])
+    [event] = read(value)
     assert event.delta == {}
     assert event.error is None
     assert event.native is not None

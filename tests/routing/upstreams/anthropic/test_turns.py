@@ -5,104 +5,81 @@ from typing import Any
 import pytest
 
 from tests.routing.upstreams.anthropic.said import (
-    assistant,
-    call,
-    result,
+    EPHEMERAL,
+    HOUR,
+    PDF_URL,
+    PNG_URL,
     sent_for,
     turns_for,
-    user,
 )
+from tests.routing.upstreams.asking import assistant, call, result, text, user
 
 SIGNED = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1"}
 
 
-def text(value: str) -> dict[str, Any]:
-    return {"type": "text", "text": value}
-
-
-MARKED = {"cache_control": {"type": "ephemeral"}}
-
-
 def test_instructions_of_every_place_become_the_system_prompt() -> None:
-    body = sent_for(
-        [
-            {"role": "system", "content": "one", "name": "boss"},
-            user("hi"),
-            {"role": "developer", "content": [{**text("two"), "cache_control": {"type": "x"}}]},
-            user("there"),
-        ]
-    )
-    assert body["system"] == [
-        text("boss: one"),
-        {**text("two"), "cache_control": {"type": "x"}},
-    ]
-    assert body["messages"] == [{"role": "user", "content": [text("hi"), text("there")]}]
+    marked = text("two", cache_control={"type": "x"})
+    first = {"role": "system", "content": "one", "name": "boss"}
+    second = {"role": "developer", "content": [marked]}
+    body = sent_for([first, user("hi"), second, user("there")])
+    assert body["system"] == [text("boss: one"), marked]
+    assert body["messages"] == [user([text("hi"), text("there")])]
+
+
+def turn(role: str, *texts: str) -> tuple[str, list[Any]]:
+    return role, [text(each) for each in texts]
 
 
 @pytest.mark.parametrize(
     ("messages", "turns"),
     [
-        ([{"role": "system", "content": "s"}], [("user", [text(".")])]),
-        ([assistant("a")], [("user", [text(".")]), ("assistant", [text("a")])]),
-        ([user("")], [("user", [text(".")])]),
-        ([user(" \n"), user("x")], [("user", [text("x")])]),
-        ([user("x"), assistant(None), user("y")], [("user", [text("x"), text("y")])]),
+        ([{"role": "system", "content": "s"}], [turn("user", ".")]),
+        ([assistant("a")], [turn("user", "."), turn("assistant", "a")]),
+        ([user("")], [turn("user", ".")]),
+        ([user(" \n"), user("x")], [turn("user", "x")]),
+        ([user("x"), assistant(None), user("y")], [turn("user", "x", "y")]),
         (
             [user("a"), assistant("b"), assistant("c"), user("d"), user("e")],
-            [
-                ("user", [text("a")]),
-                ("assistant", [text("b"), text("c")]),
-                ("user", [text("d"), text("e")]),
-            ],
+            [turn("user", "a"), turn("assistant", "b", "c"), turn("user", "d", "e")],
         ),
         (
             [user("x", name="bob"), assistant("y ", name="eve")],
-            [("user", [text("bob: x")]), ("assistant", [text("eve: y")])],
+            [turn("user", "bob: x"), turn("assistant", "eve: y")],
+        ),
+        # Only the end of an answer to continue is trimmed.
+        (
+            [user("x "), assistant("kept "), user("y"), assistant("cut \n")],
+            [
+                *[turn("user", "x "), turn("assistant", "kept ")],
+                *[turn("user", "y"), turn("assistant", "cut")],
+            ],
+        ),
+        (
+            [user("x"), assistant(None, refusal="no"), user("y")],
+            [turn("user", "x"), turn("assistant", "no"), turn("user", "y")],
         ),
     ],
 )
 def test_turns_alternate_and_begin_with_the_user(messages: Any, turns: Any) -> None:
-    assert turns_for(messages) == turns
-
-
-def test_only_the_end_of_an_answer_to_continue_is_trimmed() -> None:
-    turns = turns_for([user("x "), assistant("kept "), user("y"), assistant("cut \n")])
-    assert turns[1] == ("assistant", [text("kept ")])
-    assert turns[3] == ("assistant", [text("cut")])
-
-
-def test_a_name_stands_before_what_is_no_text() -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://x/y.png"}}
-    [(_, blocks)] = turns_for([user([image], name="bob")])
-    assert blocks[0] == text("bob: ")
+    assert turns_for(*messages) == turns
 
 
 def test_calls_and_their_results() -> None:
-    turns = turns_for(
-        [
-            user("x"),
-            assistant("hm", tool_calls=[call("a", '{"n": 12345678901234567890}'), call("b", "{")]),
-            user("and this"),
-            result("a", "one"),
-            result("b", [{**text("two"), "cache_control": {"type": "ephemeral"}}], is_error=True),
-        ]
-    )
+    calls = [call("a", '{"n": 12345678901234567890}'), call("b", "{")]
+    marked = [text("two", cache_control=EPHEMERAL)]
+    results = [result("a", "one"), result("b", marked, is_error=True)]
+    turns = turns_for(user("x"), assistant("hm", tool_calls=calls), user("and this"), *results)
     used = [
         {"type": "tool_use", "id": "a", "name": "f", "input": {"n": 12345678901234567890}},
         {"type": "tool_use", "id": "b", "name": "f", "input": {}},
     ]
     assert turns[1] == ("assistant", [text("hm"), *used])
+    second = {"type": "tool_result", "tool_use_id": "b", "content": [text("two")]}
     assert turns[2] == (
         "user",
         [
             {"type": "tool_result", "tool_use_id": "a", "content": "one"},
-            {
-                "type": "tool_result",
-                "tool_use_id": "b",
-                "content": [text("two")],
-                "is_error": True,
-                "cache_control": {"type": "ephemeral"},
-            },
+            {**second, "is_error": True, "cache_control": EPHEMERAL},
             text("and this"),
         ],
     )
@@ -110,14 +87,15 @@ def test_calls_and_their_results() -> None:
 
 @pytest.mark.parametrize("arguments", ["", "[1]", '"x"', "null", "nope", "NaN"])
 def test_arguments_that_are_no_object_become_an_empty_one(arguments: str) -> None:
-    turns = turns_for([user("x"), assistant(None, tool_calls=[call("a", arguments)]), result("a")])
+    # An empty result has no content.
+    turns = turns_for(user("x"), assistant(tool_calls=[call("a", arguments)]), result("a", ""))
     assert turns[1][1][0]["input"] == {}
+    assert turns[2][1] == [{"type": "tool_result", "tool_use_id": "a"}]
 
 
 def test_ids_of_other_providers_are_respelled_alike_in_call_and_result() -> None:
     ids = ["functions.f:0", "functions.f.0", "", "call_1"]
-    calls = [call(given) for given in ids]
-    turns = turns_for([user("x"), assistant(None, tool_calls=calls), *map(result, ids)])
+    turns = turns_for(user("x"), assistant(tool_calls=[*map(call, ids)]), *map(result, ids))
     used = [block["id"] for block in turns[1][1]]
     assert used == [block["tool_use_id"] for block in turns[2][1]]
     assert len(set(used)) == 4
@@ -126,29 +104,27 @@ def test_ids_of_other_providers_are_respelled_alike_in_call_and_result() -> None
 
 
 def test_an_id_used_twice_is_made_two() -> None:
-    again = [assistant(None, tool_calls=[call("a")]), result("a")]
-    turns = turns_for([user("x"), *again, *again, assistant(None, tool_calls=[call("a_2")])])
+    again = [assistant(tool_calls=[call("a")]), result("a")]
+    turns = turns_for(user("x"), *again, *again, assistant(tool_calls=[call("a_2")]))
     used = [turn[1][0].get("id") or turn[1][0].get("tool_use_id") for turn in turns[1:]]
     assert used == ["a", "a", "a_2", "a_2", "a_2_2"]
 
 
-def test_an_empty_result_has_no_content() -> None:
-    turns = turns_for([user("x"), assistant(None, tool_calls=[call("a")]), result("a", "")])
-    assert turns[2][1] == [{"type": "tool_result", "tool_use_id": "a"}]
-
-
-@pytest.mark.parametrize("content", ["found", [text("found")], [{**text("a"), **MARKED}], ""])
+@pytest.mark.parametrize(
+    "content", ["found", [text("a", cache_control=EPHEMERAL)], "", [text(" ")]]
+)
 def test_a_mark_on_a_tool_message_stands_on_the_result(content: Any) -> None:
-    own = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
-    said = [user("hi"), assistant(tool_calls=[call("c")]), result("c", content, **own)]
-    ((_, (block,)),) = turns_for(said)[-1:]
-    assert block["cache_control"] == own["cache_control"]
+    own = result("c", content, cache_control=HOUR)
+    ((_, (block,)),) = turns_for(user("hi"), assistant(tool_calls=[call("c")]), own)[-1:]
+    assert block["cache_control"] == HOUR
     assert "cache_control" not in repr(block.get("content"))
 
 
-def test_a_refusal_is_replayed_as_what_the_model_said() -> None:
-    turns = turns_for([user("x"), assistant(None, refusal="no"), user("y")])
-    assert turns[1] == ("assistant", [text("no")])
+ENCRYPTED = {"type": "reasoning.encrypted", "data": "d"}
+
+
+def thinking(said: str, signature: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": said, "signature": signature}
 
 
 @pytest.mark.parametrize(
@@ -156,39 +132,82 @@ def test_a_refusal_is_replayed_as_what_the_model_said() -> None:
     [
         (
             [{**SIGNED, "text": "a"}, {**SIGNED, "text": "b"}, {**SIGNED, "signature": "s"}],
-            [{"type": "thinking", "thinking": "ab", "signature": "s"}],
+            [thinking("ab", "s")],
         ),
         (
             [{**SIGNED, "text": "a", "signature": "s"}, {**SIGNED, "text": "b", "signature": "t"}],
-            [
-                {"type": "thinking", "thinking": "a", "signature": "s"},
-                {"type": "thinking", "thinking": "b", "signature": "t"},
-            ],
+            [thinking("a", "s"), thinking("b", "t")],
         ),
         (
-            [
-                {"type": "reasoning.encrypted", "data": "d", "format": None},
-                {"type": "reasoning.text", "text": None, "signature": "s"},
-            ],
-            [
-                {"type": "redacted_thinking", "data": "d"},
-                {"type": "thinking", "thinking": "", "signature": "s"},
-            ],
+            [ENCRYPTED, {"type": "reasoning.text", "text": None, "signature": "s"}],
+            [{"type": "redacted_thinking", "data": "d"}, thinking("", "s")],
         ),
         # Pieces of a block whose end is missing do not end up in the next one.
         (
-            [
-                {**SIGNED, "text": "lost"},
-                {**SIGNED, "index": 1, "text": "kept", "signature": "s"},
-            ],
-            [{"type": "thinking", "thinking": "kept", "signature": "s"}],
+            [{**SIGNED, "text": "lost"}, {**SIGNED, "index": 1, "text": "kept", "signature": "s"}],
+            [thinking("kept", "s")],
         ),
         ([{**SIGNED, "text": "no signature"}], []),
-        ([{"type": "reasoning.encrypted", "data": "d", "format": "openai-responses-v1"}], []),
+        ([{**ENCRYPTED, "format": "openai-responses-v1"}], []),
         ([{"type": "reasoning.summary", "summary": "s", "format": "unknown"}, {"type": "new"}], []),
     ],
 )
 def test_reasoning_is_replayed_where_its_seal_is_there(details: Any, blocks: Any) -> None:
-    message = assistant("said", reasoning="r", reasoning_details=details)
-    turns = turns_for([user("x"), message, user("y")])
-    assert turns[1] == ("assistant", [*blocks, text("said")])
+    said = assistant("said", reasoning="r", reasoning_details=details)
+    assert turns_for(user("x"), said, user("y"))[1] == ("assistant", [*blocks, text("said")])
+
+
+def base64(media_type: str, data: str) -> dict[str, Any]:
+    return {"type": "base64", "media_type": media_type, "data": data}
+
+
+def plain(data: str) -> dict[str, Any]:
+    return {"type": "text", "media_type": "text/plain", "data": data}
+
+
+PDF = base64("application/pdf", "JVBERi0xLjQ=")
+IMAGES = [
+    ("https://x/y.png", {"type": "url", "url": "https://x/y.png"}),
+    (PNG_URL, base64("image/png", "iVBORw0KGgo=")),
+    ("DATA:image/JPG;base64,AAAA", base64("image/jpeg", "AAAA")),
+    ("data:image/gif,GIF8%39", base64("image/gif", "R0lGODk=")),
+]
+FILES = [
+    ({"file_data": "data:application/octet-stream;base64,JVBERi0xLjQ="}, PDF),
+    ({"file_data": "data:text/plain;charset=utf-8;base64,w6k="}, plain("é")),
+    ({"file_data": "data:application/json,%7B%7D", "filename": ""}, plain("{}")),
+    # What is no UTF-8 stays as it came.
+    ({"file_data": "data:text/plain;base64,/w=="}, base64("text/plain", "/w==")),
+    ({"file_data": "data:application/zip;base64,UEs="}, base64("application/zip", "UEs=")),
+    ({"file_data": "https://x/a.pdf"}, {"type": "url", "url": "https://x/a.pdf"}),
+    ({"file_id": "file_1"}, {"type": "file", "file_id": "file_1"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "block"),
+    [
+        *[("image_url", {"url": url}, {"type": "image", "source": made}) for url, made in IMAGES],
+        *[("file", file, {"type": "document", "source": source}) for file, source in FILES],
+        (
+            "file",
+            {"file_data": PDF_URL, "filename": "a.pdf"},
+            {"type": "document", "source": PDF, "title": "a.pdf"},
+        ),
+        (
+            "file",
+            {"file_data": PNG_URL, "filename": "a.png"},
+            {"type": "image", "source": base64("image/png", "iVBORw0KGgo=")},
+        ),
+    ],
+)
+def test_images_and_files_are_blocks(kind: str, value: Any, block: dict[str, Any]) -> None:
+    # A name stands before what is no text.
+    [(_, blocks)] = turns_for(user([{"type": kind, kind: value}], name="bob"))
+    assert blocks == [text("bob: "), block]
+
+
+def test_audio_and_video_have_no_block() -> None:
+    audio = {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}}
+    video = {"type": "video_url", "video_url": {"url": "https://x/y"}}
+    assert turns_for(user([text("x"), audio, video])) == [turn("user", "x")]

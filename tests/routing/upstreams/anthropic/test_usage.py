@@ -17,48 +17,30 @@ def report(*told: Any) -> Any:
     return tally.report()
 
 
+NOTHING = {"cache_creation_input_tokens": None, "cache_read_input_tokens": None, "x": None}
+LIFETIMES = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 88}
+
+
 @pytest.mark.parametrize(
-    ("told", "prompt", "completion", "cached", "written"),
+    ("told", "prompt", "completion", "cached", "written", "written_1h"),
     [
         # The API itself, and clouds that host it, which leave out what is zero or unknown.
-        ({"input_tokens": 10, "output_tokens": 5}, 10, 5, 0, 0),
-        ({**CACHED, "output_tokens": 393}, 2257, 393, 2048, 188),
-        (
-            {
-                "input_tokens": 7,
-                "cache_creation_input_tokens": None,
-                "cache_read_input_tokens": None,
-                "output_tokens": 3,
-                "service_tier": None,
-                "server_tool_use": None,
-            },
-            7,
-            3,
-            0,
-            0,
-        ),
-        (
-            {
-                "input_tokens": 7,
-                "cache_creation": {
-                    "ephemeral_5m_input_tokens": 10,
-                    "ephemeral_1h_input_tokens": 20,
-                },
-                "output_tokens": 3,
-            },
-            37,
-            3,
-            0,
-            30,
-        ),
-        ({"input_tokens": 0, "cache_read_input_tokens": 9, "output_tokens": 0}, 9, 0, 9, 0),
+        ({"input_tokens": 10, "output_tokens": 5}, 10, 5, 0, 0, 0),
+        ({**CACHED, "output_tokens": 393}, 2257, 393, 2048, 188, 0),
+        ({**CACHED, "cache_creation": LIFETIMES, "output_tokens": 1}, 2257, 1, 2048, 188, 88),
+        ({"input_tokens": 7, **NOTHING, "output_tokens": 3}, 7, 3, 0, 0, 0),
+        ({"input_tokens": 7, "cache_creation": LIFETIMES, "output_tokens": 3}, 195, 3, 0, 188, 88),
+        ({"input_tokens": 0, "cache_read_input_tokens": 9, "output_tokens": 0}, 9, 0, 9, 0, 0),
     ],
 )
-def test_counts(told: Any, prompt: int, completion: int, cached: int, written: int) -> None:
+def test_counts(
+    told: Any, prompt: int, completion: int, cached: int, written: int, written_1h: int
+) -> None:
     usage = believable(report(told), context_length=None)
     assert usage is not None
     assert (usage.prompt_tokens, usage.completion_tokens) == (prompt, completion)
     assert (usage.cached_tokens, usage.cache_write_tokens) == (cached, written)
+    assert usage.cache_write_1h_tokens == written_1h
 
 
 def test_details() -> None:
@@ -74,49 +56,32 @@ def test_details() -> None:
     assert made["total_tokens"] == 10
 
 
-def test_what_is_kept_for_an_hour_is_told_apart() -> None:
-    by_lifetime = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 88}
-    usage = believable(
-        report({**CACHED, "cache_creation": by_lifetime, "output_tokens": 1}), context_length=None
-    )
-    assert usage is not None
-    assert (usage.cache_write_tokens, usage.cache_write_1h_tokens) == (188, 88)
-
-
-def test_later_counts_replace_earlier_ones() -> None:
-    made = report({**CACHED, "output_tokens": 1}, {"output_tokens": 15})
-    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 15)
-    made = report({"input_tokens": 0, "output_tokens": 0}, {**CACHED, "output_tokens": 4})
-    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 4)
-    # A search in between makes the prompt longer.
-    made = report({"input_tokens": 5}, {"input_tokens": 500, "output_tokens": 2})
-    assert made["prompt_tokens"] == 500
-
-
-def test_zeros_at_the_end_do_not_undo_what_was_counted_at_the_start() -> None:
-    made = report({**CACHED, "output_tokens": 1}, {"input_tokens": 0, "output_tokens": 8})
-    assert (made["prompt_tokens"], made["completion_tokens"]) == (2257, 8)
+@pytest.mark.parametrize(
+    ("told", "prompt", "completion"),
+    [
+        ([{**CACHED, "output_tokens": 1}, {"output_tokens": 15}], 2257, 15),
+        ([{"input_tokens": 0, "output_tokens": 0}, {**CACHED, "output_tokens": 4}], 2257, 4),
+        # A search in between makes the prompt longer.
+        ([{"input_tokens": 5}, {"input_tokens": 500, "output_tokens": 2}], 500, 2),
+        # Zeros at the end do not undo what was counted at the start.
+        ([{**CACHED, "output_tokens": 1}, {"input_tokens": 0, "output_tokens": 8}], 2257, 8),
+    ],
+)
+def test_later_counts_replace_earlier_ones(told: list[Any], prompt: int, completion: int) -> None:
+    made = report(*told)
+    assert (made["prompt_tokens"], made["completion_tokens"]) == (prompt, completion)
 
 
 def test_what_compacting_used_is_counted_in() -> None:
+    compacted = {"input_tokens": 100, "cache_read_input_tokens": 50, "output_tokens": 30}
     turns = [
-        {
-            "type": "compaction",
-            "input_tokens": 100,
-            "cache_read_input_tokens": 50,
-            "output_tokens": 30,
-        },
+        {"type": "compaction", **compacted},
         {"type": "message", "input_tokens": 10, "output_tokens": 5},
         {"type": "advisor_message", "input_tokens": 1000, "output_tokens": 1000},
         None,
     ]
-    told = {
-        "input_tokens": 10,
-        "cache_read_input_tokens": 0,
-        "output_tokens": 5,
-        "iterations": turns,
-    }
-    made = report(told)
+    last = {"input_tokens": 10, "cache_read_input_tokens": 0, "output_tokens": 5}
+    made = report({**last, "iterations": turns})
     assert (made["prompt_tokens"], made["completion_tokens"]) == (160, 35)
     assert made["prompt_tokens_details"]["cached_tokens"] == 50
 

@@ -1,46 +1,28 @@
-"""Prompts and terms for the tests of this wire, and what they make of them."""
+"""What an endpoint of the responses API is sent for a chat body, and for one of the same format."""
 
 from typing import Any
 
-import orjson
-
 from routing.exchange import Prompt, Terms, WireRequest
 from routing.upstreams.responses.wire import RESPONSES
+from tests.routing.upstreams import asking
+from tests.routing.upstreams.asking import user
 
-USER: dict[str, Any] = {"role": "user", "content": "hi"}
+USER = user("hi")
 # What an endpoint of this kind usually lists.
 USUAL = frozenset(
-    {
-        *("temperature", "top_p", "max_tokens", "tools", "tool_choice", "parallel_tool_calls"),
-        *("response_format", "reasoning", "verbosity", "logprobs", "top_logprobs"),
-        *("service_tier", "user", "prompt_cache_key", "cache_control"),
-    }
+    {"temperature", "top_p", "max_tokens", "tools", "tool_choice", "parallel_tool_calls", "user"}
+    | {"response_format", "reasoning", "verbosity", "logprobs", "top_logprobs", "service_tier"}
+    | {"prompt_cache_key", "cache_control"}
 )
+SEALED = "reasoning.encrypted_content"
 
 
-def terms(**changes: Any) -> Terms:
-    fields = Terms(
-        upstream_model="up-1",
-        supported=USUAL,
-        user_hash=None,
-        credential="secret",
-        output_cap=None,
-        output_default=4096,
-    )
-    return fields._replace(**changes)
+def terms(supported: frozenset[str] | set[str] = USUAL, **changes: Any) -> Terms:
+    return asking.terms(supported, **changes)
 
 
 def prompt(body: dict[str, Any] | None = None, **changes: Any) -> Prompt:
-    fields = Prompt(
-        body={"model": "acme/small", "messages": [USER], **(body or {})},
-        original=None,
-        stream=False,
-        max_output_tokens=None,
-        effort=None,
-        reasoning_tokens=None,
-        exclude_reasoning=False,
-    )
-    return fields._replace(**changes)
+    return asking.prompt({"model": "acme/small", "messages": [USER], **(body or {})}, **changes)
 
 
 def call(made: Prompt, at: Terms | None = None) -> WireRequest:
@@ -49,7 +31,7 @@ def call(made: Prompt, at: Terms | None = None) -> WireRequest:
 
 def sent(body: dict[str, Any] | None = None, at: Terms | None = None, **changes: Any) -> Any:
     """The parsed body of the call that a chat-shaped body makes."""
-    return orjson.loads(call(prompt(body, **changes), at).body)
+    return asking.sent(RESPONSES, prompt(body, **changes), at or terms())
 
 
 def items_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
@@ -58,6 +40,10 @@ def items_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def passed(original: dict[str, Any], at: Terms | None = None, **changes: Any) -> Any:
-    """The parsed body of the call that a caller of the same format makes."""
-    made = prompt(original={"model": "acme/small", "input": "hi", **original}, **changes)
-    return orjson.loads(call(made, at).body)
+    """The parsed body of the call that a caller of the same format makes, without what is the same
+    in all of them."""
+    whole = {"model": "acme/small", "input": "hi", **original}
+    made = asking.sent(RESPONSES, prompt(original=whole, **changes), at or terms())
+    same = {"model": "up-1", "store": False, "stream": False, "input": whole["input"]}
+    assert {name: made.pop(name) for name in same} == same
+    return made

@@ -8,7 +8,7 @@ import pytest
 from routing.exchange import Answer
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from routing.upstreams.responses.wire import RESPONSES
-from tests.routing.upstreams.responses.streams import response
+from tests.routing.upstreams.streams import response
 
 JSON = "application/json"
 
@@ -55,20 +55,11 @@ def test_calls_keep_their_ids_and_bytes() -> None:
 
 
 def test_reasoning_in_pieces_that_can_be_replayed() -> None:
-    read = answer(
-        {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [
-                {"type": "summary_text", "text": "a"},
-                {"type": "summary_text", "text": "b"},
-            ],
-            "content": [{"type": "reasoning_text", "text": "t"}],
-            "encrypted_content": "E",
-        },
-        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "F"},
-        message(said("x")),
-    )
+    summary = [{"type": "summary_text", "text": said} for said in "ab"]
+    content = [{"type": "reasoning_text", "text": "t"}]
+    first = {"id": "rs_1", "summary": summary, "content": content, "encrypted_content": "E"}
+    second = {"id": "rs_2", "summary": [], "encrypted_content": "F"}
+    read = answer(*({"type": "reasoning", **item} for item in (first, second)), message(said("x")))
     common = {"id": "rs_1", "format": "openai-responses-v1", "index": 0}
     assert read.message["reasoning"] == "a\n\nb\n\nt"
     assert read.message["reasoning_details"] == [
@@ -118,11 +109,12 @@ def test_refusals_images_and_logprobs() -> None:
     assert image["image_url"]["url"] == "data:image/webp;base64,AAAA"
     alternative = {**plain, "bytes": None}
     assert read.logprobs == {
-        "content": [
-            {**token, "top_logprobs": [alternative]},
-            {**alternative, "top_logprobs": []},
-        ]
+        "content": [{**token, "top_logprobs": [alternative]}, {**alternative, "top_logprobs": []}]
     }
+
+
+def incomplete(details: Any) -> dict[str, Any]:
+    return {"status": "incomplete", "incomplete_details": details}
 
 
 @pytest.mark.parametrize(
@@ -130,13 +122,10 @@ def test_refusals_images_and_logprobs() -> None:
     [
         ({}, "stop"),
         ({"status": None}, "stop"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "tired"}}, "length"),
-        ({"status": "incomplete", "incomplete_details": None}, None),
-        (
-            {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
-            "content_filter",
-        ),
+        (incomplete({"reason": "max_output_tokens"}), "length"),
+        (incomplete({"reason": "tired"}), "length"),
+        (incomplete(None), None),
+        (incomplete({"reason": "content_filter"}), "content_filter"),
     ],
 )
 def test_how_it_ended(fields: dict[str, Any], finish: str | None) -> None:
@@ -169,38 +158,24 @@ def test_searches_are_counted_beside_the_tokens() -> None:
     assert usage["server_tool_use_details"] == {"web_search_requests": 2}
 
 
+def failed(code: str, **fields: Any) -> dict[str, Any]:
+    return {"status": "failed", "error": {"code": code, "message": "x"}, **fields}
+
+
+UNAVAILABLE = "provider_unavailable"
+TOO_LONG = "context_length_exceeded"
+
+
 @pytest.mark.parametrize(
     ("fields", "status", "error_type"),
     [
-        (
-            {"status": "failed", "error": {"code": "server_error", "message": "x"}},
-            502,
-            "provider_unavailable",
-        ),
-        (
-            {"status": "failed", "error": {"code": "rate_limit_exceeded", "message": "x"}},
-            429,
-            "rate_limit_exceeded",
-        ),
-        ({"status": "failed", "error": {"code": "invalid_prompt"}}, 400, "invalid_request"),
-        (
-            {
-                "status": "failed",
-                "error": {"code": "invalid_prompt", "message": "long"},
-                "error_type": "context_length_exceeded",
-            },
-            400,
-            "context_length_exceeded",
-        ),
-        (
-            {"status": "failed", "error": {"code": "image_content_policy_violation"}},
-            403,
-            "content_policy_violation",
-        ),
-        ({"status": "failed"}, 502, "provider_unavailable"),
-        ({"status": "cancelled"}, 502, "provider_unavailable"),
-        ({"status": "in_progress"}, 502, "provider_unavailable"),
-        ({"error": "boom"}, 502, "provider_unavailable"),
+        (failed("server_error"), 502, UNAVAILABLE),
+        (failed("rate_limit_exceeded"), 429, "rate_limit_exceeded"),
+        (failed("invalid_prompt"), 400, "invalid_request"),
+        (failed("invalid_prompt", error_type=TOO_LONG), 400, TOO_LONG),
+        (failed("image_content_policy_violation"), 403, "content_policy_violation"),
+        *[({"status": word}, 502, UNAVAILABLE) for word in ("failed", "cancelled", "in_progress")],
+        ({"error": "boom"}, 502, UNAVAILABLE),
     ],
 )
 def test_failures_inside_a_200(fields: dict[str, Any], status: int, error_type: str) -> None:
@@ -213,19 +188,15 @@ def test_failures_inside_a_200(fields: dict[str, Any], status: int, error_type: 
 @pytest.mark.parametrize(
     ("body", "content_type"),
     [
-        (b"", JSON),
+        *[(body, JSON) for body in (b"", b"{", b"[]", b"{}", b'{"output": {}}')],
         (b"<html>", "text/html"),
-        (b"{", JSON),
-        (b"[]", JSON),
-        (b"{}", JSON),
-        (b'{"output": {}}', JSON),
         (b"{}", "text/event-stream"),
     ],
 )
 def test_no_answer_at_all(body: bytes, content_type: str) -> None:
     with pytest.raises(UpstreamFailure) as caught:
         RESPONSES.answer(body, content_type)
-    assert caught.value.error_type == "provider_unavailable"
+    assert caught.value.error_type == UNAVAILABLE
 
 
 def test_an_error_instead_of_an_answer() -> None:

@@ -8,9 +8,14 @@ import pytest
 from routing.exchange import Event
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from routing.upstreams.responses.wire import RESPONSES
-from tests.routing.upstreams.responses.streams import gathered, read, response, tokens
+from tests.routing.upstreams import streams
+from tests.routing.upstreams.streams import added_up, response, tokens
 
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "service_tier": "flex"}}
+
+
+def read(*events: dict[str, Any]) -> list[Event]:
+    return streams.read(RESPONSES, events)
 
 
 def told(kind: str, place: int = 0, **fields: Any) -> dict[str, Any]:
@@ -19,6 +24,14 @@ def told(kind: str, place: int = 0, **fields: Any) -> dict[str, Any]:
 
 def text(delta: str, **fields: Any) -> dict[str, Any]:
     return told("output_text.delta", item_id="m", content_index=0, delta=delta, **fields)
+
+
+def arguments(delta: str, id: str = "x", place: int = 0) -> dict[str, Any]:
+    return told("function_call_arguments.delta", place, item_id=id, delta=delta)
+
+
+def summary(delta: str, part: int = 0) -> dict[str, Any]:
+    return told("reasoning_summary_text.delta", item_id="r", summary_index=part, delta=delta)
 
 
 def added(place: int = 0, **item: Any) -> dict[str, Any]:
@@ -34,7 +47,7 @@ def completed(*output: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def deltas(*events: dict[str, Any]) -> list[dict[str, Any]]:
-    return [event.delta for event in read(list(events)) if event.delta]
+    return [event.delta for event in read(*events) if event.delta]
 
 
 def test_every_event_carries_what_the_upstream_said() -> None:
@@ -49,7 +62,7 @@ def test_every_event_carries_what_the_upstream_said() -> None:
 
 
 def test_a_plain_answer() -> None:
-    events = read([CREATED, text("He"), text("y"), completed(service_tier="default")])
+    events = read(CREATED, text("He"), text("y"), completed(service_tier="default"))
     assert [event.delta for event in events] == [{}, {"content": "He"}, {"content": "y"}, {}]
     assert (events[0].upstream_id, events[0].service_tier) == ("resp_1", "flex")
     last = events[-1]
@@ -61,16 +74,10 @@ def test_an_item_that_has_another_id_at_the_end_is_told_once() -> None:
     thought = {"type": "reasoning", "summary": [], "content": [{"text": "Hm, yes"}]}
     second = {**thought, "id": "r3", "content": [{"text": "More"}]}
     said = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hey"}]}
-    events = read(
-        [
-            added(0, type="reasoning", id="r1"),
-            told("reasoning_text.delta", 0, item_id="r1", content_index=0, delta="Hm"),
-            added(1, type="message", id="m"),
-            text("Hey"),
-            completed({**thought, "id": "r2"}, said, second),
-        ]
-    )
-    message = gathered(events)
+    begun = added(0, type="reasoning", id="r1")
+    hm = told("reasoning_text.delta", 0, item_id="r1", content_index=0, delta="Hm")
+    end = completed({**thought, "id": "r2"}, said, second)
+    message = added_up(read(begun, hm, added(1, type="message", id="m"), text("Hey"), end))
     assert (message["reasoning"], message["content"]) == ("Hm, yes\n\nMore", "Hey")
 
 
@@ -81,52 +88,34 @@ def test_what_follows_the_end_is_not_read() -> None:
     assert reader.events(b"no json") == ()
 
 
+ARGUMENTS = "{ 1"
+CALL: dict[str, Any] = {"type": "function_call", "id": "x", "call_id": "c1", "name": "f"}
+BARE, WHOLE = {**CALL, "arguments": ""}, {**CALL, "arguments": ARGUMENTS}
+WRITTEN = told("function_call_arguments.done", item_id="x", arguments=ARGUMENTS)
+
+
 def test_a_call_in_fragments() -> None:
-    made = deltas(
-        added(type="function_call", id="fc_1", call_id="c1", name="f", arguments=""),
-        told("function_call_arguments.delta", item_id="fc_1", delta='{ "a'),
-        told("function_call_arguments.delta", item_id="fc_1", delta='":1}'),
-        told("function_call_arguments.done", item_id="fc_1", arguments='{ "a":1}'),
-        done(type="function_call", id="fc_1", call_id="c1", name="f", arguments='{ "a":1}'),
-    )
+    made = deltas(added(**BARE), arguments("{ "), arguments("1"), WRITTEN, done(**WHOLE))
     function = {"name": "f", "arguments": ""}
     assert [delta["tool_calls"] for delta in made] == [
         [{"index": 0, "type": "function", "function": function, "id": "c1"}],
-        [{"index": 0, "function": {"arguments": '{ "a'}}],
-        [{"index": 0, "function": {"arguments": '":1}'}}],
+        [{"index": 0, "function": {"arguments": "{ "}}],
+        [{"index": 0, "function": {"arguments": "1"}}],
     ]
-
-
-ARGUMENTS = "{ 1"
-WHOLE: dict[str, Any] = {
-    "type": "function_call",
-    "id": "x",
-    "call_id": "c1",
-    "name": "f",
-    "arguments": ARGUMENTS,
-}
 
 
 @pytest.mark.parametrize(
     "events",
     [
-        [added(**WHOLE), told("function_call_arguments.done", item_id="x", arguments=ARGUMENTS)],
-        [added(**{**WHOLE, "arguments": ""}), done(**WHOLE)],
-        [done(**WHOLE)],
-        [],
-        [told("function_call_arguments.delta", item_id="x", delta="{ "), done(**WHOLE)],
-        [told("function_call_arguments.done", item_id="x", name="f", arguments=ARGUMENTS)],
-        [
-            added(**{**WHOLE, "id": "other"}),
-            told("function_call_arguments.delta", item_id="new", delta="{ "),
-            done(**{**WHOLE, "id": "newer"}),
-        ],
+        [added(**WHOLE), WRITTEN],
+        [arguments("{ "), done(**WHOLE)],
+        [{**WRITTEN, "name": "f"}],
+        [added(**{**WHOLE, "id": "old"}), arguments("{ ", "new"), done(**{**WHOLE, "id": "newer"})],
     ],
 )
 def test_arguments_are_neither_lost_nor_doubled(events: list[dict[str, Any]]) -> None:
-    calls = [
-        call for delta in deltas(*events, completed(WHOLE)) for call in delta.get("tool_calls", ())
-    ]
+    told = [delta.get("tool_calls", ()) for delta in deltas(*events, completed(WHOLE))]
+    calls = [call for several in told for call in several]
     assert {call["index"] for call in calls} == {0}
     assert "".join(call["function"]["arguments"] for call in calls) == ARGUMENTS
     assert [name for call in calls if (name := call["function"].get("name"))] == ["f"]
@@ -144,127 +133,67 @@ def test_arguments_are_text_whatever_was_given(given: Any, text: str) -> None:
         assert "".join(each["function"]["arguments"] for each in calls) == text
 
 
-def test_two_calls_at_once_stay_apart() -> None:
-    message = gathered(
-        read(
-            [
-                added(0, **{**WHOLE, "arguments": ""}),
-                added(1, **{**WHOLE, "id": "y", "call_id": "c2", "arguments": ""}),
-                told("function_call_arguments.delta", 1, item_id="y", delta="2"),
-                told("function_call_arguments.delta", 0, item_id="x", delta="1"),
-            ]
-        )
-    )
-    assert [(call["id"], call["function"]["arguments"]) for call in message["tool_calls"]] == [
-        ("c1", "1"),
-        ("c2", "2"),
-    ]
-
-
-def test_places_that_never_change_do_not_mix_calls_up() -> None:
-    message = gathered(
-        read(
-            [
-                added(0, **{**WHOLE, "arguments": ""}),
-                added(0, **{**WHOLE, "id": "y", "call_id": "c2", "arguments": ""}),
-                told("function_call_arguments.delta", 0, item_id="y", delta="2"),
-                told("function_call_arguments.delta", 0, item_id="x", delta="1"),
-            ]
-        )
-    )
-    assert [call["function"]["arguments"] for call in message["tool_calls"]] == ["1", "2"]
+@pytest.mark.parametrize("place", [1, 0], ids=["places of their own", "a place that never changes"])
+def test_two_calls_at_once_stay_apart(place: int) -> None:
+    second = added(place, **{**BARE, "id": "y", "call_id": "c2"})
+    message = added_up(read(added(**BARE), second, arguments("2", "y", place), arguments("1")))
+    calls = [(call["id"], call["function"]["arguments"]) for call in message["tool_calls"]]
+    assert calls == [("c1", "1"), ("c2", "2")]
 
 
 def test_reasoning_arrives_in_fragments_and_sealed() -> None:
+    whole: Any = {"summary": [{"text": "Think"}, {"text": "More"}], "content": [{"text": "raw"}]}
     made = deltas(
-        added(type="reasoning", id="rs_1", summary=[], encrypted_content="early"),
-        told("reasoning_summary_text.delta", item_id="rs_1", summary_index=0, delta="Th"),
-        told("reasoning_summary_text.delta", item_id="rs_1", summary_index=0, delta="ink"),
-        told("reasoning_summary_text.done", item_id="rs_1", summary_index=0, text="Think"),
-        told("reasoning_summary_part.done", item_id="rs_1", summary_index=0, part={"text": 1}),
-        told("reasoning_summary_text.delta", item_id="rs_1", summary_index=1, delta="More"),
-        told("reasoning_text.delta", item_id="rs_1", content_index=0, delta="raw"),
-        done(
-            type="reasoning",
-            id="rs_1",
-            summary=[{"text": "Think"}, {"text": "More"}],
-            content=[{"text": "raw"}],
-            encrypted_content="E",
-        ),
+        added(type="reasoning", id="r", summary=[], encrypted_content="early"),
+        summary("Th"),
+        summary("ink"),
+        told("reasoning_summary_text.done", item_id="r", summary_index=0, text="Think"),
+        told("reasoning_summary_part.done", item_id="r", summary_index=0, part={"text": 1}),
+        summary("More", 1),
+        told("reasoning_text.delta", item_id="r", content_index=0, delta="raw"),
+        done(type="reasoning", id="r", encrypted_content="E", **whole),
     )
-    common = {"id": "rs_1", "format": "openai-responses-v1", "index": 0}
-    summary = {"type": "reasoning.summary", **common}
+    common = {"id": "r", "format": "openai-responses-v1", "index": 0}
+    summed = {"type": "reasoning.summary", **common}
     assert [delta.get("reasoning") for delta in made] == ["Th", "ink", "\n\nMore", "\n\nraw", None]
     assert [delta["reasoning_details"] for delta in made] == [
-        [{**summary, "summary": "Th"}],
-        [{**summary, "summary": "ink", "continues": True}],
-        [{**summary, "summary": "More"}],
+        [{**summed, "summary": "Th"}],
+        [{**summed, "summary": "ink", "continues": True}],
+        [{**summed, "summary": "More"}],
         [{"type": "reasoning.text", "text": "raw", **common}],
         [{"type": "reasoning.encrypted", "data": "E", **common}],
     ]
 
 
-def test_sealed_reasoning_that_is_said_only_at_the_end() -> None:
-    item = {"type": "reasoning", "id": "r", "summary": [{"text": "a"}], "encrypted_content": "E"}
-    made = deltas(
-        told("reasoning_summary_text.delta", item_id="r", summary_index=0, delta="a"),
-        completed(item),
-    )
-    types = [detail["type"] for delta in made for detail in delta["reasoning_details"]]
-    assert types == ["reasoning.summary", "reasoning.encrypted"]
-
-
-def test_an_item_that_is_said_only_at_the_end_beside_others_that_were() -> None:
-    said = {"type": "reasoning", "id": "r", "summary": [{"text": "a"}]}
-    sealed = {"type": "reasoning", "id": "s", "summary": [], "encrypted_content": "E"}
-    made = deltas(
-        told("reasoning_summary_text.delta", item_id="r", summary_index=0, delta="a"),
-        completed(said, sealed),
-    )
-    types = [detail["type"] for delta in made for detail in delta["reasoning_details"]]
-    assert types == ["reasoning.summary", "reasoning.encrypted"]
-
-
 def test_log_probabilities_are_completed_not_repeated() -> None:
     one, two = ({"token": token, "logprob": 0} for token in "ab")
-    events = read(
-        [
-            text("a", logprobs=[one]),
-            told("output_text.done", item_id="m", content_index=0, text="ab", logprobs=[one, two]),
-        ]
-    )
-    assert [token["token"] for token in tokens(events)] == ["a", "b"]
+    end = told("output_text.done", item_id="m", content_index=0, text="ab", logprobs=[one, two])
+    assert [token["token"] for token in tokens(read(text("a", logprobs=[one]), end))] == ["a", "b"]
+    parts = [{"type": "output_text", "text": "a", "logprobs": [each]} for each in (one, two)]
+    whole = completed({"type": "message", "content": parts})
+    assert [token["token"] for token in tokens(read(whole))] == ["a", "b"]
 
 
 def test_a_place_that_is_taken_again_holds_another_item() -> None:
-    whole = {"type": "message", "content": [{"type": "output_text", "text": "same"}]}
-    again = told("output_item.done", 0, item=whole)
-    assert gathered(read([again, again]))["content"] == "samesame"
+    again = done(type="message", content=[{"type": "output_text", "text": "same"}])
+    assert added_up(read(again, again))["content"] == "samesame"
 
 
 def test_refusals_annotations_logprobs_and_images() -> None:
     token = {"token": "a", "logprob": -1.0, "bytes": None, "top_logprobs": []}
-    citation = {"type": "url_citation", "url": "u", "start_index": 0, "end_index": 1}
+    cited = {"url": "u", "start_index": 0, "end_index": 1}
+    note = {"type": "url_citation", **cited}
     events = read(
-        [
-            text("a", logprobs=[token]),
-            told("output_text.annotation.added", item_id="m", content_index=0, annotation=citation),
-            told("refusal.delta", item_id="m", content_index=1, delta="no"),
-            told("image_generation_call.partial_image", 1, item_id="i", partial_image_b64="B"),
-            done(1, type="image_generation_call", id="i", result="A"),
-        ]
+        text("a", logprobs=[token]),
+        told("output_text.annotation.added", item_id="m", content_index=0, annotation=note),
+        told("refusal.delta", item_id="m", content_index=1, delta="no"),
+        told("image_generation_call.partial_image", 1, item_id="i", partial_image_b64="B"),
+        done(1, type="image_generation_call", id="i", result="A"),
     )
     assert events[0].logprobs == {"content": [token]}
     assert [event.delta for event in events] == [
         {"content": "a"},
-        {
-            "annotations": [
-                {
-                    "type": "url_citation",
-                    "url_citation": {"url": "u", "title": "", "start_index": 0, "end_index": 1},
-                }
-            ]
-        },
+        {"annotations": [{"type": "url_citation", "url_citation": {**cited, "title": ""}}]},
         {"refusal": "no"},
         {},
         {"images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}]},
@@ -274,7 +203,7 @@ def test_refusals_annotations_logprobs_and_images() -> None:
 def test_an_upstream_without_an_index_or_an_id_is_read_all_the_same() -> None:
     bare = {"type": "response.output_text.delta", "delta": "a"}
     whole = {"type": "message", "content": [{"type": "output_text", "text": "aa"}]}
-    assert gathered(read([bare, bare, completed(whole)]))["content"] == "aa"
+    assert added_up(read(bare, bare, completed(whole)))["content"] == "aa"
 
 
 @pytest.mark.parametrize(
@@ -287,13 +216,13 @@ def test_an_upstream_without_an_index_or_an_id_is_read_all_the_same() -> None:
     ],
 )
 def test_how_it_ended(kind: str, fields: dict[str, Any], finish: str | None) -> None:
-    (event,) = read([{"type": f"response.{kind}", "response": response([], **fields)}])
+    (event,) = read({"type": f"response.{kind}", "response": response([], **fields)})
     assert event.native_finish == finish
     assert event.usage is not None
 
 
 def test_a_call_decides_the_finish_even_where_the_last_event_holds_no_output() -> None:
-    assert read([done(**WHOLE), completed()])[-1].native_finish == "tool_calls"
+    assert read(done(**WHOLE), completed())[-1].native_finish == "tool_calls"
 
 
 FAILED = {"code": "rate_limit_exceeded", "message": "slower"}
@@ -310,7 +239,7 @@ FAILED = {"code": "rate_limit_exceeded", "message": "slower"}
     ],
 )
 def test_failures(event: dict[str, Any]) -> None:
-    (read_event,) = read([event])
+    (read_event,) = read(event)
     failure = from_error_object(read_event.error)
     assert (failure.told_status, failure.error_type) == (429, "rate_limit_exceeded")
 
@@ -334,12 +263,6 @@ def test_a_completed_response_without_output_is_none() -> None:
         RESPONSES.reader().events(orjson.dumps(completed() | {"response": {"output": None}}))
 
 
-def test_a_search_is_counted_once() -> None:
-    search: dict[str, Any] = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    events = read([done(**search), completed(search)])
-    assert events[-1].usage["server_tool_use_details"] == {"web_search_requests": 1}
-
-
 def test_the_other_end_marker() -> None:
     reader = RESPONSES.reader()
     with pytest.raises(UpstreamFailure):
@@ -349,6 +272,13 @@ def test_the_other_end_marker() -> None:
     assert reader.ended
 
 
-def test_an_event_of_another_kind_is_told_without_a_delta() -> None:
-    (event,) = read([told("code_interpreter_call_code.delta", item_id="c", delta="x")])
-    assert event == Event(native=event.native)
+@pytest.mark.parametrize(
+    "event",
+    [
+        told("code_interpreter_call_code.delta", item_id="c", delta="x"),
+        told("content_part.done", item_id="c", content_index=0, part={"type": "new"}),
+    ],
+)
+def test_an_event_of_another_kind_is_told_without_a_delta(event: dict[str, Any]) -> None:
+    (read_event,) = read(event)
+    assert read_event == Event(native=read_event.native)

@@ -1,0 +1,330 @@
+"""Every named fault does on the wire what its name says, in every format."""
+
+import json
+import re
+import zlib
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from routing.simulator.faults import FAULTS
+from tests.routing.simulator.conftest import Asked, named_events
+
+pytestmark = pytest.mark.grid
+BOTH = pytest.mark.parametrize("stream", [False, True], ids=["json", "stream"])
+STATUSES = {name: int(name[:3]) for name in FAULTS if name[:3].isdigit()}
+TERMINATORS = {
+    "chat/completions": "[DONE]",
+    "messages": "message_stop",
+    "responses": "response.completed",
+}
+GZIP = 31
+DATA = re.compile(rb"^data:.*$", re.MULTILINE)
+WHOLE = "Simulated answer to: Hello there"
+
+
+@pytest.fixture(params=[*TERMINATORS])
+def format(request) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def ask(upstream, wire, format) -> Asked:
+    return Asked(upstream, wire, format)
+
+
+def text(events: list[tuple[str, Any]]) -> str:
+    """What the deltas of a stream of any format say."""
+    said = ""
+    for _, value in events:
+        choices = (value or {}).get("choices") or [{}]
+        delta = choices[0].get("delta") or (value or {}).get("delta") or ""
+        said += delta if isinstance(delta, str) else delta.get("content") or delta.get("text") or ""
+    return said
+
+
+@pytest.mark.parametrize("name", STATUSES)
+def test_a_status_is_an_error_of_the_format(ask, format, name):
+    for stream in (False, True):
+        status, headers, body = ask(f"sim/{name}", stream=stream)
+        error = json.loads(body)["error"]
+        assert (status, headers["content-type"]) == (STATUSES[name], "application/json")
+        assert error["message"]
+        assert ("code" in error) == (format != "messages")
+        assert headers.get("retry-after") == ("7" if name == "429" else None)
+
+
+def test_a_fault_is_known_by_its_bare_name_too_and_inside_every_persona(chat):
+    assert chat("503")[0] == chat("sim/503", persona="steady")[0] == 503
+    error = json.loads(chat("sim/400-unsupported-parameter", seed=5)[2])["error"]
+    assert (error["param"], error["code"]) == ("seed", "unsupported_parameter")
+    assert all(fault.description for fault in FAULTS.values())
+
+
+def test_a_redirect_shows_in_the_log_whether_it_was_followed(upstream, wire, chat):
+    status, headers, _ = chat("sim/redirect", persona="steady")
+    assert (status, headers["location"]) == (302, "/steady/v1/redirect-target")
+    assert len(upstream.requests()) == 1
+    wire.send(b"GET /steady/v1/redirect-target HTTP/1.1\r\n\r\n")
+    wire.head()
+    assert upstream.requests()[-1]["path"] == "/steady/v1/redirect-target"
+
+
+def test_reset_resets_without_a_byte_or_after_the_head(upstream):
+    for name, stream in (("reset", False), ("reset-after-headers", True)):
+        with upstream.wire() as wire:
+            wire.send(upstream.chat_bytes(f"sim/{name}", stream=stream))
+            if stream:
+                assert wire.head()[0] == 200
+            with pytest.raises(ConnectionResetError):
+                wire.to_end()
+
+
+def test_close_closes_without_a_byte(upstream, wire):
+    wire.send(upstream.chat_bytes("sim/close"))
+    assert wire.to_end() == b""
+
+
+@pytest.mark.parametrize(("name", "words"), [("die-after-first", 1), ("die-mid-stream", 2)])
+def test_a_dying_stream_says_that_many_words(upstream, wire, format, name, words):
+    wire.send(upstream.request_bytes(format, f"sim/{name}", stream=True))
+    wire.head()
+    said = wire.to_end()
+    # The first delta of chat tells the role.
+    assert said.count(b'"delta":') == words + (format == "chat/completions")
+    assert TERMINATORS[format].encode() not in said
+    [entry] = upstream.requests()
+    assert (entry["outcome"], entry["closed_by"]) == ("cut", "server")
+
+
+def test_a_dying_json_answer_ends_in_its_middle(upstream, wire):
+    wire.send(upstream.chat_bytes("sim/die-mid-stream"))
+    _, headers = wire.head()
+    assert len(wire.to_end()) == int(headers["content-length"]) // 2
+
+
+@pytest.mark.parametrize(
+    ("name", "stream", "connection"),
+    [
+        ("no-keepalive", False, "close"),
+        ("no-keepalive", True, "close"),
+        # Promises to stay, and leaves.
+        ("die-idle", False, None),
+    ],
+)
+def test_an_answer_goes_well_and_its_connection_ends(upstream, wire, name, stream, connection):
+    wire.send(upstream.chat_bytes(f"sim/{name}", stream=stream))
+    status, headers = wire.head()
+    assert (status, headers.get("connection")) == (200, connection)
+    assert wire.body(headers)
+    assert wire.to_end() == b""
+    assert upstream.requests()[0]["outcome"] == "answered"
+
+
+def test_die_on_reuse_leaves_when_the_next_request_comes(upstream, wire, chat):
+    assert chat("sim/die-on-reuse")[0] == 200
+    wire.send(upstream.chat_bytes("sim/small"))
+    assert wire.to_end() == b""
+    assert [entry["outcome"] for entry in upstream.requests()] == ["answered", "cut"]
+
+
+@BOTH
+def test_bodies_are_complete_as_http_and_of_another_kind(ask, stream):
+    status, headers, body = ask("sim/html", stream=stream)
+    assert (status, headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert body.startswith(b"<!doctype html>")
+    _, headers, body = ask("sim/wrong-content-type", stream=stream)
+    assert headers["content-type"] == "text/plain"
+    assert b"Simulated" in body
+    assert ask("sim/null-body", stream=stream)[::2] == (200, b"null")
+    assert ask("sim/empty-body", stream=stream)[::2] == (200, b"")
+    _, headers, body = ask("sim/gzip", stream=stream)
+    assert headers["content-encoding"] == "gzip"
+    assert b"Simulated" in zlib.decompress(body, GZIP)
+
+
+@BOTH
+def test_the_answering_part_can_be_missing(ask, format, stream):
+    names = {"chat/completions": "choices", "messages": "content", "responses": "output"}
+    if not stream:
+        assert not ask.document("sim/empty-choices")[names[format]]
+        return
+    events = ask.events("sim/empty-choices")
+    assert events[-1][0] == TERMINATORS[format]
+    assert not any("delta" in value or value.get("choices") for _, value in events if value)
+
+
+def streamed(chat: Asked, name: str) -> bytes:
+    status, headers, body = chat(f"sim/{name}", stream=True)
+    assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    return body
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "undo"),
+    [
+        ("sse-no-space", b"data:{", lambda body: body.replace(b"data:", b"data: ")),
+        ("sse-crlf", b"}\r\n\r\n", lambda body: body.replace(b"\r\n", b"\n")),
+        ("sse-cr", b"}\r\rdata", lambda body: body.replace(b"\r", b"\n")),
+        ("sse-bom", b"\xef\xbb\xbfdata", lambda body: body.removeprefix(b"\xef\xbb\xbf")),
+        ("sse-multi-line", b"\ndata: ,", lambda body: body.replace(b"\ndata: ,", b",")),
+        ("sse-comments", b"\nretry: 1000\n", lambda body: b"\n\n".join([*DATA.findall(body), b""])),
+        ("sse-one-write", b"", lambda body: body),
+        ("sse-unended", b"", lambda body: body + b"\n\n"),
+    ],
+)
+def test_an_odd_shape_carries_a_whole_answer(chat, name, mark, undo):
+    body = streamed(chat, name)
+    assert mark in body
+    said = named_events(undo(body))
+    assert text(said) == WHOLE
+    assert said[-1] == ("[DONE]", None)
+
+
+def test_a_stream_without_its_end_lacks_the_terminator_only(ask, format):
+    whole, cut = ask.events(), ask.events("sim/sse-no-done")
+    assert [name for name, _ in whole[:-1]] == [name for name, _ in cut]
+    assert whole[-1][0] == TERMINATORS[format]
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("sse-garbage", b'"finish_reason":null}]}\n\ndata: {this is no JSON\n\ndata: {'),
+        ("sse-not-objects", b"data: null\n\ndata: []\n\ndata:\n\n"),
+        ("sse-after-done", b"data: [DONE]\n\ndata: {"),
+    ],
+)
+def test_what_is_no_chunk_stands_between(chat, name, part):
+    assert part in streamed(chat, name)
+
+
+def test_an_error_comes_inside_before_or_after_words(ask):
+    [(_, alone)] = ask.events("sim/sse-error-inside")
+    *said, (_, last) = ask.events("sim/sse-error-mid")
+    assert text(said) == "Simulated answer"
+    for told in (alone, last, ask.document("sim/sse-error-inside")):
+        error = told.get("error") or told
+        assert error["message"].startswith("Simulated failure")
+
+
+def test_multi_byte_characters_are_split_over_chunks(upstream, wire):
+    wire.send(upstream.chat_bytes("sim/sse-split-utf8", stream=True))
+    wire.head()
+    chunks = list(wire.chunks())
+    assert "\u65e5\u672c" in text(named_events(b"".join(chunks)))
+    assert all(len(chunk) == 1 for chunk in chunks if not chunk.isascii())
+
+
+@pytest.mark.parametrize(("name", "size"), [("big", 5_000_000), ("huge", 20_000_000)])
+def test_a_large_event_is_one_event_of_that_size(chat, name, size):
+    items = streamed(chat, f"sse-{name}-event").split(b"\n\n")
+    assert size < max(map(len, items)) < size + 1000
+
+
+def answered(chat: Asked, name: str, stream: bool, **body: Any) -> tuple[Any, str, Any]:
+    """Usage, text and finish reason of a chat answer in either form."""
+    if not stream:
+        document = chat.document(f"sim/{name}", **body)
+        [choice] = document["choices"]
+        return document.get("usage"), choice["message"]["content"], choice["finish_reason"]
+    events = chat.events(f"sim/{name}", stream_options={"include_usage": True}, **body)[:-1]
+    usage = None if events[-1][1]["choices"] else events.pop()[1]["usage"]
+    return usage, text(events), events[-1][1]["choices"][0]["finish_reason"]
+
+
+@BOTH
+def test_usage_is_claimed_in_the_formats_words(ask, format, stream):
+    given, made = ("prompt", "completion") if "chat" in format else ("input", "output")
+    options = {"stream_options": {"include_usage": True}} if "chat" in format else {}
+
+    def usage(name: str) -> Any:
+        if not stream:
+            return ask.document(f"sim/{name}").get("usage")
+        values = [value for _, value in ask.events(f"sim/{name}", **options) if value]
+        told = [v.get("usage") or v.get("response", {}).get("usage") for v in values]
+        return next((one for one in reversed(told) if one), None)
+
+    assert usage("missing-usage") is None
+    assert usage("usage-negative")[f"{made}_tokens"] == -7
+    assert usage("usage-absurd")[f"{given}_tokens"] == 10**12
+    assert isinstance(usage("usage-string")[f"{given}_tokens"], str)
+
+
+@BOTH
+def test_an_answer_can_be_partial_too_long_or_empty(chat, stream):
+    assert answered(chat, "error-finish", stream)[1:] == ("Simulated answer", "error")
+    filtered = answered(chat, "content-filter", stream)
+    assert filtered[1:] == ("Simulated answer", "content_filter")
+    assert answered(chat, "over-limit", stream, max_tokens=5)[0]["completion_tokens"] > 5
+    usage, said, finish_reason = answered(chat, "zero-completion", stream)
+    assert (usage["completion_tokens"], said, finish_reason) == (0, "", None)
+
+
+# Stalls. The server holds on until the client leaves, and says so in its log.
+
+
+@pytest.mark.parametrize(
+    ("name", "chunks"),
+    [("hang", None), ("headers-then-silence", 0), ("silence-mid-stream", 3), ("drip", None)],
+)
+def test_a_stall_holds_until_the_client_leaves(upstream, wire, format, name, chunks):
+    wire.send(upstream.request_bytes(format, f"sim/{name}", stream=True))
+    if chunks is not None:
+        assert wire.head()[0] == 200
+        assert len(list(islice(wire.chunks(), chunks))) == chunks
+    held = upstream.wait(state="received")
+    assert held["outcome"] == "pending"
+    assert name == "drip" or not wire.received
+    wire.close()
+    left = upstream.wait()
+    assert (left["outcome"], left["closed_by"]) == ("client_left", "client")
+    assert left["connection_closed_at"] >= left["received_at"]
+    if name == "hang":
+        assert (left["bytes_sent"], left["first_byte_at"]) == (0, None)
+
+
+def test_drips_are_one_byte_at_a_time(upstream, wire):
+    wire.send(upstream.chat_bytes("sim/drip?interval_s=0.01", stream=True))
+    wire.head()
+    assert b"".join(islice(wire.chunks(), 15)) == b'data: {"id":"xx'
+    with upstream.wire() as other:
+        other.send(upstream.chat_bytes("sim/drip-headers?interval_s=0.001"))
+        assert other.exactly(40) == b"HTTP/1.1 200 OK\r\nX-Filler: xxxxxxxxxxxxx"
+
+
+def test_slow_stream_pauses_as_long_as_the_model_or_the_url_says_and_ends_well(upstream, wire):
+    wire.send(upstream.chat_bytes("sim/slow-stream?pause_s=0.2", stream=True))
+    assert wire.body(wire.head()[1]).endswith(b"data: [DONE]\n\n")
+    entry = upstream.wait()
+    assert entry["ended_at"] - entry["first_byte_at"] >= 0.2
+    assert entry["outcome"] == "answered"
+    data = upstream.chat_bytes("sim/slow-stream")
+    wire.send(data.replace(b"/completions HTTP", b"/completions?pause_s=0.05 HTTP"))
+    assert wire.body(wire.head()[1])
+    entry = upstream.wait(2)
+    assert entry["query"] == "pause_s=0.05"
+    assert entry["ended_at"] - entry["received_at"] >= 0.05
+
+
+@pytest.mark.parametrize("name", sorted(FAULTS.keys() - STATUSES.keys()))
+def test_no_fault_breaks_the_simulator_itself(upstream, format, name):
+    with upstream.wire() as wire:
+        model = f"sim/{name}?decoded_mib=1&pause_s=0.01&interval_s=0.01"
+        wire.send(upstream.request_bytes(format, model, stream=True))
+        upstream.wait(state="received")
+    with upstream.wire() as wire:
+        assert Asked(upstream, wire, format)()[0] == 200
+
+
+def test_scripts_are_played_in_every_format(upstream, wire, format):
+    script = [{"text": "Simulated"}, {"gate": "middle"}, {"failure": "Gone"}, {"cut": "close"}]
+    upstream.script("default", {"events": script})
+    wire.send(upstream.request_bytes(format, "m", stream=True))
+    wire.until(b"Simulated")
+    upstream.wait_gate("middle")
+    upstream.open_gate("middle")
+    assert b"Gone" in wire.to_end()
+    assert upstream.wait()["outcome"] == "cut"
