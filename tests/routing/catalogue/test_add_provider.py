@@ -112,9 +112,7 @@ def add(*arguments: str) -> tuple[int, Any]:
     return status, json.loads(out)
 
 
-def test_priced_models_are_enabled_and_the_others_stored_disabled(
-    openai: ScriptedProvider,
-) -> None:
+def test_priced_models_are_enabled_and_the_others_stored_disabled(openai: ScriptedProvider) -> None:
     openai.lists("gpt-4o", "text-embedding-3-small", "gpt-unheard-of", "tts-1")
 
     status, added = add("openai")

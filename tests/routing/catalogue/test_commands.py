@@ -36,7 +36,7 @@ def test_loading_answers_with_one_object() -> None:
     assert report["version"] == current_version() > 0
     assert len(report["added"]) == 17
     assert set(report) == {
-        *("version", "added", "changed", "disabled", "unchanged", "errors", "warnings"),
+        *("version", "added", "changed", "disabled", "unchanged", "errors", "warnings")
     }
 
 

@@ -28,11 +28,7 @@ def test_loading_twice_changes_nothing_the_second_time(conformance_data: dict[st
 
     second = load(conformance_data)
 
-    assert second == {
-        **first,
-        "added": [],
-        "unchanged": first["added"],
-    }
+    assert second == {**first, "added": [], "unchanged": first["added"]}
     assert Provider.objects.get(slug="alpha").credential_sealed == sealed
 
 

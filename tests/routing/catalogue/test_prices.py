@@ -42,10 +42,7 @@ BASE = {"prompt": "1", "completion": "2"}
             BASE | {"overrides": [{"prompt": "1"}, {"prompt": "1", "utc_start": 130}]},
             "overrides[1].utc_start",
         ),
-        (
-            BASE | {"overrides": [{"prompt": "1", "utc_start": "0960"}]},
-            "overrides[0].utc_start",
-        ),
+        (BASE | {"overrides": [{"prompt": "1", "utc_start": "0960"}]}, "overrides[0].utc_start"),
         (BASE | {"overrides": [{"prompt": "1", "utc_end": "2401"}]}, "overrides[0].utc_end"),
         (BASE | {"overrides": [{"prompt": "1", "utc_end": "1a30"}]}, "overrides[0].utc_end"),
         (

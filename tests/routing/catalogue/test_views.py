@@ -166,7 +166,7 @@ def test_providers_show_their_fields_and_never_a_credential(conformance: dict[st
     _, body = get("/api/v1/providers")
 
     assert [provider["name"] for provider in body["data"]] == [
-        *("Alpha", "Beta", "Delta", "Gamma", "Typesafe"),
+        *("Alpha", "Beta", "Delta", "Gamma", "Typesafe")
     ]
     assert body["data"][0] == {
         "name": "Alpha",

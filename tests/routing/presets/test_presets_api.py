@@ -92,10 +92,7 @@ def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> Non
     assert data["designated_version"]["creator_id"] == other.public_id
     status, said = mine.call("GET", "/presets/p/versions", key=key)
     assert status == 200
-    assert [each["creator_id"] for each in said["data"]] == [
-        mine.admin.public_id,
-        other.public_id,
-    ]
+    assert [each["creator_id"] for each in said["data"]] == [mine.admin.public_id, other.public_id]
 
 
 def test_an_interns_own_key_reads_and_makes_none(mine: Manager, key: str) -> None:
@@ -241,10 +238,7 @@ def test_every_version_leaves_a_record(mine: Manager, key: str) -> None:
         "designated_version_id": first["designated_version_id"],
         "version": None,
     }
-    assert updated.after == {
-        "designated_version_id": second["designated_version_id"],
-        "version": 2,
-    }
+    assert updated.after == {"designated_version_id": second["designated_version_id"], "version": 2}
 
 
 def test_versions_stay_as_they_were_made(mine: Manager) -> None:

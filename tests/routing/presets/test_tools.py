@@ -80,14 +80,7 @@ def test_the_request_replaces_and_adds() -> None:
         agent("subagent", "one"),
     ]
 
-    assert union(kept, given) == [
-        given[3],
-        given[1],
-        kept[2],
-        given[2],
-        given[0],
-        given[4],
-    ]
+    assert union(kept, given) == [given[3], given[1], kept[2], given[2], given[0], given[4]]
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.guard_rules import (
-    ALL_USES,
-    NO_CHOICE,
-    ZDR_GROUPS,
-    GuardrailEntry,
-    combined,
-)
+from accounts.guard_rules import ALL_USES, NO_CHOICE, ZDR_GROUPS, GuardrailEntry, combined
 from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.selection import guarding
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Resolution
@@ -138,9 +132,7 @@ def test_a_model_is_of_its_author_s_group(model_id: str, group: str) -> None:
 
 
 def both() -> list[ModelEntry]:
-    return [
-        model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True)),
-    ]
+    return [model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True))]
 
 
 @pytest.mark.parametrize(
@@ -158,10 +150,7 @@ def both() -> list[ModelEntry]:
             },
             DATA_STEP,
         ),
-        (
-            {"ignored_providers": frozenset({"alpha"}), "zdr": frozenset({"other"})},
-            ZDR_STEP,
-        ),
+        ({"ignored_providers": frozenset({"alpha"}), "zdr": frozenset({"other"})}, ZDR_STEP),
     ],
 )
 def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str) -> None:

@@ -11,12 +11,7 @@ from routing.catalogue.entries import Snapshot
 from routing.selection.ask import Ask, Resolution, Sort
 from routing.selection.auto import AutoSettings
 from routing.selection.naming import EFFECTS
-from routing.selection.resolving import (
-    UnknownModelReference,
-    WrongKind,
-    named_model,
-    resolve,
-)
+from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import priced, snapshot
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.selection.ask import (
@@ -30,12 +30,11 @@ from routing.selection.trace import (
     kept_state,
     trace_of,
 )
-from tests.routing.selection.cases import cases
+from tests.routing.selection.cases import ON_MANY, cases
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.oracle_steps import Case
 
 CHAT = Ask(kinds=frozenset({"openai"}), prompt_tokens=12)
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def traced(
@@ -105,7 +104,7 @@ def test_an_endpoint_before_the_last_attempt_was_passed_over_and_one_behind_is_i
     )
 
     assert [row.verdict for row in rows_of(trace)] == [
-        *("failed", "passed over", "chosen", "in reserve"),
+        *("failed", "passed over", "chosen", "in reserve")
     ]
 
 
@@ -125,7 +124,7 @@ def test_each_endpoint_is_told_with_its_model() -> None:
     trace = traced(plan, models=["acme/one", "acme/two"])
 
     assert [(row.model, row.tag) for row in rows_of(trace)] == [
-        *(("acme/one", "a"), ("acme/two", "a")),
+        *(("acme/one", "a"), ("acme/two", "a"))
     ]
 
 
@@ -255,7 +254,7 @@ def test_a_call_keeps_the_figures_of_its_own_endpoints_only() -> None:
     assert kept.sticky == 5
 
 
-@MANY
+@ON_MANY
 @given(cases(), st.data())
 def test_every_endpoint_is_explained_exactly_once(case: Case, data: st.DataObject) -> None:
     keys = [
@@ -277,7 +276,7 @@ def test_every_endpoint_is_explained_exactly_once(case: Case, data: st.DataObjec
     assert all(bool(row.why) == (row.verdict in ("removed", "failed")) for row in rows)
 
 
-@MANY
+@ON_MANY
 @given(cases())
 def test_a_trace_read_back_leads_to_the_same_plan(case: Case) -> None:
     plan, trace = of_case(case)
@@ -305,10 +304,7 @@ def test_a_trace_read_back_leads_to_the_same_plan(case: Case) -> None:
         ({"v": 2}, "another version"),
         ({"v": 1}, "cannot be read"),
         ({"v": 1, "models": [], "ask": {}, "tag": ["a"], "usd": [None]}, "cannot be read"),
-        (
-            {"v": 1, "models": [], "ask": {}, "tag": [], "policy": {"new": 1}},
-            "cannot be read",
-        ),
+        ({"v": 1, "models": [], "ask": {}, "tag": [], "policy": {"new": 1}}, "cannot be read"),
     ],
 )
 def test_what_is_no_trace_is_not_replayed(trace: Any, reason: str) -> None:

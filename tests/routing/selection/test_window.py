@@ -60,9 +60,7 @@ def test_late_news_counts_where_it_belongs_and_old_news_does_not() -> None:
         max_size=40,
     )
 )
-def test_sums_are_those_of_the_slices_in_the_window(
-    steps: list[tuple[int, int, int, int]],
-) -> None:
+def test_sums_are_those_of_the_slices_in_the_window(steps: list[tuple[int, int, int, int]]) -> None:
     """Each step: time passes, then something is counted, some slices late."""
     window, now = Window(slice_s=1, slices=SLICES), 10
     told: list[tuple[int, int, int]] = []
