@@ -55,17 +55,14 @@ def test_a_probe_of_an_endpoint_that_has_recovered_means_nothing(health: Endpoin
 
 
 def test_each_failed_probe_doubles_the_window_up_to_five_minutes(health: EndpointHealth) -> None:
-    now, windows = 0.0, []
+    now = 0.0
     health.failed(E1, now)
     for expected in (30, 60, 120, 240, 300, 300):
         assert how(health, now + expected - 0.01) == "unstable"
         now += expected
         assert how(health, now) == "half_open", expected
         health.probing(E1, now)
-        windows.append(expected)
         health.failed(E1, now)
-
-    assert windows == [30, 60, 120, 240, 300, 300]
 
 
 def test_failures_of_requests_that_were_under_way_do_not_double_the_window(
@@ -150,24 +147,6 @@ def tried(health: EndpointHealth, results: str, *, since: float = 0.0) -> float:
     return now
 
 
-@pytest.mark.parametrize(
-    ("results", "is_failing"),
-    [
-        *[("-", False), ("--", False), ("---", True), ("###", True), ("???", True), ("-#?", True)],
-        *[("+-", False), ("+--", True), ("+-+-", False), ("+-+--", True), ("--++", False)],
-        # Only the last ones count, so that who dies after a good hour is known after few failures.
-        *[("+" * 25 + "-" * 10, False), ("+" * 25 + "-" * 11, True)],
-    ],
-)
-def test_who_fails_more_than_half_of_the_last_tries_is_failing(
-    health: EndpointHealth, results: str, is_failing: bool
-) -> None:
-    now = tried(health, results)
-
-    assert (E1 in health.standing(now).failing) is is_failing
-    assert E2 not in health.standing(now).failing
-
-
 def test_tries_that_are_older_than_the_window_do_not_count(health: EndpointHealth) -> None:
     tried(health, "++")
     tried(health, "--", since=20)
@@ -205,8 +184,15 @@ def test_an_answer_among_failures_ends_the_outage_and_not_the_failing(
     assert how(health, 40) == "unstable"
 
 
+# Only the last ones count, so that who dies after a good hour is known after few failures.
 @given(st.text("+-#?", max_size=40))
-def test_failing_says_what_the_rule_says(results: str) -> None:
+@example("--")
+@example("-#?")
+@example("+--")
+@example("+-+-")
+@example("+" * 25 + "-" * 10)
+@example("+" * 25 + "-" * 11)
+def test_who_fails_more_than_half_of_the_last_tries_is_failing(results: str) -> None:
     health = EndpointHealth(window_s=1_000, probe_s=PROBE_S)
     last = results[-20:]
 
@@ -214,15 +200,12 @@ def test_failing_says_what_the_rule_says(results: str) -> None:
 
     is_failing = len(last) >= 3 and last.count("+") < len(last) / 2
     assert (E1 in health.standing(now).failing) is is_failing
+    assert E2 not in health.standing(now).failing
 
 
-EVENTS = st.one_of(
-    st.tuples(st.just("failed"), st.integers(0, 3)),
-    st.tuples(st.just("succeeded"), st.integers(0, 3)),
-    st.tuples(st.just("probing"), st.integers(0, 3)),
-    st.tuples(st.just("disappointed"), st.integers(0, 3)),
-    st.tuples(st.just("parked"), st.integers(0, 3), st.floats(0, 50)),
-)
+ENDPOINT = st.integers(0, 3)
+WORDS = st.sampled_from(["failed", "succeeded", "probing", "disappointed"])
+EVENTS = st.tuples(WORDS, ENDPOINT) | st.tuples(st.just("parked"), ENDPOINT, st.floats(0, 50))
 
 
 @given(st.lists(st.tuples(st.floats(0, 40), EVENTS), max_size=30))
