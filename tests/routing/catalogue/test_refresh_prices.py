@@ -145,15 +145,6 @@ def test_a_price_changed_on_the_page_is_one_set_by_hand(admin_client: Client) ->
     assert (row.pricing, row.price_source) == (OLD, "hand")
 
 
-def test_a_source_that_is_none_is_told_by_its_place() -> None:
-    data = catalogue(book=OLD)
-    data["models"][0]["endpoints"][0]["price_source"] = "rumour"
-
-    (error,) = load(data)["errors"]
-
-    assert error.startswith("models[0].endpoints[0].price_source: ")
-
-
 def test_a_person_reads_what_moved() -> None:
     load(catalogue(book="auto"))
     age()

@@ -26,15 +26,13 @@ def big_catalogue() -> dict[str, Any]:
 
 
 def model(n: int) -> dict[str, Any]:
-    endpoints = [
-        {
-            "provider": f"p{at}",
-            "upstream_model": f"m{n}",
-            "pricing": {"prompt": f"0.{n + at:09d}", "completion": f"0.{n + 2 * at:09d}"},
-            "supported_parameters": ["temperature", "max_tokens", "tools", "stop"][: at + 1],
-        }
-        for at in range(ENDPOINTS_EACH)
-    ]
+    def endpoint(at: int) -> dict[str, Any]:
+        pricing = {"prompt": f"0.{n + at:09d}", "completion": f"0.{n + 2 * at:09d}"}
+        parameters = ["temperature", "max_tokens", "tools", "stop"][: at + 1]
+        named = {"provider": f"p{at}", "upstream_model": f"m{n}"}
+        return named | {"pricing": pricing, "supported_parameters": parameters}
+
+    endpoints = [endpoint(at) for at in range(ENDPOINTS_EACH)]
     return {"id": f"a/m{n}", "name": f"M{n}", "description": "word " * 60, "endpoints": endpoints}
 
 

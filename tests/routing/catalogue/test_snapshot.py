@@ -19,12 +19,14 @@ def test_an_endpoint_inherits_what_it_does_not_say_itself(small: dict[str, Any])
     small["providers"][0] |= {"collects_data": False, "zdr": True, "moderated": True}
     small["models"][0] |= {"context_length": 8000, "input_modalities": ["text", "image"]}
     endpoints = small["models"][0]["endpoints"]
-    endpoints.append({**endpoints[0], "tag": "acme/own", "zdr": False, "moderated": False})
+    endpoints.append({**endpoints[0], "tag": "acme/flex", "zdr": False, "moderated": False})
     endpoints[1] |= {"context_length": 4000, "input_modalities": ["text"]}
     load(small)
 
     plain, own = build().models["acme/one"].endpoints
 
+    # A tier is read from the tag.
+    assert (plain.tier, own.tier) == ("default", "flex")
     assert (plain.zdr, plain.moderated, plain.collects_data) == (True, True, False)
     assert (own.zdr, own.moderated, own.collects_data) == (False, False, False)
     assert (plain.context_length, own.context_length) == (8000, 4000)
@@ -93,27 +95,19 @@ def test_a_price_that_cannot_be_billed_leaves_the_endpoint_without_one(
 
 
 @pytest.mark.django_db
-def test_a_credential_is_opened_and_never_shown(small: dict[str, Any]) -> None:
-    small["providers"][0]["credential"] = "sk-very-secret"
-    load(small)
-
-    provider = build().providers["acme"]
-
-    assert provider.credential == "sk-very-secret"
-    assert "secret" not in repr(provider)
-    assert "secret" not in (Provider.objects.get().credential_sealed or "")
-
-
-@pytest.mark.django_db
-def test_a_credential_moved_to_another_row_switches_that_provider_off(
+def test_a_credential_is_opened_never_shown_and_moved_to_another_row_switches_that_one_off(
     small: dict[str, Any],
 ) -> None:
     small["providers"][0]["credential"] = "sk-very-secret"
     load(small)
+    provider = build().providers["acme"]
+    assert provider.credential == "sk-very-secret"
+    assert "secret" not in repr(provider)
+    assert "secret" not in (Provider.objects.get().credential_sealed or "")
+
     Provider.objects.update(slug="thief")
 
     seen = build()
-
     assert seen.providers["thief"].credential is None
     assert not seen.models["acme/one"].endpoints[0].routable
     assert seen.problems == (
@@ -162,28 +156,16 @@ def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True)
-def test_version_and_rows_are_of_one_moment(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("is_one_moment", "name"), [(True, "One"), (False, "changed")])
+def test_version_and_rows_are_of_one_moment_without_which_the_view_is_torn(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, is_one_moment: bool, name: str
 ) -> None:
     load(small)
     change_beside(monkeypatch)
+    if not is_one_moment:
+        monkeypatch.setattr(reading, "_one_moment", nullcontext)
 
     rows = reading.read_rows()
 
     assert rows.version < current_version()
-    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "One"
-
-
-@pytest.mark.both
-@pytest.mark.django_db(transaction=True)
-def test_without_the_common_moment_the_view_is_torn(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(small)
-    change_beside(monkeypatch)
-    monkeypatch.setattr(reading, "_one_moment", nullcontext)
-
-    rows = reading.read_rows()
-
-    assert rows.version < current_version()
-    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "changed"
+    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == name
