@@ -69,19 +69,17 @@ def answered(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, An
 
 def by_letters(question: Question, weights: Mapping[str, float]) -> Judged:
     parts = split(question, LIMITS)
+    said = [answered(logprobs.body_of("A state", part), weights) for part in parts.parts]
     found = [
-        logprobs.judged(part, answered(logprobs.body_of("A state", part), weights)["logprobs"])
-        for part in parts.parts
+        logprobs.judged(part, one["logprobs"]) for part, one in zip(parts.parts, said, strict=True)
     ]
     return parts.merged(found)
 
 
 def by_numbers(question: Question, weights: Mapping[str, float]) -> Judged:
     parts = split(question, Limits(schema.LABELS_MAX))
-    found = [
-        schema.judged(part, answered(schema.body_of("A state", part), weights)["text"])
-        for part in parts.parts
-    ]
+    said = [answered(schema.body_of("A state", part), weights) for part in parts.parts]
+    found = [schema.judged(part, one["text"]) for part, one in zip(parts.parts, said, strict=True)]
     return parts.merged(found)
 
 
