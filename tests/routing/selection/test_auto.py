@@ -101,10 +101,7 @@ WIDE: dict[str, Any] = {
     [
         ({"tools": True}, {"supported_parameters": frozenset({"temperature"})}),
         ({"input_modalities": frozenset({"image"})}, {"input_modalities": ("text",)}),
-        (
-            {"input_modalities": frozenset({"text", "file"})},
-            {"input_modalities": ("file", "text")[1:]},
-        ),
+        ({"input_modalities": frozenset({"text", "file"})}, {"input_modalities": ("text",)}),
         ({"output_modalities": frozenset({"text", "image"})}, {"output_modalities": ("text",)}),
         ({"prompt_tokens": 1001}, {"context_length": 1000}),
         ({"prompt_tokens": 1001}, {"max_prompt_tokens": 1000}),

@@ -27,6 +27,9 @@ def how(health: EndpointHealth, now: float, endpoint: int = E1) -> str:
 
 def test_an_endpoint_nobody_complained_about_is_well(health: EndpointHealth) -> None:
     assert health.standing(0) is ALL_WELL
+    # A probe of one that has recovered means nothing.
+    health.probing(E1, 5)
+    assert health.standing(5) is ALL_WELL
 
 
 def test_an_outage_lasts_its_window_and_touches_nobody_else(health: EndpointHealth) -> None:
@@ -46,12 +49,6 @@ def test_while_a_probe_is_under_way_nobody_else_sends_one(health: EndpointHealth
 
     assert how(health, 30) == how(health, 39.9) == "unstable"
     assert how(health, 40) == "half_open"
-
-
-def test_a_probe_of_an_endpoint_that_has_recovered_means_nothing(health: EndpointHealth) -> None:
-    health.probing(E1, 5)
-
-    assert health.standing(5) is ALL_WELL
 
 
 def test_each_failed_probe_doubles_the_window_up_to_five_minutes(health: EndpointHealth) -> None:
