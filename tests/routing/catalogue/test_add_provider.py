@@ -8,7 +8,7 @@ import pytest
 
 from routing.catalogue import discovery
 from routing.catalogue.discovery import _our_id
-from routing.catalogue.known_providers import KNOWN, KnownProvider, configured_from_environment
+from routing.catalogue.known_providers import KNOWN, configured_from_environment
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build
 from tests.routing.catalogue.conftest import run
@@ -81,12 +81,15 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+def standing_for(slug: str, provider: ScriptedProvider, patch: pytest.MonkeyPatch) -> None:
+    """The scripted provider stands where the well-known one would."""
+    patch.setenv(KNOWN[slug].key_env, KEY)
+    patch.setitem(KNOWN, slug, replace(KNOWN[slug], base_url=provider.base_url))
+
+
 @pytest.fixture
 def openai(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """The scripted provider, standing where the well-known one would."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    known = KnownProvider("openai", "OpenAI", provider.base_url, "OPENAI_API_KEY")
-    monkeypatch.setitem(KNOWN, "openai", known)
+    standing_for("openai", provider, monkeypatch)
     return provider
 
 
@@ -357,21 +360,12 @@ def test_a_key_that_is_none_is_never_quoted(
     assert openai.seen == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("openai",), "set OPENAI_API_KEY"),
-        (("nobody",), "give its --base-url"),
-        (("openai", "--key-env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
-    ],
-)
-def test_what_is_missing_is_named(arguments: tuple[str, ...], words: str) -> None:
-    assert words in add(*arguments)["error"]
-
-
-@pytest.mark.parametrize("price", ["1", "a/b", "-1/1", "NaN/0"])
-def test_an_odd_price_is_a_usage_error(price: str) -> None:
-    assert run("add_provider", "local", "--price", price)[0] != 0
+def test_what_is_missing_is_named_and_an_odd_price_is_a_usage_error() -> None:
+    assert "set OPENAI_API_KEY" in add("openai")["error"]
+    assert "give its --base-url" in add("nobody")["error"]
+    assert "NOT_SET_HERE is not set" in add("openai", "--key-env", "NOT_SET_HERE")["error"]
+    for price in ("1", "a/b", "-1/1", "NaN/0"):
+        assert run("add_provider", "local", "--price", price)[0] != 0
 
 
 def test_the_environment_says_which_providers_have_a_key(
@@ -382,43 +376,31 @@ def test_the_environment_says_which_providers_have_a_key(
     assert [known.slug for known in configured_from_environment()] == ["openai", "groq"]
 
 
-@pytest.mark.parametrize(
-    ("upstream", "ours"),
-    [
-        ("gpt-4o", "acme/gpt-4o"),
-        ("llama3:8b", "acme/llama3:8b"),
-        ("meta-llama/Llama-3.3-70B", "meta-llama/Llama-3.3-70B"),
-        ("accounts/acme/models/llama-v3", "acme/llama-v3"),
-        ("@cf/meta/llama", "acme/llama"),
-        ("name with spaces@x", "acme/name-with-spaces-x"),
-        ("/", "acme/model"),
-    ],
-)
-def test_ids_of_a_provider_become_ids_of_ours(upstream: str, ours: str) -> None:
-    assert _our_id("acme", upstream) == ours
+def test_ids_of_a_provider_become_ids_of_ours() -> None:
+    ours = {"gpt-4o": "acme/gpt-4o", "llama3:8b": "acme/llama3:8b", "/": "acme/model"}
+    ours |= {"meta-llama/Llama-3.3-70B": "meta-llama/Llama-3.3-70B"}
+    ours |= {"accounts/acme/models/llama-v3": "acme/llama-v3", "@cf/meta/llama": "acme/llama"}
+    ours |= {"name with spaces@x": "acme/name-with-spaces-x"}
+
+    assert {upstream: _our_id("acme", upstream) for upstream in ours} == ours
 
 
-@pytest.fixture
-def anthropic(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    known = replace(KNOWN["anthropic"], base_url=provider.base_url)
-    monkeypatch.setitem(KNOWN, "anthropic", known)
-    return provider
-
-
-def test_a_message_style_provider_is_asked_in_its_own_way(anthropic: ScriptedProvider) -> None:
+def test_a_message_style_provider_is_asked_in_its_own_way(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing_for("anthropic", provider, monkeypatch)
     can, cannot = {"supported": True}, {"supported": False}
     able = {"structured_outputs": can, "effort": cannot, "pdf_input": cannot}
     sonnet = {"type": "model", "id": "claude-sonnet-4-5", "display_name": "Claude Sonnet 4.5"}
     sonnet |= {"max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": able}
-    anthropic.lists(
+    provider.lists(
         sonnet | {"created_at": "2025-09-29T00:00:00Z"},
         {"type": "model", "id": "claude-unheard-of", "created_at": "soon"},
     )
 
     assert add("anthropic")["unpriced"] == ["anthropic/claude-unheard-of"]
 
-    [(path, headers)] = anthropic.seen
+    [(path, headers)] = provider.seen
     assert (path, headers["Authorization"]) == ("/v1/models?limit=1000", None)
     assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
     model = build().models["anthropic/claude-sonnet-4-5"]
@@ -433,10 +415,9 @@ def test_a_message_style_provider_is_asked_in_its_own_way(anthropic: ScriptedPro
 def test_another_kind_is_named_once(provider: ScriptedProvider) -> None:
     provider.lists("local-model")
 
-    for arguments, kind in [
-        ((), "openai"),
-        (("--kind", "responses"), "responses"),
-        ((), "responses"),
-    ]:
+    kinds = []
+    for arguments in ((), ("--kind", "responses"), ()):
         own(provider, "--price", "1/2", *arguments)
-        assert Provider.objects.get().kind == kind
+        kinds.append(Provider.objects.get().kind)
+
+    assert kinds == ["openai", "responses", "responses"]
