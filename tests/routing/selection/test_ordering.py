@@ -29,17 +29,16 @@ def test_a_sort_puts_the_unknown_last_and_equals_by_price(sort: Sort, tags: str)
         assert market.tags(sort=sort, figures=figures, mark=mark) == tags
     assert market.plan(sort=sort).rule == sort
     assert market.tags(sort=sort) == "a b c d"
+    # Equal prices are sorted by tag.
+    assert Market(*(priced(tag, "0.000001") for tag in "cab")).tags(sort=sort) == "a b c"
 
 
 @pytest.mark.parametrize(("sort", "tags"), SORTED)
 def test_whoever_failed_a_moment_ago_comes_last_in_a_default_sort(sort: Sort, tags: str) -> None:
     """Else every request would wait for it first, and take a retry from the budget of all."""
     market = Market()
-    told: dict[str, Any] = {
-        "sort": sort,
-        "sort_is_default": True,
-        "figures": market.figures(**KNOWN),
-    }
+    told: dict[str, Any] = {"sort": sort, "sort_is_default": True}
+    told["figures"] = market.figures(**KNOWN)
 
     found = market.tags(**told, unstable="a", parked="c", failing="b").split()
 
@@ -68,12 +67,6 @@ def test_without_a_sort_outages_decide() -> None:
     assert tiered().tags(ask=ask, sort="price", unstable="p", failing="q") == "p a b q"
 
 
-def test_equal_prices_are_sorted_by_tag() -> None:
-    market = Market(*(priced(tag, "0.000001") for tag in ("c", "a", "b")))
-
-    assert market.tags(sort="price") == "a b c"
-
-
 def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     market = Market(tags="abcdef")
     figures = market.figures(
@@ -87,7 +80,7 @@ def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     assert market.tags(sort="exacto", figures=figures) == "d b f c a e"
 
 
-# --- A list of the caller's -----------------------------------------------------------------------
+# --- A list of the caller's, own credentials, conversations ---------------------------------------
 
 LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b")}, "c b a d"),
@@ -99,12 +92,47 @@ LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b"), "sticky": "a", "by_session": True}, "c b a d"),
     ({"order": ("d", "c"), "allow_fallbacks": False}, "d c"),
 ]
+# Own credentials go first whatever else is said.
+OWN: list[tuple[dict[str, Any], str]] = [
+    ({"byok": {"c": 0}}, "c a b d"),
+    ({"byok": {"c": 1, "d": 0}}, "d c a b"),
+    ({"byok": {"c": 0, "d": 0}}, "c d a b"),
+    ({"byok": {"c": 0}, "order": ("b",)}, "c b a d"),
+    ({"byok": {"c": 0}, "sort": "price"}, "c a b d"),
+    ({"byok": {"c": 0}, "unstable": "c"}, "c a b d"),
+    ({"byok": {"c": 0}, "sticky": "b"}, "b c a d"),
+]
+# A conversation stays where it was.
+STICKY: list[tuple[dict[str, Any], str]] = [
+    ({}, "c a b d"),
+    ({"by_session": True}, "c a b d"),
+    ({"unstable": "c"}, "c a b d"),
+    ({"parked": "c"}, "a b d c"),
+    ({"sort": "price"}, "c a b d"),
+    ({"sort": "price", "sort_named": True}, "a b c d"),
+    ({"sort": "price", "sort_named": True, "by_session": True}, "c a b d"),
+    ({"order": ("b",)}, "b a c d"),
+    ({"only": ("a", "b")}, "a b"),
+    ({"max_latency_s": {"p50": 0.1}, "slow": "c"}, "c a b d"),
+    ({"allow_fallbacks": False}, "c"),
+]
 
 
-@pytest.mark.parametrize(("told", "tags"), LISTED)
-def test_what_is_listed_comes_first_and_as_it_is_listed(told: dict[str, Any], tags: str) -> None:
-    assert Market().tags(**told) == tags
-    assert Market().plan(**told).rule == "order"
+@pytest.mark.parametrize(
+    ("told", "tags"),
+    [*LISTED, *OWN, *[({"sticky": "c"} | told, tags) for told, tags in STICKY]],
+)
+def test_lists_own_credentials_and_conversations_come_before_the_usual_order(
+    told: dict[str, Any], tags: str
+) -> None:
+    market = Market()
+    slow = market.figures(**{tag: quick(1, latency_s=9) for tag in told.get("slow", "")})
+    said = {name: value for name, value in told.items() if name != "slow"}
+
+    plan = market.plan(figures=slow, **said)
+
+    assert " ".join(each.tag for each in plan.order) == tags
+    assert plan.rule == ("order" if "order" in told else told.get("sort", "balanced"))
 
 
 def test_a_base_slug_stands_for_its_endpoints_cheapest_first() -> None:
@@ -249,47 +277,6 @@ def test_what_may_not_be_fallen_back_to_is_told() -> None:
         (tag, "Fallbacks Disabled") for tag in "bcd"
     }
     assert len(plan.considered) == 4
-
-
-# --- Own credentials and conversations ------------------------------------------------------------
-
-OWN: list[tuple[dict[str, Any], str]] = [
-    ({"byok": {"c": 0}}, "c a b d"),
-    ({"byok": {"c": 1, "d": 0}}, "d c a b"),
-    ({"byok": {"c": 0, "d": 0}}, "c d a b"),
-    ({"byok": {"c": 0}, "order": ("b",)}, "c b a d"),
-    ({"byok": {"c": 0}, "sort": "price"}, "c a b d"),
-    ({"byok": {"c": 0}, "unstable": "c"}, "c a b d"),
-    ({"byok": {"c": 0}, "sticky": "b"}, "b c a d"),
-]
-
-
-@pytest.mark.parametrize(("told", "tags"), OWN)
-def test_own_credentials_go_first_whatever_else_is_said(told: dict[str, Any], tags: str) -> None:
-    assert Market().tags(**told) == tags
-
-
-STICKY: list[tuple[dict[str, Any], str]] = [
-    ({}, "c a b d"),
-    ({"by_session": True}, "c a b d"),
-    ({"unstable": "c"}, "c a b d"),
-    ({"parked": "c"}, "a b d c"),
-    ({"sort": "price"}, "c a b d"),
-    ({"sort": "price", "sort_named": True}, "a b c d"),
-    ({"sort": "price", "sort_named": True, "by_session": True}, "c a b d"),
-    ({"order": ("b",)}, "b a c d"),
-    ({"only": ("a", "b")}, "a b"),
-    ({"max_latency_s": {"p50": 0.1}}, "c a b d"),
-    ({"allow_fallbacks": False}, "c"),
-]
-
-
-@pytest.mark.parametrize(("told", "tags"), STICKY)
-def test_a_conversation_stays_where_it_was(told: dict[str, Any], tags: str) -> None:
-    market = Market()
-    figures = market.figures(c=quick(1, latency_s=9)) if "max_latency_s" in told else None
-
-    assert market.tags(sticky="c", figures=figures, **told) == tags
 
 
 def test_an_endpoint_that_is_gone_is_remembered_in_vain() -> None:
