@@ -391,7 +391,8 @@ def test_a_message_style_provider_is_asked_in_its_own_way(
     standing_for("anthropic", provider, monkeypatch)
     can, cannot = {"supported": True}, {"supported": False}
     able = {"structured_outputs": can, "effort": cannot, "pdf_input": cannot}
-    sonnet = {"type": "model", "id": "claude-sonnet-4-5", "display_name": "Claude Sonnet 4.5"}
+    sonnet: dict[str, Any] = {"type": "model", "id": "claude-sonnet-4-5"}
+    sonnet |= {"display_name": "Claude Sonnet 4.5"}
     sonnet |= {"max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": able}
     provider.lists(
         sonnet | {"created_at": "2025-09-29T00:00:00Z"},

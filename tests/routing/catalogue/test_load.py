@@ -192,7 +192,8 @@ def test_all_faults_are_told_at_once(small: dict[str, Any]) -> None:
 
 
 def test_a_file_of_another_shape_is_an_error_and_no_crash() -> None:
-    for document in ([], "text", 5, {"provider": []}, {"models": {}}):
+    documents: list[Any] = [[], "text", 5, {"provider": []}, {"models": {}}]
+    for document in documents:
         assert len(load(document)["errors"]) == 1
 
 

@@ -72,10 +72,11 @@ def test_tiers_become_overrides_and_the_highest_reached_wins() -> None:
 
 
 def test_the_newest_list_that_has_begun_counts() -> None:
-    begins = {1: None, 2: date(2026, 1, 1), 3: date(2027, 1, 1)}
+    one, two, three = (per_million(input=usd, output=usd) for usd in (1, 2, 3))
     lists = [
-        ConditionalPrice(day and StartDateConstraint(day), prices=per_million(input=n, output=n))
-        for n, day in begins.items()
+        ConditionalPrice(prices=one),
+        ConditionalPrice(StartDateConstraint(date(2026, 1, 1)), prices=two),
+        ConditionalPrice(StartDateConstraint(date(2027, 1, 1)), prices=three),
     ]
 
     assert priced(lists) == {"prompt": "0.000002", "completion": "0.000002"}

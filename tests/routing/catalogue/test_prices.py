@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from routing.catalogue.prices import PRICE_KEYS, PRICE_MAX, PriceError, Prices, plain
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-BASE = {"prompt": "1", "completion": "2"}
-
-
+BASE: dict[str, Any] = {"prompt": "1", "completion": "2"}
 AMOUNTS = ["", "cheap", "-0.1", "NaN", "Infinity", "1e999999999", "1e-999999999", "10000.01"]
 OVERRIDES: list[tuple[Any, str]] = [
     ({}, "overrides"),

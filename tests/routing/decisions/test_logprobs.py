@@ -104,11 +104,14 @@ def test_probabilities_of_an_engine_that_rounds_do_not_exceed_one():
     assert judged(choice("a"), given).label_mass == 1
 
 
+NO_CONTENTS: list[Any] = [None, {}, [], ["A"], [{}]]
+
+
 @pytest.mark.parametrize(
     "given",
     [
         *[None, [], "logprobs", {}],
-        *[{"content": content} for content in (None, {}, [], ["A"], [{}])],
+        *[{"content": content} for content in NO_CONTENTS],
         *[{"content": [{"token": "A", "logprob": number}]} for number in (None, "-1", True)],
         {"content": [{"token": None, "logprob": -1}]},
         {"content": [{"token": "The", "logprob": -1, "top_logprobs": "A"}]},

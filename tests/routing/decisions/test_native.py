@@ -94,7 +94,8 @@ def test_a_choice_alone_has_a_distribution_too() -> None:
 
 
 def test_a_score_alone_is_the_mean_of_the_levels_beside_it() -> None:
-    for told, shares in {0: (1, 0, 0), 1.25: (0, 0.75, 0.25), 2: (0, 0, 1)}.items():
+    alone: dict[float, tuple[float, ...]] = {0: (1, 0, 0), 1.25: (0, 0.75, 0.25), 2: (0, 0, 1)}
+    for told, shares in alone.items():
         judged = native.judged(LEVELS, {"type": "score", "score": told})
         assert judged.probabilities == shares
         assert answer_of(LEVELS, judged)["score"] == told

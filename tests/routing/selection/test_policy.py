@@ -62,11 +62,15 @@ def test_the_whole_provider_object_is_taken_over() -> None:
 
 def test_the_account_only_ever_adds() -> None:
     lists: dict[str, Any] = {"account_allowed": ("a", "b"), "account_ignored": ("c",)}
-    flags = {"account_zdr": True, "account_denies_collection": True, "region": "europe"}
+    flags: dict[str, Any] = {
+        "account_zdr": True,
+        "account_denies_collection": True,
+        "region": "europe",
+    }
     without = made(None, **lists, **flags)
 
     assert without == made({"zdr": False, "data_collection": "allow"}, **lists, **flags)
-    added = {"zdr": True, "deny_data_collection": True, "region": "europe"}
+    added: dict[str, Any] = {"zdr": True, "deny_data_collection": True, "region": "europe"}
     assert without == replace(NO_POLICY, **lists, **added)
 
 

@@ -213,7 +213,7 @@ def test_a_trace_explains_each_endpoint_once_and_read_back_leads_to_the_same_pla
     plan = select_for(case.ask, case.policy, case.state)
     keys = [each.pk for each in plan.order]
     tried = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
-    told = {"models": [each.id for each in case.models]}
+    told: dict[str, Any] = {"models": [each.id for each in case.models]}
     told |= {"attempts": [Tried(key, "timeout") for key in tried]}
     trace = traced(plan, case.ask, case.policy, kept_state(plan, case.state), **told)
 
