@@ -30,6 +30,10 @@ class _Record:
     is_failing: bool = False
     failing_until: float = 0.0
 
+    def is_over(self, now: float) -> bool:
+        """Whether it says nothing any more, however long it is still kept."""
+        return not self.window_s and now >= max(self.parked_until, self.failing_until)
+
     def ends(self) -> tuple[float, float, float, float]:
         """The moments at which the record says something else than before."""
         return self.unstable_until, self.parked_until, self.probe_until, self.failing_until
@@ -85,6 +89,8 @@ class EndpointHealth:
     def failed(self, endpoint: int, now: float) -> None:
         """An outage; doubles the window when it is a failed probe."""
         record = self._records.setdefault(endpoint, _Record())
+        if record.is_over(now):
+            record.is_failing = False
         was_probe = record.window_s > 0 and now >= record.unstable_until
         grown = record.window_s * 2 if was_probe else max(record.window_s, self._window_s)
         record.window_s = min(grown, WINDOW_MAX_S)
@@ -124,12 +130,7 @@ class EndpointHealth:
         self._holds_until = -math.inf
 
     def _forget_the_well(self, now: float) -> None:
-        over = [
-            key
-            for key, record in self._records.items()
-            if not record.window_s and now >= max(record.parked_until, record.failing_until)
-        ]
-        for key in over:
+        for key in [key for key, record in self._records.items() if record.is_over(now)]:
             del self._records[key]
 
 

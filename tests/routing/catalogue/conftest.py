@@ -3,11 +3,13 @@
 Imports of models stand inside the fixtures: this file may be read before Django is set up.
 """
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from routing.catalogue.document import parse
 
@@ -43,19 +45,22 @@ def conformance(db: None, conformance_data: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture
 def small() -> dict[str, Any]:
     """One provider, one model, one endpoint; tests bend it."""
+    pricing = {"prompt": "0.000001", "completion": "0.000002"}
+    endpoint = {"provider": "acme", "upstream_model": "one", "pricing": pricing}
     return {
         "providers": [{"slug": "acme", "name": "Acme", "base_url": "http://127.0.0.1:9/v1"}],
-        "models": [
-            {
-                "id": "acme/one",
-                "name": "One",
-                "endpoints": [
-                    {
-                        "provider": "acme",
-                        "upstream_model": "one",
-                        "pricing": {"prompt": "0.000001", "completion": "0.000002"},
-                    }
-                ],
-            }
-        ],
+        "models": [{"id": "acme/one", "name": "One", "endpoints": [endpoint]}],
     }
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    """Exit status, stdout and stderr of a command."""
+    out, err = io.StringIO(), io.StringIO()
+    status = 0
+    try:
+        call_command(*arguments, stdout=out, stderr=err)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    except CommandError as refusal:
+        status = refusal.returncode
+    return status, out.getvalue(), err.getvalue()

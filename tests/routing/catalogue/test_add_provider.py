@@ -1,19 +1,18 @@
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from routing.catalogue import discovery
 from routing.catalogue.discovery import _our_id
-from routing.catalogue.known_providers import KNOWN, KnownProvider, configured_from_environment
+from routing.catalogue.known_providers import KNOWN, configured_from_environment
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build
-from tests.routing.catalogue.test_commands import run
+from tests.routing.catalogue.conftest import run
+from tests.support.local_site import LocalSite, Running, SiteHandler
 
 pytestmark = pytest.mark.django_db
 KEY = "sk-a-real-looking-key"
@@ -35,60 +34,44 @@ def able(body: dict[str, Any]) -> tuple[int, Any]:
 
 
 @dataclass
-class ScriptedProvider:
+class ScriptedProvider(LocalSite):
     """Answers every GET with what it is told to, and chats as `chat` does."""
 
     chat: Callable[[dict[str, Any]], tuple[int, Any]] = able
     chats: list[dict[str, Any]] = field(default_factory=list)
-
     status: int = 200
     body: bytes = b'{"data": []}'
     headers: dict[str, str] = field(default_factory=dict)
-    seen: list[tuple[str, str | None]] = field(default_factory=list)
-    heads: list[Any] = field(default_factory=list)
-    base_url: str = ""
+    # The path and the headers of each GET.
+    seen: list[tuple[str, Any]] = field(default_factory=list)
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.url}/v1"
 
     def lists(self, *models: Any) -> None:
         entries = [{"id": model} if isinstance(model, str) else model for model in models]
         self.body = json.dumps({"data": entries}).encode()
 
 
+class Handler(SiteHandler):
+    site: ScriptedProvider
+
+    def do_GET(self) -> None:
+        self.site.seen.append((self.path, self.headers))
+        self.answer(self.site.body, status=self.site.status, **self.site.headers)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.site.chats.append(body)
+        status, said = self.site.chat(body)
+        self.answer(json.dumps(said).encode(), status=status, Content_Type="application/json")
+
+
 @pytest.fixture
 def provider() -> Iterator[ScriptedProvider]:
-    script = ScriptedProvider()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            script.heads.append(self.headers)
-            script.seen.append((self.path, self.headers.get("Authorization")))
-            self.send_response(script.status)
-            for name, value in script.headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(script.body)))
-            self.end_headers()
-            self.wfile.write(script.body)
-
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            script.chats.append(body)
-            status, answer = script.chat(body)
-            said = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        def log_message(self, *arguments: Any) -> None:
-            """Silence: pytest shows stderr."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        script.base_url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    with Running(ScriptedProvider, Handler) as script:
         yield script
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -98,34 +81,42 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+def standing_for(slug: str, provider: ScriptedProvider, patch: pytest.MonkeyPatch) -> None:
+    """The scripted provider stands where the well-known one would."""
+    patch.setenv(KNOWN[slug].key_env, KEY)
+    patch.setitem(KNOWN, slug, replace(KNOWN[slug], base_url=provider.base_url))
+
+
 @pytest.fixture
 def openai(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    """The scripted provider, standing where the well-known one would."""
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    known = KnownProvider("openai", "OpenAI", provider.base_url, "OPENAI_API_KEY")
-    monkeypatch.setitem(KNOWN, "openai", known)
+    standing_for("openai", provider, monkeypatch)
     return provider
 
 
-def add(*arguments: str) -> tuple[int, Any]:
+def add(*arguments: str) -> Any:
+    """What the command tells; with an error where its status is not 0."""
     status, out, _ = run("add_provider", *arguments, "--no-input", "--json")
-    return status, json.loads(out)
+    told = json.loads(out)
+    assert (status != 0) == ("error" in told), told
+    return told
 
 
-def test_priced_models_are_enabled_and_the_others_stored_disabled(
-    openai: ScriptedProvider,
-) -> None:
+def own(provider: ScriptedProvider, *arguments: str) -> Any:
+    """The same for a server of the operator's own."""
+    return add("local", "--base-url", provider.base_url, *arguments)
+
+
+def test_priced_models_are_enabled_and_the_others_stored_disabled(openai: ScriptedProvider) -> None:
     openai.lists("gpt-4o", "text-embedding-3-small", "gpt-unheard-of", "tts-1")
 
-    status, added = add("openai")
+    added = add("openai")
 
-    assert status == 0
-    assert added["enabled"] == ["openai/gpt-4o"]
-    assert added["unpriced"] == ["openai/gpt-unheard-of"]
+    assert (added["enabled"], added["unpriced"]) == (["openai/gpt-4o"], ["openai/gpt-unheard-of"])
     assert added["skipped"] == ["openai/text-embedding-3-small", "openai/tts-1"]
     # What its models take is known.
     assert openai.chats == []
-    assert openai.seen == [("/v1/models", f"Bearer {KEY}")]
+    [(path, headers)] = openai.seen
+    assert (path, headers["Authorization"]) == ("/v1/models", f"Bearer {KEY}")
     seen = build()
     assert [model.id for model in seen.listing] == ["openai/gpt-4o"]
     endpoint = seen.models["openai/gpt-4o"].endpoints[0]
@@ -135,8 +126,8 @@ def test_priced_models_are_enabled_and_the_others_stored_disabled(
     assert not seen.models["openai/gpt-unheard-of"].visible
 
 
-def test_asking_twice_changes_nothing_and_keeps_the_operators_hand(
-    openai: ScriptedProvider,
+def test_asking_twice_changes_nothing_of_the_operators_hand_but_takes_a_new_key(
+    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     openai.lists("gpt-4o", "gpt-unheard-of")
     add("openai")
@@ -144,24 +135,16 @@ def test_asking_twice_changes_nothing_and_keeps_the_operators_hand(
     Endpoint.objects.filter(upstream_model="gpt-4o").update(pricing={"prompt": "1"})
     sealed = Provider.objects.get().credential_sealed
 
-    status, added = add("openai")
+    added = add("openai")
 
-    assert (status, added["enabled"], added["kept"]) == (0, [], ["openai/gpt-4o"])
+    assert (added["enabled"], added["kept"]) == ([], ["openai/gpt-4o"])
     assert not Model.objects.filter(visible=True).exists()
     assert set(Model.objects.values_list("name", flat=True)) == {"Mine"}
     assert Endpoint.objects.get(upstream_model="gpt-4o").pricing == {"prompt": "1"}
     assert Provider.objects.get().credential_sealed == sealed
 
-
-def test_a_new_key_replaces_the_old_one(
-    openai: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    openai.lists("gpt-4o")
-    add("openai")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-another")
-
     add("openai")
-
     assert Provider.objects.get().credential() == "sk-another"
 
 
@@ -169,16 +152,16 @@ def test_a_server_of_ones_own_needs_no_key_and_takes_a_given_price(
     provider: ScriptedProvider,
 ) -> None:
     provider.lists({"id": "llama3:8b", "max_model_len": 8192}, "org/model")
-    own = ("local", "--base-url", provider.base_url)
 
-    assert add(*own)[1]["unpriced"] == ["local/llama3:8b", "org/model"]
-    assert provider.seen == [("/v1/models", None)]
-
-    assert add(*own, "--price", "0/0.5")[1]["enabled"] == ["local/llama3:8b", "org/model"]
+    assert own(provider)["unpriced"] == ["local/llama3:8b", "org/model"]
+    [(path, headers)] = provider.seen
+    assert (path, headers["Authorization"]) == ("/v1/models", None)
+    # Nobody can call them yet, so nobody asks what they take.
+    assert provider.chats == []
+    assert own(provider, "--price", "0/0.5")["enabled"] == ["local/llama3:8b", "org/model"]
 
     model = build().models["local/llama3:8b"]
-    assert model.visible
-    assert model.context_length == 8192
+    assert (model.visible, model.context_length) == (True, 8192)
     assert model.endpoints[0].pricing == {"prompt": "0", "completion": "0.0000005"}
 
 
@@ -192,7 +175,7 @@ def test_what_is_no_chat_model_is_skipped(provider: ScriptedProvider) -> None:
         {"id": "a/embedded", "type": "llm"},
     )
 
-    _, added = add("local", "--base-url", provider.base_url, "--price", "1/1")
+    added = own(provider, "--price", "1/1")
 
     assert added["skipped"][:3] == ["a/embedder", "a/ocr", "a/painter"]
     assert len(added["skipped"]) == 8
@@ -203,9 +186,7 @@ def test_what_is_no_chat_model_is_skipped(provider: ScriptedProvider) -> None:
 def test_a_bare_list_is_a_list_too(provider: ScriptedProvider) -> None:
     provider.body = b'[{"id": "a/b"}, {"no": "id"}, 5]'
 
-    _, added = add("local", "--base-url", provider.base_url)
-
-    assert added["unpriced"] == ["a/b"]
+    assert own(provider)["unpriced"] == ["a/b"]
 
 
 @pytest.mark.parametrize(
@@ -227,44 +208,40 @@ def test_a_provider_that_does_not_answer_like_one_leaves_nothing_behind(
     openai.status, openai.body = status, body
     openai.headers = {"Location": "http://127.0.0.1:1/"}
 
-    code, told = add("openai")
+    error = add("openai")["error"]
 
-    assert code == 1
-    assert words in told["error"]
-    assert KEY not in told["error"]
+    assert words in error
+    assert KEY not in error
     assert len(openai.seen) == 1
     assert not Provider.objects.exists()
 
 
 def test_models_are_named_where_they_are_not_listed(provider: ScriptedProvider) -> None:
-    own = ("local", "--base-url", provider.base_url, "--free")
     provider.status, provider.body = 404, b"no such page\n at all"
 
-    assert add(*own)[1]["error"] == (
+    assert own(provider, "--free")["error"] == (
         "local answered 404: no such page at all; name its models with --model; nothing was stored"
     )
-    _, added = add(*own, "--model", "gpt/x", "--model", "my-embedder")
+    added = own(provider, "--free", "--model", "gpt/x", "--model", "my-embedder")
     assert added["enabled"] == ["gpt/x", "local/my-embedder"]
 
     provider.status = 200
     provider.lists({"id": "listed", "context_length": 4096}, "other")
-    assert add(*own, "--model", "listed")[1]["enabled"] == ["local/listed"]
+    assert own(provider, "--free", "--model", "listed")["enabled"] == ["local/listed"]
     assert build().models["local/listed"].context_length == 4096
 
 
 def test_a_model_without_a_price_says_how_to_give_it_one(provider: ScriptedProvider) -> None:
     provider.lists("llama")
-    own = ("local", "--base-url", provider.base_url, "--no-input")
+    command = ("add_provider", "local", "--base-url", provider.base_url, "--no-input")
 
-    assert run("add_provider", *own)[1].splitlines() == [
+    assert run(*command)[1].splitlines() == [
         "no price, not enabled: local/llama",
         "Models without a price are not served: run this again with --price PROMPT/COMPLETION "
         "(USD per million tokens) or --free, or price them in the admin.",
         "local: 0 enabled, 1 without a price, 0 as before",
     ]
-    # Nobody can call it yet, so nobody asks what it takes.
-    assert provider.chats == []
-    assert run("add_provider", *own, "--free")[1].splitlines()[0] == (
+    assert run(*command, "--free")[1].splitlines()[0] == (
         "enabled local/llama (logprobs yes, tools yes, json_schema yes)"
     )
     assert build().models["local/llama"].endpoints[0].pricing == {"prompt": "0", "completion": "0"}
@@ -315,9 +292,8 @@ def test_what_a_model_takes_is_found_out(
     provider.lists("llama")
     provider.chat = chat
 
-    _, added = add("local", "--base-url", provider.base_url, "--free")
+    outcomes = own(provider, "--free")["probed"]["local/llama"]
 
-    outcomes = added["probed"]["local/llama"]
     assert list(outcomes) == ["logprobs", "tools", "json_schema"]
     assert " ".join(outcomes.values()) == told
     endpoint = build().models["local/llama"].endpoints[0]
@@ -331,7 +307,7 @@ def test_a_model_that_refuses_to_chat_is_not_enabled(provider: ScriptedProvider)
     provider.lists("silent-name", "llama")
     provider.chat = lambda body: (501, {}) if body["model"] == "silent-name" else able(body)
 
-    _, added = add("local", "--base-url", provider.base_url, "--free")
+    added = own(provider, "--free")
 
     assert (added["enabled"], added["skipped"]) == (["local/llama"], ["local/silent-name"])
     assert len(provider.chats) == 4 + 3
@@ -339,21 +315,19 @@ def test_a_model_that_refuses_to_chat_is_not_enabled(provider: ScriptedProvider)
 
 def test_nobody_is_called_who_is_not_to_be(provider: ScriptedProvider) -> None:
     provider.lists("llama", {"id": "told", "supported_parameters": ["tools"]})
-    own = ("local", "--base-url", provider.base_url, "--free")
-    add(*own, "--no-probe")
+    own(provider, "--free", "--no-probe")
     assert build().models["local/llama"].endpoints[0].supported_parameters >= TOOLS | SCHEMA
 
-    assert add(*own)[1]["kept"] == ["local/llama", "local/told"]
+    assert own(provider, "--free")["kept"] == ["local/llama", "local/told"]
     assert provider.chats == []
 
 
 def test_what_an_operator_says_of_a_model_stays(provider: ScriptedProvider) -> None:
     provider.lists("llama")
-    own = ("local", "--base-url", provider.base_url)
-    add(*own)
+    own(provider)
     Endpoint.objects.update(supported_parameters=["max_tokens"])
 
-    add(*own, "--free")
+    own(provider, "--free")
 
     assert Endpoint.objects.get().supported_parameters == ["max_tokens"]
 
@@ -364,18 +338,15 @@ def test_an_endless_answer_is_cut(
     monkeypatch.setattr(discovery, "ANSWER_BYTES_MAX", 1000)
     openai.body = b" " * 10_000
 
-    assert "more than 1000 bytes" in add("openai")[1]["error"]
+    assert "more than 1000 bytes" in add("openai")["error"]
 
 
 def test_a_provider_that_is_not_there_is_told_in_one_line() -> None:
-    code, told = add("local", "--base-url", "http://127.0.0.1:1/v1")
-
-    assert code == 1
-    assert told["error"] == (
+    assert add("local", "--base-url", "http://127.0.0.1:1/v1")["error"] == (
         "local does not answer at http://127.0.0.1:1/v1/models: connection refused; "
         "nothing was stored"
     )
-    error = add("local", "--base-url", "http://nowhere.invalid/v1")[1]["error"]
+    error = add("local", "--base-url", "http://nowhere.invalid/v1")["error"]
     assert error.startswith("local does not answer at http://nowhere.invalid/v1/models: ")
     assert len(error) < 150
 
@@ -385,31 +356,16 @@ def test_a_key_that_is_none_is_never_quoted(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-two\nlines")
 
-    code, told = add("openai")
-
-    assert code == 1
-    assert "sk-two" not in told["error"]
+    assert "sk-two" not in add("openai")["error"]
     assert openai.seen == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("openai",), "set OPENAI_API_KEY"),
-        (("nobody",), "give its --base-url"),
-        (("openai", "--key-env", "NOT_SET_HERE"), "NOT_SET_HERE is not set"),
-    ],
-)
-def test_what_is_missing_is_named(arguments: tuple[str, ...], words: str) -> None:
-    code, told = add(*arguments)
-
-    assert code == 1
-    assert words in told["error"]
-
-
-@pytest.mark.parametrize("price", ["1", "a/b", "-1/1", "NaN/0"])
-def test_an_odd_price_is_a_usage_error(price: str) -> None:
-    assert run("add_provider", "local", "--price", price)[0] != 0
+def test_what_is_missing_is_named_and_an_odd_price_is_a_usage_error() -> None:
+    assert "set OPENAI_API_KEY" in add("openai")["error"]
+    assert "give its --base-url" in add("nobody")["error"]
+    assert "NOT_SET_HERE is not set" in add("openai", "--key-env", "NOT_SET_HERE")["error"]
+    for price in ("1", "a/b", "-1/1", "NaN/0"):
+        assert run("add_provider", "local", "--price", price)[0] != 0
 
 
 def test_the_environment_says_which_providers_have_a_key(
@@ -420,51 +376,34 @@ def test_the_environment_says_which_providers_have_a_key(
     assert [known.slug for known in configured_from_environment()] == ["openai", "groq"]
 
 
-@pytest.mark.parametrize(
-    ("upstream", "ours"),
-    [
-        ("gpt-4o", "acme/gpt-4o"),
-        ("llama3:8b", "acme/llama3:8b"),
-        ("meta-llama/Llama-3.3-70B", "meta-llama/Llama-3.3-70B"),
-        ("accounts/acme/models/llama-v3", "acme/llama-v3"),
-        ("@cf/meta/llama", "acme/llama"),
-        ("name with spaces@x", "acme/name-with-spaces-x"),
-        ("/", "acme/model"),
-    ],
-)
-def test_ids_of_a_provider_become_ids_of_ours(upstream: str, ours: str) -> None:
-    assert _our_id("acme", upstream) == ours
+def test_ids_of_a_provider_become_ids_of_ours() -> None:
+    ours = {"gpt-4o": "acme/gpt-4o", "llama3:8b": "acme/llama3:8b", "/": "acme/model"}
+    ours |= {"meta-llama/Llama-3.3-70B": "meta-llama/Llama-3.3-70B"}
+    ours |= {"accounts/acme/models/llama-v3": "acme/llama-v3", "@cf/meta/llama": "acme/llama"}
+    ours |= {"name with spaces@x": "acme/name-with-spaces-x"}
+
+    assert {upstream: _our_id("acme", upstream) for upstream in ours} == ours
 
 
-@pytest.fixture
-def anthropic(provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch) -> ScriptedProvider:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    known = replace(KNOWN["anthropic"], base_url=provider.base_url)
-    monkeypatch.setitem(KNOWN, "anthropic", known)
-    return provider
-
-
-def test_a_message_style_provider_is_asked_in_its_own_way(anthropic: ScriptedProvider) -> None:
+def test_a_message_style_provider_is_asked_in_its_own_way(
+    provider: ScriptedProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standing_for("anthropic", provider, monkeypatch)
     can, cannot = {"supported": True}, {"supported": False}
-    anthropic.lists(
-        {
-            "type": "model",
-            "id": "claude-sonnet-4-5",
-            "display_name": "Claude Sonnet 4.5",
-            "created_at": "2025-09-29T00:00:00Z",
-            "max_input_tokens": 200_000,
-            "max_tokens": 64_000,
-            "capabilities": {"structured_outputs": can, "effort": cannot, "pdf_input": cannot},
-        },
+    able = {"structured_outputs": can, "effort": cannot, "pdf_input": cannot}
+    sonnet: dict[str, Any] = {"type": "model", "id": "claude-sonnet-4-5"}
+    sonnet |= {"display_name": "Claude Sonnet 4.5"}
+    sonnet |= {"max_input_tokens": 200_000, "max_tokens": 64_000, "capabilities": able}
+    provider.lists(
+        sonnet | {"created_at": "2025-09-29T00:00:00Z"},
         {"type": "model", "id": "claude-unheard-of", "created_at": "soon"},
     )
 
-    status, added = add("anthropic")
+    assert add("anthropic")["unpriced"] == ["anthropic/claude-unheard-of"]
 
-    assert (status, added["unpriced"]) == (0, ["anthropic/claude-unheard-of"])
-    (headers,) = anthropic.heads
+    [(path, headers)] = provider.seen
+    assert (path, headers["Authorization"]) == ("/v1/models?limit=1000", None)
     assert (headers["x-api-key"], headers["anthropic-version"]) == (KEY, "2023-06-01")
-    assert anthropic.seen == [("/v1/models?limit=1000", None)]
     model = build().models["anthropic/claude-sonnet-4-5"]
     endpoint = model.endpoints[0]
     assert (endpoint.provider.kind, endpoint.provider.credential) == ("anthropic", KEY)
@@ -476,11 +415,10 @@ def test_a_message_style_provider_is_asked_in_its_own_way(anthropic: ScriptedPro
 
 def test_another_kind_is_named_once(provider: ScriptedProvider) -> None:
     provider.lists("local-model")
-    server = ("local", "--base-url", provider.base_url, "--price", "1/2")
-    add(*server)
-    assert Provider.objects.get().kind == "openai"
 
-    add(*server, "--kind", "responses")
-    assert Provider.objects.get().kind == "responses"
-    add(*server)
-    assert Provider.objects.get().kind == "responses"
+    kinds = []
+    for arguments in ((), ("--kind", "responses"), ()):
+        own(provider, "--price", "1/2", *arguments)
+        kinds.append(Provider.objects.get().kind)
+
+    assert kinds == ["openai", "responses", "responses"]

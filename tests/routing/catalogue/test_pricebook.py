@@ -54,16 +54,11 @@ def test_prices_for_a_million_become_prices_for_one() -> None:
     }
 
 
-def test_a_price_without_a_slot_makes_the_whole_list_unusable() -> None:
-    hours = ModelPrice(
-        input_mtok=Decimal(1), output_mtok=Decimal(1), input_audio_hours=Decimal("0.3")
-    )
+def test_a_price_without_a_slot_or_none_for_answers_makes_the_whole_list_unusable() -> None:
+    one = Decimal(1)
+    hours = ModelPrice(input_mtok=one, output_mtok=one, input_audio_hours=Decimal("0.3"))
 
-    assert priced(hours) is None
-
-
-def test_a_list_without_a_price_for_answers_is_unusable() -> None:
-    assert priced(per_million(input=1)) is None
+    assert priced(hours) is priced(per_million(input=1)) is None
 
 
 def test_tiers_become_overrides_and_the_highest_reached_wins() -> None:
@@ -77,14 +72,11 @@ def test_tiers_become_overrides_and_the_highest_reached_wins() -> None:
 
 
 def test_the_newest_list_that_has_begun_counts() -> None:
+    one, two, three = (per_million(input=usd, output=usd) for usd in (1, 2, 3))
     lists = [
-        ConditionalPrice(prices=per_million(input=1, output=1)),
-        ConditionalPrice(
-            StartDateConstraint(date(2026, 1, 1)), prices=per_million(input=2, output=2)
-        ),
-        ConditionalPrice(
-            StartDateConstraint(date(2027, 1, 1)), prices=per_million(input=3, output=3)
-        ),
+        ConditionalPrice(prices=one),
+        ConditionalPrice(StartDateConstraint(date(2026, 1, 1)), prices=two),
+        ConditionalPrice(StartDateConstraint(date(2027, 1, 1)), prices=three),
     ]
 
     assert priced(lists) == {"prompt": "0.000002", "completion": "0.000002"}

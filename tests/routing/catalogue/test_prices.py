@@ -9,7 +9,21 @@ from hypothesis import strategies as st
 from routing.catalogue.prices import PRICE_KEYS, PRICE_MAX, PriceError, Prices, plain
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-BASE = {"prompt": "1", "completion": "2"}
+BASE: dict[str, Any] = {"prompt": "1", "completion": "2"}
+AMOUNTS = ["", "cheap", "-0.1", "NaN", "Infinity", "1e999999999", "1e-999999999", "10000.01"]
+OVERRIDES: list[tuple[Any, str]] = [
+    ({}, "overrides"),
+    (["x"], "overrides[0]"),
+    ([{"min_prompt_tokens": 1}], "overrides[0]"),
+    ([{"prompt": "-1"}], "overrides[0].prompt"),
+    ([{"prompt": "1", "x": 1}], "overrides[0].x"),
+    ([{"prompt": "1"}, {"prompt": "1", "utc_start": 130}], "overrides[1].utc_start"),
+    ([{"prompt": "1", "utc_start": "0960"}], "overrides[0].utc_start"),
+    ([{"prompt": "1", "utc_end": "2401"}], "overrides[0].utc_end"),
+    ([{"prompt": "1", "utc_end": "1a30"}], "overrides[0].utc_end"),
+    ([{"prompt": "1", "utc_start": "0100", "utc_end": "0100"}], "overrides[0].utc_end"),
+    ([{"prompt": "1", "min_prompt_tokens": -1}], "overrides[0].min_prompt_tokens"),
+]
 
 
 @pytest.mark.parametrize(
@@ -17,45 +31,11 @@ BASE = {"prompt": "1", "completion": "2"}
     [
         ({"completion": "1"}, "prompt"),
         ({"prompt": "1"}, "completion"),
-        ({"prompt": None, "completion": "1"}, "prompt"),
-        (BASE | {"prompt": ""}, "prompt"),
-        (BASE | {"prompt": "cheap"}, "prompt"),
-        (BASE | {"prompt": "-0.1"}, "prompt"),
-        (BASE | {"prompt": "NaN"}, "prompt"),
-        (BASE | {"prompt": "Infinity"}, "prompt"),
-        (BASE | {"prompt": "1e999999999"}, "prompt"),
-        (BASE | {"prompt": "1e-999999999"}, "prompt"),
-        (BASE | {"prompt": "10000.01"}, "prompt"),
-        (BASE | {"prompt": 0.1}, "prompt"),
-        (BASE | {"prompt": True}, "prompt"),
-        (BASE | {"prompt": ["1"]}, "prompt"),
+        *[(BASE | {"prompt": amount}, "prompt") for amount in [*AMOUNTS, None, 0.1, True, ["1"]]],
         (BASE | {"image": "x"}, "image"),
         (BASE | {"promt": "1"}, "promt"),
-        (BASE | {"discount": "1.1"}, "discount"),
-        (BASE | {"discount": -0.1}, "discount"),
-        (BASE | {"overrides": {}}, "overrides"),
-        (BASE | {"overrides": ["x"]}, "overrides[0]"),
-        (BASE | {"overrides": [{"min_prompt_tokens": 1}]}, "overrides[0]"),
-        (BASE | {"overrides": [{"prompt": "-1"}]}, "overrides[0].prompt"),
-        (BASE | {"overrides": [{"prompt": "1", "x": 1}]}, "overrides[0].x"),
-        (
-            BASE | {"overrides": [{"prompt": "1"}, {"prompt": "1", "utc_start": 130}]},
-            "overrides[1].utc_start",
-        ),
-        (
-            BASE | {"overrides": [{"prompt": "1", "utc_start": "0960"}]},
-            "overrides[0].utc_start",
-        ),
-        (BASE | {"overrides": [{"prompt": "1", "utc_end": "2401"}]}, "overrides[0].utc_end"),
-        (BASE | {"overrides": [{"prompt": "1", "utc_end": "1a30"}]}, "overrides[0].utc_end"),
-        (
-            BASE | {"overrides": [{"prompt": "1", "utc_start": "0100", "utc_end": "0100"}]},
-            "overrides[0].utc_end",
-        ),
-        (
-            BASE | {"overrides": [{"prompt": "1", "min_prompt_tokens": -1}]},
-            "overrides[0].min_prompt_tokens",
-        ),
+        *[(BASE | {"discount": share}, "discount") for share in ("1.1", -0.1)],
+        *[(BASE | {"overrides": given}, field) for given, field in OVERRIDES],
         ("free", ""),
         (None, ""),
     ],
@@ -72,26 +52,14 @@ def test_whether_a_cached_token_costs_less(read: str | None, cheaper: bool) -> N
     assert Prices.parse(BASE | {"input_cache_read": read}).caches_cheaper is cheaper
 
 
-def test_no_price_is_below_zero() -> None:
-    assert Prices.parse({"prompt": "-0", "completion": "0"}).published()["prompt"] == "0"
+def test_prices_keep_every_digit_and_none_is_below_zero() -> None:
+    told = {"prompt": "0.000000123456789", "completion": "1e-7", "image": "-0", "request": None}
 
+    prices = Prices.parse(told)
 
-def test_prices_keep_every_digit() -> None:
-    prices = Prices.parse({"prompt": "0.000000123456789", "completion": "1e-7", "image": "0.5"})
-
-    assert prices.prompt == Decimal("0.000000123456789")
-    assert prices.published() == {
-        "prompt": "0.000000123456789",
-        "completion": "0.0000001",
-        "image": "0.5",
-    }
-
-
-def test_a_price_that_is_not_given_is_none_and_not_published() -> None:
-    prices = Prices.parse(BASE | {"request": None})
-
-    assert prices.request is None
-    assert prices.published() == BASE
+    assert (prices.prompt, prices.request) == (Decimal("0.000000123456789"), None)
+    wanted = {"prompt": "0.000000123456789", "completion": "0.0000001", "image": "0"}
+    assert prices.published() == wanted
 
 
 @pytest.mark.parametrize(
@@ -119,50 +87,32 @@ def test_an_override_begins_above_its_threshold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "hour_minute", "holds"),
+    ("start", "end", "inside", "outside"),
     [
-        ("0930", "1700", (9, 29), False),
-        ("0930", "1700", (9, 30), True),
-        ("0900", "1700", (16, 59), True),
-        ("0900", "1700", (17, 0), False),
-        ("0900", "1700", (8, 59), False),
-        ("2200", "0600", (22, 0), True),
-        ("2200", "0600", (0, 0), True),
-        ("2200", "0600", (5, 59), True),
-        ("2200", "0600", (6, 0), False),
-        ("2200", "0600", (21, 59), False),
-        ("0000", "2400", (23, 59), True),
+        ("0930", "1700", ["09:30", "16:59"], ["09:29", "17:00"]),
+        ("0900", "1700", ["09:00"], ["08:59"]),
+        ("2200", "0600", ["22:00", "00:00", "05:59"], ["06:00", "21:59"]),
+        ("0000", "2400", ["00:00", "23:59"], []),
     ],
 )
-def test_hours_are_half_open_and_may_wrap_past_midnight(
-    start: str, end: str, hour_minute: tuple[int, int], holds: bool
+def test_hours_are_half_open_may_wrap_past_midnight_and_are_those_of_utc(
+    start: str, end: str, inside: list[str], outside: list[str]
 ) -> None:
     override = {"utc_start": start, "utc_end": end, "prompt": "5"}
     prices = Prices.parse(BASE | {"overrides": [override]})
-    at = datetime(2026, 1, 2, *hour_minute, tzinfo=UTC)
-
-    assert (prices.effective(1, at).prompt == 5) is holds
-
-
-def test_hours_are_those_of_utc_wherever_the_clock_hangs() -> None:
-    override = {"utc_start": "1200", "utc_end": "1300", "prompt": "5"}
-    prices = Prices.parse(BASE | {"overrides": [override]})
-    tokyo = NOON.astimezone(timezone(timedelta(hours=9)))
-
-    assert prices.effective(1, tokyo).prompt == 5
+    for clock, usd in [*[(each, 5) for each in inside], *[(each, 1) for each in outside]]:
+        at = datetime.fromisoformat(f"2026-01-02T{clock}Z")
+        for moment in (at, at.astimezone(timezone(timedelta(hours=9)))):
+            assert prices.effective(1, moment).prompt == usd, clock
 
 
 def test_all_conditions_must_hold_and_later_entries_win_for_each_key() -> None:
-    prices = Prices.parse(
-        BASE
-        | {
-            "overrides": [
-                {"min_prompt_tokens": 10, "prompt": "5", "completion": "6"},
-                {"min_prompt_tokens": 20, "prompt": "7"},
-                {"min_prompt_tokens": 10, "utc_start": "0000", "utc_end": "0100", "prompt": "9"},
-            ]
-        }
-    )
+    overrides = [
+        {"min_prompt_tokens": 10, "prompt": "5", "completion": "6"},
+        {"min_prompt_tokens": 20, "prompt": "7"},
+        {"min_prompt_tokens": 10, "utc_start": "0000", "utc_end": "0100", "prompt": "9"},
+    ]
+    prices = Prices.parse(BASE | {"overrides": overrides})
 
     assert prices.effective(11, NOON).published() == {"prompt": "5", "completion": "6"}
     assert prices.effective(21, NOON).published() == {"prompt": "7", "completion": "6"}

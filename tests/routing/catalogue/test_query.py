@@ -1,4 +1,5 @@
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -21,45 +22,28 @@ def endpoint(prompt: str, completion: str = "0.000001", **fields: Any) -> dict[s
 
 
 def model(slug: str, day: int, *endpoints: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {
-        "id": slug,
-        "name": slug,
-        "created": day * DAY_S,
-        "endpoints": list(endpoints),
-        **fields,
-    }
+    known = {"id": slug, "name": slug, "created": day * DAY_S, "endpoints": list(endpoints)}
+    return known | fields
 
 
+PROVIDERS = {"acme": "Acme Inc", "other": "Other"}
+SCIENCE: dict[str, Any] = {"categories": ["science", "legal"], "tokenizer": "Llama3"}
+DEAR = endpoint("0.000009", "0.00002", zdr=True, supported_parameters=["tools"])
+IMAGES = {"context_length": 9000, "input_modalities": ["text", "image"]}
+CHEAP = endpoint("0.000001", supported_parameters=["tools", "seed"])
+MIDDLE = [
+    endpoint("0.000005", provider="other", region="europe"),
+    endpoint("0.000007", provider="other", tag="other/us", region="us"),
+]
 CATALOGUE: dict[str, Any] = {
     "providers": [
-        {"slug": "acme", "name": "Acme Inc", "base_url": "http://127.0.0.1:9/v1"},
-        {"slug": "other", "name": "Other", "base_url": "http://127.0.0.1:9/v1"},
+        {"slug": slug, "name": name, "base_url": "http://127.0.0.1:9/v1"}
+        for slug, name in PROVIDERS.items()
     ],
     "models": [
-        model(
-            "a/cheap",
-            10,
-            endpoint("0.000001", supported_parameters=["tools", "seed"]),
-            context_length=1000,
-            family="a/gpt",
-            distillable=True,
-        ),
-        model(
-            "a/dear",
-            90,
-            endpoint("0.000009", "0.00002", zdr=True, supported_parameters=["tools"]),
-            context_length=9000,
-            tokenizer="Llama3",
-            categories=["science", "legal"],
-            input_modalities=["text", "image"],
-        ),
-        model(
-            "b/middle",
-            50,
-            endpoint("0.000005", provider="other", region="europe"),
-            endpoint("0.000007", provider="other", tag="other/us", region="us"),
-            context_length=5000,
-        ),
+        model("a/cheap", 10, CHEAP, context_length=1000, family="a/gpt", distillable=True),
+        model("a/dear", 90, DEAR, **SCIENCE, **IMAGES),
+        model("b/middle", 50, *MIDDLE, context_length=5000),
         model("b/sound", 60, endpoint("0.000001"), output_modalities=["audio"]),
     ],
 }
@@ -76,93 +60,75 @@ def paged(listed: Snapshot, words: dict[str, str]) -> Page:
     return page(listed.listing, Query(words, NOW_S), path="/models")
 
 
-@pytest.mark.parametrize(
-    ("query", "ids"),
-    [
-        ({}, NEWEST),
-        ({"unknown": "ignored"}, NEWEST),
-        ({"sort": ""}, NEWEST),
-        ({"use_rss": "false"}, NEWEST),
-        ({"sort": "newest"}, NEWEST),
-        ({"output_modalities": "all"}, ["a/dear", "b/sound", "b/middle", "a/cheap"]),
-        ({"output_modalities": "audio,image"}, ["b/sound"]),
-        ({"input_modalities": "image"}, ["a/dear"]),
-        ({"input_modalities": "image,text"}, NEWEST),
-        ({"supported_parameters": "tools"}, ["a/dear", "a/cheap"]),
-        ({"supported_parameters": "tools, seed"}, ["a/cheap"]),
-        ({"category": "science"}, ["a/dear"]),
-        ({"category": "health"}, []),
-        ({"q": "MIDD"}, ["b/middle"]),
-        ({"context": "5000"}, ["a/dear", "b/middle"]),
-        ({"min_price": "5"}, ["a/dear", "b/middle"]),
-        ({"max_price": "5.0"}, ["b/middle", "a/cheap"]),
-        ({"min_price": "2", "max_price": "8"}, ["b/middle"]),
-        ({"min_output_price": "2"}, ["a/dear"]),
-        ({"max_output_price": "1"}, ["b/middle", "a/cheap"]),
-        ({"arch": "GPT"}, ["a/cheap"]),
-        ({"arch": "a/gpt,llama3"}, ["a/dear", "a/cheap"]),
-        ({"model_authors": "B"}, ["b/middle"]),
-        ({"model_authors": "a,b"}, NEWEST),
-        ({"providers": "acme inc"}, ["a/dear", "a/cheap"]),
-        ({"providers": "other"}, ["b/middle"]),
-        ({"distillable": "true"}, ["a/cheap"]),
-        ({"distillable": "false"}, ["a/dear", "b/middle"]),
-        ({"zdr": "true"}, ["a/dear"]),
-        ({"region": "eu"}, ["b/middle"]),
-        ({"region": "us"}, ["b/middle"]),
-        ({"min_age_days": "50"}, ["b/middle", "a/cheap"]),
-        ({"max_age_days": "10"}, ["a/dear"]),
-        ({"min_tool_success_rate": "0.5"}, []),
-        ({"max_coding_index": "80"}, []),
-        ({"sort": "pricing-low-to-high"}, ["a/cheap", "b/middle", "a/dear"]),
-        ({"sort": "pricing-high-to-low"}, ["a/dear", "b/middle", "a/cheap"]),
-        ({"sort": "context-high-to-low"}, ["a/dear", "b/middle", "a/cheap"]),
-        ({"sort": "latency-low-to-high"}, NEWEST),
-        ({"sort": "intelligence-high-to-low"}, NEWEST),
-    ],
-)
-def test_a_filter_keeps_what_it_says(
-    listed: Snapshot, query: dict[str, str], ids: list[str]
-) -> None:
-    assert [found.id for found in matching(listed.listing, Query(query, NOW_S))] == ids
+KEPT: list[tuple[str, list[str]]] = [
+    *[(query, NEWEST) for query in ("", "unknown=ignored", "sort=", "use_rss=false")],
+    ("output_modalities=all", ["a/dear", "b/sound", "b/middle", "a/cheap"]),
+    ("output_modalities=audio,image", ["b/sound"]),
+    ("input_modalities=image", ["a/dear"]),
+    ("input_modalities=image,text", NEWEST),
+    ("supported_parameters=tools", ["a/dear", "a/cheap"]),
+    ("supported_parameters=tools, seed", ["a/cheap"]),
+    ("category=science", ["a/dear"]),
+    ("category=health", []),
+    ("q=MIDD", ["b/middle"]),
+    ("context=5000", ["a/dear", "b/middle"]),
+    ("min_price=5", ["a/dear", "b/middle"]),
+    ("max_price=5.0", ["b/middle", "a/cheap"]),
+    ("min_price=2&max_price=8", ["b/middle"]),
+    ("min_output_price=2", ["a/dear"]),
+    ("max_output_price=1", ["b/middle", "a/cheap"]),
+    ("arch=GPT", ["a/cheap"]),
+    ("arch=a/gpt,llama3", ["a/dear", "a/cheap"]),
+    ("model_authors=B", ["b/middle"]),
+    ("model_authors=a,b", NEWEST),
+    ("providers=acme inc", ["a/dear", "a/cheap"]),
+    ("providers=other", ["b/middle"]),
+    ("distillable=true", ["a/cheap"]),
+    ("distillable=false", ["a/dear", "b/middle"]),
+    ("zdr=true", ["a/dear"]),
+    ("region=eu", ["b/middle"]),
+    ("region=us", ["b/middle"]),
+    ("min_age_days=50", ["b/middle", "a/cheap"]),
+    ("max_age_days=10", ["a/dear"]),
+    ("min_tool_success_rate=0.5", []),
+    ("max_coding_index=80", []),
+    ("sort=pricing-low-to-high", ["a/cheap", "b/middle", "a/dear"]),
+    ("sort=pricing-high-to-low", ["a/dear", "b/middle", "a/cheap"]),
+    ("sort=context-high-to-low", ["a/dear", "b/middle", "a/cheap"]),
+    *[(f"sort={word}", NEWEST) for word in ("newest", "latency-low-to-high")],
+    ("sort=intelligence-high-to-low", NEWEST),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("category", "cooking"),
-        ("supported_parameters", "tools,nope"),
-        ("output_modalities", "smell"),
-        ("input_modalities", "all"),
-        ("context", "0"),
-        ("context", "many"),
-        ("context", "9" * 5000),
-        ("offset", "-1"),
-        ("offset", "٣"),
-        ("limit", "0"),
-        ("limit", "1001"),
-        ("limit", "1.5"),
-        ("min_price", "-1"),
-        ("max_price", "NaN"),
-        ("max_output_price", "x"),
-        ("distillable", "yes"),
-        ("zdr", "false"),
-        ("region", "europe"),
-        ("min_age_days", "-1"),
-        ("max_tool_success_rate", "1.1"),
-        ("min_agentic_index", "high"),
-        ("sort", "oldest"),
-        ("use_rss", "true"),
-        ("use_rss_chat_links", "1"),
-    ],
-)
-def test_an_odd_value_is_refused_by_name(listed: Snapshot, name: str, value: str) -> None:
-    with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
-        paged(listed, {name: value})
+def kept(listed: Snapshot, query: str, *known: Learned) -> list[str]:
+    asked = Query(dict(parse_qsl(query, keep_blank_values=True)), NOW_S, *known)
+    return [found.id for found in matching(listed.listing, asked)]
 
-    (issue,) = caught.value.metadata["issues"]
-    assert caught.value.text == f"{name}: {issue['message']}"
-    assert issue["path"] == name
+
+def test_a_filter_keeps_what_it_says(listed: Snapshot) -> None:
+    for query, ids in KEPT:
+        assert kept(listed, query) == ids, query
+
+
+ODD = [
+    *("category=cooking", "supported_parameters=tools,nope", "output_modalities=smell"),
+    *("input_modalities=all", "context=0", "context=many", f"context={'9' * 5000}", "offset=-1"),
+    *("offset=٣", "limit=0", "limit=1001", "limit=1.5", "min_price=-1", "max_price=NaN"),
+    *("max_output_price=x", "distillable=yes", "zdr=false", "region=europe", "min_age_days=-1"),
+    *("max_tool_success_rate=1.1", "min_agentic_index=high", "sort=oldest", "use_rss=true"),
+    "use_rss_chat_links=1",
+]
+
+
+def test_an_odd_value_is_refused_by_name(listed: Snapshot) -> None:
+    for query in ODD:
+        name, _, value = query.partition("=")
+        with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
+            paged(listed, {name: value})
+
+        (issue,) = caught.value.metadata["issues"]
+        assert caught.value.text == f"{name}: {issue['message']}"
+        assert issue["path"] == name
 
 
 def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
@@ -207,26 +173,22 @@ def learned(listed: Snapshot) -> Learned:
     return Learned({named[name]: figures for name, figures in FIGURES.items()}, calls=CALLS)
 
 
-@pytest.mark.parametrize(
-    ("query", "ids"),
-    [
-        ({"sort": "throughput-high-to-low"}, ["a/cheap", "b/middle", "a/dear"]),
-        ({"sort": "latency-low-to-high"}, ["b/middle", "a/cheap", "a/dear"]),
-        ({"sort": "most-popular"}, ["a/cheap", "a/dear", "b/middle"]),
-        ({"sort": "top-weekly"}, ["a/dear", "a/cheap", "b/middle"]),
-        ({"sort": "agentic-high-to-low"}, NEWEST),
-        # The mean of the endpoints, each as often as it is called: 0.9 and (10 + 15) / 40.
-        ({"min_tool_success_rate": "0.5"}, ["b/middle", "a/cheap"]),
-        ({"min_tool_success_rate": "0.63"}, ["a/cheap"]),
-        ({"max_tool_success_rate": "0.63"}, ["b/middle"]),
-        ({"min_tool_success_rate": "0.9", "max_tool_success_rate": "0.9"}, ["a/cheap"]),
-        ({"max_tool_success_rate": "0.1"}, []),
-        ({"max_tool_success_rate": "1", "output_modalities": "audio"}, ["b/sound"]),
-    ],
-)
-def test_what_traffic_has_taught_orders_and_filters(
-    listed: Snapshot, query: dict[str, str], ids: list[str]
-) -> None:
-    asked = Query(query, NOW_S, learned(listed))
+TAUGHT: list[tuple[str, list[str]]] = [
+    ("sort=throughput-high-to-low", ["a/cheap", "b/middle", "a/dear"]),
+    ("sort=latency-low-to-high", ["b/middle", "a/cheap", "a/dear"]),
+    ("sort=most-popular", ["a/cheap", "a/dear", "b/middle"]),
+    ("sort=top-weekly", ["a/dear", "a/cheap", "b/middle"]),
+    ("sort=agentic-high-to-low", NEWEST),
+    # The mean of the endpoints, each as often as it is called: 0.9 and (10 + 15) / 40.
+    ("min_tool_success_rate=0.5", ["b/middle", "a/cheap"]),
+    ("min_tool_success_rate=0.63", ["a/cheap"]),
+    ("max_tool_success_rate=0.63", ["b/middle"]),
+    ("min_tool_success_rate=0.9&max_tool_success_rate=0.9", ["a/cheap"]),
+    ("max_tool_success_rate=0.1", []),
+    ("max_tool_success_rate=1&output_modalities=audio", ["b/sound"]),
+]
 
-    assert [found.id for found in matching(listed.listing, asked)] == ids
+
+def test_what_traffic_has_taught_orders_and_filters(listed: Snapshot) -> None:
+    for query, ids in TAUGHT:
+        assert kept(listed, query, learned(listed)) == ids, query

@@ -1,4 +1,8 @@
+import gc
 import threading
+import time
+import tracemalloc
+from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,6 +15,7 @@ from routing.catalogue.load import load
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build
 from routing.catalogue.version import current_version
+from tests.support.promptness import in_time
 
 
 @pytest.mark.both
@@ -19,12 +24,14 @@ def test_an_endpoint_inherits_what_it_does_not_say_itself(small: dict[str, Any])
     small["providers"][0] |= {"collects_data": False, "zdr": True, "moderated": True}
     small["models"][0] |= {"context_length": 8000, "input_modalities": ["text", "image"]}
     endpoints = small["models"][0]["endpoints"]
-    endpoints.append({**endpoints[0], "tag": "acme/own", "zdr": False, "moderated": False})
+    endpoints.append({**endpoints[0], "tag": "acme/flex", "zdr": False, "moderated": False})
     endpoints[1] |= {"context_length": 4000, "input_modalities": ["text"]}
     load(small)
 
     plain, own = build().models["acme/one"].endpoints
 
+    # A tier is read from the tag.
+    assert (plain.tier, own.tier) == ("default", "flex")
     assert (plain.zdr, plain.moderated, plain.collects_data) == (True, True, False)
     assert (own.zdr, own.moderated, own.collects_data) == (False, False, False)
     assert (plain.context_length, own.context_length) == (8000, 4000)
@@ -93,27 +100,19 @@ def test_a_price_that_cannot_be_billed_leaves_the_endpoint_without_one(
 
 
 @pytest.mark.django_db
-def test_a_credential_is_opened_and_never_shown(small: dict[str, Any]) -> None:
-    small["providers"][0]["credential"] = "sk-very-secret"
-    load(small)
-
-    provider = build().providers["acme"]
-
-    assert provider.credential == "sk-very-secret"
-    assert "secret" not in repr(provider)
-    assert "secret" not in (Provider.objects.get().credential_sealed or "")
-
-
-@pytest.mark.django_db
-def test_a_credential_moved_to_another_row_switches_that_provider_off(
+def test_a_credential_is_opened_never_shown_and_moved_to_another_row_switches_that_one_off(
     small: dict[str, Any],
 ) -> None:
     small["providers"][0]["credential"] = "sk-very-secret"
     load(small)
+    provider = build().providers["acme"]
+    assert provider.credential == "sk-very-secret"
+    assert "secret" not in repr(provider)
+    assert "secret" not in (Provider.objects.get().credential_sealed or "")
+
     Provider.objects.update(slug="thief")
 
     seen = build()
-
     assert seen.providers["thief"].credential is None
     assert not seen.models["acme/one"].endpoints[0].routable
     assert seen.problems == (
@@ -162,28 +161,98 @@ def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True)
-def test_version_and_rows_are_of_one_moment(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("is_one_moment", "name"), [(True, "One"), (False, "changed")])
+def test_version_and_rows_are_of_one_moment_without_which_the_view_is_torn(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, is_one_moment: bool, name: str
 ) -> None:
     load(small)
     change_beside(monkeypatch)
+    if not is_one_moment:
+        monkeypatch.setattr(reading, "_one_moment", nullcontext)
 
     rows = reading.read_rows()
 
     assert rows.version < current_version()
-    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "One"
+    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == name
 
 
+# --- Large catalogues, and the garbage collector --------------------------------------------------
+
+MODELS, ENDPOINTS_EACH = 2000, 5
+BUILD_S_MAX, MEMORY_BYTES_MAX = 1.5, 60_000_000
+
+
+def big_catalogue() -> dict[str, Any]:
+    """10,000 endpoints over 2,000 models, nearly every price its own."""
+    providers = [
+        {"slug": f"p{n}", "name": f"P{n}", "base_url": "http://127.0.0.1:9/v1", "credential": "x"}
+        for n in range(ENDPOINTS_EACH)
+    ]
+    return {"providers": providers, "models": [model(n) for n in range(MODELS)]}
+
+
+def model(n: int) -> dict[str, Any]:
+    def endpoint(at: int) -> dict[str, Any]:
+        pricing = {"prompt": f"0.{n + at:09d}", "completion": f"0.{n + 2 * at:09d}"}
+        parameters = ["temperature", "max_tokens", "tools", "stop"][: at + 1]
+        named = {"provider": f"p{at}", "upstream_model": f"m{n}"}
+        return named | {"pricing": pricing, "supported_parameters": parameters}
+
+    endpoints = [endpoint(at) for at in range(ENDPOINTS_EACH)]
+    return {"id": f"a/m{n}", "name": f"M{n}", "description": "word " * 60, "endpoints": endpoints}
+
+
+@pytest.mark.nightly
 @pytest.mark.both
-@pytest.mark.django_db(transaction=True)
-def test_without_the_common_moment_the_view_is_torn(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.django_db
+def test_ten_thousand_endpoints_are_built_in_time_and_in_little_memory() -> None:
+    assert load(big_catalogue())["errors"] == []
+
+    begun = time.perf_counter()
+    seen = build()
+    took_s = time.perf_counter() - begun
+
+    assert seen.endpoint_count == MODELS * ENDPOINTS_EACH
+    in_time(took_s, BUILD_S_MAX)
+    tracemalloc.start()
+    kept = build()
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept.endpoint_count == seen.endpoint_count
+    assert held_bytes <= MEMORY_BYTES_MAX
+
+
+@pytest.fixture
+def unfrozen() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unfrozen")
+def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) -> None:
     load(small)
-    change_beside(monkeypatch)
-    monkeypatch.setattr(reading, "_one_moment", nullcontext)
 
-    rows = reading.read_rows()
+    build()
 
-    assert rows.version < current_version()
-    assert dict(zip(reading.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "changed"
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("unfrozen")
+def test_what_a_web_worker_has_frozen_stays_so(small: dict[str, Any]) -> None:
+    """Thawed, all of the process would be gone through in every full collection."""
+    load(small)
+    gc.collect()
+    gc.freeze()
+    frozen = gc.get_freeze_count()
+
+    kept = build()
+
+    assert gc.isenabled()
+    # What was frozen can still end by itself; nearly all of it is modules and classes.
+    assert gc.get_freeze_count() > frozen * 0.9
+    assert kept.endpoint_count
+    assert not any(each is kept for each in gc.get_objects())

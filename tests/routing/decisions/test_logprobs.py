@@ -30,10 +30,6 @@ def test_variants_by_space_and_case_are_summed(variants):
     assert shares(choice("a", "b"), tokens) == pytest.approx([0.5, 0.5], abs=1e-12)
 
 
-def test_the_same_token_listed_twice_counts_twice():
-    assert shares(noul(), [("yes", 0.3), ("yes", 0.3), ("no", 0.2)]) == pytest.approx([0.75, 0.25])
-
-
 @pytest.mark.parametrize("token", ["A)", "(A", "AB", "A\n", "Yes", "\u0130"])
 def test_what_is_more_than_a_label_is_none(token):
     assert shares(choice("a", "b"), {"B": 0.5, "A": 0.25, token: 0.25}) == pytest.approx(
@@ -49,29 +45,23 @@ def test_a_missing_label_is_as_likely_as_the_least_likely_alternative():
     assert answer.label_mass == pytest.approx(0.9)
 
 
-def test_the_least_likely_alternative_may_be_a_label_or_a_part_of_one():
-    # " a" alone is 0.1, so B and C are; A is 0.5 in all.
-    assert shares(choice("a", "b", "c"), {"A": 0.4, " a": 0.1}) == pytest.approx(
-        [5 / 7, 1 / 7, 1 / 7]
-    )
-
-
-def test_one_label_found_of_one_is_certain():
-    assert shares(choice("only"), {"A": 0.01, "The": 0.9}) == [1.0]
-
-
-def test_ties_stay_ties():
-    assert shares(score("x", "y", "z"), {"0": 0.2, "1": 0.2, "2": 0.2}) == [1 / 3] * 3
-
-
-def test_a_noul_is_the_share_of_yes():
-    assert shares(noul(), {" Yes": 0.3, "No": 0.1, "yes": 0.3}) == pytest.approx([6 / 7, 1 / 7])
-
-
-def test_levels_go_by_their_numbers():
-    found = shares(score("calm", "cross"), {"1": 0.75, " 0": 0.25})
-
-    assert found == pytest.approx([0.25, 0.75])
+@pytest.mark.parametrize(
+    ("question", "tokens", "expected"),
+    [
+        # One label found of one is certain, and ties stay ties.
+        (choice("only"), {"A": 0.01, "The": 0.9}, [1.0]),
+        (score("x", "y", "z"), {"0": 0.2, "1": 0.2, "2": 0.2}, [1 / 3] * 3),
+        # A noul is the share of yes; the same token listed twice counts twice.
+        (noul(), {" Yes": 0.3, "No": 0.1, "yes": 0.3}, [6 / 7, 1 / 7]),
+        (noul(), [("yes", 0.3), ("yes", 0.3), ("no", 0.2)], [0.75, 0.25]),
+        # Levels go by their numbers.
+        (score("calm", "cross"), {"1": 0.75, " 0": 0.25}, [0.25, 0.75]),
+        # The least likely alternative may be a part of a label: " a" alone is 0.1, so B and C are.
+        (choice("a", "b", "c"), {"A": 0.4, " a": 0.1}, [5 / 7, 1 / 7, 1 / 7]),
+    ],
+)
+def test_shares_by_hand(question: Question, tokens: Any, expected: list[float]) -> None:
+    assert shares(question, tokens) == pytest.approx(expected, abs=1e-12)
 
 
 def test_only_the_first_token_counts():
@@ -90,8 +80,8 @@ def test_the_token_itself_counts_where_it_is_not_among_its_alternatives():
 
 @pytest.mark.parametrize("never", [-9999.0, -1e308, -(10**400), float("-inf"), -1e9])
 def test_never_is_a_number_too(never):
-    given = {"content": [{"token": "A", "logprob": 0, "top_logprobs": [
-        {"token": "A", "logprob": 0}, {"token": "B", "logprob": never}]}]}  # fmt: skip
+    given = logprobs({"A": 1.0})
+    given["content"][0]["top_logprobs"].append({"token": "B", "logprob": never})
 
     assert judged(choice("a", "b"), given).probabilities == (1.0, 0.0)
 
@@ -114,22 +104,16 @@ def test_probabilities_of_an_engine_that_rounds_do_not_exceed_one():
     assert judged(choice("a"), given).label_mass == 1
 
 
+NO_CONTENTS: list[Any] = [None, {}, [], ["A"], [{}]]
+
+
 @pytest.mark.parametrize(
     "given",
     [
-        None,
-        [],
-        "logprobs",
-        {},
-        {"content": None},
-        {"content": {}},
-        {"content": []},
-        {"content": ["A"]},
-        {"content": [{}]},
-        {"content": [{"token": "A", "logprob": None}]},
-        {"content": [{"token": "A", "logprob": "-1"}]},
+        *[None, [], "logprobs", {}],
+        *[{"content": content} for content in NO_CONTENTS],
+        *[{"content": [{"token": "A", "logprob": number}]} for number in (None, "-1", True)],
         {"content": [{"token": None, "logprob": -1}]},
-        {"content": [{"token": "A", "logprob": True}]},
         {"content": [{"token": "The", "logprob": -1, "top_logprobs": "A"}]},
         {"content": [{"token": "The", "logprob": -1, "top_logprobs": [["A", -1], None, {}]}]},
         {"tokens": ["A"], "token_logprobs": [-1]},
@@ -144,13 +128,8 @@ def test_the_request_asks_for_one_token_with_its_alternatives():
     body = body_of("A letter.", choice("billing", other="anything else"))
     [message] = body.pop("messages")
 
-    assert body == {
-        "max_tokens": 1,
-        "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": 20,
-        "reasoning": {"effort": "none"},
-    }
+    told = {"logprobs": True, "top_logprobs": 20, "reasoning": {"effort": "none"}}
+    assert body == told | {"max_tokens": 1, "temperature": 0}
     lines = message["content"].splitlines()
     assert lines.index("A letter.") < lines.index("Question: Which queue?")
     assert lines[-4:-2] == ["A) billing", "B) other: anything else"]

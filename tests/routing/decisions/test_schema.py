@@ -23,11 +23,8 @@ def test_a_noul_is_one_number():
     assert judged(noul(), '{"yes": 0}').probabilities == (0, 1)
 
 
-def test_nothing_but_zeros_says_nothing():
+def test_nothing_but_zeros_says_nothing_and_large_and_small_keep_their_proportion():
     assert judged(score("x", "y", "z"), '{"0": 0, "1": 0.0, "2": 0}').probabilities == (1 / 3,) * 3
-
-
-def test_large_and_small_numbers_keep_their_proportion():
     assert judged(choice("a", "b"), '{"A": 1e308, "B": 1e308}').probabilities == (0.5, 0.5)
     assert judged(choice("a", "b"), '{"A": 5e-324, "B": 0}').probabilities == (1, 0)
 
@@ -39,21 +36,10 @@ def test_what_is_said_beside_does_not_matter():
 @pytest.mark.parametrize(
     "content",
     [
-        "",
-        "A",
-        "null",
-        "[]",
-        "{}",
-        '{"A": 0.5}',
-        '{"A": 0.5, "B": null}',
-        '{"A": 0.5, "B": "0.5"}',
-        '{"A": true, "B": false}',
-        '{"A": 1.1, "B": -0.1}',
-        '{"A": 1e999, "B": 0}',
-        '{"A": NaN, "B": 0}',
-        f'{{"A": 1{"0" * 400}, "B": 0}}',
-        '{"A": 0.5, "B": 0.5',
-        '```json\n{"A": 0.5, "B": 0.5}\n```',
+        *["", "A", "null", "[]", "{}", '{"A": 0.5}', '{"A": 0.5, "B": null}'],
+        *['{"A": 0.5, "B": "0.5"}', '{"A": true, "B": false}', '{"A": 1.1, "B": -0.1}'],
+        *['{"A": 1e999, "B": 0}', '{"A": NaN, "B": 0}', f'{{"A": 1{"0" * 400}, "B": 0}}'],
+        *['{"A": 0.5, "B": 0.5', '```json\n{"A": 0.5, "B": 0.5}\n```'],
         '{"A": 0.5, "B": 0.5} \ud800',
     ],
 )

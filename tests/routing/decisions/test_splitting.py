@@ -56,14 +56,10 @@ def test_groups_of_levels_are_levels_again() -> None:
 
 def test_probabilities_are_those_of_the_group_times_those_within() -> None:
     whole = split(many(4), Limits(2))
+    groups = Judged((0.75, 0.25), label_mass=0.8)
+    within = [Judged((0.5, 0.5), label_mass=1.0), Judged((0.2, 0.8), label_mass=0.5)]
 
-    merged = whole.merged(
-        [
-            Judged((0.75, 0.25), label_mass=0.8),
-            Judged((0.5, 0.5), label_mass=1.0),
-            Judged((0.2, 0.8), label_mass=0.5),
-        ]
-    )
+    merged = whole.merged([groups, *within])
 
     assert merged.probabilities == pytest.approx((0.375, 0.375, 0.05, 0.2))
     assert merged.label_mass == pytest.approx(0.8 * (0.75 * 1.0 + 0.25 * 0.5))
@@ -103,9 +99,6 @@ def test_what_is_judged_alike_in_parts_comes_out_as_the_whole_would(
     by_label = dict(zip(question.labels, weights, strict=True))
     whole = split(question, Limits(most))
 
-    def weight(part: Question, place: int) -> float:
-        return weigh(part.labels[place], part.criteria[place])
-
     def weigh(label: str, told: Any) -> float:
         """Of a label of its own, or of all members of a group."""
         if label in by_label:
@@ -114,7 +107,7 @@ def test_what_is_judged_alike_in_parts_comes_out_as_the_whole_would(
 
     judged = []
     for part in whole.parts:
-        found = [weight(part, place) for place in range(len(part.labels))]
+        found = list(map(weigh, part.labels, part.criteria))
         judged.append(Judged(tuple(each / sum(found) for each in found)))
     total = sum(weights)
     assert whole.merged(judged).probabilities == pytest.approx([each / total for each in weights])

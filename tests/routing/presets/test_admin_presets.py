@@ -27,12 +27,8 @@ def preset(db: None) -> Preset:
 
 
 def change(client: Client, preset: Preset, **changes: Any) -> Any:
-    typed = {
-        "name": "mail",
-        "description": "",
-        "status": "active",
-        "designated_version": str(preset.designated_version_id),
-    }
+    typed = {"name": "mail", "description": "", "status": "active"}
+    typed["designated_version"] = str(preset.designated_version_id)
     return client.post(page(Preset, "change", preset.pk), typed | changes)
 
 
@@ -44,8 +40,7 @@ def test_an_older_version_can_be_put_in_force(admin_client: Client, preset: Pres
 
     assert response.status_code == 302, response.text
     preset.refresh_from_db()
-    assert preset.designated_version == first
-    assert preset.latest_version == 2
+    assert (preset.designated_version, preset.latest_version) == (first, 2)
     assert preset.updated_at > before
     assert preset.status_updated_at is None
     record = AuditRecord.objects.filter(object_type="preset").latest("id")
@@ -86,16 +81,12 @@ def test_versions_of_others_cannot_be_chosen(admin_client: Client, preset: Prese
 def test_a_page_shows_versions_and_use(admin_client: Client, preset: Preset) -> None:
     account, workspace = preset.account, preset.workspace
     api_key = create_key(account=account, name="k", workspace=workspace)[0]
-    owner = {"account": account, "workspace": workspace, "api_key": api_key}
+    owner: dict[str, Any] = {"account": account, "workspace": workspace, "api_key": api_key}
+    owner["preset_id"] = str(preset.pk)
     now = datetime.now(UTC)
     for number, days in enumerate((0, 1, 40)):
-        generation(
-            id=f"gen-{number}",
-            **owner,
-            preset_id=str(preset.pk),
-            created_at=now - timedelta(days=days),
-            charge_nano=1_500_000_000,
-        )
+        made_at = now - timedelta(days=days)
+        generation(id=f"gen-{number}", created_at=made_at, charge_nano=1_500_000_000, **owner)
 
     shown = admin_client.get(page(Preset, "change", preset.pk)).text
 

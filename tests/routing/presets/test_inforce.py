@@ -44,9 +44,7 @@ def test_the_version_in_force_is_found_in_one_query(workspace: Workspace) -> Non
 
 
 def test_an_older_version_put_in_force(workspace: Workspace) -> None:
-    preset = Preset.objects.get()
-    first = preset.versions.get(version=1)
-    Preset.objects.update(designated_version=first)
+    Preset.objects.update(designated_version=Preset.objects.get().versions.get(version=1))
 
     found = find_preset(workspace.pk, "mail")
 
@@ -54,11 +52,16 @@ def test_an_older_version_put_in_force(workspace: Workspace) -> None:
     assert found.config["temperature"] == 0.1
 
 
-@pytest.mark.parametrize("status", ["disabled", "archived"])
-def test_what_is_not_active_is_not_found(workspace: Workspace, status: str) -> None:
-    Preset.objects.update(status=status)
-
-    assert find_preset(workspace.pk, "mail") is None
+def test_what_is_not_active_is_not_found_and_that_there_is_none_is_remembered(
+    workspace: Workspace,
+) -> None:
+    for status in ("disabled", "archived"):
+        forget_presets()
+        Preset.objects.update(status=status)
+        assert find_preset(workspace.pk, "mail") is None
+    with CaptureQueriesContext(connection) as again:
+        assert find_preset(workspace.pk, "mail") is None
+    assert len(again) == 0
 
 
 def test_nothing_is_found_elsewhere_or_under_another_name(workspace: Workspace) -> None:
@@ -69,13 +72,6 @@ def test_nothing_is_found_elsewhere_or_under_another_name(workspace: Workspace) 
             assert not is_slug(slug)
             assert find_preset(workspace.pk, slug) is None
     assert len(none) == 0
-
-
-def test_that_there_is_none_is_remembered_too(workspace: Workspace) -> None:
-    assert find_preset(workspace.pk, "nope") is None
-    with CaptureQueriesContext(connection) as again:
-        assert find_preset(workspace.pk, "nope") is None
-    assert len(again) == 0
 
 
 def test_a_silent_database_is_no_missing_preset(

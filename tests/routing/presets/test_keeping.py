@@ -16,49 +16,25 @@ FLAT_FUNCTION = {"type": "function", "name": "f", "parameters": SCHEMA}
 MESSAGES_TOOL = {"name": "f", "input_schema": SCHEMA, "description": "Does f"}
 SEARCH = {"type": "router:web_search", "parameters": {"max_results": 3}}
 STOPS = [{"type": "step_count_is", "step_count": 3}]
-PLUGINS = [{"id": "web", "max_results": 2}]
-COMMON: dict[str, Any] = {
-    "model": "acme/solo",
-    "models": ["acme/small"],
-    "provider": {"order": ["acme"]},
-    "temperature": 0.5,
-    "top_p": 0.9,
-    "top_k": 40,
-    "stop_server_tools_when": STOPS,
-    "plugins": PLUGINS,
-    "service_tier": "flex",
-    "cache_control": {"type": "ephemeral"},
-    "cache_enabled": True,
-    "cache_ttl_seconds": 60,
-}
-BOTH: dict[str, Any] = {
-    "frequency_penalty": 0.1,
-    "presence_penalty": 0.2,
-    "top_logprobs": 3,
-    "parallel_tool_calls": False,
-    "max_tool_calls": 5,
-    "modalities": ["text"],
-    "image_config": {"size": "small"},
-    "prompt_cache_options": {"mode": "explicit"},
-}
-CHAT: dict[str, Any] = {
-    **COMMON,
-    **BOTH,
-    "min_p": 0.1,
-    "top_a": 0.2,
-    "repetition_penalty": 1.1,
-    "seed": 7,
-    "logit_bias": {"5": 1},
-    "logprobs": True,
-    "max_tokens": 100,
-    "max_completion_tokens": 90,
-    "stop": ["x"],
-    "response_format": {"type": "json_object"},
-    "verbosity": "low",
-    "reasoning": {"effort": "high"},
-    "tools": [FUNCTION, SEARCH],
-    "tool_choice": "auto",
-}
+COMMON: dict[str, Any] = (
+    {"model": "acme/solo", "models": ["acme/small"], "provider": {"order": ["acme"]}}
+    | {"temperature": 0.5, "top_p": 0.9, "top_k": 40, "service_tier": "flex"}
+    | {"stop_server_tools_when": STOPS, "plugins": [{"id": "web", "max_results": 2}]}
+    | {"cache_control": {"type": "ephemeral"}, "cache_enabled": True, "cache_ttl_seconds": 60}
+)
+BOTH: dict[str, Any] = (
+    {"frequency_penalty": 0.1, "presence_penalty": 0.2, "top_logprobs": 3, "max_tool_calls": 5}
+    | {"parallel_tool_calls": False, "modalities": ["text"], "image_config": {"size": "small"}}
+    | {"prompt_cache_options": {"mode": "explicit"}}
+)
+CHAT: dict[str, Any] = (
+    COMMON
+    | BOTH
+    | {"min_p": 0.1, "top_a": 0.2, "repetition_penalty": 1.1, "seed": 7, "logit_bias": {"5": 1}}
+    | {"logprobs": True, "max_tokens": 100, "max_completion_tokens": 90, "stop": ["x"]}
+    | {"response_format": {"type": "json_object"}, "verbosity": "low"}
+    | {"reasoning": {"effort": "high"}, "tools": [FUNCTION, SEARCH], "tool_choice": "auto"}
+)
 DROPPED: dict[str, Any] = {
     **dict.fromkeys(("messages", "input", "stream", "stream_options", "session_id"), 5),
     **{name: [5] for name in ("user", "trace", "metadata", "debug", "prediction", "route")},
@@ -86,14 +62,8 @@ def test_responses_keep_theirs_under_the_common_names() -> None:
     same = {**COMMON, **BOTH, "tools": [FLAT_FUNCTION, SEARCH], "truncation": "auto"}
     same |= {"tool_choice": {"type": "function", "name": "f"}, "reasoning": {"effort": "low"}}
     form = {"type": "json_schema", "name": "n", "schema": SCHEMA}
-    body = {
-        **same,
-        "max_output_tokens": 100,
-        "text": {"format": form, "verbosity": "low"},
-        "instructions": "I",
-        "min_p": "nothing it keeps",
-        "stop": 5,
-    }
+    body = same | {"max_output_tokens": 100, "text": {"format": form, "verbosity": "low"}}
+    body |= {"instructions": "I", "min_p": "nothing it keeps", "stop": 5}
 
     content = kept("responses", **body, **DROPPED)
 
@@ -105,15 +75,10 @@ def test_messages_keep_theirs_under_the_common_names() -> None:
     same = {**COMMON, "max_tokens": 4096, "tools": [MESSAGES_TOOL], "speed": "fast"}
     same |= {"tool_choice": {"type": "tool", "name": "f"}}
     form = {"type": "json_schema", "schema": SCHEMA}
-    body = {
-        **same,
-        "stop_sequences": ["x"],
-        "thinking": {"type": "enabled", "budget_tokens": 2048.0},
-        "output_config": {"effort": "high", "format": form},
-        "system": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}],
-        "frequency_penalty": "nothing it keeps",
-        "verbosity": 5,
-    }
+    body = same | {"thinking": {"type": "enabled", "budget_tokens": 2048.0}}
+    body |= {"output_config": {"effort": "high", "format": form}, "stop_sequences": ["x"]}
+    body |= {"system": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]}
+    body |= {"frequency_penalty": "nothing it keeps", "verbosity": 5}
 
     content = kept("messages", **body, **DROPPED)
 
@@ -123,20 +88,15 @@ def test_messages_keep_theirs_under_the_common_names() -> None:
     assert type(content.config["reasoning"]["max_tokens"]) is int
 
 
-@pytest.mark.parametrize(
-    ("body", "reasoning"),
-    [
-        ({"thinking": {"type": "disabled"}}, {"enabled": False}),
+def test_thinking_is_kept_as_reasoning() -> None:
+    off, low = {"thinking": {"type": "disabled"}}, {"output_config": {"effort": "low"}}
+    for body, reasoning in [
+        (off, {"enabled": False}),
         ({"thinking": {"type": "adaptive"}}, {"enabled": True}),
-        ({"output_config": {"effort": "low"}}, {"effort": "low"}),
-        (
-            {"thinking": {"type": "disabled"}, "output_config": {"effort": "low"}},
-            {"effort": "low", "enabled": False},
-        ),
-    ],
-)
-def test_thinking_is_kept_as_reasoning(body: dict[str, Any], reasoning: dict[str, Any]) -> None:
-    assert kept("messages", **body).config == {"reasoning": reasoning}
+        (low, {"effort": "low"}),
+        (off | low, {"effort": "low", "enabled": False}),
+    ]:
+        assert kept("messages", **body).config == {"reasoning": reasoning}
 
 
 def test_fallbacks_are_models() -> None:
@@ -165,15 +125,11 @@ def test_functions_are_kept_as_tools() -> None:
     assert said == {**tools, "parallel_tool_calls": False}
 
 
-@pytest.mark.parametrize("format", SAME)
-def test_a_body_with_nothing_to_keep_is_fine(format: str) -> None:
-    assert kept(format) == Content({}, "")
-    assert kept(format, **DROPPED) == Content({}, "")
-
-
-@pytest.mark.parametrize("format", ["chat", "responses"])
-def test_null_is_nothing(format: str) -> None:
-    assert kept(format, temperature=None, provider=None, cache_enabled=None).config == {}
+def test_a_body_with_nothing_to_keep_is_fine() -> None:
+    for format in SAME:
+        assert kept(format) == kept(format, **DROPPED) == Content({}, "")
+    for format in ("chat", "responses"):
+        assert kept(format, temperature=None, provider=None, cache_enabled=None).config == {}
 
 
 def test_whole_numbers_are_kept_whole() -> None:
@@ -183,48 +139,30 @@ def test_whole_numbers_are_kept_whole() -> None:
     assert type(config["seed"]) is type(config["max_tokens"]) is int
 
 
-@pytest.mark.parametrize(
-    ("format", "body", "path"),
-    [
-        ("chat", {"temperature": 3}, "temperature"),
-        ("chat", {"temperature": "1"}, "temperature"),
-        ("chat", {"top_logprobs": 21}, "top_logprobs"),
-        ("chat", {"models": ["a", "b", "c", "d"]}, "models"),
-        ("chat", {"provider": {"options": {}}}, "provider"),
-        ("chat", {"tools": [{"type": "nope"}]}, "tools.0.type"),
-        ("chat", {"tools": {}}, "tools"),
-        ("chat", {"tool_choice": "required"}, "tool_choice"),
-        ("chat", {"max_tool_calls": 31}, "max_tool_calls"),
-        ("chat", {"cache_enabled": 1}, "cache_enabled"),
-        ("chat", {"cache_ttl_seconds": 0}, "cache_ttl_seconds"),
-        ("messages", {"cache_ttl_seconds": 86401}, "cache_ttl_seconds"),
-        ("chat", {"model": "@preset/other"}, "model"),
-        ("chat", {"model": "a/b@Preset/other"}, "model"),
-        ("responses", {"models": ["a/b", "@preset/other"]}, "models.1"),
-        ("messages", {"fallbacks": [{"model": "@preset/other"}]}, "fallbacks.0.model"),
-        ("responses", {"previous_response_id": "resp_1"}, "previous_response_id"),
-        ("responses", {"max_output_tokens": 0}, "max_output_tokens"),
-        ("responses", {"text": {"verbosity": "loud"}}, "text.verbosity"),
-        ("responses", {"instructions": 5}, "instructions"),
-        ("messages", {"system": 5}, "system"),
-        ("messages", {"temperature": "1"}, "temperature"),
-        ("messages", {"top_k": -1}, "top_k"),
-        (
-            "messages",
-            {"thinking": {"type": "enabled", "budget_tokens": 5}},
-            "thinking.budget_tokens",
-        ),
-        (
-            "messages",
-            {"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 2000}},
-            "thinking.budget_tokens",
-        ),
-    ],
-)
-def test_what_is_kept_is_checked_as_at_inference(
-    format: str, body: dict[str, Any], path: str
-) -> None:
-    assert paths(format, **body)[0].startswith(path)
+def test_what_is_kept_is_checked_as_at_inference() -> None:
+    def refused(format: str, path: str, **body: Any) -> None:
+        assert paths(format, **body)[0].startswith(path), body
+
+    for name, value in [
+        *[("temperature", 3), ("temperature", "1"), ("top_logprobs", 21), ("max_tool_calls", 31)],
+        *[("models", ["a", "b", "c", "d"]), ("provider", {"options": {}}), ("tools", {})],
+        *[("tool_choice", "required"), ("cache_enabled", 1), ("cache_ttl_seconds", 0)],
+        *[("model", "@preset/other"), ("model", "a/b@Preset/other")],
+    ]:
+        refused("chat", name, **{name: value})
+    refused("chat", "tools.0.type", tools=[{"type": "nope"}])
+    refused("responses", "models.1", models=["a/b", "@preset/other"])
+    refused("responses", "previous_response_id", previous_response_id="resp_1")
+    refused("responses", "max_output_tokens", max_output_tokens=0)
+    refused("responses", "text.verbosity", text={"verbosity": "loud"})
+    refused("responses", "instructions", instructions=5)
+    for name, wrong in {"system": 5, "temperature": "1", "top_k": -1}.items():
+        refused("messages", name, **{name: wrong})
+    refused("messages", "cache_ttl_seconds", cache_ttl_seconds=86401)
+    refused("messages", "fallbacks.0.model", fallbacks=[{"model": "@preset/other"}])
+    few, many = ({"type": "enabled", "budget_tokens": tokens} for tokens in (5, 2000))
+    refused("messages", "thinking.budget_tokens", thinking=few)
+    refused("messages", "thinking.budget_tokens", thinking=many, max_tokens=2000)
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,26 @@ def read(format: str, config: dict[str, Any], prompt: str = "", **body: Any) -> 
     return request
 
 
+# The others are told apart below.
+SENT_ON = (
+    *("temperature", "top_p", "top_k", "min_p", "top_a", "repetition_penalty", "seed"),
+    *("frequency_penalty", "presence_penalty", "logit_bias", "top_logprobs", "logprobs"),
+    *("verbosity", "response_format", "service_tier", "plugins", "max_tool_calls"),
+    *("image_config", "prompt_cache_options", "provider"),
+)
+
+
 @pytest.mark.parametrize("format", ASKED)
 def test_every_setting_of_chat_applies_in_every_format(format: str) -> None:
     config = {name: value for name, value in CHAT.items() if name not in ("tool_choice", "tools")}
 
     request = read(format, config)
 
-    body = request.body
-    for name in ("temperature", "top_p", "top_k", "min_p", "top_a", "repetition_penalty", "seed"):
-        assert body[name] == CHAT[name], name
-    for name in ("frequency_penalty", "presence_penalty", "logit_bias", "top_logprobs"):
-        assert body[name] == CHAT[name], name
-    for name in ("logprobs", "verbosity", "response_format", "service_tier", "plugins"):
-        assert body[name] == CHAT[name], name
-    for name in ("max_tool_calls", "image_config", "prompt_cache_options", "provider"):
-        assert body[name] == CHAT[name], name
-    assert body["stop"] in ("x", ["x"])
-    assert request.max_output_tokens == 90
+    assert {name: request.body[name] for name in SENT_ON} == {name: CHAT[name] for name in SENT_ON}
+    assert request.body["stop"] in ("x", ["x"])
     assert request.reasoning is not None
-    assert request.reasoning.effort == "high"
-    assert request.models == ["acme/small"]
-    assert request.model == "a/b"
+    assert (request.max_output_tokens, request.reasoning.effort) == (90, "high")
+    assert (request.model, request.models) == ("a/b", ["acme/small"])
 
 
 @pytest.mark.parametrize("format", ASKED)
@@ -71,8 +70,7 @@ def test_a_format_s_own_preset_is_the_same_as_saying_it(format: str) -> None:
 
     got = under(format, content.config)
 
-    assert got.body == by_hand
-    assert got.beside == {}
+    assert got == Merged(by_hand, {})
     assert PARSE[format](got.body, got.beside) == PARSE[format](by_hand, {})
 
 
@@ -122,13 +120,8 @@ def test_null_takes_a_setting_away(format: str) -> None:
 def test_names_of_a_format_count_as_the_config_s(
     format: str, said: dict[str, Any], gone: str
 ) -> None:
-    config = {
-        "reasoning": {"effort": "high"},
-        "stop": ["x"],
-        "response_format": {"type": "json_object"},
-        "verbosity": "low",
-        "models": ["x/y"],
-    }
+    config = {"stop": ["x"], "verbosity": "low", "models": ["x/y"], "reasoning": {"effort": "high"}}
+    config["response_format"] = {"type": "json_object"}
     without = {name: value for name, value in config.items() if name != gone}
 
     assert under(format, config, **said) == under(format, without, **said)
@@ -144,19 +137,14 @@ def test_functions_stand_beside_the_config_s_tools() -> None:
     assert body["tool_choice"] == "auto"
 
 
-@pytest.mark.parametrize("format", ["chat", "messages"])
-def test_a_system_prompt_before_the_conversation(format: str) -> None:
-    said = read(format, {}, "S").body["messages"]
-
-    assert said == [{"role": "system", "content": "S"}, *HELLO]
-
-
 def test_a_system_prompt_stands_where_the_format_has_it() -> None:
+    for format in ("chat", "messages"):
+        told = [{"role": "system", "content": "S"}, *HELLO]
+        assert read(format, {}, "S").body["messages"] == told
     assert under("chat", {}, "S").before == 1
     assert under("messages", {}, "S").body["system"] == "S"
-    assert under("responses", {}, "S").body["instructions"] == "S"
-    items = [{"role": "user", "content": "Hi"}]
-    assert under("responses", {}, "S", input=items).body["instructions"] == "S"
+    for asked in ("Hi", HELLO):
+        assert under("responses", {}, "S", input=asked).body["instructions"] == "S"
 
 
 @pytest.mark.parametrize(
@@ -182,10 +170,8 @@ def test_output_formats_in_each_format_s_words() -> None:
     unnamed = {"type": "json_schema", "schema": SCHEMA}
 
     assert under("chat", {"response_format": flat}).body["response_format"] == inner
-    chat = {
-        "type": "json_schema",
-        "json_schema": {"name": "response", "strict": True} | {"schema": SCHEMA},
-    }
+    named = {"name": "response", "strict": True, "schema": SCHEMA}
+    chat = {"type": "json_schema", "json_schema": named}
     assert under("chat", {"response_format": unnamed}).body["response_format"] == chat
     text = {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}, "verbosity": "low"}
     got = under("responses", {"response_format": inner}, text={"verbosity": "low"})
@@ -268,17 +254,13 @@ def test_nothing_is_changed_in_place() -> None:
 
 
 _JSON = st.none() | st.integers() | st.text() | st.lists(st.none() | st.text(), max_size=2)
-_BODY = st.dictionaries(
-    st.sampled_from(
-        [
-            *("model", "messages", "input", "system", "instructions", "tools", "tool_choice"),
-            *("text", "output_config", "thinking", "reasoning", "max_tokens", "stop", "models"),
-            *("service_tier", "fallbacks", "temperature", "parallel_tool_calls"),
-        ]
-    ),
-    _JSON | st.dictionaries(st.text(max_size=3), _JSON, max_size=2),
-    max_size=5,
-)
+_NAMES = [
+    *("model", "messages", "input", "system", "instructions", "tools", "tool_choice"),
+    *("text", "output_config", "thinking", "reasoning", "max_tokens", "stop", "models"),
+    *("service_tier", "fallbacks", "temperature", "parallel_tool_calls"),
+]
+_VALUE = _JSON | st.dictionaries(st.text(max_size=3), _JSON, max_size=2)
+_BODY = st.dictionaries(st.sampled_from(_NAMES), _VALUE, max_size=5)
 
 
 @given(st.sampled_from(sorted(ASKED)), _BODY)

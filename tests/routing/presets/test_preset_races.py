@@ -3,7 +3,6 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError, connection, transaction
@@ -28,25 +27,21 @@ def account() -> Account:
     return open_account(name="mine")
 
 
-def save(account: Account, slug: str) -> int:
-    """The number of the version made; 0 for a conflict."""
-    try:
-        preset = save_version(
-            place=Place(account.pk, None), slug=slug, content=CONTENT, creator=None, by=SYSTEM
-        )
-    except Conflict:
-        return 0
-    return preset.designated_version.version
+def saved(account: Account, slug: str = "old") -> Preset:
+    place = Place(account.pk, None)
+    return save_version(place=place, slug=slug, content=CONTENT, creator=None, by=SYSTEM)
 
 
 def together(account: Account, slug: str) -> list[int]:
-    """What all writers got, who began at the same moment."""
+    """The versions that all writers made, who began at the same moment; 0 for a conflict."""
     start = threading.Barrier(WRITERS)
 
     def one() -> int:
         try:
             start.wait(PATIENCE_S)
-            return save(account, slug)
+            return saved(account, slug).designated_version.version
+        except Conflict:
+            return 0
         finally:
             connection.close()
 
@@ -76,7 +71,7 @@ def test_many_who_make_one_slug_make_one_preset(account: Account) -> None:
 
 @pytest.mark.both
 def test_many_who_add_a_version_each_get_one(account: Account) -> None:
-    save(account, "old")
+    saved(account)
 
     for _ in range(3):
         before = max(numbers("old"))
@@ -91,7 +86,7 @@ def test_numbers_taken_by_looking_are_taken_twice(
     account: Account, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The rig without its guard: the writers do meet. On SQLite nobody can, it has one writer."""
-    save(account, "old")
+    saved(account)
     looked = threading.Barrier(WRITERS)
 
     def by_looking(preset: Preset, version: PresetVersion) -> int:
@@ -107,7 +102,7 @@ def test_numbers_taken_by_looking_are_taken_twice(
 
 
 def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
-    save(account, "old")
+    saved(account)
     taken, done = threading.Event(), threading.Event()
 
     def sit() -> None:
@@ -124,16 +119,11 @@ def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
     try:
         assert taken.wait(PATIENCE_S)
         with pytest.raises(Conflict, match=r"^Resource conflict\. Please try again later\.$"):
-            refused(account)
+            saved(account)
     finally:
         done.set()
         sitting.join(PATIENCE_S)
     assert numbers("old") == [1]
-
-
-def refused(account: Account) -> Any:
-    place = Place(account.pk, None)
-    return save_version(place=place, slug="old", content=CONTENT, creator=None, by=SYSTEM)
 
 
 @pytest.mark.both
@@ -148,5 +138,5 @@ def test_what_only_a_bug_can_reach_is_no_conflict(
     monkeypatch.setattr(services, "_find", broken)
 
     with pytest.raises(OperationalError) as raised:
-        refused(account)
+        saved(account)
     assert not isinstance(raised.value, GatewayError | IntegrityError)

@@ -19,6 +19,7 @@ from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 CHAT = "chat/completions"
+FORMATS = (CHAT, "responses", "messages")
 BODY = {"model": "acme/solo", "temperature": 0.7}
 
 
@@ -50,60 +51,38 @@ def slugs(who: Manager, *, key: str | None = None, query: str = "") -> list[str]
     return [each["slug"] for each in said["data"]]
 
 
-@pytest.mark.parametrize("path", [CHAT, "responses", "messages"])
-def test_every_format_makes_one(mine: Manager, key: str, path: str) -> None:
-    for number in (1, 2, 3):
+def test_every_format_makes_one_that_limits_nothing_but_requests(mine: Manager, key: str) -> None:
+    for number, path in enumerate(FORMATS, start=1):
         status, said = mine.call("POST", f"/presets/p/{path}", BODY, key=key)
         assert status == 200, said
         assert said["data"]["designated_version"]["version"] == number
-
-
-@pytest.mark.parametrize("path", [CHAT, "responses", "messages"])
-def test_a_preset_limits_nothing_but_requests(mine: Manager, key: str, path: str) -> None:
-    known = {"models": ["acme/solo"]} if path == CHAT else {}
-
-    for name in ("rpm", "max_budget", "allowed_models"):
-        status, said = mine.call("POST", f"/presets/p/{path}", BODY | {name: 1}, key=key)
-        assert (status, said["error"]["code"]) == (400, 400)
-        assert f'Unrecognized key: "{name}"; ' in said["error"]["message"]
-    assert mine.call("POST", f"/presets/p/{path}", BODY | known, key=key)[0] == 200
-
-
-def test_a_key_without_a_creator_writes_the_first_admin(mine: Manager, team: Workspace) -> None:
-    string = create_key(account=mine.account, name="system", workspace=team)[1]
-    mine.member("later")
-
-    data = made(mine, "p", key=string)
-    again = made(mine, "p", key=string)
-
-    assert data["creator_user_id"] == mine.admin.public_id
-    assert data["designated_version"]["creator_id"] == mine.admin.public_id
-    assert again["creator_user_id"] == mine.admin.public_id
+        for name in ("rpm", "max_budget", "allowed_models"):
+            status, said = mine.call("POST", f"/presets/p/{path}", BODY | {name: 1}, key=key)
+            assert (status, said["error"]["code"]) == (400, 400)
+            assert f'Unrecognized key: "{name}"; ' in said["error"]["message"]
 
 
 def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> None:
-    other = mine.member("other")
-    theirs = create_key(account=mine.account, name="o", workspace=team, creator=other)[1]
+    other, admin = mine.member("other"), mine.admin.public_id
     made(mine, "p", key=key)
+    theirs = create_key(account=mine.account, name="o", workspace=team, creator=other)[1]
+    nobodys = create_key(account=mine.account, name="system", workspace=team)[1]
 
-    data = made(mine, "p", key=theirs)
+    made(mine, "p", key=theirs)
+    # A key without a creator writes the first admin.
+    data = made(mine, "p", key=nobodys)
 
-    assert data["creator_user_id"] == mine.admin.public_id
-    assert data["designated_version"]["creator_id"] == other.public_id
+    assert data["creator_user_id"] == data["designated_version"]["creator_id"] == admin
     status, said = mine.call("GET", "/presets/p/versions", key=key)
     assert status == 200
-    assert [each["creator_id"] for each in said["data"]] == [
-        mine.admin.public_id,
-        other.public_id,
-    ]
+    assert [each["creator_id"] for each in said["data"]] == [admin, other.public_id, admin]
 
 
 def test_an_interns_own_key_reads_and_makes_none(mine: Manager, key: str) -> None:
     made(mine, "p", key=key)
     ApiKey.objects.filter(name="k").update(intern_id=uuid.uuid4())
 
-    assert slugs(mine, key=key) == ["p"]
-    for path in (CHAT, "responses", "messages"):
+    for path in FORMATS:
         status, said = mine.call("POST", f"/presets/q/{path}", BODY, key=key)
         assert (status, said["error"]["message"]) == (403, "Forbidden")
     assert slugs(mine, key=key) == ["p"]
@@ -161,24 +140,21 @@ def test_presets_of_others_are_not_found(mine: Manager, key: str) -> None:
     assert made(other, "p")["designated_version"]["version"] == 1
 
 
-@pytest.mark.parametrize("slug", ["aa", "A.b_c~d-9", "x" * 100, "...."])
-def test_slugs(mine: Manager, slug: str) -> None:
-    assert made(mine, slug)["slug"] == slug
-    mine.refused(404, "GET", f"/presets/{slug[1:]}")
-
-
-@pytest.mark.parametrize("slug", ["a b", "é", "x" * 101, "a:b", "@a", "a%2Bb"])
-def test_what_is_no_slug(mine: Manager, slug: str) -> None:
-    message = mine.refused(400, "POST", f"/presets/{slug}/{CHAT}", BODY)
-
-    assert message == "slug: Invalid string: must match pattern /^[A-Za-z0-9._~-]{1,100}$/"
-    for path in ("", "/versions", "/versions/1"):
-        mine.refused(400, "GET", f"/presets/{slug}{path}")
-    assert not Preset.objects.exists()
-
-
-def test_slugs_that_differ_in_case_are_two(mine: Manager) -> None:
+def test_slugs(mine: Manager) -> None:
+    for slug in ("aa", "A.b_c~d-9", "x" * 100, "...."):
+        assert made(mine, slug)["slug"] == slug
+        mine.refused(404, "GET", f"/presets/{slug[1:]}")
+    # Those that differ in case are two.
     assert made(mine, "Mail")["id"] != made(mine, "mail")["id"]
+
+
+def test_what_is_no_slug(mine: Manager) -> None:
+    for slug in ("a b", "é", "x" * 101, "a:b", "@a", "a%2Bb"):
+        message = mine.refused(400, "POST", f"/presets/{slug}/{CHAT}", BODY)
+        assert message == "slug: Invalid string: must match pattern /^[A-Za-z0-9._~-]{1,100}$/"
+        for path in ("", "/versions", "/versions/1"):
+            mine.refused(400, "GET", f"/presets/{slug}{path}")
+    assert not Preset.objects.exists()
 
 
 def test_a_slash_behind_changes_nothing(mine: Manager) -> None:
@@ -190,22 +166,19 @@ def test_a_slash_behind_changes_nothing(mine: Manager) -> None:
     assert mine.call("DELETE", "/presets/p")[0] == 405
 
 
-def test_an_archived_preset_takes_no_version(mine: Manager) -> None:
-    preset = Preset.objects.get(pk=made(mine, "p")["id"])
+def test_an_archived_preset_takes_no_version_and_a_disabled_one_stays_disabled(
+    mine: Manager,
+) -> None:
+    preset = made(mine, "p")
     Preset.objects.update(status="archived")
 
     assert mine.refused(409, "POST", f"/presets/p/{CHAT}", BODY) == "Preset is archived"
     assert PresetVersion.objects.count() == 1
     shown = mine.ok("GET", "/presets/p")["data"]
-    assert (shown["status"], shown["id"]) == ("archived", str(preset.pk))
+    assert (shown["status"], shown["id"]) == ("archived", preset["id"])
 
-
-def test_a_disabled_preset_takes_versions_and_stays_disabled(mine: Manager) -> None:
-    made(mine, "p")
     Preset.objects.update(status="disabled")
-
     data = made(mine, "p")
-
     assert (data["status"], data["designated_version"]["version"]) == ("disabled", 2)
 
 
@@ -232,19 +205,15 @@ def test_every_version_leaves_a_record(mine: Manager, key: str) -> None:
 
     created, updated = AuditRecord.objects.filter(object_id=first["id"]).order_by("id")
 
-    assert (created.action, updated.action) == ("created", "updated")
-    assert {each.object_type for each in (created, updated)} == {"preset"}
+    def version(of: Any, number: int | None) -> Any:
+        return {"designated_version_id": of["designated_version_id"], "version": number}
+
+    assert (created.action, created.object_type) == ("created", "preset")
+    assert (updated.action, updated.object_type) == ("updated", "preset")
     assert created.management_key == updated.management_key == ApiKey.objects.get(name="k")
     assert created.after is not None
     assert created.after["slug"] == "p"
-    assert updated.before == {
-        "designated_version_id": first["designated_version_id"],
-        "version": None,
-    }
-    assert updated.after == {
-        "designated_version_id": second["designated_version_id"],
-        "version": 2,
-    }
+    assert (updated.before, updated.after) == (version(first, None), version(second, 2))
 
 
 def test_versions_stay_as_they_were_made(mine: Manager) -> None:
@@ -281,11 +250,9 @@ def test_a_silent_database_is_told_as_the_lists_of_statuses_say(
 
     monkeypatch.setattr("accounts.authentication.read_caller", gone)
 
-    assert mine.call("GET", "/presets")[0] == 503
-    assert mine.call("GET", "/presets/p")[0] == 503
-    assert mine.call("GET", "/presets/p/versions")[0] == 500
-    assert mine.call("GET", "/presets/p/versions/1")[0] == 500
-    for path in (CHAT, "responses", "messages"):
+    told = {"": 503, "/p": 503, "/p/versions": 500, "/p/versions/1": 500}
+    assert {path: mine.call("GET", f"/presets{path}")[0] for path in told} == told
+    for path in FORMATS:
         assert mine.call("POST", f"/presets/p/{path}", BODY)[0] == 500
 
 
@@ -307,9 +274,7 @@ def test_timestamps_are_those_of_now(mine: Manager) -> None:
     before = datetime.now(UTC)
     data = made(mine, "p")
 
-    moment = datetime.fromisoformat(data["created_at"])
-    assert abs((moment - before).total_seconds()) < 60
-    assert data["created_at"].endswith("Z")
-    assert data["updated_at"] == data["created_at"]
-    version = data["designated_version"]
-    assert version["created_at"] == version["updated_at"] == data["created_at"]
+    moment, version = data["created_at"], data["designated_version"]
+    assert abs((datetime.fromisoformat(moment) - before).total_seconds()) < 60
+    assert moment.endswith("Z")
+    assert data["updated_at"] == version["created_at"] == version["updated_at"] == moment

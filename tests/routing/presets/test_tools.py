@@ -36,22 +36,15 @@ SPELLED: dict[str, Any] = {"chat": chat, "responses": flat, "messages": custom}
 
 @pytest.mark.parametrize("kept", SPELLED)
 @pytest.mark.parametrize("format", SPELLED)
-def test_functions_in_every_format_s_words(kept: str, format: str) -> None:
-    tools = [SPELLED[kept]("f", description="Does f", strict=True), SPELLED[kept]("g")]
+def test_functions_in_every_format_s_words_with_marks_of_the_cache(kept: str, format: str) -> None:
+    def tools(spelling: Any) -> list[dict[str, Any]]:
+        marked = spelling("h") | {"cache_control": {"type": "ephemeral"}}
+        return [spelling("f", description="Does f", strict=True), spelling("g"), marked]
 
-    said, missing = tools_in(format, tools)
+    said, missing = tools_in(format, tools(SPELLED[kept]))
 
-    assert missing == []
-    assert said == [SPELLED[format]("f", description="Does f", strict=True), SPELLED[format]("g")]
-    assert list(map(identity, said)) == list(map(identity, tools))
-
-
-def test_marks_of_the_cache_stay() -> None:
-    mark = {"cache_control": {"type": "ephemeral"}}
-    for kept in SPELLED:
-        tool = {**SPELLED[kept]("f"), **mark}
-        for format in SPELLED:
-            assert tools_in(format, [tool]) == ([{**SPELLED[format]("f"), **mark}], [])
+    assert (said, missing) == (tools(SPELLED[format]), [])
+    assert list(map(identity, said)) == list(map(identity, tools(SPELLED[kept])))
 
 
 def test_what_a_provider_only_describes_is_left_out_elsewhere() -> None:
@@ -80,14 +73,7 @@ def test_the_request_replaces_and_adds() -> None:
         agent("subagent", "one"),
     ]
 
-    assert union(kept, given) == [
-        given[3],
-        given[1],
-        kept[2],
-        given[2],
-        given[0],
-        given[4],
-    ]
+    assert union(kept, given) == [given[3], given[1], kept[2], given[2], given[0], given[4]]
 
 
 @pytest.mark.parametrize(
@@ -140,29 +126,28 @@ def test_a_union_loses_and_invents_nothing(kept: list[Any], given_: list[Any]) -
 
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "none": {"chat": "none", "responses": "none", "messages": {"type": "none"}},
-    "auto": {"chat": "auto", "responses": "auto", "messages": {"type": "auto"}},
-    "required": {"chat": "required", "responses": "required", "messages": {"type": "any"}},
+    **{
+        word: {"chat": word, "responses": word, "messages": {"type": messages}}
+        for word, messages in {"none": "none", "auto": "auto", "required": "any"}.items()
+    },
     "function": {
         "chat": {"type": "function", "function": {"name": "f"}},
         "responses": {"type": "function", "name": "f"},
         "messages": {"type": "tool", "name": "f"},
     },
     "server tool": {
-        "chat": {"type": "router:web_search"},
-        "responses": {"type": "router:web_search"},
+        "chat": SEARCH,
+        "responses": SEARCH,
         "messages": {"type": "tool", "name": "web_search"},
     },
 }
 
 
 @pytest.mark.parametrize("what", CHOICES)
-@pytest.mark.parametrize("kept", SPELLED)
-@pytest.mark.parametrize("format", SPELLED)
-def test_choices_in_every_format_s_words(what: str, kept: str, format: str) -> None:
-    tools = [SPELLED[format]("f"), SEARCH]
-
-    assert choice_in(format, CHOICES[what][kept], tools) == CHOICES[what][format]
+def test_choices_in_every_format_s_words(what: str) -> None:
+    for format, spelling in SPELLED.items():
+        for kept in CHOICES[what].values():
+            assert choice_in(format, kept, [spelling("f"), SEARCH]) == CHOICES[what][format]
 
 
 def test_choices_that_only_responses_have() -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from routing.catalogue.entries import EndpointEntry, ModelEntry
@@ -18,6 +19,10 @@ from routing.selection.ask import Ask, Figures, Percentiles, Policy, Standing, S
 from tests.routing.selection import entries
 from tests.routing.selection.oracle_steps import MEDIA, Case
 
+# Several times as many as of simpler things: few in a change's run, many in a nightly's.
+ON_MANY: Final = settings(
+    max_examples=5 * settings().max_examples, suppress_health_check=list(HealthCheck)
+)
 # As `slug: display name`.
 PROVIDERS: Final = {"alpha": "Alpha AI", "beta": "Beta", "gamma": "gamma", "delta": "Delta (EU)"}
 _SUFFIXES: Final = ("", "/turbo", "/eu", "/fp8")

@@ -11,26 +11,36 @@ from routing.catalogue.prices import Prices
 _numbers = itertools.count(1)
 
 
+def _said(value: Any, *names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, value)
+
+
+_PROVIDER: dict[str, Any] = (
+    _said(None, "credential", "connect_s", "first_byte_s", "idle_s", "total_s", "datacenters")
+    | _said(None, "privacy_policy_url", "terms_of_service_url", "status_page_url", "headquarters")
+    | {"base_url": "http://127.0.0.1:9/v1", "status": 0}
+)
+_ENDPOINT: dict[str, Any] = (
+    _said(None, "max_prompt_tokens", "quantization", "decisions_max_questions")
+    | _said(None, "decisions_max_options", "decisions_max_levels")
+    | _said(False, "supports_implicit_caching", "collects_data", "zdr", "moderated")
+    | _said(("text",), "input_modalities", "output_modalities")
+    | {"context_length": 128_000, "max_completion_tokens": 16_384, "supports_cancellation": True}
+    | {"upstream_model": "small", "status": 0, "tier": "default", "region": "global"}
+)
+_PARAMETERS = frozenset({"temperature", "tools", "response_format"})
+_MODEL: dict[str, Any] = (
+    _said(None, "family", "tokenizer", "instruct_type", "hugging_face_id", "knowledge_cutoff")
+    | _said(None, "expiration_date", "default_parameters", "per_request_limits", "reasoning")
+    | _said(("text",), "input_modalities", "output_modalities")
+    | {"visible": True, "decisions": True, "distillable": False, "supported_voices": None}
+    | {"description": "", "created": 0, "context_length": 128_000, "categories": ()}
+)
+
+
 def provider(slug: str = "acme", *, kind: str = "openai", **changes: Any) -> ProviderEntry:
-    entry = ProviderEntry(
-        pk=next(_numbers),
-        slug=slug,
-        name=slug.title(),
-        kind=kind,
-        base_url="http://127.0.0.1:9/v1",
-        credential=None,
-        connect_s=None,
-        first_byte_s=None,
-        idle_s=None,
-        total_s=None,
-        privacy_policy_url=None,
-        terms_of_service_url=None,
-        status_page_url=None,
-        headquarters=None,
-        datacenters=None,
-        status=0,
-    )
-    return replace(entry, **changes)
+    known = {"pk": next(_numbers), "slug": slug, "name": slug.title(), "kind": kind}
+    return ProviderEntry(**_PROVIDER | known | changes)
 
 
 def endpoint(
@@ -42,63 +52,15 @@ def endpoint(
     **changes: Any,
 ) -> EndpointEntry:
     """An endpoint that passes every filter, except for what `changes` says."""
-    entry = EndpointEntry(
-        pk=next(_numbers),
-        model_id=model_id,
-        canonical_slug=model_id,
-        model_name=model_id,
-        tag=tag,
-        provider=provider(tag.split("/")[0], kind=kind),
-        upstream_model="small",
-        context_length=128_000,
-        max_completion_tokens=16_384,
-        max_prompt_tokens=None,
-        quantization=None,
-        prices=None if pricing is None else Prices.parse(pricing),
-        pricing=pricing,
-        supported_parameters=frozenset({"temperature", "tools", "response_format"}),
-        taken_fields=frozenset({"temperature", "tools", "response_format"}),
-        supports_implicit_caching=False,
-        status=0,
-        tier="default",
-        region="global",
-        collects_data=False,
-        zdr=False,
-        moderated=False,
-        supports_cancellation=True,
-        input_modalities=("text",),
-        output_modalities=("text",),
-        decisions_max_questions=None,
-        decisions_max_options=None,
-        decisions_max_levels=None,
-    )
-    return replace(entry, **changes)
+    known = {"pk": next(_numbers), "tag": tag, "pricing": pricing}
+    known |= _said(model_id, "model_id", "canonical_slug", "model_name")
+    known |= _said(_PARAMETERS, "supported_parameters", "taken_fields")
+    known["provider"] = provider(tag.split("/")[0], kind=kind)
+    known["prices"] = None if pricing is None else Prices.parse(pricing)
+    return EndpointEntry(**_ENDPOINT | known | changes)
 
 
 def model(*endpoints: EndpointEntry, id: str = "acme/small") -> ModelEntry:
-    return ModelEntry(
-        pk=next(_numbers),
-        id=id,
-        canonical_slug=id,
-        name=id,
-        description="",
-        created=0,
-        family=None,
-        visible=True,
-        decisions=True,
-        distillable=False,
-        context_length=128_000,
-        input_modalities=("text",),
-        output_modalities=("text",),
-        categories=(),
-        tokenizer=None,
-        instruct_type=None,
-        hugging_face_id=None,
-        knowledge_cutoff=None,
-        expiration_date=None,
-        default_parameters=None,
-        per_request_limits=None,
-        reasoning=None,
-        supported_voices=None,
-        endpoints=tuple(replace(each, model_id=id) for each in endpoints),
-    )
+    own = tuple(replace(each, model_id=id) for each in endpoints)
+    named = _said(id, "id", "canonical_slug", "name")
+    return ModelEntry(pk=next(_numbers), endpoints=own, **_MODEL | named)

@@ -124,9 +124,7 @@ def _ordered(
 
 
 def _sorted_or_drawn(
-    case: Case,
-    group: list[EndpointEntry],
-    drawn: list[dict[int, Fraction]],
+    case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
     """Rules 2 and 3."""
     sort, standing = case.policy.sort, case.state.standing

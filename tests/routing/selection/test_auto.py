@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ from routing.selection.auto import (
     auto_models,
     free_models,
 )
-from routing.selection.market import Market, edges_of
+from routing.selection.market import Market
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import priced, snapshot
 
@@ -73,36 +72,11 @@ def chosen(prices: Sequence[int], tier: CostTier) -> list[int]:
     return bands[nearest][:3]
 
 
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=30), st.sampled_from(COST_TIERS))
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.sampled_from(COST_TIERS))
 def test_the_three_cheapest_of_a_price_band_are_taken(prices: list[int], tier: CostTier) -> None:
     found = auto(in_cents(*prices), cost_tier=tier)
 
     assert [prices[int(id.removeprefix("a/m"))] for id in found] == chosen(prices, tier)
-
-
-@given(st.lists(st.integers(0, 12), max_size=40))
-def test_bands_part_the_prices_where_the_rank_says(prices: list[int]) -> None:
-    ordered = sorted(prices)
-
-    edges = edges_of([Decimal(price) for price in ordered])
-
-    assert (edges[0], edges[-1]) == (0, len(prices))
-    for band, (begin, end) in enumerate(pairwise(edges)):
-        assert all(band_of(price, ordered) == band for price in ordered[begin:end])
-
-
-@pytest.mark.parametrize(
-    ("tier", "ids"),
-    [
-        ("low", ["a/m0", "a/m1", "a/m2"]),
-        ("medium", ["a/m4", "a/m5", "a/m6"]),
-        ("high", ["a/m8", "a/m9", "a/m10"]),
-        ("xhigh", ["a/m12", "a/m13", "a/m14"]),
-        ("max", ["a/m16", "a/m17", "a/m18"]),
-    ],
-)
-def test_of_twenty_models_each_band_has_four(tier: CostTier, ids: list[str]) -> None:
-    assert auto(in_cents(*range(1, 21)), cost_tier=tier) == ids
 
 
 def test_without_a_setting_the_cheapest_are_taken_and_an_empty_band_gives_way() -> None:
@@ -127,10 +101,7 @@ WIDE: dict[str, Any] = {
     [
         ({"tools": True}, {"supported_parameters": frozenset({"temperature"})}),
         ({"input_modalities": frozenset({"image"})}, {"input_modalities": ("text",)}),
-        (
-            {"input_modalities": frozenset({"text", "file"})},
-            {"input_modalities": ("file", "text")[1:]},
-        ),
+        ({"input_modalities": frozenset({"text", "file"})}, {"input_modalities": ("text",)}),
         ({"output_modalities": frozenset({"text", "image"})}, {"output_modalities": ("text",)}),
         ({"prompt_tokens": 1001}, {"context_length": 1000}),
         ({"prompt_tokens": 1001}, {"max_prompt_tokens": 1000}),

@@ -1,5 +1,7 @@
-"""Tallies add up and survive being packed; thin data says nothing."""
+"""Histograms are precise, tallies add up and survive being packed, windows forget; and thin data
+says nothing."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,7 +16,77 @@ from routing.selection.figures import (
     figures_of,
     unpacked,
 )
-from routing.selection.histogram import RELATIVE_ERROR
+from routing.selection.histogram import (
+    BUCKETS,
+    LEAST,
+    RELATIVE_ERROR,
+    VALUES,
+    Counts,
+    bucket_of,
+    counted,
+    percentiles,
+)
+from routing.selection.window import PIECE_ENDPOINTS, Window, opened
+
+# --- Histograms; that counts add up, the tallies prove --------------------------------------------
+
+VALUE = st.floats(LEAST, 1e6, allow_nan=False)
+SOME = st.lists(VALUE, min_size=1, max_size=200)
+
+
+def counts_of(values: list[float]) -> Counts | None:
+    counts: Counts | None = None
+    for value in values:
+        counts = counted(counts, value)
+    return counts
+
+
+@given(VALUE)
+def test_what_is_read_is_within_the_stated_error(value: float) -> None:
+    assert VALUES[bucket_of(value)] == pytest.approx(value, rel=RELATIVE_ERROR + 1e-9)
+
+
+@pytest.mark.parametrize(("value", "bucket"), [(0, 0), (-1, 0), (LEAST, 0), (1e300, BUCKETS - 1)])
+def test_the_ends_hold_everything(value: float, bucket: int) -> None:
+    assert bucket_of(value) == bucket
+
+
+@pytest.mark.parametrize("high_is_good", [False, True])
+@given(values=SOME)
+def test_percentiles_are_those_of_the_measurements(values: list[float], high_is_good: bool) -> None:
+    """Counted from the good end: from above where high is good."""
+    ordered = sorted(values, reverse=high_is_good)
+    found = percentiles(counts_of(values) or {}, high_is_good=high_is_good)
+
+    assert list(found) == sorted(found, reverse=high_is_good)
+    for share, told in zip((0.5, 0.75, 0.9, 0.99), found, strict=True):
+        exact = ordered[int(share * (len(values) - 1))]
+        assert told == pytest.approx(exact, rel=RELATIVE_ERROR + 1e-9)
+
+
+@given(st.lists(VALUE, min_size=2, max_size=100), st.floats(2, 1e6))
+def test_one_outlier_decides_nothing(values: list[float], factor: float) -> None:
+    """However bad one more measurement is, every percentile is still one of the others'."""
+    others = {VALUES[bucket_of(value)] for value in values}
+    worse = counts_of([*values, min(max(values) * factor, 1e7)])
+
+    assert set(percentiles(worse or {})) <= others
+
+
+@given(st.lists(VALUE, min_size=5, max_size=100), VALUE)
+def test_one_sample_moves_a_median_to_its_neighbour_at_most(
+    values: list[float], more: float
+) -> None:
+    ordered = sorted(values)
+    middle = (len(values) - 1) // 2
+    low, high = ordered[max(0, middle - 1)], ordered[min(len(values) - 1, middle + 1)]
+
+    median = percentiles(counts_of([*values, more]) or {}).p50
+
+    assert low * (1 - 2 * RELATIVE_ERROR) <= median <= high * (1 + 2 * RELATIVE_ERROR)
+
+
+# --- Tallies --------------------------------------------------------------------------------------
 
 SECONDS = st.none() | st.floats(0.001, 600)
 EVENTS = st.lists(
@@ -50,13 +122,11 @@ def sum_of(*tallies: Tally) -> Tally:
 
 
 def same(one: Tally, other: Tally) -> bool:
-    """As rows, whatever the order of buckets."""
-
-    def sorted_row(tally: Tally) -> list[Any]:
+    def row(tally: Tally) -> list[Any]:
         counts = (tally.first_token, tally.whole, tally.speed)
-        return [*tally.packed(1)[:6], *(sorted((each or {}).items()) for each in counts)]
+        return [*tally.packed(1)[:6], *(each or {} for each in counts)]
 
-    return sorted_row(one) == sorted_row(other)
+    return row(one) == row(other)
 
 
 @given(EVENTS, EVENTS, EVENTS)
@@ -68,22 +138,17 @@ def test_tallies_add_up_in_any_order(a: list[Any], b: list[Any], c: list[Any]) -
 
 
 @given(EVENTS, EVENTS)
-def test_what_was_added_can_be_taken_away(a: list[Any], b: list[Any]) -> None:
-    total = sum_of(tally_of(a), tally_of(b))
-    total.take_away(tally_of(b))
+def test_what_was_added_can_be_taken_away_and_is_left_alone(a: list[Any], b: list[Any]) -> None:
+    total, first, second = Tally(), tally_of(a), tally_of(b)
+    total.add(first)
+    total.add(second)
+    assert same(first, tally_of(a))
 
-    assert same(total, tally_of(a))
-    total.take_away(tally_of(a))
+    total.take_away(second)
+
+    assert same(total, first)
+    total.take_away(first)
     assert total.is_empty
-
-
-@given(EVENTS, EVENTS)
-def test_adding_leaves_what_is_added_alone(a: list[Any], b: list[Any]) -> None:
-    first, added = Tally(), tally_of(a)
-    first.add(added)
-    first.add(tally_of(b))
-
-    assert same(added, tally_of(a))
 
 
 @given(EVENTS)
@@ -192,3 +257,98 @@ def test_figures_put_the_windows_together() -> None:
     busy = figures_of(answered(3), None, None)
     assert busy is not None
     assert (busy.calls, busy.latency_s) == (3, None)
+
+
+# --- The last so many slices: sums that grow and shrink as slices come and go ---------------------
+
+SLICES = 3
+
+
+def advanced(window: Window, number: int) -> set[int]:
+    return {endpoint for step in window.advance(number) for endpoint in step}
+
+
+def sums(window: Window) -> dict[int, int]:
+    return {endpoint: tally.answered for endpoint, tally in window.totals.items()}
+
+
+def test_a_slice_counts_until_it_leaves_the_window() -> None:
+    window = Window(slice_s=10, slices=SLICES)
+    window.add(window.number_at(100), [(1, answered(2))])
+    assert advanced(window, 12) == set()
+    window.add(12, [(1, answered(1)), (2, answered(1))])
+    assert sums(window) == {1: 3, 2: 1}
+
+    assert advanced(window, 13) == {1}
+
+    assert sums(window) == {1: 1, 2: 1}
+    assert advanced(window, 100) == {1, 2}
+    assert window.totals == {}
+
+
+def test_late_news_counts_where_it_belongs_and_old_news_does_not() -> None:
+    window = Window(slice_s=10, slices=SLICES)
+    advanced(window, 10)
+    window.add(9, [(1, answered(1))])
+    window.add(7, [(1, answered(50))])
+    advanced(window, 11)
+    window.add(9, [(1, answered(1))])
+    assert sums(window) == {1: 2}
+
+    advanced(window, 12)
+
+    assert sums(window) == {}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 3), st.integers(1, 5), st.integers(1, 3)),
+        max_size=40,
+    )
+)
+def test_sums_are_those_of_the_slices_in_the_window(steps: list[tuple[int, int, int, int]]) -> None:
+    """Each step: time passes, then something is counted, some slices late."""
+    window, now = Window(slice_s=1, slices=SLICES), 10
+    told: list[tuple[int, int, int]] = []
+    for passes, late, endpoint, calls in steps:
+        now += passes
+        advanced(window, now)
+        window.add(now - late, [(endpoint, answered(calls))])
+        told.append((now - late, endpoint, calls))
+
+        wanted: Counter[int] = Counter()
+        for number, of, count in told:
+            if now - SLICES < number:
+                wanted[of] += count
+        assert sums(window) == wanted
+        between: Counter[int] = Counter()
+        for of, tally in window.between(now - SLICES + 1, now):
+            between[of] += tally.answered
+        assert between == wanted
+
+
+def test_a_big_window_is_worked_on_in_pieces() -> None:
+    window = Window(slice_s=10, slices=SLICES)
+    everybody = range(5 * PIECE_ENDPOINTS)
+    window.add(1, [(endpoint, answered(1)) for endpoint in everybody])
+
+    sealing = list(window.advance(2))
+    leaving = list(window.advance(20))
+
+    assert len(sealing) == len(leaving) == 5
+    assert max(map(len, leaving)) == PIECE_ENDPOINTS
+
+
+def test_what_was_dumped_can_be_loaded() -> None:
+    window = Window(slice_s=10, slices=SLICES)
+    window.add(1, [(1, answered(2))])
+    advanced(window, 2)
+    window.add(2, [(1, answered(3)), (2, answered(1))])
+
+    other = Window(slice_s=10, slices=SLICES)
+    for number, piece in window.dumped():
+        other.add(number + 100, opened(piece))
+
+    assert sums(other) == sums(window) == {1: 5, 2: 1}
+    assert advanced(other, 104) == {1}
+    assert sums(other) == {1: 3, 2: 1}

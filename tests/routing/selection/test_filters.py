@@ -1,108 +1,175 @@
-"""What a policy takes out, by table: each filter alone, its name, and the order they come in."""
+"""Who is taken out by which step, by table: each step alone, and the order they come in."""
 
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from routing.catalogue.entries import EndpointEntry
+from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import Ask, Plan, Policy
 from routing.selection.filters import steps
 from routing.selection.select import all_down, select
 from tests.routing.selection.entries import endpoint, model, provider
+from tests.routing.selection.markets import CHAT
 
-CHAT = Ask(kinds=frozenset({"openai"}), output_modalities=frozenset({"text"}))
 IGNORED, ALLOWED = "Filter by Ignored Providers", "Filter by Allowed Providers"
 DATA, ZDR = "Filter by Data Policy", "Filter by Zero Data Retention"
 QUANTIZATION, PRICE = "Filter by Quantization", "Filter by Max Price"
-PARAMETERS, TIER = "Filter by Parameters", "Filter by Service Tier"
+PARAMETERS, CONTEXT = "Filter by Parameters", "Filter by Context Length"
+TOOLS, PREFERENCE = "Filter by Tool Compatibility", "Parameter Preference"
 
 
-def planned(
-    *endpoints: EndpointEntry, ask: Ask = CHAT, **wishes: Any
-) -> tuple[set[str], dict[str, str], Plan]:
-    """Tags that are left, steps by tag, and the plan."""
-    plan = select([model(*endpoints)], ask, Policy(**wishes), random=lambda: 0.0)
-    steps_by_tag = {removed.endpoint.tag: removed.step for removed in plan.removed}
-    return {each.tag for each in plan.order}, steps_by_tag, plan
+def chosen(*models: ModelEntry, **said: Any) -> Plan:
+    """What is chosen for a request and a policy that say this."""
+    asked = {name: said.pop(name) for name in list(said) if name in Ask._fields}
+    return select(models, CHAT._replace(**asked), Policy(**said), random=lambda: 0.0)
 
 
-def priced(tag: str, **prices: str) -> EndpointEntry:
-    return endpoint(tag, pricing={"prompt": "0.000001", "completion": "0.000002"} | prices)
+def planned(*endpoints: EndpointEntry, **said: Any) -> Plan:
+    return chosen(model(*endpoints), **said)
 
 
-# What the policy says, what the other endpoint is like, and the step that takes it out.
-TAKEN: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({"ignore": ("OTHER",)}, {}, IGNORED),
-    ({"ignore": ("Other/X",)}, {"tag": "other/x"}, IGNORED),
-    ({"account_ignored": ("other",)}, {}, IGNORED),
-    ({"only": ("acme",)}, {}, ALLOWED),
-    ({"account_allowed": ("Acme",)}, {}, ALLOWED),
-    ({"account_allowed": ("acme", "other"), "only": ("acme", "third")}, {}, ALLOWED),
-    ({"deny_data_collection": True}, {"collects_data": True}, DATA),
-    ({"region": "europe"}, {"region": "us"}, DATA),
-    ({"region": "europe"}, {"region": "global"}, DATA),
-    ({"zdr": True}, {"zdr": False}, ZDR),
-    ({"distillable_only": True}, {"distillable": False}, "Filter by Distillable Text"),
-    ({"quantizations": frozenset({"fp8"})}, {"quantization": "bf16"}, QUANTIZATION),
-    ({"quantizations": frozenset({"fp8"})}, {"quantization": None}, QUANTIZATION),
-    ({"quantizations": frozenset({"fp8"})}, {"quantization": "mxfp4"}, QUANTIZATION),
-    ({"max_price_usd": {"prompt": Decimal(1)}}, {"pricing": "0.0000010001"}, PRICE),
-    ({"require_parameters": True}, {"supported_parameters": frozenset({"top_p"})}, PARAMETERS),
+def tags(plan: Plan) -> list[str]:
+    return sorted(each.tag for each in plan.order)
+
+
+def removed(plan: Plan) -> dict[str, str]:
+    return {each.endpoint.tag: each.step for each in plan.removed}
+
+
+def one(*words: str) -> frozenset[str]:
+    return frozenset(words)
+
+
+ABLE: dict[str, Any] = (
+    {"input_modalities": ("text", "image", "audio", "video", "file"), "zdr": True}
+    | {"output_modalities": ("text", "image"), "supported_parameters": one("seed", "tools")}
+    | {"region": "europe", "distillable": True, "quantization": "fp8"}
+)
+TEXT_ONLY = {"input_modalities": ("text",), "output_modalities": ("text",)}
+DEAR = {"pricing": {"prompt": "0.0000010001", "completion": "0"}}
+# The step, what the other endpoint is like, and what request and policy say.
+TAKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    (IGNORED, {}, {"ignore": ("OTHER",)}),
+    (IGNORED, {"tag": "other/x"}, {"ignore": ("Other/X",)}),
+    (IGNORED, {}, {"account_ignored": ("other",)}),
+    (ALLOWED, {}, {"only": ("acme",)}),
+    (ALLOWED, {}, {"account_allowed": ("Acme",)}),
+    (ALLOWED, {}, {"account_allowed": ("acme", "other"), "only": ("acme", "third")}),
+    (DATA, {"collects_data": True}, {"deny_data_collection": True}),
+    (DATA, {"region": "us"}, {"region": "europe"}),
+    (DATA, {"region": "global"}, {"region": "europe"}),
+    (ZDR, {"zdr": False}, {"zdr": True}),
+    ("Filter by Distillable Text", {"distillable": False}, {"distillable_only": True}),
+    (QUANTIZATION, {"quantization": "bf16"}, {"quantizations": one("fp8")}),
+    (QUANTIZATION, {"quantization": None}, {"quantizations": one("fp8")}),
+    (QUANTIZATION, {"quantization": "mxfp4"}, {"quantizations": one("fp8")}),
+    (PRICE, DEAR, {"max_price_usd": {"prompt": Decimal(1)}}),
+    ("Filter by Image Support", TEXT_ONLY, {"input_modalities": one("image")}),
+    ("Filter by Audio Support", TEXT_ONLY, {"input_modalities": one("audio")}),
+    ("Filter by Video Support", TEXT_ONLY, {"input_modalities": one("video")}),
+    ("Filter by File Support", TEXT_ONLY, {"input_modalities": one("file")}),
+    ("Filter by Output Modality", TEXT_ONLY, {"output_modalities": one("image")}),
+    (
+        PARAMETERS,
+        {"supported_parameters": one("top_p")},
+        {"require_parameters": True, "required_parameters": one("seed")},
+    ),
+    (CONTEXT, {"context_length": 99}, {"prompt_tokens": 100}),
+    (CONTEXT, {"max_prompt_tokens": 99}, {"prompt_tokens": 100}),
+    (CONTEXT, {"context_length": 149}, {"prompt_tokens": 100, "output_tokens": 50}),
 ]
-GOOD: dict[str, Any] = {
-    "zdr": True,
-    "region": "europe",
-    "distillable": True,
-    "quantization": "fp8",
-    "supported_parameters": frozenset({"seed"}),
-}
 
 
-@pytest.mark.parametrize(("wishes", "changes", "step"), TAKEN)
-def test_each_wish_takes_out_who_does_not_meet_it(
-    wishes: dict[str, Any], changes: dict[str, Any], step: str
+@pytest.mark.parametrize(("step", "changes", "said"), TAKEN)
+def test_each_step_takes_out_who_does_not_meet_it(
+    step: str, changes: dict[str, Any], said: dict[str, Any]
 ) -> None:
-    given = {"tag": "other", **GOOD, **changes}
-    if "pricing" in given:
-        given["pricing"] = {"prompt": given["pricing"], "completion": "0"}
-    ask = CHAT._replace(required_parameters=frozenset({"seed"}))
+    other = endpoint(**{"tag": "other", **ABLE, **changes})
 
-    left, steps_by_tag, plan = planned(
-        endpoint("acme", **GOOD), endpoint(**given), ask=ask, **wishes
-    )
+    plan = planned(endpoint("acme", **ABLE), other, **said)
+    assert (tags(plan), removed(plan), plan.failed_step) == (["acme"], {other.tag: step}, None)
 
-    assert left == {"acme"}
-    assert steps_by_tag == {given["tag"]: step}
-    assert plan.failed_step is None
-    nobody = planned(endpoint(**given), ask=ask, **wishes)[2]
-    assert (nobody.order, nobody.failed_step) == ((), step)
-    assert [each.tag for each in nobody.considered] == [given["tag"]]
+    alone = planned(other, **said)
+    assert (alone.order, alone.failed_step) == ((), step)
+    assert [each.tag for each in alone.considered] == [other.tag]
+    assert tags(planned(other)) == [other.tag]
 
 
-def test_without_wishes_all_of_these_stay() -> None:
-    others = [{k: v for k, v in changes.items() if k != "pricing"} for _, changes, _ in TAKEN]
-    endpoints = [endpoint(**{**changes, "tag": f"p{n}"}) for n, changes in enumerate(others)]
-    ask = CHAT._replace(required_parameters=frozenset({"seed"}))
+@pytest.mark.parametrize(
+    ("step", "changes", "said"),
+    [
+        ("Not Served", {"kind": "anthropic"}, {}),
+        ("No Price", {"pricing": None}, {}),
+        *[("Down", {"status": status}, {}) for status in (-3, -5, -10)],
+        ("Filter by Service Tier", {"tier": "flex"}, {"service_tier": "priority"}),
+        ("Filter by Max Tokens", {"max_completion_tokens": 49}, {"output_tokens": 50}),
+    ],
+)
+def test_what_cannot_be_called_or_gives_too_little_is_taken_out_by_name(
+    step: str, changes: dict[str, Any], said: dict[str, Any]
+) -> None:
+    plan = planned(endpoint("acme"), endpoint("other", **changes), **said)
 
-    assert len(planned(*endpoints, ask=ask)[0]) == len(TAKEN)
+    assert (tags(plan), removed(plan), plan.failed_step) == (["acme"], {"other": step}, None)
 
 
-QUANTIZATIONS: list[tuple[str, set[str]]] = [
-    ("fp4", {"fp4", "mxfp4", "nvfp4"}),
-    ("fp8", {"fp8", "mxfp8"}),
-    ("mxfp4", {"mxfp4"}),
-    ("unknown", {"unknown", "none"}),
-    ("bf16", {"bf16"}),
-]
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"status": -1}, {}),
+        ({"status": -2}, {}),
+        ({"context_length": 150}, {"prompt_tokens": 100, "output_tokens": 50}),
+        ({"context_length": None}, {"prompt_tokens": 10**9, "output_tokens": 1}),
+        ({"max_prompt_tokens": 100}, {"prompt_tokens": 100}),
+        # The endpoint gives 50 at most, so only 50 of the 100 asked for have to fit.
+        (
+            {"context_length": 150, "max_completion_tokens": 50},
+            {"prompt_tokens": 100, "output_tokens": 100},
+        ),
+    ],
+)
+def test_what_just_fits_stays(changes: dict[str, Any], said: dict[str, Any]) -> None:
+    assert tags(planned(endpoint("just", **changes), **said)) == ["just"]
 
 
-@pytest.mark.parametrize(("wanted", "left"), QUANTIZATIONS)
+def test_the_step_that_emptied_the_list_is_named_with_who_was_there_before() -> None:
+    both = endpoint("a", input_modalities=("text", "image")), endpoint("b")
+
+    plan = planned(*both, input_modalities=one("text", "image"), prompt_tokens=10**6)
+
+    assert (plan.order, plan.failed_step) == ((), CONTEXT)
+    assert [each.tag for each in plan.considered] == ["a"]
+    assert removed(plan) == {"b": "Filter by Image Support", "a": CONTEXT}
+
+
+def test_where_no_endpoint_gives_enough_output_the_request_is_lowered() -> None:
+    given = {10: endpoint("a", max_completion_tokens=10)}
+    given |= {20: endpoint("b", max_completion_tokens=20)}
+    enough = endpoint("c", max_completion_tokens=50)
+
+    short = planned(*given.values(), output_tokens=50)
+
+    assert short.output_caps == {each.pk: most for most, each in given.items()}
+    plan = planned(*given.values(), enough, output_tokens=50)
+    assert (tags(plan), plan.output_caps) == (["c"], {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left"),
+    [
+        ("fp4", {"fp4", "mxfp4", "nvfp4"}),
+        ("fp8", {"fp8", "mxfp8"}),
+        ("mxfp4", {"mxfp4"}),
+        ("unknown", {"unknown", "none"}),
+        ("bf16", {"bf16"}),
+    ],
+)
 def test_a_quantization_lets_its_kin_in(wanted: str, left: set[str]) -> None:
     words = ("fp4", "mxfp4", "nvfp4", "fp8", "mxfp8", "bf16", "unknown")
-    endpoints = [endpoint(word, quantization=word) for word in words]
+    known = [endpoint(word, quantization=word) for word in words]
 
-    assert planned(*endpoints, endpoint("none"), quantizations=frozenset({wanted}))[0] == left
+    assert {*tags(planned(*known, endpoint("none"), quantizations=one(wanted)))} == left
 
 
 # Caps, the price of the endpoint, and whether it may stay.
@@ -130,194 +197,193 @@ CAPS: list[tuple[dict[str, str], dict[str, str], bool]] = [
 def test_a_price_may_be_equal_to_its_cap(
     caps: dict[str, str], prices: dict[str, str], stays: bool
 ) -> None:
-    caps_usd = {name: Decimal(cap) for name, cap in caps.items()}
+    acme = endpoint(pricing={"prompt": "0.000001", "completion": "0.000002"} | prices)
 
-    left, steps_by_tag, _ = planned(priced("acme", **prices), max_price_usd=caps_usd)
+    plan = planned(acme, max_price_usd={name: Decimal(cap) for name, cap in caps.items()})
 
-    assert left == ({"acme"} if stays else set())
-    assert steps_by_tag == ({} if stays else {"acme": PRICE})
-
-
-SUPPORT: list[tuple[set[str], set[str], bool]] = [
-    ({"max_tokens"}, {"max_completion_tokens"}, True),
-    ({"max_tokens"}, {"max_tokens"}, True),
-    ({"max_tokens"}, {"seed"}, False),
-    ({"max_tokens", "seed"}, {"max_tokens"}, False),
-    ({"seed", "top_k"}, {"seed", "top_k", "stop"}, True),
-    ({"reasoning"}, {"reasoning_effort"}, False),
-    (set(), set(), True),
-]
+    assert (tags(plan), removed(plan)) == ((["acme"], {}) if stays else ([], {"acme": PRICE}))
 
 
-@pytest.mark.parametrize(("required", "supported", "stays"), SUPPORT)
-def test_required_parameters(required: set[str], supported: set[str], stays: bool) -> None:
-    ask = CHAT._replace(required_parameters=frozenset(required))
-    one = endpoint("acme", supported_parameters=frozenset(supported))
+@pytest.mark.parametrize(
+    ("required", "supported", "stays"),
+    [
+        (one("max_tokens"), one("max_completion_tokens"), True),
+        (one("max_tokens"), one("max_tokens"), True),
+        (one("max_tokens"), one("seed"), False),
+        (one("max_tokens", "seed"), one("max_tokens"), False),
+        (one("seed", "top_k"), one("seed", "top_k", "stop"), True),
+        (one("reasoning"), one("reasoning_effort"), False),
+        (one(), one(), True),
+    ],
+)
+def test_required_parameters(
+    required: frozenset[str], supported: frozenset[str], stays: bool
+) -> None:
+    known = endpoint("acme", supported_parameters=supported)
 
-    assert planned(one, ask=ask, require_parameters=True)[0] == ({"acme"} if stays else set())
-    assert planned(one, ask=ask)[0] == {"acme"}
+    held = planned(known, required_parameters=required, require_parameters=True)
+    assert tags(held) == (["acme"] if stays else [])
+    assert tags(planned(known, required_parameters=required)) == ["acme"]
+
+
+# --- Preferences ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("parameter", ["tools", "response_format", "verbosity"])
+def test_supporters_of_a_parameter_are_preferred_where_there_are_some(parameter: str) -> None:
+    able = endpoint("able", supported_parameters=one(parameter))
+    unable = endpoint("unable", supported_parameters=one())
+    said = {"supplied_parameters": one(parameter), "tools": parameter == "tools"}
+
+    some, none = planned(able, unable, **said), planned(unable, **said)
+
+    assert (tags(some), removed(some)) == (["able"], {"unable": PREFERENCE})
+    assert len(some.considered) == 2
+    # Tools alone are more than a preference.
+    lost = ([], TOOLS) if parameter == "tools" else (["unable"], None)
+    assert (tags(none), none.failed_step) == lost
+
+
+def test_preferences_narrow_one_after_the_other_and_never_to_nothing() -> None:
+    first = endpoint("first", supported_parameters=one("response_format"))
+    second = endpoint("second", supported_parameters=one("verbosity"))
+
+    plan = planned(first, second, supplied_parameters=one("response_format", "verbosity"))
+
+    assert tags(plan) == ["first"]
+
+
+@pytest.mark.parametrize("said", [{"tools": True}, {}])
+def test_tools_are_not_given_up_for_a_longer_context(said: dict[str, Any]) -> None:
+    able = endpoint("able", context_length=10)
+    roomy = endpoint("roomy", supported_parameters=one())
+
+    plan = planned(able, roomy, supplied_parameters=one("tools"), prompt_tokens=100, **said)
+
+    assert (tags(plan), plan.failed_step) == ([], TOOLS)
+    assert removed(plan).keys() == {"able", "roomy"}
 
 
 # --- Service tiers --------------------------------------------------------------------------------
 
 OPENAI = provider("openai", name="OpenAI")
-PLAIN, FLEX, PRIORITY = (
-    endpoint("openai", provider=OPENAI),
-    endpoint("openai/flex", provider=OPENAI, tier="flex"),
-    endpoint("openai/priority", provider=OPENAI, tier="priority"),
-)
-BASE, FLEX_TAG, PRIORITY_TAG = "openai", "openai/flex", "openai/priority"
-TIERS: list[tuple[str | None, dict[str, Any], set[str]]] = [
-    (None, {}, {BASE}),
-    ("auto", {}, {BASE}),
-    ("default", {}, {BASE}),
-    ("scale", {}, {BASE}),
-    ("priority", {}, {BASE, PRIORITY_TAG}),
-    ("flex", {}, {FLEX_TAG}),
+BASE, FLEX, PRIORITY = "openai", "openai/flex", "openai/priority"
+TIERED = [
+    endpoint(BASE, provider=OPENAI),
+    endpoint(FLEX, provider=OPENAI, tier="flex"),
+    endpoint(PRIORITY, provider=OPENAI, tier="priority"),
+]
+TIERS: list[tuple[str | None, dict[str, Any], list[str]]] = [
+    *[(word, {}, [BASE]) for word in (None, "auto", "default", "scale")],
+    ("priority", {}, [BASE, PRIORITY]),
+    ("flex", {}, [FLEX]),
     # A suffix opens a tier beside the others.
-    (None, {"admitted_tiers": frozenset({"flex"})}, {BASE, FLEX_TAG}),
-    (None, {"admitted_tiers": frozenset({"priority"})}, {BASE, PRIORITY_TAG}),
+    (None, {"admitted_tiers": one("flex")}, [BASE, FLEX]),
+    (None, {"admitted_tiers": one("priority")}, [BASE, PRIORITY]),
     # So does the full slug, and a base slug does not.
-    (None, {"only": ("openai",)}, {BASE}),
-    (None, {"only": ("OpenAI/Priority",)}, {PRIORITY_TAG}),
-    (None, {"only": ("openai", "openai/flex")}, {BASE, FLEX_TAG}),
-    (None, {"order": ("openai/flex",)}, {BASE, FLEX_TAG}),
-    ("priority", {"only": ("openai",)}, {BASE, PRIORITY_TAG}),
-    ("flex", {"only": ("openai",)}, {FLEX_TAG}),
-    ("flex", {"ignore": ("openai/flex",)}, {BASE}),
+    (None, {"only": ("openai",)}, [BASE]),
+    (None, {"only": ("OpenAI/Priority",)}, [PRIORITY]),
+    (None, {"only": ("openai", "openai/flex")}, [BASE, FLEX]),
+    (None, {"order": ("openai/flex",)}, [BASE, FLEX]),
+    ("priority", {"only": ("openai",)}, [BASE, PRIORITY]),
+    ("flex", {"only": ("openai",)}, [FLEX]),
+    ("flex", {"ignore": ("openai/flex",)}, [BASE]),
     # An account's word about a provider is about its tiers too: naming one is no way around.
-    (None, {"only": ("openai/priority",), "account_ignored": ("openai",)}, set()),
-    (None, {"only": ("openai/priority",), "ignore": ("openai",)}, set()),
-    (None, {"only": ("openai/priority",), "account_allowed": ("openai",)}, {PRIORITY_TAG}),
-    ("priority", {"ignore": ("openai",)}, set()),
+    (None, {"only": ("openai/priority",), "account_ignored": ("openai",)}, []),
+    (None, {"only": ("openai/priority",), "ignore": ("openai",)}, []),
+    (None, {"only": ("openai/priority",), "account_allowed": ("openai",)}, [PRIORITY]),
+    ("priority", {"ignore": ("openai",)}, []),
 ]
 
 
 @pytest.mark.parametrize(("tier", "wishes", "left"), TIERS)
-def test_which_tiers_are_open(tier: str | None, wishes: dict[str, Any], left: set[str]) -> None:
-    ask = CHAT._replace(service_tier=tier)
-
-    assert planned(PLAIN, FLEX, PRIORITY, ask=ask, **wishes)[0] == left
+def test_which_tiers_are_open(tier: str | None, wishes: dict[str, Any], left: list[str]) -> None:
+    assert tags(planned(*TIERED, service_tier=tier, **wishes)) == left
 
 
 def test_flex_keeps_to_flex_in_the_models_that_have_it() -> None:
     first = model(endpoint("plain"), id="acme/first")
     second = model(endpoint("p"), endpoint("p/flex", tier="flex"), id="acme/second")
-    ask = CHAT._replace(service_tier="flex")
 
-    plan = select([first, second], ask, random=lambda: 0.0)
-
-    assert [each.tag for each in plan.order] == ["plain", "p/flex"]
+    assert tags(chosen(first, second, service_tier="flex")) == ["p/flex", "plain"]
 
 
 def test_flex_never_falls_back_to_the_default_tier() -> None:
     small = endpoint("p/flex", tier="flex", context_length=10)
-    ask = CHAT._replace(service_tier="flex", prompt_tokens=100)
 
-    left, steps_by_tag, plan = planned(endpoint("p"), small, ask=ask)
+    plan = planned(endpoint("p"), small, service_tier="flex", prompt_tokens=100)
 
-    assert left == set()
-    assert steps_by_tag == {"p": TIER, "p/flex": "Filter by Context Length"}
-    assert plan.failed_step == "Filter by Context Length"
+    assert removed(plan) == {"p": "Filter by Service Tier", "p/flex": CONTEXT}
+    assert plan.failed_step == CONTEXT
 
 
 # --- All together ---------------------------------------------------------------------------------
 
 
-def test_the_filters_come_in_the_order_of_the_reference() -> None:
-    everything = Policy(
-        only=("a",),
-        ignore=("b",),
-        deny_data_collection=True,
-        zdr=True,
-        distillable_only=True,
-        quantizations=frozenset({"fp8"}),
-        max_price_usd={"prompt": Decimal(1)},
-        require_parameters=True,
-    )
-    ask = Ask(
-        kinds=frozenset({"openai"}),
-        tools=True,
-        input_modalities=frozenset({"text", "file", "video", "audio", "image"}),
-        output_modalities=frozenset({"text"}),
-        required_parameters=frozenset({"seed"}),
-        output_tokens=10,
+def test_the_filters_come_in_the_order_of_the_reference_and_only_where_they_are_needed() -> None:
+    text = one("text")
+    lists: dict[str, Any] = {"only": ("a",), "ignore": ("b",), "quantizations": one("fp8")}
+    flags = ("deny_data_collection", "zdr", "distillable_only", "require_parameters")
+    wishes = lists | dict.fromkeys(flags, True)
+    media = one("text", "file", "video", "audio", "image")
+    plain = CHAT._replace(output_modalities=text)
+    ask = plain._replace(tools=True, input_modalities=media, output_tokens=10)
+
+    everything = steps(
+        ask._replace(required_parameters=one("seed")),
+        Policy(**wishes, max_price_usd={"prompt": Decimal(1)}),
     )
 
-    assert [name.removeprefix("Filter by ") for name, _ in steps(ask, everything)] == [
+    assert [name.removeprefix("Filter by ") for name, _ in everything] == [
         *("Ignored Providers", "Allowed Providers", "Data Policy", "Zero Data Retention"),
         *("Distillable Text", "Quantization", "Max Price", "Service Tier", "Image Support"),
         *("Audio Support", "Video Support", "File Support", "Output Modality"),
         *("Tool Compatibility", "Parameters", "Context Length", "Max Tokens"),
     ]
-
-
-def test_a_plain_request_pays_for_no_filter_it_does_not_need() -> None:
-    assert [name for name, _ in steps(CHAT)] == [
-        *("Filter by Service Tier", "Filter by Output Modality", "Filter by Context Length"),
-    ]
+    needed = ["Filter by Service Tier", "Filter by Output Modality", CONTEXT]
+    assert [name for name, _ in steps(plain)] == needed
 
 
 def test_with_several_models_a_filter_may_empty_one() -> None:
     first = model(endpoint("a"), id="acme/first")
     second = model(endpoint("b", zdr=True), id="acme/second")
 
-    plan = select([first, second], CHAT, Policy(zdr=True), random=lambda: 0.0)
+    plan = chosen(first, second, zdr=True)
 
-    assert [each.model_id for each in plan.order] == ["acme/second"]
-    assert plan.failed_step is None
+    assert (tags(plan), plan.failed_step) == (["b"], None)
 
 
 def test_an_order_without_fallbacks_is_as_good_as_only() -> None:
     wishes: dict[str, Any] = {"order": ("b", "a"), "allow_fallbacks": False}
 
-    left, steps_by_tag, plan = planned(endpoint("a"), endpoint("b"), endpoint("c"), **wishes)
+    plan = planned(endpoint("a"), endpoint("b"), endpoint("c"), **wishes)
     assert [each.tag for each in plan.order] == ["b", "a"]
-    assert steps_by_tag == {"c": ALLOWED}
-
-    left, steps_by_tag, plan = planned(endpoint("c"), **wishes)
-    assert left == set()
-    assert plan.failed_step == ALLOWED
+    assert removed(plan) == {"c": ALLOWED}
+    nobody = planned(endpoint("c"), **wishes)
+    assert (tags(nobody), nobody.failed_step) == ([], ALLOWED)
 
 
-def test_tools_take_out_models_without_them_and_prefer_endpoints_with_them() -> None:
-    able, unable = endpoint("able"), endpoint("unable", supported_parameters=frozenset())
-    ask = CHAT._replace(tools=True, supplied_parameters=frozenset({"tools"}))
-
-    left, steps_by_tag, plan = planned(able, unable, ask=ask)
-    assert (left, steps_by_tag) == ({"able"}, {"unable": "Parameter Preference"})
-    assert {each.tag for each in plan.considered} == {"able", "unable"}
-
-    plan = planned(unable, ask=ask)[2]
-    assert plan.failed_step == "Filter by Tool Compatibility"
-
-
-def test_tools_are_not_given_up_for_a_longer_context() -> None:
-    able = endpoint("able", context_length=10)
-    roomy = endpoint("roomy", supported_parameters=frozenset())
-    ask = CHAT._replace(tools=True, supplied_parameters=frozenset({"tools"}), prompt_tokens=100)
-
-    left, steps_by_tag, plan = planned(able, roomy, ask=ask)
-
-    assert left == set()
-    assert plan.failed_step == "Filter by Tool Compatibility"
-    assert set(steps_by_tag) == {"able", "roomy"}
-
-
-# What is down (-3) among what could serve, and whether that is all there is.
-DOWN: list[tuple[dict[str, Any], bool]] = [
-    ({}, False),
-    ({"only": ("down",)}, True),
-    ({"ignore": ("up",)}, True),
-    ({"order": ("down",), "allow_fallbacks": False}, True),
-    ({"order": ("down",)}, False),
-    ({"only": ("gone",)}, False),
-    ({"only": ("down",), "zdr": True}, False),
+ALL = {"up": 0, "down": -3, "gone": -5}
+DOWN: list[tuple[dict[str, int], dict[str, Any], bool]] = [
+    ({"a": -3}, {}, True),
+    ({"a": -3, "b": -3, "c": -5}, {}, True),
+    ({"a": -3, "b": -2}, {}, False),
+    ({"a": -5, "b": -10}, {}, False),
+    ({}, {}, False),
+    (ALL, {}, False),
+    (ALL, {"only": ("down",)}, True),
+    (ALL, {"ignore": ("up",)}, True),
+    (ALL, {"order": ("down",), "allow_fallbacks": False}, True),
+    (ALL, {"order": ("down",)}, False),
+    (ALL, {"only": ("gone",)}, False),
+    (ALL, {"only": ("down",), "zdr": True}, False),
 ]
 
 
-@pytest.mark.parametrize(("wishes", "down"), DOWN)
-def test_all_down_means_all_that_the_request_leaves(wishes: dict[str, Any], down: bool) -> None:
-    entries = [endpoint("up"), endpoint("down", status=-3), endpoint("gone", status=-5)]
+@pytest.mark.parametrize(("statuses", "wishes", "down"), DOWN)
+def test_all_down_means_all_that_the_request_leaves(
+    statuses: dict[str, int], wishes: dict[str, Any], down: bool
+) -> None:
+    known = [endpoint(tag, status=status) for tag, status in statuses.items()]
 
-    assert all_down([model(*entries)], CHAT, Policy(**wishes)) is down
+    assert all_down([model(*known)], CHAT, Policy(**wishes)) is down

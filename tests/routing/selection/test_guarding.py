@@ -6,18 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.guard_rules import (
-    ALL_USES,
-    NO_CHOICE,
-    ZDR_GROUPS,
-    GuardrailEntry,
-    combined,
-)
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from accounts.guard_rules import ALL_USES, NO_CHOICE, ZDR_GROUPS, GuardrailEntry, combined
+from routing.catalogue.entries import EndpointEntry
 from routing.selection import guarding
-from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Resolution
+from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan, Policy, Resolution
 from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, steps
-from routing.selection.guarding import zdr_group
+from routing.selection.guarding import Guarded, zdr_group
 from routing.selection.policy import held_to, policy_of
 from routing.selection.replay import replay_of
 from routing.selection.select import select
@@ -68,29 +62,11 @@ def left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[E
     return given
 
 
-@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=4), st.randoms())
-def test_their_order_makes_no_difference(
-    given: list[EndpointEntry], guardrails: list[GuardrailEntry], random: Any
-) -> None:
-    shuffled = random.sample(guardrails, len(guardrails))
-
-    assert left(given, guardrails) == left(given, shuffled)
-
-
-@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=4), entries())
-def test_one_more_never_admits_anything(
-    given: list[EndpointEntry], guardrails: list[GuardrailEntry], more: GuardrailEntry
-) -> None:
-    before, after = left(given, guardrails), left(given, [*guardrails, more])
-
-    assert [each for each in before if each in after] == after
-    assert [each for each in left(given, [more]) if each in before] == after
-
-
-@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=3))
+@given(st.lists(endpoints(), max_size=6), st.lists(entries(), max_size=4))
 def test_each_is_as_a_person_would_read_it(
     given: list[EndpointEntry], guardrails: list[GuardrailEntry]
 ) -> None:
+    """So their order makes no difference, and one more never admits anything."""
     assert left(given, guardrails) == [
         each for each in given if all(_admits(one, each) for one in guardrails)
     ]
@@ -137,10 +113,13 @@ def test_a_model_is_of_its_author_s_group(model_id: str, group: str) -> None:
     assert zdr_group(model_id) == group
 
 
-def both() -> list[ModelEntry]:
-    return [
-        model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True)),
-    ]
+SERVED = model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True))
+NOT_ALPHA = {"ignored_providers": frozenset({"alpha"})}
+
+
+def planned(choice: Guarded) -> tuple[Policy, Plan]:
+    policy = held_to(NO_POLICY, choice)
+    return policy, select([SERVED], ASK, policy, random=lambda: 0.0)
 
 
 @pytest.mark.parametrize(
@@ -150,37 +129,18 @@ def both() -> list[ModelEntry]:
         ({"ignored_providers": frozenset({"alpha", "beta"})}, GUARDRAILS_STEP),
         ({"allowed_providers": frozenset({"p1"})}, GUARDRAILS_STEP),
         ({"regions": frozenset({"europe"})}, GUARDRAILS_STEP),
-        ({"ignored_providers": frozenset({"alpha"}), "denies_collection": True}, DATA_STEP),
-        (
-            {
-                "ignored_providers": frozenset({"alpha"}),
-                "forbidden_uses": frozenset({"paid training"}),
-            },
-            DATA_STEP,
-        ),
-        (
-            {"ignored_providers": frozenset({"alpha"}), "zdr": frozenset({"other"})},
-            ZDR_STEP,
-        ),
+        (NOT_ALPHA | {"denies_collection": True}, DATA_STEP),
+        (NOT_ALPHA | {"forbidden_uses": frozenset({"paid training"})}, DATA_STEP),
+        (NOT_ALPHA | {"zdr": frozenset({"other"})}, ZDR_STEP),
     ],
 )
 def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str) -> None:
     guard = combined([GuardrailEntry(scope="key", **entry)])
     assert guard is not None
 
-    plan = select(both(), ASK, held_to(NO_POLICY, guard.choice), random=lambda: 0.0)
+    _, plan = planned(guard.choice)
 
-    assert plan.failed_step == step
-    assert not plan.order
-
-
-def test_zero_retention_may_be_asked_of_one_group_alone() -> None:
-    guard = combined([GuardrailEntry(scope="key", zdr=frozenset({"anthropic"}))])
-    assert guard is not None
-
-    plan = select(both(), ASK, held_to(NO_POLICY, guard.choice), random=lambda: 0.0)
-
-    assert len(plan.order) == 2
+    assert (plan.failed_step, plan.order) == (step, ())
 
 
 def test_nothing_said_is_no_guard() -> None:
@@ -189,39 +149,25 @@ def test_nothing_said_is_no_guard() -> None:
     assert policy_of(None, resolution=Resolution((), "direct")) is NO_POLICY
 
 
+def traced(choice: Guarded) -> tuple[Policy, Any]:
+    policy, plan = planned(choice)
+    named: Any = {"models": ["acme/small"], "requested": ["x"], "strategy": "direct"}
+    return policy, trace_of(plan, ASK, policy, NOTHING_LEARNED, **named)
+
+
 @given(entries())
 def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
     guard = combined([entry])
-    policy = held_to(NO_POLICY, guard.choice if guard else NO_CHOICE)
-    plan = select(both(), ASK, policy, random=lambda: 0.0)
 
-    trace = trace_of(
-        plan,
-        ASK,
-        policy,
-        NOTHING_LEARNED,
-        models=["acme/small"],
-        requested=["x"],
-        strategy="direct",
-    )
+    policy, trace = traced(guard.choice if guard else NO_CHOICE)
 
     assert replay_of(trace).policy == policy
 
 
 def test_a_long_list_is_cut_in_the_trace() -> None:
     many = frozenset(f"acme/m{number}" for number in range(200))
-    policy = held_to(NO_POLICY, NO_CHOICE._replace(allowed_models=many))
-    plan = select(both(), ASK, policy, random=lambda: 0.0)
 
-    trace = trace_of(
-        plan,
-        ASK,
-        policy,
-        NOTHING_LEARNED,
-        models=["acme/small"],
-        requested=["x"],
-        strategy="direct",
-    )
+    _, trace = traced(NO_CHOICE._replace(allowed_models=many))
 
     assert trace["cut"]
     assert len(trace["policy"]["guard_models"]) == 64

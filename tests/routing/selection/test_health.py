@@ -1,6 +1,6 @@
 """Outages, probes and parking, on a clock of the test's own."""
 
-from typing import Any
+from functools import partial
 
 import pytest
 from hypothesis import example, given
@@ -22,107 +22,74 @@ def how(health: EndpointHealth, now: float, endpoint: int = E1) -> str:
     """What the standing says of one endpoint."""
     standing = health.standing(now)
     words = [name for name in standing._fields if endpoint in getattr(standing, name)]
-    return " ".join(words)
+    return "+".join(words) or "well"
 
 
 def test_an_endpoint_nobody_complained_about_is_well(health: EndpointHealth) -> None:
     assert health.standing(0) is ALL_WELL
-
-
-def test_an_outage_lasts_its_window_and_touches_nobody_else(health: EndpointHealth) -> None:
-    health.failed(E1, 100)
-
-    assert how(health, 100) == how(health, 129.9) == "unstable"
-    assert how(health, 100, E2) == ""
-    assert how(health, 130) == "half_open"
-    assert how(health, 10_000) == "half_open"
-
-
-def test_while_a_probe_is_under_way_nobody_else_sends_one(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    assert how(health, 30) == how(health, 30) == "half_open"
-
-    health.probing(E1, 30)
-
-    assert how(health, 30) == how(health, 39.9) == "unstable"
-    assert how(health, 40) == "half_open"
-
-
-def test_a_probe_of_an_endpoint_that_has_recovered_means_nothing(health: EndpointHealth) -> None:
+    # A probe of one that has recovered means nothing.
     health.probing(E1, 5)
-
     assert health.standing(5) is ALL_WELL
 
 
-def test_each_failed_probe_doubles_the_window_up_to_five_minutes(health: EndpointHealth) -> None:
-    now, windows = 0.0, []
-    health.failed(E1, now)
-    for expected in (30, 60, 120, 240, 300, 300):
-        assert how(health, now + expected - 0.01) == "unstable"
-        now += expected
-        assert how(health, now) == "half_open", expected
-        health.probing(E1, now)
-        windows.append(expected)
-        health.failed(E1, now)
-
-    assert windows == [30, 60, 120, 240, 300, 300]
-
-
-def test_failures_of_requests_that_were_under_way_do_not_double_the_window(
-    health: EndpointHealth,
-) -> None:
-    for now in (0, 1, 2, 3):
-        health.failed(E1, now)
-
-    assert how(health, 32.9) == "unstable failing"
-    assert how(health, 33) == "half_open"
-
-
-def test_a_success_forgets_everything(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    health.probing(E1, 30)
-    health.failed(E1, 30)
-    health.succeeded(E1, 30)
-
-    assert health.standing(31) == ALL_WELL
-    health.failed(E1, 40)
-    assert how(health, 70) == "half_open"
-
-
-def test_a_429_parks_until_its_hint_and_is_no_outage(health: EndpointHealth) -> None:
-    health.parked(E1, 0, hint_s=7)
-
-    assert how(health, 3) == "parked"
-    health.succeeded(E1, 6)  # By a call that had begun before.
-    assert how(health, 6.9) == "parked"
-    assert health.standing(7) == ALL_WELL
-
-
-def test_a_probe_that_was_never_sent_is_there_for_the_next(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    health.probing(E1, 30)
-    assert how(health, 31) == "unstable"
-
-    health.not_probed(E1)
-
-    assert how(health, 31) == "half_open"
+# What happens at which second, and what is seen: `parked@0 for 7` has a hint of so many seconds.
+STORIES: dict[str, str] = {
+    "an outage lasts its window": (
+        "failed@100, 100 unstable, 129.9 unstable, 130 half_open, 10000 half_open"
+    ),
+    "while a probe is under way nobody else sends one": (
+        "failed@0, 30 half_open, 30 half_open, probing@30, 30 unstable, 39.9 unstable, 40 half_open"
+    ),
+    "a probe that was never sent is there for the next": (
+        "failed@0, probing@30, 31 unstable, not_probed@31, 31 half_open"
+    ),
+    "each failed probe doubles the window up to five minutes": (
+        "failed@0, 29.99 unstable, 30 half_open, probing@30, failed@30, 89.99 unstable, "
+        "90 half_open, probing@90, failed@90, 209.99 unstable, 210 half_open, probing@210, "
+        "failed@210, 449.99 unstable, 450 half_open, probing@450, failed@450, 749.99 unstable, "
+        "750 half_open, probing@750, failed@750, 1049.99 unstable, 1050 half_open"
+    ),
+    "failures of requests that were under way do not double the window": (
+        "failed@0, failed@1, failed@2, failed@3, 32.9 unstable+failing, 33 half_open"
+    ),
+    "a success forgets everything": (
+        "failed@0, probing@30, failed@30, succeeded@30, 31 well, failed@40, 70 half_open"
+    ),
+    "a 429 parks until its hint, also past a call that had begun before, and is no outage": (
+        "parked@0 for 7, 3 parked, succeeded@6, 6.9 parked, 7 well"
+    ),
+    "a 429 during an outage does not shorten it": (
+        "failed@0, parked@1 for 2, 2 unstable+parked, 5 unstable, 30 half_open"
+    ),
+    "who is parked is not probed": "failed@0, parked@1 for 100, 50 parked, 101 half_open",
+    "failing ends with the outage and its probes come one by one": (
+        "failed@0, failed@1, failed@2, 31 unstable+failing, 32 half_open, probing@32, "
+        "32 unstable+failing, failed@33, 92.9 unstable+failing, 93 half_open, succeeded@93, 93 well"
+    ),
+    "an answer among failures ends the outage and not the failing": (
+        "failed@0, failed@1, failed@2, succeeded@3, 32.9 failing, 33 well, failed@40, 40 unstable"
+    ),
+    "tries that are older than the window do not count": (
+        "succeeded@0, succeeded@1, failed@20, failed@21, 25 unstable, failed@31, "
+        "31 unstable+failing"
+    ),
+}
 
 
-def test_a_429_during_an_outage_does_not_shorten_it(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    health.parked(E1, 1, hint_s=2)
-
-    assert how(health, 2) == "unstable parked"
-    assert how(health, 5) == "unstable"
-    assert how(health, 30) == "half_open"
-
-
-def test_who_is_parked_is_not_probed(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    health.parked(E1, 1, hint_s=100)
-
-    assert how(health, 50) == "parked"
-    assert how(health, 101) == "half_open"
+@pytest.mark.parametrize("name", STORIES)
+def test_an_endpoint_s_story(health: EndpointHealth, name: str) -> None:
+    for step in STORIES[name].split(", "):
+        what, _, at = step.partition("@")
+        match what.split(), at.split(" for "):
+            case [second, words], [""]:
+                assert how(health, float(second)) == words, step
+            case ["not_probed"], _:
+                health.not_probed(E1)
+            case ["parked"], [now, hint_s]:
+                health.parked(E1, float(now), hint_s=float(hint_s))
+            case [event], [now]:
+                getattr(health, event)(E1, float(now))
+    assert how(health, 0, E2) == "well"
 
 
 def test_what_was_worked_out_once_holds_until_something_changes(health: EndpointHealth) -> None:
@@ -134,79 +101,25 @@ def test_what_was_worked_out_once_holds_until_something_changes(health: Endpoint
     assert how(health, 29, E2) == "unstable"
 
 
-def tried(health: EndpointHealth, results: str, *, since: float = 0.0) -> float:
+def tried(health: EndpointHealth, results: str) -> float:
     """One try a second, `+` well, `-` an outage, `#` a 429, `?` of no use; when the last ended."""
-    now = since
-    for now, result in enumerate(results, start=int(since)):
-        match result:
-            case "+":
-                health.succeeded(E1, now)
-            case "-":
-                health.failed(E1, now)
-            case "#":
-                health.parked(E1, now, hint_s=5)
-            case _:
-                health.disappointed(E1, now)
+    ends = {"+": health.succeeded, "-": health.failed, "?": health.disappointed}
+    ends["#"] = partial(health.parked, hint_s=5)
+    now = 0
+    for now, result in enumerate(results):
+        ends[result](E1, now)
     return now
 
 
-@pytest.mark.parametrize(
-    ("results", "is_failing"),
-    [
-        *[("-", False), ("--", False), ("---", True), ("###", True), ("???", True), ("-#?", True)],
-        *[("+-", False), ("+--", True), ("+-+-", False), ("+-+--", True), ("--++", False)],
-        # Only the last ones count, so that who dies after a good hour is known after few failures.
-        *[("+" * 25 + "-" * 10, False), ("+" * 25 + "-" * 11, True)],
-    ],
-)
-def test_who_fails_more_than_half_of_the_last_tries_is_failing(
-    health: EndpointHealth, results: str, is_failing: bool
-) -> None:
-    now = tried(health, results)
-
-    assert (E1 in health.standing(now).failing) is is_failing
-    assert E2 not in health.standing(now).failing
-
-
-def test_tries_that_are_older_than_the_window_do_not_count(health: EndpointHealth) -> None:
-    tried(health, "++")
-    tried(health, "--", since=20)
-
-    assert E1 not in health.standing(25).failing
-    health.failed(E1, 31)  # Of the window since 1 one went well, three did not.
-    assert E1 in health.standing(31).failing
-
-
-def test_failing_ends_with_the_outage_and_its_probes_come_one_by_one(
-    health: EndpointHealth,
-) -> None:
-    tried(health, "---")
-    assert how(health, 31) == "unstable failing"
-    assert how(health, 32) == "half_open"
-
-    health.probing(E1, 32)
-    assert how(health, 32) == "unstable failing"
-    health.failed(E1, 33)
-
-    assert how(health, 92.9) == "unstable failing"
-    assert how(health, 93) == "half_open"
-    health.succeeded(E1, 93)
-    assert health.standing(93) == ALL_WELL
-
-
-def test_an_answer_among_failures_ends_the_outage_and_not_the_failing(
-    health: EndpointHealth,
-) -> None:
-    tried(health, "---+")
-
-    assert how(health, 32.9) == "failing"
-    assert health.standing(33) == ALL_WELL
-    health.failed(E1, 40)
-    assert how(health, 40) == "unstable"
-
-
+# Only the last ones count, so that who dies after a good hour is known after few failures.
 @given(st.text("+-#?", max_size=40))
-def test_failing_says_what_the_rule_says(results: str) -> None:
+@example("--")
+@example("-#?")
+@example("+--")
+@example("+-+-")
+@example("+" * 25 + "-" * 10)
+@example("+" * 25 + "-" * 11)
+def test_who_fails_more_than_half_of_the_last_tries_is_failing(results: str) -> None:
     health = EndpointHealth(window_s=1_000, probe_s=PROBE_S)
     last = results[-20:]
 
@@ -214,30 +127,29 @@ def test_failing_says_what_the_rule_says(results: str) -> None:
 
     is_failing = len(last) >= 3 and last.count("+") < len(last) / 2
     assert (E1 in health.standing(now).failing) is is_failing
+    assert E2 not in health.standing(now).failing
 
 
-EVENTS = st.one_of(
-    st.tuples(st.just("failed"), st.integers(0, 3)),
-    st.tuples(st.just("succeeded"), st.integers(0, 3)),
-    st.tuples(st.just("probing"), st.integers(0, 3)),
-    st.tuples(st.just("disappointed"), st.integers(0, 3)),
-    st.tuples(st.just("parked"), st.integers(0, 3), st.floats(0, 50)),
-)
+WORDS = st.sampled_from(["failed", "succeeded", "probing", "disappointed", "parked"])
+# A pause, what happens to which endpoint, and the hint of one that is parked.
+HAPPENING = st.tuples(st.floats(0, 40), WORDS, st.integers(0, 3), st.floats(0, 50))
+THEN_WELL = [("failed", 1, 0.0)] * 3 + [("succeeded", 1, 0.0)]
 
 
-@given(st.lists(st.tuples(st.floats(0, 40), EVENTS), max_size=30))
-@example([(0.0, ("failed", 2)), (0.0, ("succeeded", 2)), (0.0, ("probing", 2))])
+@given(st.lists(HAPPENING, max_size=30))
+@example([(0.0, "failed", 2, 0.0), (0.0, "succeeded", 2, 0.0), (0.0, "probing", 2, 0.0)])
+@example([(1.0, *word) for word in THEN_WELL] + [(31.0, "failed", 2, 0.0), (6.0, *THEN_WELL[0])])
 def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
-    happenings: list[tuple[float, Any]],
+    happenings: list[tuple[float, str, int, float]],
 ) -> None:
     asked, fresh = (EndpointHealth(window_s=WINDOW_S, probe_s=PROBE_S) for _ in range(2))
     now = 0.0
-    for pause_s, (what, endpoint, *hint_s) in happenings:
+    for pause_s, what, endpoint, hint_s in happenings:
         now += pause_s
         asked.standing(now)
         for health in (asked, fresh):
             if what == "parked":
-                health.parked(endpoint, now, hint_s=hint_s[0])
+                health.parked(endpoint, now, hint_s=hint_s)
             else:
                 getattr(health, what)(endpoint, now)
     standing = asked.standing(now)

@@ -1,13 +1,13 @@
 """Who is tried first where something else than load balancing says it: sorts, a list of the
-caller's, service tiers, thresholds."""
+caller's, service tiers, thresholds, several models, own credentials, a conversation."""
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from routing.selection.ask import Figures, Percentiles, Sort
+from routing.selection.ask import Figures, Percentiles, Policy, Sort, State
+from routing.selection.select import select
+from tests.routing.selection.entries import model
 from tests.routing.selection.markets import CHAT, KNOWN, Market, priced, quick
 
 # --- Sorts ----------------------------------------------------------------------------------------
@@ -29,17 +29,16 @@ def test_a_sort_puts_the_unknown_last_and_equals_by_price(sort: Sort, tags: str)
         assert market.tags(sort=sort, figures=figures, mark=mark) == tags
     assert market.plan(sort=sort).rule == sort
     assert market.tags(sort=sort) == "a b c d"
+    # Equal prices are sorted by tag.
+    assert Market(*(priced(tag, "0.000001") for tag in "cab")).tags(sort=sort) == "a b c"
 
 
 @pytest.mark.parametrize(("sort", "tags"), SORTED)
 def test_whoever_failed_a_moment_ago_comes_last_in_a_default_sort(sort: Sort, tags: str) -> None:
     """Else every request would wait for it first, and take a retry from the budget of all."""
     market = Market()
-    told: dict[str, Any] = {
-        "sort": sort,
-        "sort_is_default": True,
-        "figures": market.figures(**KNOWN),
-    }
+    told: dict[str, Any] = {"sort": sort, "sort_is_default": True}
+    told["figures"] = market.figures(**KNOWN)
 
     found = market.tags(**told, unstable="a", parked="c", failing="b").split()
 
@@ -68,12 +67,6 @@ def test_without_a_sort_outages_decide() -> None:
     assert tiered().tags(ask=ask, sort="price", unstable="p", failing="q") == "p a b q"
 
 
-def test_equal_prices_are_sorted_by_tag() -> None:
-    market = Market(*(priced(tag, "0.000001") for tag in ("c", "a", "b")))
-
-    assert market.tags(sort="price") == "a b c"
-
-
 def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     market = Market(tags="abcdef")
     figures = market.figures(
@@ -87,26 +80,7 @@ def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     assert market.tags(sort="exacto", figures=figures) == "d b f c a e"
 
 
-@given(
-    st.lists(st.one_of(st.none(), st.floats(0.001, 1000)), min_size=1, max_size=8),
-    st.sampled_from(["throughput", "latency"]),
-)
-def test_a_sort_obeys_its_figure(values: list[float | None], sort: Sort) -> None:
-    market = Market(*(priced(str(n), f"0.{n + 1:06d}") for n in range(len(values))))
-    field = "throughput_tps" if sort == "throughput" else "latency_s"
-    known_of: list[dict[str, Any]] = [
-        {field: value and Percentiles(*[value] * 4)} for value in values
-    ]
-    figures = {market.pks[str(n)]: Figures(**known) for n, known in enumerate(known_of)}
-
-    order = [values[int(each.tag)] for each in market.plan(sort=sort, figures=figures).order]
-
-    known = [value for value in order if value is not None]
-    assert order[: len(known)] == known
-    assert known == sorted(known, reverse=sort == "throughput")
-
-
-# --- A list of the caller's -----------------------------------------------------------------------
+# --- A list of the caller's, own credentials, conversations ---------------------------------------
 
 LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b")}, "c b a d"),
@@ -118,12 +92,47 @@ LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b"), "sticky": "a", "by_session": True}, "c b a d"),
     ({"order": ("d", "c"), "allow_fallbacks": False}, "d c"),
 ]
+# Own credentials go first whatever else is said.
+OWN: list[tuple[dict[str, Any], str]] = [
+    ({"byok": {"c": 0}}, "c a b d"),
+    ({"byok": {"c": 1, "d": 0}}, "d c a b"),
+    ({"byok": {"c": 0, "d": 0}}, "c d a b"),
+    ({"byok": {"c": 0}, "order": ("b",)}, "c b a d"),
+    ({"byok": {"c": 0}, "sort": "price"}, "c a b d"),
+    ({"byok": {"c": 0}, "unstable": "c"}, "c a b d"),
+    ({"byok": {"c": 0}, "sticky": "b"}, "b c a d"),
+]
+# A conversation stays where it was.
+STICKY: list[tuple[dict[str, Any], str]] = [
+    ({}, "c a b d"),
+    ({"by_session": True}, "c a b d"),
+    ({"unstable": "c"}, "c a b d"),
+    ({"parked": "c"}, "a b d c"),
+    ({"sort": "price"}, "c a b d"),
+    ({"sort": "price", "sort_named": True}, "a b c d"),
+    ({"sort": "price", "sort_named": True, "by_session": True}, "c a b d"),
+    ({"order": ("b",)}, "b a c d"),
+    ({"only": ("a", "b")}, "a b"),
+    ({"max_latency_s": {"p50": 0.1}, "slow": "c"}, "c a b d"),
+    ({"allow_fallbacks": False}, "c"),
+]
 
 
-@pytest.mark.parametrize(("told", "tags"), LISTED)
-def test_what_is_listed_comes_first_and_as_it_is_listed(told: dict[str, Any], tags: str) -> None:
-    assert Market().tags(**told) == tags
-    assert Market().plan(**told).rule == "order"
+@pytest.mark.parametrize(
+    ("told", "tags"),
+    [*LISTED, *OWN, *[({"sticky": "c"} | told, tags) for told, tags in STICKY]],
+)
+def test_lists_own_credentials_and_conversations_come_before_the_usual_order(
+    told: dict[str, Any], tags: str
+) -> None:
+    market = Market()
+    slow = market.figures(**{tag: quick(1, latency_s=9) for tag in told.get("slow", "")})
+    said = {name: value for name, value in told.items() if name != "slow"}
+
+    plan = market.plan(figures=slow, **said)
+
+    assert " ".join(each.tag for each in plan.order) == tags
+    assert plan.rule == ("order" if "order" in told else told.get("sort", "balanced"))
 
 
 def test_a_base_slug_stands_for_its_endpoints_cheapest_first() -> None:
@@ -212,3 +221,68 @@ def test_who_meets_every_cutoff_goes_first_and_nobody_is_excluded(
     assert market.tags(figures=market.figures(**KNOWN), **cutoffs) == tags
     unknown = {name: value for name, value in cutoffs.items() if name != "order"}
     assert market.tags(**unknown) == "a b c d"
+
+
+# --- Several models -------------------------------------------------------------------------------
+
+
+class TwoModels(Market):
+    """`a` and `d` of model one, `b` and `c` of model two."""
+
+    def __init__(self) -> None:
+        a, b, c, d = (priced(tag, f"0.00000{n}") for n, tag in enumerate("abcd", start=1))
+        self.models = [model(a, d, id="acme/one"), model(b, c, id="acme/two")]
+        self.pks = {each.tag: each.pk for own in self.models for each in own.endpoints}
+
+
+ACROSS: list[tuple[dict[str, Any], str]] = [
+    ({}, "a d b c"),
+    ({"mark": 0.99}, "d a c b"),
+    ({"sort": "price"}, "a d b c"),
+    ({"sort": "price", "across_models": True}, "a b c d"),
+    ({"across_models": True}, "a b c d"),
+    ({"across_models": True, "mark": 0.99999}, "d a b c"),
+    ({"order": ("c", "d")}, "d a c b"),
+    ({"order": ("c", "d"), "across_models": True}, "c d a b"),
+    ({"max_latency_s": {"p50": 1}}, "a c d b"),
+    ({"max_latency_s": {"p50": 1}, "across_models": True}, "a c b d"),
+    ({"sticky": "c"}, "c a d b"),
+    ({"byok": {"d": 0, "b": 1}}, "d a b c"),
+    ({"byok": {"d": 1, "b": 0}, "across_models": True}, "b d a c"),
+    ({"byok": {"d": 0}, "max_latency_s": {"p50": 1}}, "d c a b"),
+    ({"allow_fallbacks": False}, "a"),
+    ({"allow_fallbacks": False, "models_named": True}, "a b"),
+    ({"allow_fallbacks": False, "models_named": True, "mark": 0.99}, "d c"),
+    ({"allow_fallbacks": False, "order": ("c", "d", "b")}, "d"),
+    ({"allow_fallbacks": False, "order": ("c", "d", "b"), "models_named": True}, "d c b"),
+    ({"allow_fallbacks": False, "models_named": True, "sticky": "c"}, "c a"),
+]
+
+
+@pytest.mark.parametrize(("told", "tags"), ACROSS)
+def test_models_keep_their_places_but_for_what_reaches_across(
+    told: dict[str, Any], tags: str
+) -> None:
+    market = TwoModels()
+    slow = market.figures(b=quick(10, latency_s=2), d=quick(10, latency_s=2))
+
+    assert market.tags(figures=slow, **told) == tags
+
+
+def test_what_may_not_be_fallen_back_to_is_told() -> None:
+    plan = Market().plan(allow_fallbacks=False)
+
+    assert [each.tag for each in plan.order] == ["a"]
+    assert {(each.endpoint.tag, each.step) for each in plan.removed} == {
+        (tag, "Fallbacks Disabled") for tag in "bcd"
+    }
+    assert len(plan.considered) == 4
+
+
+def test_an_endpoint_that_is_gone_is_remembered_in_vain() -> None:
+    market = Market()
+    state = State(sticky=10**9)
+
+    order = select(market.models, CHAT, Policy(), state, random=lambda: 0.0).order
+
+    assert [each.tag for each in order] == ["a", "b", "c", "d"]

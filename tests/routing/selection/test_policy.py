@@ -32,23 +32,15 @@ def test_a_request_that_wants_nothing_shares_one_policy() -> None:
 
 
 def test_the_whole_provider_object_is_taken_over() -> None:
-    field: ProviderField = {
-        "allow_fallbacks": False,
-        "data_collection": "deny",
-        "enforce_distillable_text": True,
-        "ignore": ["a"],
-        "only": ["B"],
-        "order": ["c/d"],
-        "max_price": {"prompt": "0.1", "image": 2},
-        "preferred_max_latency": 1.5,
-        "preferred_min_throughput": {"p90": 50.0, "p50": None},
-        "quantizations": ["fp8", "unknown"],
-        "require_parameters": True,
-        "sort": {"by": "latency", "partition": "none"},
-        "zdr": True,
-    }
+    lists: ProviderField = {"ignore": ["a"], "only": ["B"], "order": ["c/d"]}
+    flags: ProviderField = {"allow_fallbacks": False, "require_parameters": True, "zdr": True}
+    flags |= {"data_collection": "deny", "enforce_distillable_text": True}
+    figures: ProviderField = {"preferred_max_latency": 1.5}
+    figures |= {"preferred_min_throughput": {"p90": 50.0, "p50": None}}
+    figures |= {"max_price": {"prompt": "0.1", "image": 2}, "quantizations": ["fp8", "unknown"]}
+    sort: ProviderField = {"sort": {"by": "latency", "partition": "none"}}
 
-    assert made(field, models_named=True) == Policy(
+    assert made(lists | flags | figures | sort, models_named=True) == Policy(
         only=("B",),
         order=("c/d",),
         ignore=("a",),
@@ -69,19 +61,17 @@ def test_the_whole_provider_object_is_taken_over() -> None:
 
 
 def test_the_account_only_ever_adds() -> None:
-    told: dict[str, Any] = {
-        "account_allowed": ("a", "b"),
-        "account_ignored": ("c",),
+    lists: dict[str, Any] = {"account_allowed": ("a", "b"), "account_ignored": ("c",)}
+    flags: dict[str, Any] = {
         "account_zdr": True,
         "account_denies_collection": True,
         "region": "europe",
     }
-    without = made(None, **told)
-    against = made({"zdr": False, "data_collection": "allow"}, **told)
+    without = made(None, **lists, **flags)
 
-    assert without == against
-    assert (without.account_allowed, without.account_ignored) == (("a", "b"), ("c",))
-    assert (without.zdr, without.deny_data_collection, without.region) == (True, True, "europe")
+    assert without == made({"zdr": False, "data_collection": "allow"}, **lists, **flags)
+    added: dict[str, Any] = {"zdr": True, "deny_data_collection": True, "region": "europe"}
+    assert without == replace(NO_POLICY, **lists, **added)
 
 
 SORTS: list[tuple[Any, Resolution, Sort | None, Sort | None, str]] = [
@@ -127,8 +117,3 @@ def test_row_17_the_partition_reaches_the_policy(
     route: str | None, field: Any, across: bool
 ) -> None:
     assert made(field, route=route).across_models is across
-
-
-def test_policies_are_values() -> None:
-    assert made({"only": ["a"]}) == made({"only": ["a"]})
-    assert replace(made({"only": ["a"]}), only=()) == NO_POLICY

@@ -3,17 +3,16 @@
 from dataclasses import replace
 from weakref import WeakSet
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.selection.ask import NO_POLICY, Ask, Policy
 from routing.selection.select import select
 from routing.selection.sifting import _KEPT_MAX, sifted
 from tests.routing.selection import entries
-from tests.routing.selection.cases import asks, cases, policies
+from tests.routing.selection.cases import ON_MANY, asks, cases, policies
 from tests.routing.selection.oracle_steps import Case
 
-ON_MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 TOKENS = st.sampled_from([0, 1, 999, 1000, 1001, 3000, 4000, 16_001])
 OPENAI = frozenset({"openai"})
 

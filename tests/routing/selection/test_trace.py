@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from routing.catalogue.entries import ModelEntry
 from routing.selection.ask import (
+    NO_POLICY,
     NOTHING_LEARNED,
     Ask,
     Figures,
@@ -30,12 +32,11 @@ from routing.selection.trace import (
     kept_state,
     trace_of,
 )
-from tests.routing.selection.cases import cases
+from tests.routing.selection.cases import ON_MANY, cases
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.oracle_steps import Case
 
 CHAT = Ask(kinds=frozenset({"openai"}), prompt_tokens=12)
-MANY = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def traced(
@@ -46,32 +47,21 @@ def traced(
     **told: Any,
 ) -> Any:
     """The trace as it is read back from its text."""
-    usual: dict[str, Any] = {
-        "models": ["acme/small"],
-        "requested": ["acme/small"],
-        "strategy": "direct",
-    }
+    usual: dict[str, Any] = {"models": ["acme/small"], "requested": ["acme/small"]}
+    usual["strategy"] = "direct"
     return json.loads(json.dumps(trace_of(plan, ask, policy or Policy(), state, **usual | told)))
 
 
-def plan_of_three(policy: Policy | None = None, state: State = NOTHING_LEARNED) -> Plan:
-    cheap, dear = (
-        {"prompt": "0.000001", "completion": "0.000002"},
-        {"prompt": "0.000002", "completion": "0.000004"},
-    )
-    served = model(
-        endpoint("cheap", pricing=cheap),
-        endpoint("dear", pricing=dear),
-        endpoint("gone", status=-5),
-    )
-    return select([served], CHAT, policy or Policy(), state, random=lambda: 0.0)
+def plan_of_three() -> Plan:
+    def pricing(usd: int) -> dict[str, str]:
+        return {"prompt": f"0.00000{usd}", "completion": f"0.00000{2 * usd}"}
+
+    cheap, dear = endpoint("cheap", pricing=pricing(1)), endpoint("dear", pricing=pricing(2))
+    return planned(model(cheap, dear, endpoint("gone", status=-5)))
 
 
-def of_case(case: Case, **told: Any) -> tuple[Plan, Any]:
-    plan = select(case.models, case.ask, case.policy, case.state, random=lambda: case.chance)
-    names = [each.id for each in case.models]
-    state = kept_state(plan, case.state)
-    return plan, traced(plan, case.ask, case.policy, state, models=names, **told)
+def planned(*models: ModelEntry, policy: Policy = NO_POLICY, state: Any = NOTHING_LEARNED) -> Plan:
+    return select(models, CHAT, policy, state, random=lambda: 0.0)
 
 
 def told(trace: Any) -> list[tuple[str, str, str | None, int | None]]:
@@ -96,54 +86,25 @@ def test_a_trace_tells_of_each_endpoint_what_became_of_it() -> None:
     assert (trace["rule"], trace["strategy"], trace["v"]) == ("balanced", "direct", 1)
 
 
-def test_an_endpoint_before_the_last_attempt_was_passed_over_and_one_behind_is_in_reserve() -> None:
+def test_who_came_before_the_last_attempt_was_passed_over_and_others_are_in_reserve() -> None:
     plan = Plan([endpoint(tag) for tag in "abcd"], (), ())
-    first, _, third, _ = plan.order
+    first, _, third, _ = (each.pk for each in plan.order)
+    attempts = [Tried(first, "timeout"), Tried(third, "broken off")]
 
-    trace = traced(
-        plan, attempts=[Tried(first.pk, "timeout"), Tried(third.pk, None)], chosen=third.pk
-    )
-
-    assert [row.verdict for row in rows_of(trace)] == [
-        *("failed", "passed over", "chosen", "in reserve"),
-    ]
-
-
-def test_an_answer_that_broke_off_and_was_served_all_the_same_is_chosen_with_its_error() -> None:
-    plan = Plan([endpoint("a")], (), ())
-    key = plan.order[0].pk
-
-    trace = traced(plan, attempts=[Tried(key, "provider_unavailable")], chosen=key)
-
-    assert told(trace) == [("a", "chosen", "provider_unavailable", 0)]
-
-
-def test_each_endpoint_is_told_with_its_model() -> None:
-    first, second = model(endpoint("a"), id="acme/one"), model(endpoint("a"), id="acme/two")
-    plan = select([first, second], CHAT, random=lambda: 0.0)
-
-    trace = traced(plan, models=["acme/one", "acme/two"])
-
-    assert [(row.model, row.tag) for row in rows_of(trace)] == [
-        *(("acme/one", "a"), ("acme/two", "a")),
+    # An answer that broke off and was served all the same is chosen, with its error.
+    assert told(traced(plan, attempts=attempts, chosen=third)) == [
+        *[("a", "failed", "timeout", 0), ("b", "passed over", None, 1)],
+        *[("c", "chosen", "broken off", 2), ("d", "in reserve", None, 3)],
     ]
 
 
 def test_only_what_was_known_is_told() -> None:
     plan = plan_of_three()
     cheap, dear = plan.order
-    known = Figures(
-        latency_s=Percentiles(0.51234, 0.6, 0.7, 0.8),
-        throughput_tps=Percentiles(91.26, 80.0, 70.0, 60.0),
-        tool_success=0.98765,
-        uptime_5m=None,
-        uptime_30m=99.987,
-        calls=7,
-    )
+    latency_s = Percentiles(0.51234, 0.6, 0.7, 0.8)
+    known = Figures(latency_s, Percentiles(91.26, 80.0, 70.0, 60.0), 0.98765, None, 99.987, calls=7)
     standing = Standing(unstable=frozenset({dear.pk}), parked=frozenset({cheap.pk, dear.pk}))
-    state = State(
-        {cheap.pk: known}, standing, sticky=dear.pk, sticky_by_session=True, byok={cheap.pk: (1,)}
-    )
+    state = State({cheap.pk: known}, standing, dear.pk, True, byok={cheap.pk: (1,)})
 
     trace = traced(plan, state=state)
 
@@ -164,9 +125,8 @@ def test_a_probe_is_told_as_one() -> None:
     served = model(endpoint("a"))
     standing = Standing(half_open=frozenset({served.endpoints[0].pk}))
     state = State(standing=standing)
-    plan = select([served], CHAT, Policy(), state, random=lambda: 0.0)
 
-    (row,) = rows_of(traced(plan, state=state))
+    (row,) = rows_of(traced(planned(served, state=state), state=state))
 
     assert row.standing == ("half_open", "probe")
 
@@ -178,9 +138,7 @@ def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     default = replace(callers, sort_is_default=True)
 
     kept, moved = (
-        traced(
-            select([served], CHAT, policy, state, random=lambda: 0.0), policy=policy, state=state
-        )
+        traced(planned(served, policy=policy, state=state), policy=policy, state=state)
         for policy in (default, callers)
     )
 
@@ -192,25 +150,19 @@ def test_a_sort_is_told_with_whom_it_puts_last() -> None:
 
 
 def test_a_quiet_default_request_says_little() -> None:
-    plan = plan_of_three()
-
-    trace = traced(plan)
+    trace = traced(plan_of_three())
 
     assert "policy" not in trace
     assert len(json.dumps(trace)) < 500
 
 
 def test_a_policy_is_told_under_the_names_of_its_fields() -> None:
-    policy = Policy(
-        only=("alpha",), sort="price", allow_fallbacks=False, admitted_tiers=frozenset("b")
-    )
+    said: dict[str, Any] = {"only": ["alpha"], "sort": "price", "allow_fallbacks": False}
+    policy = Policy(**said | {"only": ("alpha",)}, admitted_tiers=frozenset("b"))
 
-    assert traced(plan_of_three(), policy=policy)["policy"] == {
-        "only": ["alpha"],
-        "sort": "price",
-        "allow_fallbacks": False,
-        "admitted_tiers": ["b"],
-    }
+    told = traced(plan_of_three(), policy=policy)["policy"]
+
+    assert told == said | {"admitted_tiers": ["b"]}
 
 
 @pytest.mark.parametrize("words", [("x",) * (WORDS_MAX + 1), ("x" * (WORD_CHARS_MAX + 1),)])
@@ -225,24 +177,19 @@ def test_a_list_without_end_is_cut_and_the_trace_says_so(words: tuple[str, ...])
 
 def test_past_a_few_hundred_endpoints_the_rest_is_counted_by_what_became_of_it() -> None:
     order = [endpoint(f"e{n}") for n in range(ENDPOINTS_MAX + 50)]
-    removed = [Removed(endpoint(f"r{n}"), "Down") for n in range(7)]
+    removed = [Removed(endpoint(f"r{n}"), "Down") for n in range(2 * ENDPOINTS_MAX)]
     tried = order[ENDPOINTS_MAX + 9]
+    attempts = [Tried(tried.pk, None)]
 
-    trace = traced(Plan(order, removed, ()), attempts=[Tried(tried.pk, None)], chosen=tried.pk)
+    trace = traced(Plan(order, removed[:7], ()), attempts=attempts, chosen=tried.pk)
 
     rows = told(trace)
     assert len(rows) == ENDPOINTS_MAX + 1
     assert rows[-1] == (tried.tag, "chosen", None, ENDPOINTS_MAX + 9)
     assert trace["more"] == {"in reserve": 49, "Down": 7}
-
-
-def test_of_very_many_removed_ones_the_first_are_named() -> None:
-    removed = [Removed(endpoint(f"r{n}"), "Down") for n in range(2 * ENDPOINTS_MAX)]
-
-    trace = traced(Plan([endpoint("e")], removed, ()))
-
-    assert len(told(trace)) == ENDPOINTS_MAX
-    assert trace["more"] == {"Down": ENDPOINTS_MAX + 1}
+    # Of very many that were removed the first are named.
+    others = traced(Plan([tried], removed, ()))
+    assert (len(told(others)), others["more"]) == (ENDPOINTS_MAX, {"Down": ENDPOINTS_MAX + 1})
 
 
 def test_a_call_keeps_the_figures_of_its_own_endpoints_only() -> None:
@@ -255,18 +202,20 @@ def test_a_call_keeps_the_figures_of_its_own_endpoints_only() -> None:
     assert kept.sticky == 5
 
 
-@MANY
+@ON_MANY
 @given(cases(), st.data())
-def test_every_endpoint_is_explained_exactly_once(case: Case, data: st.DataObject) -> None:
-    keys = [
-        each.pk
-        for each in select(
-            case.models, case.ask, case.policy, case.state, random=lambda: case.chance
-        ).order
-    ]
-    tried = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
+def test_a_trace_explains_each_endpoint_once_and_read_back_leads_to_the_same_plan(
+    case: Case, data: st.DataObject
+) -> None:
+    def select_for(ask: Ask, policy: Policy, state: State) -> Plan:
+        return select(case.models, ask, policy, state, random=lambda: case.chance)
 
-    plan, trace = of_case(case, attempts=[Tried(key, "timeout") for key in tried])
+    plan = select_for(case.ask, case.policy, case.state)
+    keys = [each.pk for each in plan.order]
+    tried = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
+    told: dict[str, Any] = {"models": [each.id for each in case.models]}
+    told |= {"attempts": [Tried(key, "timeout") for key in tried]}
+    trace = traced(plan, case.ask, case.policy, kept_state(plan, case.state), **told)
 
     rows = list(rows_of(trace))
     assert Counter((row.model, row.tag) for row in rows) == Counter(
@@ -275,25 +224,9 @@ def test_every_endpoint_is_explained_exactly_once(case: Case, data: st.DataObjec
     verdicts = Counter(row.verdict for row in rows)
     assert (verdicts["failed"], verdicts["removed"]) == (len(tried), len(plan.removed))
     assert all(bool(row.why) == (row.verdict in ("removed", "failed")) for row in rows)
-
-
-@MANY
-@given(cases())
-def test_a_trace_read_back_leads_to_the_same_plan(case: Case) -> None:
-    plan, trace = of_case(case)
-
     replay = replay_of(trace)
-    again = select(
-        case.models,
-        replay.ask,
-        replay.policy,
-        state_of(replay, case.models),
-        random=lambda: case.chance,
-    )
-
-    assert replay.ask == case.ask
-    assert replay.policy == case.policy
-    assert again == plan
+    assert (replay.ask, replay.policy) == (case.ask, case.policy)
+    assert select_for(replay.ask, replay.policy, state_of(replay, case.models)) == plan
 
 
 @pytest.mark.parametrize(
@@ -305,10 +238,7 @@ def test_a_trace_read_back_leads_to_the_same_plan(case: Case) -> None:
         ({"v": 2}, "another version"),
         ({"v": 1}, "cannot be read"),
         ({"v": 1, "models": [], "ask": {}, "tag": ["a"], "usd": [None]}, "cannot be read"),
-        (
-            {"v": 1, "models": [], "ask": {}, "tag": [], "policy": {"new": 1}},
-            "cannot be read",
-        ),
+        ({"v": 1, "models": [], "ask": {}, "tag": [], "policy": {"new": 1}}, "cannot be read"),
     ],
 )
 def test_what_is_no_trace_is_not_replayed(trace: Any, reason: str) -> None:

@@ -1,20 +1,19 @@
 """With whose credential endpoints are tried: own ones, the shared one, own fallback ones last."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.catalogue.entries import EndpointEntry
-from routing.selection.ask import Policy, Standing, State, Turn
+from routing.selection.ask import Plan, Policy, Standing, State, Turn
 from routing.selection.select import OWN_CREDENTIALS, select
 from routing.selection.turns import turns_of
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.markets import CHAT, priced
-
-Places = dict[int, tuple[int, ...]]
 
 
 def sold(tag: str, total: str = "0.000002", *, shared: bool = True, **changes: Any) -> Any:
@@ -32,93 +31,79 @@ def told(turns: Sequence[Turn]) -> str:
     return " ".join(f"{turn.endpoint.tag}{'' if turn.own is None else turn.own}" for turn in turns)
 
 
-def tried(*known: EndpointEntry, fallback: Places | None = None, **said: Any) -> str:
-    names = ("byok", "standing", "sticky", "unshared")
-    learned = {name: said.pop(name) for name in names if name in said}
-    state = State(byok_fallback=fallback or {}, **learned)
-    models = [model(*[e for e in known if e.model_id == id], id=id) for id in _ids(known)]
-    policy = Policy(**said)
-    return told(select(models, CHAT, policy, state, random=lambda: 0.0).tries)
+LEAKY, UNSHARED = sold("d", "0.0000015", collects_data=True), sold("d", shared=False)
+A, B, C, D, E = CHEAP.pk, DEAR.pk, OTHER.pk, LEAKY.pk, UNSHARED.pk
+BOTH, ALL = (CHEAP, DEAR), (CHEAP, DEAR, OTHER)
+TRIED: dict[str, list[tuple[Sequence[EndpointEntry], dict[str, Any], str]]] = {
+    "without own credentials every endpoint has one turn": [(BOTH, {}, "a b")],
+    "own ones come first by their place, then the shared in usual order": [
+        (BOTH, {"byok": {B: (0,)}}, "b0 a b"),
+        (BOTH, {"byok": {B: (0, 2), A: (1,)}}, "b0 a1 b2 a b"),
+    ],
+    "one credential goes through its endpoints in usual order": [
+        (BOTH, {"byok": {B: (0,), A: (0,)}}, "a0 b0 a b"),
+    ],
+    "an endpoint that is not shared has own turns or none": [
+        (BOTH, {"byok": {B: (0,)}, "unshared": {B}}, "b0 a"),
+        (BOTH, {"byok_fallback": {B: (0,)}, "unshared": {B}}, "a b0"),
+        (BOTH, {"unshared": {A}}, "b"),
+    ],
+    "fallback credentials come last": [
+        (BOTH, {"byok_fallback": {A: (1,), B: (0,)}}, "a b b0 a1"),
+        (BOTH, {"byok": {A: (0,)}, "byok_fallback": {A: (1,)}}, "a0 a b a1"),
+    ],
+    "whatever order and sort say": [
+        (BOTH, {"byok": {B: (0,)}, "order": ("a",)}, "b0 a b"),
+        (BOTH, {"byok": {B: (0,)}, "sort": "price"}, "b0 a b"),
+    ],
+    "they stay within their model unless partitions are off": [
+        (ALL, {"byok": {C: (0,)}}, "a b c0 c"),
+        (ALL, {"byok": {C: (0,)}, "across_models": True}, "c0 a c b"),
+        ((CHEAP, OTHER), {"byok_fallback": {A: (0,)}}, "a a0 c"),
+    ],
+    "data policies filter first": [
+        ((CHEAP, LEAKY), {"byok": {D: (0,)}, "deny_data_collection": True}, "a"),
+    ],
+    "a sticky endpoint's best turn goes first": [
+        (BOTH, {"byok": {B: (0,)}, "sticky": A}, "a b0 b"),
+        (BOTH, {"byok": {A: (1,), B: (0,)}, "sticky": A}, "a1 b0 a b"),
+        ((CHEAP, UNSHARED), {"byok_fallback": {E: (0,)}, "sticky": E}, "a d0"),
+    ],
+    "without fallbacks the one endpoint keeps its turns": [
+        (BOTH, {"byok": {B: (0,)}, "allow_fallbacks": False}, "b0 b"),
+    ],
+    "a provider without a shared credential is tried with the team's alone": [
+        ((UNSHARED, DEAR), {"byok": {E: (0,)}}, "d0 b"),
+        # A server of one's own may need no key.
+        ((UNSHARED, DEAR), {}, "d b"),
+    ],
+}
 
 
-def _ids(known: Sequence[EndpointEntry]) -> list[str]:
-    return list(dict.fromkeys(each.model_id for each in known))
+def plan_of(known: Sequence[EndpointEntry], said: dict[str, Any]) -> Plan:
+    ids = dict.fromkeys(each.model_id for each in known)
+    models = [model(*[each for each in known if each.model_id == id], id=id) for id in ids]
+    learned = {name: value for name, value in said.items() if name in State._fields}
+    wishes = {name: value for name, value in said.items() if name not in learned}
+    return select(models, CHAT, Policy(**wishes), State(**learned), random=lambda: 0.0)
 
 
-def test_without_own_credentials_every_endpoint_has_one_turn() -> None:
-    assert tried(CHEAP, DEAR) == "a b"
+@pytest.mark.parametrize("name", TRIED)
+def test_whose_credential_is_tried_when(name: str) -> None:
+    for known, said, turns in TRIED[name]:
+        assert told(plan_of(known, said).tries) == turns, said
 
 
-def test_own_credentials_come_first_by_their_place_then_the_shared_in_usual_order() -> None:
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}) == "b0 a b"
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0, 2), CHEAP.pk: (1,)}) == "b0 a1 b2 a b"
+def test_where_only_own_credentials_may_be_used_and_none_are_there_nothing_is_tried() -> None:
+    plan = plan_of([CHEAP], {"unshared": {A}})
 
-
-def test_an_endpoint_that_is_not_shared_has_own_turns_or_none() -> None:
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}, unshared={DEAR.pk}) == "b0 a"
-    assert tried(CHEAP, DEAR, fallback={DEAR.pk: (0,)}, unshared={DEAR.pk}) == "a b0"
-    assert tried(CHEAP, DEAR, unshared={CHEAP.pk}) == "b"
-
-    state = State(unshared=frozenset({CHEAP.pk}))
-    plan = select([model(CHEAP)], CHAT, Policy(), state, random=lambda: 0.0)
     assert (plan.order, plan.failed_step) == ((), OWN_CREDENTIALS)
     assert [(each.endpoint.tag, each.step) for each in plan.removed] == [("a", OWN_CREDENTIALS)]
 
 
-def test_one_credential_goes_through_its_endpoints_in_usual_order() -> None:
-    assert tried(DEAR, CHEAP, byok={DEAR.pk: (0,), CHEAP.pk: (0,)}) == "a0 b0 a b"
-
-
-def test_fallback_credentials_come_last() -> None:
-    fallback: Places = {CHEAP.pk: (1,), DEAR.pk: (0,)}
-    assert tried(CHEAP, DEAR, fallback=fallback) == "a b b0 a1"
-    assert tried(CHEAP, DEAR, byok={CHEAP.pk: (0,)}, fallback={CHEAP.pk: (1,)}) == "a0 a b a1"
-
-
-def test_whatever_order_and_sort_say() -> None:
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}, order=("a",)) == "b0 a b"
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}, sort="price") == "b0 a b"
-
-
-def test_they_stay_within_their_model_unless_partitions_are_off() -> None:
-    byok: Places = {OTHER.pk: (0,)}
-    assert tried(CHEAP, DEAR, OTHER, byok=byok) == "a b c0 c"
-    assert tried(CHEAP, DEAR, OTHER, byok=byok, across_models=True) == "c0 a c b"
-    assert tried(CHEAP, OTHER, fallback={CHEAP.pk: (0,)}) == "a a0 c"
-
-
-def test_data_policies_filter_first() -> None:
-    leaky = sold("d", collects_data=True)
-    assert tried(CHEAP, leaky, byok={leaky.pk: (0,)}, deny_data_collection=True) == "a"
-
-
-def test_a_sticky_endpoint_s_best_turn_goes_first() -> None:
-    assert tried(CHEAP, DEAR, byok={DEAR.pk: (0,)}, sticky=CHEAP.pk) == "a b0 b"
-    both: Places = {CHEAP.pk: (1,), DEAR.pk: (0,)}
-    assert tried(CHEAP, DEAR, byok=both, sticky=CHEAP.pk) == "a1 b0 a b"
-    unshared = sold("d", shared=False)
-    last: Places = {unshared.pk: (0,)}
-    assert tried(CHEAP, unshared, fallback=last, sticky=unshared.pk) == "a d0"
-
-
-def test_without_fallbacks_the_one_endpoint_keeps_its_turns() -> None:
-    byok: Places = {DEAR.pk: (0,)}
-    assert tried(CHEAP, DEAR, byok=byok, allow_fallbacks=False) == "b0 b"
-
-
-def test_a_provider_without_a_shared_credential_is_tried_with_the_team_s_alone() -> None:
-    unshared = sold("d", "0.000001", shared=False)
-    assert tried(unshared, DEAR, byok={unshared.pk: (0,)}) == "d0 b"
-    # A server of one's own may need no key.
-    assert tried(unshared, DEAR) == "d b"
-
-
 def test_an_own_credential_probes_nothing_for_others() -> None:
-    state = State(
-        standing=Standing(half_open=frozenset({CHEAP.pk})),
-        byok={CHEAP.pk: (0,)},
-    )
-    plan = select([model(CHEAP)], CHAT, Policy(), state, random=lambda: 0.0)
+    plan = plan_of([CHEAP], {"standing": Standing(half_open=frozenset({A})), "byok": {A: (0,)}})
+
     assert (told(plan.tries), plan.probe) == ("a0 a", None)
 
 
@@ -162,15 +147,11 @@ def test_every_try_is_there_once_and_in_the_order_of_the_rules(
 
 def _expected(group: list[EndpointEntry], state: State) -> list[Turn]:
     """The rule as it is written, for one model: no clever walk over what others have."""
-    own = [Turn(e, place) for place in range(4) for e in group if place in _at(state.byok, e)]
-    last = [
-        Turn(e, place) for place in range(4) for e in group if place in _at(state.byok_fallback, e)
-    ]
-    brought = {turn.endpoint for turn in own + last}
-    shared = [Turn(e) for e in group if e.provider.credential or e not in brought]
+
+    def brought(places: Mapping[int, tuple[int, ...]]) -> list[Turn]:
+        return [Turn(e, at) for at in range(4) for e in group if at in places.get(e.pk, ())]
+
+    own, last = brought(state.byok), brought(state.byok_fallback)
+    with_own = {turn.endpoint for turn in own + last}
+    shared = [Turn(e) for e in group if e.provider.credential or e not in with_own]
     return own + shared + last
-
-
-def _at(places: Any, each: EndpointEntry) -> tuple[int, ...]:
-    found: tuple[int, ...] = places.get(each.pk, ())
-    return found
