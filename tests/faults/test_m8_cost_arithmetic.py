@@ -29,8 +29,8 @@ from routing.metering.usage import Usage
 
 SEED = 20_260_101
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-PRICE_LISTS = 2_000
 USAGES_EACH = 50
+DIGITS = "0.12345678901234567890123456789012345678"
 # Each price is read fifty times, which takes longer than what is tested.
 fraction_of: Callable[[str], Fraction] = cache(Fraction)
 
@@ -87,42 +87,33 @@ def exact_nano(pricing: dict[str, Any], usage: Usage, units: Units) -> Fraction:
         prices.setdefault("input_cache_write_1h", prices["input_cache_write"])
     written_1h = usage.cache_write_1h_tokens
     bill = Fraction(0)
+    of_the_prompt = {
+        "input_cache_read": usage.cached_tokens,
+        "input_cache_write": usage.cache_write_tokens - written_1h,
+        "input_cache_write_1h": written_1h,
+        "audio": usage.prompt_audio_tokens,
+    }
+    of_the_completion = {
+        "internal_reasoning": usage.reasoning_tokens,
+        "audio_output": usage.completion_audio_tokens,
+    }
     for total, plain, kinds in (
-        (
-            usage.prompt_tokens,
-            "prompt",
-            (
-                ("input_cache_read", usage.cached_tokens),
-                ("input_cache_write", usage.cache_write_tokens - written_1h),
-                ("input_cache_write_1h", written_1h),
-                ("audio", usage.prompt_audio_tokens),
-            ),
-        ),
-        (
-            usage.completion_tokens,
-            "completion",
-            (
-                ("internal_reasoning", usage.reasoning_tokens),
-                ("audio_output", usage.completion_audio_tokens),
-            ),
-        ),
+        (usage.prompt_tokens, "prompt", of_the_prompt),
+        (usage.completion_tokens, "completion", of_the_completion),
     ):
-        priced = sum(count for kind, count in kinds if kind in prices)
-        bill += prices[plain] * (total - priced)
-        bill += sum(prices[kind] * count for kind, count in kinds if kind in prices)
-    for kind, count in (
-        ("request", units.requests),
-        ("image", units.images),
-        ("web_search", units.web_searches),
-    ):
-        bill += prices.get(kind, Fraction(0)) * count
+        priced = {kind: count for kind, count in kinds.items() if kind in prices}
+        bill += prices[plain] * (total - sum(priced.values()))
+        bill += sum(prices[kind] * count for kind, count in priced.items())
+    counts = {"request": units.requests, "image": units.images, "web_search": units.web_searches}
+    bill += sum(prices.get(kind, Fraction(0)) * count for kind, count in counts.items())
     return bill * (1 - fraction_of(pricing.get("discount", "0"))) * 10**9
 
 
 @pytest.mark.thorough
-def test_a_hundred_thousand_random_bills_are_rounded_once_half_even() -> None:
+@pytest.mark.parametrize("lists", [300, pytest.param(5_000, marks=pytest.mark.nightly)])
+def test_thousands_of_random_bills_are_rounded_once_half_even(lists: int) -> None:
     chance = random.Random(SEED)
-    for _ in range(PRICE_LISTS):
+    for _ in range(lists):
         pricing = random_pricing(chance)
         prices = Prices.parse(pricing)
         for _ in range(USAGES_EACH):
@@ -180,21 +171,20 @@ def test_what_has_no_price_adds_nothing() -> None:
     assert cost_of(Usage(0, 0), prices, Units(2, 2, 2)).total_nano == 0
 
 
-def test_the_largest_counts_and_dearest_prices_lose_no_digit() -> None:
-    tokens = 2**40 + 1
-    pricing = {"prompt": "0.00012345678901234567", "completion": "0.00098765432109876543"}
-    exact = tokens * (Fraction(pricing["prompt"]) + Fraction(pricing["completion"])) * 10**9
+@pytest.mark.parametrize(
+    ("price", "tokens", "discount"),
+    [
+        # The largest counts at the dearest prices lose no digit, and as many digits as a price may
+        # have are billed.
+        ("0.00098765432109876543", 2**40 + 1, "0"),
+        (DIGITS, 10**30, DIGITS),
+    ],
+)
+def test_no_digit_is_lost(price: str, tokens: int, discount: str) -> None:
+    prices = Prices.parse({"prompt": price, "completion": "0", "discount": discount})
 
-    assert cost_of(Usage(tokens, tokens), Prices.parse(pricing)).total_nano == round(exact)
-
-
-def test_as_many_digits_as_a_price_may_have_are_billed() -> None:
-    digits = "0.12345678901234567890123456789012345678"
-    exact = 10**9 * Fraction(digits) * (1 - Fraction(digits)) * 10**30
-
-    prices = Prices.parse({"prompt": digits, "completion": "0", "discount": digits})
-
-    assert cost_of(Usage(10**30, 0), prices).total_nano == round(exact)
+    exact = 10**9 * tokens * Fraction(price) * (1 - Fraction(discount))
+    assert cost_of(Usage(tokens, 0), prices).total_nano == round(exact)
 
 
 def test_no_float_takes_part() -> None:
