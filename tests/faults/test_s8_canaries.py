@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,8 @@ class Scene:
 
     def ask_for_every_fault(self, *odd: dict[str, Any]) -> str:
         """And what else is to be asked; what the provider has seen of it."""
-        asked = [{"model": f"leaky/{fault}", "stream": s} for fault in self.faults for s in (0, 1)]
+        ways = product(self.faults, (False, True))
+        asked = [{"model": f"leaky/{fault}", "stream": stream} for fault, stream in ways]
         with ThreadPoolExecutor(12) as pool:
             list(pool.map(lambda body: self.ask(**body), [*asked, *odd]))
         seen = self.simulator.requests("canary")

@@ -297,19 +297,6 @@ def test_content_and_failure_in_one_write_keep_their_order(desk: Desk) -> None:
     assert last["router_metadata"]["attempts"][0]["provider"] == "First"
 
 
-def test_what_an_upstream_bills_of_its_failure_is_on_record(desk: Desk, orm_of: OrmOf) -> None:
-    """Nobody pays it here, but the operator will."""
-    usage = {"prompt_tokens": 43, "completion_tokens": 10, "total_tokens": 53}
-    failure = {"error": {"code": 400, "message": "Token limit reached"}, "choices": []}
-    events = [{"text": "Said"}, {"json": {**failure, "usage": usage}}]
-    desk.upstream.script("first", {"events": events})
-
-    last = broken_end(desk.stream(model="plain/first"), 400)
-
-    assert desk.charged_nano(last["id"]) == 0
-    assert upstream_cost_nano(desk, orm_of, last["id"]) == 43 * 1_000 + 10 * 2_000
-
-
 def test_what_a_model_wrote_and_its_provider_refuses_is_told(desk: Desk) -> None:
     """Groq says 400 within a stream of status 200."""
     refused = {"code": "tool_use_failed", "status_code": 400, "failed_generation": "{}"}

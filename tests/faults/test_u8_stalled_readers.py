@@ -170,23 +170,6 @@ def test_a_stalled_caller_of_an_upstream_that_bills_to_the_end_is_cut_as_well(ra
     assert raw.desk.charged_nano(record["id"]) > 0
 
 
-def test_what_a_stalled_caller_leaves_is_read_out_within_the_limits(raw: RawDesk) -> None:
-    """The silence of the upstream counts again once nobody keeps it waiting."""
-
-    def script(visit: Visit) -> None:
-        visit.send(head() + event(content("x" * 3 * MIB)))
-        visit.silence()
-
-    model_id = raw.model(script, "drain")
-    with closing(begin(raw, model_id)):
-        visit = raw.visit(model_id)
-        assert visit.closed.wait(PATIENCE_S)
-
-    assert visit.closed_at is not None
-    in_time(visit.closed_at - visit.came_at, (STALLED_S + IDLE_S) * 1.1 + 1)
-    raw.wait_settled()
-
-
 def test_stalled_streams_keep_little(raw: RawDesk) -> None:
     (pid,) = worker_pids(raw.server)
     model_id = raw.model(flood)

@@ -81,9 +81,7 @@ def test_one_deletion_wins(ranch: Ranch) -> None:
     ranch.script.fail("stop", {"delay_s": 0.3}, always=True)
 
     seen = race(ranch, intern_id, delete=True)
-    assert set(seen) <= {
-        *((200, ""), (202, ""), (404, ""), (409, "intern_busy"), (409, "invalid_state"))
-    }
+    assert set(seen) <= FINE | {(404, "")}
     ranch.script.heal()
     if ranch.settled(intern_id):
         ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
@@ -105,7 +103,7 @@ def test_a_request_that_waits_for_a_row_is_over_in_time(ranch: Ranch, orm_of: An
             response = ranch.call(*request)
             in_time(time.monotonic() - began, 4.5)
             assert response.status_code == 408, response.text
-            assert response.json()["error"]["message"].startswith("Operation timed out.")
+            assert response.json()["error"]["message"].startswith("Operation timed out")
     assert ranch.status(intern_id) == "awaiting_slack_install"
 
     ranch.ok(*asked[0], status=202)
