@@ -10,11 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-os.environ |= {
-    "DJANGO_SETTINGS_MODULE": "gateway.settings",
-    "GATEWAY_HOME": sys.argv[1],
-    "ROUTER_SHELL_PROCESSES": "40",
-}
+os.environ |= {"DJANGO_SETTINGS_MODULE": "gateway.settings", "GATEWAY_HOME": sys.argv[1]}
 
 import django
 
@@ -59,18 +55,6 @@ END""",
     "set_user": "python3 -c 'import os; os.setuid(0); print(\"WORKED\")'",
     "device": "mknod /workspace/d b 8 0 && echo WROTE",
 }
-FORK = """python3 - <<'END'
-import os, time
-for _ in range(500):
-    try:
-        os.fork()
-    except OSError:
-        pass
-time.sleep(30)
-END"""
-MEMORY = "python3 -c 'x = [bytes(64 << 20) for _ in range(40)]; print(\"HELD\")'"
-# 300 MiB in files that are each within the bound of one.
-DISK = "for n in 1 2 3 4 5; do head -c 60M /dev/zero > f$n; done; du -sm . | cut -f1; rm -f f*"
 LEFT = "(setsid sleep 3171 &) ; echo left"
 
 
@@ -113,10 +97,6 @@ def main() -> None:
     result: dict[str, Any] = {}
     for name, command in ATTACKS.items():
         result[name] = run(workspace, command)["stdout"]
-    for name, command in (("fork", FORK), ("memory", MEMORY)):
-        ran = run(workspace, command)
-        result[name] = {"stopped": ran["stopped"], "status": ran["status"], "out": ran["stdout"]}
-    result["disk"] = run(workspace, DISK)["stdout"]
     result["left"] = run(workspace, LEFT)["stdout"]
     found = members()
     result["inside"] = list(found.values())

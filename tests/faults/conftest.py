@@ -29,6 +29,7 @@ SHORT_LIMITS = {
     "ROUTER_RETRY_FLOOR": "100000",
 }
 Open = Callable[..., Desk]
+GatewayWith = Callable[..., GatewayServer]
 
 
 def loaded(starter: StartGateway, folder: Path, catalogue: str, **env: str) -> GatewayServer:
@@ -40,6 +41,24 @@ def loaded(starter: StartGateway, folder: Path, catalogue: str, **env: str) -> G
     server.manage("load_catalogue", str(file))
     server.start()
     return server
+
+
+@pytest.fixture(scope="module")
+def gateway_with(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
+) -> Iterator[GatewayWith]:
+    """`gateway_with(models, SETTING="1")`: a running gateway of the module's own with these models.
+    The providers are the simulated personas, or those given."""
+    folder = tmp_path_factory.mktemp("module")
+
+    def started(
+        models: list[dict[str, Any]], *, providers: list[dict[str, Any]] | None = None, **env: str
+    ) -> GatewayServer:
+        known = bench.personas(simulator) if providers is None else providers
+        return loaded(starter, folder, bench.as_yaml(known, models), **env)
+
+    with StartGateway(stores, folder) as starter:
+        yield started
 
 
 @pytest.fixture(scope="session")
@@ -58,8 +77,7 @@ def audited(fault_gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's faults did, the books add up afterwards and nothing is held."""
     yield fault_gateway
     audit = fault_gateway.manage("audit_ledger")
-    assert audit["mismatches"] == []
-    assert audit["open_holds"] == 0
+    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
 
 
 @pytest.fixture
@@ -92,9 +110,7 @@ def desk_of(audited: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path
 @pytest.fixture
 def desk_on(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
     """`desk_on(models, SETTING="1")`: a desk on a gateway of the test's own, at the first model.
-
-    The providers are the simulated personas, or those given.
-    """
+    The providers are the simulated personas, or those given."""
 
     def open_(
         models: list[dict[str, Any]], *, providers: list[dict[str, Any]] | None = None, **env: str

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import CHAT, HELLO, Desk, issue_paths
+from tests.conformance.desk import HELLO, Desk, issue_paths
 
 pytestmark = pytest.mark.thorough
 
@@ -23,47 +23,22 @@ def saying(raw: str) -> str:
     return PLAIN.replace('"Hello there"', raw)
 
 
+# Which bytes are no JSON is `test_jsonio`'s; these come through every way a body is looked at.
 MALFORMED: dict[str, bytes] = {
     "NUL escaped in a string": saying('"a\\u0000b"').encode(),
     "NUL in a key": with_field('"a\\u0000b": 1').encode(),
-    "a NUL byte in a string": saying('"a\x00b"').encode(),
     "NUL bytes around": b"\x00" + PLAIN.encode() + b"\x00",
-    "a lone high surrogate": saying('"\\ud800"').encode(),
-    "a lone low surrogate": saying('"\\udc00x"').encode(),
-    "surrogates in the wrong order": saying('"\\udd8a\\ud83e"').encode(),
-    "a surrogate in UTF-8 bytes": saying('"?"').encode().replace(b'"?"', b'"\xed\xa0\x80"'),
-    "UTF-16 little endian": PLAIN.encode("utf-16-le"),
+    "a lone surrogate": saying('"\\ud800"').encode(),
     "UTF-16 with its mark": PLAIN.encode("utf-16"),
-    "UTF-32": PLAIN.encode("utf-32"),
     "a byte-order mark": b"\xef\xbb\xbf" + PLAIN.encode(),
     "Latin-1": saying('"Gr\u00fc\u00dfe"').encode("latin-1"),
-    "an overlong NUL": saying('"?"').encode().replace(b"?", b"\xc0\x80"),
-    "a byte past Unicode": saying('"?"').encode().replace(b"?", b"\xf5\x80\x80\x80"),
     "NaN": with_field('"temperature": NaN').encode(),
-    "Infinity": with_field('"temperature": Infinity').encode(),
-    "minus Infinity": with_field('"temperature": -Infinity').encode(),
-    "1e999": with_field('"temperature": 1e999').encode(),
-    "-1e999": with_field('"temperature": -1e999').encode(),
     "1e999 in an unknown field": with_field('"foo": 1e999').encode(),
-    "an integer of 5,000 digits": with_field(f'"seed": {"9" * 5000}').encode(),
     "5,000 digits in an unknown field": with_field(f'"foo": {"9" * 5000}').encode(),
-    "a leading zero": with_field('"temperature": 01').encode(),
-    "a plus sign": with_field('"temperature": +1').encode(),
-    "a hexadecimal number": with_field('"seed": 0x10').encode(),
-    "single quotes": PLAIN.replace('"', "'").encode(),
-    "a trailing comma": (PLAIN[:-1] + ",}").encode(),
-    "a comment": ("/* */" + PLAIN).encode(),
     "two documents": (PLAIN + PLAIN).encode(),
-    "text behind": (PLAIN + "x").encode(),
-    "a raw newline in a string": saying('"a\nb"').encode(),
-    "an unknown escape": saying('"\\x41"').encode(),
-    "100,000 open brackets": b"[" * 100_000,
     "100,000 nested arrays": with_field(f'"foo": {"[" * 100_000}{"]" * 100_000}').encode(),
-    "100,000 nested objects": b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
     "129 levels": with_field(f'"foo": {"[" * 128}{"]" * 128}').encode(),
-    "nothing but spaces": b"   ",
     "form data": b"model=plain%2Ffirst&messages=Hello",
-    "multipart": b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nx\r\n--b--\r\n',
     "gzip": b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03",
     "random bytes": bytes(range(256)),
 }
@@ -79,14 +54,10 @@ def test_what_is_no_json_is_malformed(desk: Desk, body: bytes) -> None:
 FINE: dict[str, bytes] = {
     "128 levels": with_field(f'"foo": {"[" * 127}{"]" * 127}').encode(),
     "brackets inside a string": saying('"' + "[{" * 1000 + '"').encode(),
-    "an escaped quote among brackets": saying('"\\"' + "[" * 500 + '\\\\"').encode(),
-    "a surrogate pair": saying('"\\ud83e\\udd8a"').encode(),
-    "U+FFFF and private use": saying('"\uffff\ue000\U0010ffff"').encode(),
+    "U+FFFF, a surrogate pair": saying('"\uffff\ue000\\ud83e\\udd8a"').encode(),
     "control characters escaped": saying('"\\u0001\\u001f\\u007f"').encode(),
     "right-to-left marks": saying('"\u202e\u2066abc\u200f"').encode(),
     "spaces around": b" \t\r\n" + PLAIN.encode() + b" \n",
-    "1e-999": with_field('"temperature": 1e-999').encode(),
-    "minus zero": with_field('"temperature": -0.0').encode(),
     "an integer of 300 digits in an unknown field": with_field(f'"foo": {"9" * 300}').encode(),
     "a key of 100,000 characters": with_field(f'"{"k" * 100_000}": 1').encode(),
     "an empty key": with_field('"": 1').encode(),
@@ -103,30 +74,17 @@ def test_odd_but_legal_json_is_served(desk: Desk, body: bytes) -> None:
     assert "foo" not in sent
 
 
-def test_of_duplicate_keys_the_last_counts(desk: Desk) -> None:
-    body = with_field('"temperature": 0.1, "temperature": 9, "temperature": 0.3').encode()
-    desk.raw(body)
-    wrong = with_field('"temperature": 0.1, "temperature": 9').encode()
-    refused = desk.raw(wrong)
-
-    assert desk.the_one_sent("first")["temperature"] == 0.3
-    assert refused.status_code == 400
-
-
 @pytest.mark.parametrize(
     ("field", "digits", "status"),
     [
-        ("seed", "9" * 300, 400),
         ("seed", "9223372036854775808", 400),
         ("seed", "-9223372036854775809", 400),
         ("max_tokens", "0", 400),
         ("max_tokens", "9" * 300, 200),
         ("top_k", "9" * 300, 200),
-        ("temperature", "9" * 300, 400),
         ("seed", "9223372036854775807", 200),
         ("seed", "5.0", 200),
         ("seed", "5.5", 400),
-        ("max_tokens", "1e2", 200),
         ("max_tokens", "1e300", 200),
         ("temperature", "0." + "3" * 5000, 200),
     ],
@@ -140,27 +98,35 @@ def test_numbers_of_any_length(desk: Desk, field: str, digits: str, status: int)
         assert issue_paths(desk.check_refused(response, 400, "invalid_request")) == [field]
 
 
-@pytest.mark.parametrize(
-    "content_type",
-    [
-        "application/json; charset=klingon",
-        "application/json; charset=utf-16",
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=b",
-        "multipart/form-data",
-        "",
-        "\u00ff;;;==",
-        "application/json; " + "a=b; " * 500,
-    ],
-)
-def test_a_json_body_is_read_whatever_the_header_says(desk: Desk, content_type: str) -> None:
-    headers = {"Content-Type": content_type.encode("latin-1")}
+CONTENT_TYPES = [
+    *("application/json; charset=klingon", "application/json; charset=utf-16", "text/plain", ""),
+    *("application/x-www-form-urlencoded", "multipart/form-data; boundary=b", "\u00ff;;;=="),
+    "application/json; " + "a=b; " * 500,
+]
+ODD_HEADERS = {
+    "x-session-id": "\u00e4\u00f6",
+    "X-Router-Title": "\u00ff" * 300,
+    "HTTP-Referer": "x" * 2000,
+    "X-Router-Categories": ",,,a,b,c," + "d" * 500,
+    "X-Router-Metadata": "\u00ff",
+    "User-Agent": "\u00e9" * 600,
+    "Accept": "text/html",
+    "Accept-Encoding": "gzip, br",
+    "X-HTTP-Method-Override": "DELETE",
+}
+HEADERS = [("Content-Type", text) for text in CONTENT_TYPES] + list(ODD_HEADERS.items())
+
+
+@pytest.mark.parametrize(("name", "value"), HEADERS)
+def test_odd_headers_break_nothing_and_the_body_is_read(desk: Desk, name: str, value: str) -> None:
+    headers = {name: value.encode("latin-1")}
 
     answer = desk.raw(PLAIN.encode(), headers=headers)  # type: ignore[arg-type]  # Bytes travel as they are.
 
     assert answer.status_code == 200, answer.text
+    assert answer.headers["Content-Type"] == "application/json"
     assert desk.the_one_sent("first")["messages"] == HELLO
+    assert desk.generation(answer.json()["id"])["id"]
 
 
 # One wrong value of each JSON type; a field takes all but its own.
@@ -171,83 +137,38 @@ VALUES: dict[str, Any] = {
     "array": [1],
     "object": {"odd": 1},
 }
-TYPES: dict[str, set[str]] = {
-    "messages": set(),
-    "model": {"string"},
-    "models": set(),
-    "route": set(),
-    "provider": set(),
-    "preset": {"string"},
-    "plugins": set(),
-    "stream": {"boolean"},
-    "stream_options": {"object"},
-    "max_completion_tokens": set(),
-    "max_tokens": set(),
-    "temperature": {"number"},
-    "top_p": set(),
-    "top_k": set(),
-    "min_p": {"number"},
-    "top_a": set(),
-    "frequency_penalty": {"number"},
-    "presence_penalty": {"number"},
-    "repetition_penalty": {"number"},
-    "logit_bias": {"object"},
-    "logprobs": {"boolean"},
-    "top_logprobs": set(),
-    "seed": set(),
-    "stop": {"string"},
-    "tools": set(),
-    "tool_choice": set(),
-    "parallel_tool_calls": {"boolean"},
-    "max_tool_calls": set(),
-    "stop_server_tools_when": set(),
-    "response_format": set(),
-    "structured_outputs": {"boolean"},
-    "reasoning": {"object"},
-    "reasoning_effort": set(),
-    "include_reasoning": {"boolean"},
-    "verbosity": set(),
-    "modalities": set(),
-    "audio": set(),
-    "image_config": {"object"},
-    "prediction": set(),
-    "cache_control": set(),
-    "prompt_cache_key": {"string"},
-    "prompt_cache_options": set(),
-    "service_tier": set(),
-    "debug": {"object"},
-    "metadata": set(),
-    "session_id": {"string"},
-    "trace": {"object"},
-    "user": {"string"},
-    "transforms": set(),
-    "web_search_options": {"object"},
-    "n": set(),
+TYPES: dict[str, str] = {
+    "string": "model preset stop prompt_cache_key session_id user",
+    "number": "temperature min_p frequency_penalty presence_penalty repetition_penalty",
+    "boolean": "stream logprobs parallel_tool_calls structured_outputs include_reasoning",
+    "object": "stream_options logit_bias reasoning image_config debug trace web_search_options",
+    # Narrower than any of the values.
+    "": "messages models route provider plugins max_completion_tokens max_tokens top_p top_k top_a"
+    " top_logprobs seed tools tool_choice max_tool_calls stop_server_tools_when response_format"
+    " reasoning_effort verbosity modalities audio prediction cache_control prompt_cache_options"
+    " service_tier metadata transforms n",
 }
-WRONG = [(f, kind) for f, right in TYPES.items() for kind in VALUES if kind not in right]
+FIELDS = [(field, right) for right, fields in TYPES.items() for field in fields.split()]
 
 
-@pytest.mark.parametrize(("field", "kind"), WRONG, ids=[f"{f} a {kind}" for f, kind in WRONG])
-def test_a_wrong_type_names_its_field(desk: Desk, field: str, kind: str) -> None:
-    error = desk.refused(400, "invalid_request", **{field: VALUES[kind]})
+@pytest.mark.parametrize(("field", "right"), FIELDS)
+def test_a_wrong_type_names_its_field(desk: Desk, field: str, right: str) -> None:
+    for kind in VALUES.keys() - {right}:
+        error = desk.refused(400, "invalid_request", **{field: VALUES[kind]})
 
-    assert issue_paths(error)
-    assert {path.split(".")[0] for path in issue_paths(error)} == {field}
+        assert {path.split(".")[0] for path in issue_paths(error)} == {field}, kind
 
 
 @pytest.mark.parametrize(
     ("message", "path"),
     [
         (5, "messages.0"),
-        (None, "messages.0"),
-        ({}, "messages.0.role"),
         ({"role": 5}, "messages.0.role"),
         ({"role": "user"}, "messages.0.content"),
         ({"role": "user", "content": 5}, "messages.0.content"),
         ({"role": "user", "content": []}, "messages.0.content"),
         ({"role": "user", "content": [5]}, "messages.0.content.0"),
         ({"role": "user", "content": [{"type": "odd"}]}, "messages.0.content.0.type"),
-        ({"role": "user", "content": [{"type": "text"}]}, "messages.0.content.0.text"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///x"}}]},
             "messages.0.content.0.image_url.url",
@@ -261,58 +182,3 @@ def test_a_wrong_message_names_its_place(desk: Desk, message: Any, path: str) ->
     error = desk.refused(400, "invalid_request", messages=[message])
 
     assert path in issue_paths(error)
-
-
-def test_a_tool_message_that_answers_nothing(desk: Desk) -> None:
-    orphan = {"role": "tool", "content": "x", "tool_call_id": "nowhere"}
-
-    error = desk.refused(400, "invalid_prompt", messages=[*HELLO, orphan])
-
-    assert issue_paths(error) == ["messages.1.tool_call_id"]
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"x-session-id": "\u00e4\u00f6"},
-        {"X-Router-Title": "\u00ff" * 300},
-        {"HTTP-Referer": "x" * 2000},
-        {"X-Router-Categories": ",,,a,b,c," + "d" * 500},
-        {"X-Router-Metadata": "\u00ff"},
-        {"User-Agent": "\u00e9" * 600},
-        {"Accept": "text/html"},
-        {"Accept-Encoding": "gzip, br"},
-        {"X-HTTP-Method-Override": "DELETE"},
-    ],
-    ids=lambda headers: next(iter(headers)),
-)
-def test_odd_headers_break_nothing(desk: Desk, headers: dict[str, str]) -> None:
-    encoded = {name: value.encode("latin-1") for name, value in headers.items()}
-
-    answer = desk.raw(PLAIN.encode(), headers=encoded)  # type: ignore[arg-type]  # Bytes travel as they are.
-
-    assert answer.status_code == 200, answer.text
-    assert answer.headers["Content-Type"] == "application/json"
-    assert desk.generation(answer.json()["id"])["id"]
-
-
-@pytest.mark.parametrize(
-    "authorization",
-    [
-        b"Bearer",
-        b"Bearer ",
-        b"Bearer \xff\xfe",
-        b"bearer sk-rt-v1-",
-        b"\x80",
-        b"Bearer a b c",
-        b"Bearer " + b"a" * 4000,
-        b"Bearer sk-rt-v1-" + b"0" * 64,
-        b"Bearer ' OR 1=1 --",
-    ],
-)
-def test_odd_credentials_are_401(desk: Desk, authorization: bytes) -> None:
-    answer = desk.server.post(CHAT, data=PLAIN, headers={"Authorization": authorization})
-
-    assert answer.status_code == 401
-    assert answer.json()["error"]["metadata"]["error_type"] == "authentication"
-    assert desk.upstream.requests() == []

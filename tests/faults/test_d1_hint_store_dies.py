@@ -1,11 +1,19 @@
-"""D1: Valkey killed, frozen, slow and flushed under load. Inference does not feel it, the money is
-exact, `/readyz` tells, and the Celery worker comes back by itself."""
+"""D1: Valkey killed, frozen, slow and flushed under load of two processes that look at it for the
+session of every request. Inference does not feel it, the money is exact, `/readyz` tells, sessions
+are kept again afterwards, and the Celery worker comes back by itself.
 
+A session's calls stay on one endpoint in every process, move when that fails, and stay on the next.
+"""
+
+import itertools
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,23 +24,22 @@ import redis
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
-from tests.faults.conftest import loaded
+from tests.faults.conftest import GatewayWith, Open
+from tests.faults.desks import check_books
 from tests.support import processes
-from tests.support.bed import Bed
-from tests.support.gateways import StartGateway, seed_account
+from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.promptness import in_time
-from tests.support.server import as_json
+from tests.support.raw_desk import worker_pids
+from tests.support.server import GatewayServer, as_json
 from tests.support.steady import Asked, Steady, upstream_tags
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.thorough
-
 CALLERS = 4
-QUIET = 60
-DURING = 60
+QUIET = DURING = 40
 ADDED_S = 0.1
 PROBE_S = 1.0
 # Celery asks a lost broker again after 2, 4, 6, ... seconds; a frozen one it waits for 5 s.
@@ -40,12 +47,45 @@ WORKER_BACK_S = 25.0
 
 
 @dataclass
-class Scene:
-    """A gateway with worker and beat whose hint store is behind a proxy."""
+class Store:
+    """A hint store behind a proxy."""
 
-    desk: Desk
     valkey: ValkeyServer
     proxy: TcpProxy
+
+    def delayed(self, seconds: float) -> Callable[[], None]:
+        return lambda: setattr(self.proxy, "delay_s", seconds)
+
+    @contextmanager
+    def harmed(self, how: str) -> Iterator[None]:
+        valkey = self.valkey
+        begin, end = {
+            "killed": (valkey.stop, valkey.start),
+            "frozen": (valkey.pause, valkey.resume),
+            "slow": (self.delayed(3.0), self.delayed(0.0)),
+        }[how]
+        begin()
+        try:
+            yield
+        finally:
+            end()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    valkey = ValkeyServer(tmp_path_factory.mktemp("d1") / "v")
+    valkey.start()
+    with TcpProxy(str(valkey.socket)) as proxy:
+        yield Store(valkey, proxy)
+    valkey.stop()
+
+
+@dataclass
+class Scene:
+    """A gateway with worker and beat at that store."""
+
+    desk: Desk
+    store: Store
     beat: "subprocess.Popen[bytes]"
 
     def check(self, name: str) -> bool | None:
@@ -55,163 +95,206 @@ class Scene:
         assert ready.status_code == 200
         checks = as_json(ready)["checks"]
         # Nobody reads the queues of interns here.
+        is_worker = name == "worker"
         found: bool | None = (
-            checks["worker"]["queues"]["celery"] if name == "worker" else checks[name]["ok"]
+            checks["worker"]["queues"]["celery"] if is_worker else checks[name]["ok"]
         )
         return found
 
-    def sent(self) -> int:
-        """How many tasks have been sent since the store's start."""
-        with redis.Redis.from_url(self.valkey.url) as client:
-            return int(client.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
+    def tasks(self) -> tuple[int, int]:
+        """How many have been sent since the store's start, and how many no worker has taken."""
+        with redis.Redis.from_url(self.store.valkey.url) as client:
+            sent = client.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0)
+            return int(sent), int(client.llen("celery"))
 
-    def waiting(self) -> int:
-        """How many tasks no worker has taken."""
-        with redis.Redis.from_url(self.valkey.url) as client:
-            return int(client.llen("celery"))
+    def wait_whole(self) -> None:
+        """Everything is as before: the hint store answers, the worker shows its life in it, and
+        what beat sends, a task a second, the worker takes."""
+
+        def alive() -> bool:
+            return bool(self.check("hints") and self.check("worker"))
+
+        self.desk.server.wait_until(alive, within_s=WORKER_BACK_S)
+        before, _ = self.tasks()
+
+        def at_work() -> bool:
+            sent, waiting = self.tasks()
+            return sent >= before + 2 and waiting == 0
+
+        self.desk.server.wait_until(at_work, within_s=WORKER_BACK_S)
+
+
+class Sessions(Steady):
+    """Callers ask as one of a few sessions each time."""
+
+    def body(self, tag: str) -> dict[str, Any]:
+        session = f"session-{int(tag.rpartition('-')[2]) % 20}"
+        return super().body(tag) | {"session_id": session}
 
 
 @pytest.fixture(scope="module")
-def scene(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[Scene]:
-    folder = tmp_path_factory.mktemp("d1")
-    valkey = ValkeyServer(folder / "v")
-    valkey.start()
-    catalogue = bench.as_yaml(bench.personas(simulator), bench.plain_models())
-    with (
-        TcpProxy(str(valkey.socket)) as proxy,
-        StartGateway(stores, folder) as starter,
-    ):
-        options: dict[str, Any] = {"worker": True, "HOLD_SWEEP_SECONDS": "1"}
-        redis_url = f"redis://127.0.0.1:{proxy.port}/0"
-        server = loaded(starter, folder, catalogue, redis_url=redis_url, **options)
-        beat = started_beat(folder, server.env)
-        account = seed_account(server, credits_usd="1000")
-        yield Scene(Desk(server, simulator, account, "plain/first"), valkey, proxy, beat)
-        processes.kill(beat)
-    valkey.stop()
-
-
-def started_beat(folder: Path, env: dict[str, str]) -> "subprocess.Popen[bytes]":
+def scene(gateway_with: GatewayWith, store: Store, simulator: SimulatedUpstream) -> Iterator[Scene]:
+    options: dict[str, Any] = {"worker": True, "WEB_CONCURRENCY": "2", "HOLD_SWEEP_SECONDS": "1"}
+    pair = bench.model("d1/pair", bench.endpoint("first"), bench.endpoint("second"))
+    redis_url = f"redis://127.0.0.1:{store.proxy.port}/0"
+    server = gateway_with([pair], redis_url=redis_url, **options)
     celery = str(Path(sys.executable).parent / "celery")
-    command = [celery, "--quiet", "-A", "gateway", "beat"]
-    options = ["--schedule", str(folder / "beat-schedule"), "--pidfile=", "--loglevel", "WARNING"]
-    return processes.spawn([*command, *options], log=folder / "beat.log", env=env, cwd=PROJECT)
-
-
-def killed(scene: Scene) -> None:
-    scene.valkey.stop()
-
-
-def started(scene: Scene) -> None:
-    scene.valkey.start()
-
-
-def frozen(scene: Scene) -> None:
-    scene.valkey.pause()
-
-
-def thawed(scene: Scene) -> None:
-    scene.valkey.resume()
-
-
-def slow(scene: Scene) -> None:
-    scene.proxy.delay_s = 3.0
-
-
-def quick(scene: Scene) -> None:
-    scene.proxy.delay_s = 0.0
-
-
-HARMS = {"killed": (killed, started), "frozen": (frozen, thawed), "slow": (slow, quick)}
+    schedule = str(server.folder / "beat-schedule")
+    command = [celery, "--quiet", "-A", "gateway", "beat", "--schedule", schedule, "--pidfile="]
+    log = server.folder / "beat.log"
+    beat = processes.spawn([*command, "-l", "WARNING"], log=log, env=server.env, cwd=PROJECT)
+    account = seed_account(server, credits_usd="1000")
+    yield Scene(Desk(server, simulator, account, "d1/pair"), store, beat)
+    processes.kill(beat)
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("harm", HARMS)
-def test_inference_does_not_feel_it(scene: Scene, harm: str) -> None:
-    under_load(scene, *HARMS[harm], count=DURING)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("harm", HARMS)
-def test_inference_does_not_feel_it_for_thirty_seconds(scene: Scene, harm: str) -> None:
-    under_load(scene, *HARMS[harm], count=DURING, at_least_s=30)
-
-
-def under_load(
-    scene: Scene,
-    begin: Callable[[Scene], None],
-    end: Callable[[Scene], None],
-    *,
-    count: int,
-    at_least_s: float = 0,
-) -> None:
+@pytest.mark.parametrize("at_least_s", [0, pytest.param(30, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("harm", ["killed", "frozen", "slow"])
+def test_inference_does_not_feel_it(scene: Scene, harm: str, at_least_s: float) -> None:
     scene.desk.upstream.clear()
-    wait_whole(scene)
-    with Steady(scene.desk, callers=CALLERS, pause_s=0.05) as load:
+    scene.wait_whole()
+    with Sessions(scene.desk, callers=CALLERS, pause_s=0.05) as load:
         load.until(200, QUIET, since=0)
         begun_at = time.monotonic()
-        begin(scene)
-        try:
+        with scene.store.harmed(harm):
             assert scene.check("hints") is False
             scene.desk.server.wait_until(lambda: scene.check("worker") is None)
-            load.until(200, count, since=begun_at)
+            load.until(200, DURING, since=begun_at)
             load.until(200, 1, since=begun_at + at_least_s, within_s=at_least_s + 20)
-        finally:
-            end(scene)
         load.until(200, QUIET // 4, since=time.monotonic())
-        assert_not_felt(load, begun_at)
-    wait_whole(scene)
-    assert scene.beat.poll() is None
-    assert_books(scene.desk, load)
-
-
-def wait_whole(scene: Scene) -> None:
-    """Everything is as before: the hint store answers, the worker shows its life in it, and what
-    beat sends, a task a second, the worker takes."""
-
-    def alive() -> bool:
-        return bool(scene.check("hints") and scene.check("worker"))
-
-    scene.desk.server.wait_until(alive, within_s=WORKER_BACK_S)
-    sent = scene.sent()
-
-    def at_work() -> bool:
-        return scene.sent() >= sent + 2 and scene.waiting() == 0
-
-    scene.desk.server.wait_until(at_work, within_s=WORKER_BACK_S)
-
-
-def assert_not_felt(load: Steady, begun_at: float) -> None:
-    assert [one for one in load.asked if one.status != 200] == []
     before = [one for one in load.asked if one.begun_at < begun_at]
-    added_s = ninetieth_s(load.since(begun_at)) - ninetieth_s(before)
-    in_time(added_s, ADDED_S)
+    in_time(slow_s(load.since(begun_at)) - slow_s(before), ADDED_S)
+    scene.wait_whole()
+    assert scene.beat.poll() is None
+    check_calls(scene.desk, load)
+    # What is recorded once it is back holds for all processes.
+    sessions = iter(range(100))
+    scene.desk.server.wait_until(lambda: is_kept(scene.desk, f"{harm}-{next(sessions)}"))
 
 
-def ninetieth_s(asked: list[Asked]) -> float:
+def is_kept(desk: Desk, session: str) -> bool:
+    return len({desk.ok(session_id=session)["provider"] for _ in range(6)}) == 1
+
+
+def slow_s(asked: list[Asked]) -> float:
+    """What one in ten takes at least."""
     return statistics.quantiles([one.took_s for one in asked], n=10)[-1]
 
 
-def assert_books(desk: Desk, load: Steady) -> None:
+def check_calls(desk: Desk, load: Steady) -> None:
+    """All were answered, and each is in the books once."""
+    assert [one for one in load.asked if one.status != 200] == []
     ledger = Ledger(desk.server.env["DATABASE_URL"])
     calls = {call.user: call for call in ledger.calls(desk.account.account_id)}
-    for one in load.asked:
-        assert calls[one.tag].entries == 1
+    assert {calls[one.tag].entries for one in load.asked} == {1}
     assert sorted(upstream_tags(desk)) == sorted(one.tag for one in load.asked)
-    audit = desk.server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    check_books(desk.server)
 
 
 def test_flushed(scene: Scene) -> None:
     """Everything in it is a hint: the worker shows its life again within two heartbeats."""
     scene.desk.upstream.clear()
-    wait_whole(scene)
-    with Steady(scene.desk, callers=CALLERS) as load:
+    scene.wait_whole()
+    with Sessions(scene.desk, callers=CALLERS) as load:
         load.until(200, 20, since=0)
-        scene.valkey.flush()
+        scene.store.valkey.flush()
         load.until(200, 20, since=time.monotonic())
-    assert [one for one in load.asked if one.status != 200] == []
-    wait_whole(scene)
-    assert_books(scene.desk, load)
+    scene.wait_whole()
+    check_calls(scene.desk, load)
+
+
+# --- Sessions -------------------------------------------------------------------------------------
+
+PROCESSES = 4
+SESSIONS, CALLS, AT_ONCE = 30, 5, 8
+# Prices so close that every endpoint is drawn by many sessions.
+PRICES = {"first": "0.000010", "second": "0.000011", "third": "0.000012"}
+MODEL = bench.model(
+    "sticky/one",
+    *(
+        bench.endpoint(persona, pricing={"prompt": price, "completion": price})
+        for persona, price in PRICES.items()
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def four(gateway_with: GatewayWith) -> GatewayServer:
+    return gateway_with([MODEL], WEB_CONCURRENCY=str(PROCESSES))
+
+
+@pytest.fixture
+def desk(four: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(four, simulator, seed_account(four, credits_usd="1000"), "sticky/one")
+
+
+def providers(desk: Desk, session: str, calls: int, **options: Any) -> list[str]:
+    """Who answers so many calls of a session, one after the other, each on a new connection."""
+    answers = [desk.post(session_id=session, **options) for _ in range(calls)]
+    assert [answer.status_code for answer in answers] == [200] * calls
+    return [as_json(answer)["provider"] for answer in answers]
+
+
+def together(work: Callable[[str], list[str]], sessions: list[str]) -> dict[str, list[str]]:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return dict(zip(sessions, pool.map(work, sessions), strict=True))
+
+
+def named(kind: str, count: int = SESSIONS) -> list[str]:
+    return [f"{kind}-{number}" for number in range(count)]
+
+
+def test_all_of_a_sessions_calls_stay_on_one_endpoint(desk: Desk) -> None:
+    assert len(worker_pids(desk.server)) == PROCESSES
+    found = together(lambda session: providers(desk, session, CALLS), named("calm"))
+
+    assert {session: set(served) for session, served in found.items() if len(set(served)) > 1} == {}
+    # Sessions are spread all the same.
+    assert {served[0] for served in found.values()} == {"First", "Second", "Third"}
+    # So are streams.
+    for session in named("calm", 4):
+        streams = [desk.stream(session_id=session) for _ in range(3)]
+        assert {stream.chunks[0]["provider"] for stream in streams} == set(found[session])
+
+
+def test_a_session_moves_when_its_endpoint_fails_and_stays_there(desk: Desk) -> None:
+    """Each session is served by one endpoint until that fails for as long as anybody asks."""
+    sessions = named("moving", 12)
+    before = together(lambda session: providers(desk, session, 2), sessions)
+    desk.upstream.script("first", {"status": 503}, repeat=True)
+    during = together(lambda session: providers(desk, session, 3), sessions)
+    desk.upstream.clear()
+    after = together(lambda session: providers(desk, session, CALLS), sessions)
+
+    moved = [session for session in sessions if before[session][0] == "First"]
+    assert moved
+    for session in sessions:
+        (kept,) = set(during[session])
+        assert kept != "First"
+        assert session in moved or kept == before[session][0]
+        assert set(after[session]) == {kept}
+
+
+def test_calls_of_one_session_at_once_leave_one_record(desk: Desk) -> None:
+    """Whichever of them is last says where it goes on."""
+    barrier, numbers = threading.Barrier(AT_ONCE), itertools.count()
+
+    def call(_: str) -> list[str]:
+        barrier.wait()
+        return providers(desk, "crowd", 1 + next(numbers) % 2)
+
+    together(call, named("caller", AT_ONCE))
+
+    assert len(set(providers(desk, "crowd", CALLS))) == 1
+
+
+def test_without_a_hint_store_processes_begin_alike(desk_on: Open) -> None:
+    desk = desk_on([MODEL], WEB_CONCURRENCY=str(PROCESSES), REDIS_URL="")
+    assert not as_json(desk.server.get("/readyz"))["checks"]["hints"]["configured"]
+
+    found = together(lambda session: providers(desk, session, CALLS), named("alone"))
+
+    assert all(len(set(served)) == 1 for served in found.values())
+    assert {served[0] for served in found.values()} == {"First", "Second", "Third"}

@@ -1,30 +1,38 @@
-"""D4: the commands of docs/operations.md, as they stand there, against a gateway under load."""
+"""D3 and D4: start-up with Redis absent, with PostgreSQL absent, with a setting nobody understands;
+the commands of docs/operations.md, as they stand there, against a gateway under load; and
+migrations down and up again over many rows, of which none keeps a table locked for long."""
 
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import psycopg
 import pytest
+from django.db.migrations.loader import MigrationLoader
 
+from accounts.keystring import new_key
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import Desk
+from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
-from tests.faults.conftest import loaded
+from tests.faults.bench import endpoint, model
+from tests.faults.conftest import Open
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.postgres import binaries
+from tests.support.promptness import in_time
 from tests.support.running import put_database
-from tests.support.server import GatewayServer
+from tests.support.server import GatewayServer, as_json
 from tests.support.steady import Asked, Steady
 
 pytestmark = pytest.mark.thorough
-
 PAGE = PROJECT / "docs" / "operations.md"
 BLOCK = re.compile(r"<!-- tried: (.+?) -->\n```sh\n(.*?)```", re.DOTALL)
 CALLERS = 4
@@ -66,12 +74,13 @@ def backup(tmp_path: Path) -> Path:
     return folder
 
 
-def running(
-    starter: StartGateway, folder: Path, simulator: SimulatedUpstream, database_url: str
-) -> Desk:
+def running(server: GatewayServer, folder: Path, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
+    file = folder / "catalogue.yaml"
     catalogue = bench.as_yaml(bench.personas(simulator), bench.plain_models())
-    server = loaded(starter, folder, catalogue, database_url=database_url)
+    file.write_text(catalogue, encoding="utf-8")
+    server.manage("load_catalogue", str(file))
+    server.start()
     return Desk(server, simulator, seed_account(server, credits_usd="1000"), "plain/first")
 
 
@@ -97,9 +106,7 @@ def check_restored(desk: Desk, operator: Operator, server: GatewayServer, had: l
     # The upstream shows a hash of what it was sent.
     known = {entry["headers"]["authorization"] for entry in desk.upstream.requests()}
     desk.upstream.clear()
-    answer = server.chat(
-        key=desk.account.api_key, model=desk.model, messages=[{"role": "user", "content": "Hello"}]
-    )
+    answer = server.chat(key=desk.account.api_key, model=desk.model, messages=HELLO)
     assert answer.status_code == 200, answer.text
     (sent,) = desk.upstream.requests()
     assert {sent["headers"]["authorization"]} == known
@@ -113,15 +120,22 @@ def test_postgresql_is_restored_into_an_empty_database(
     tmp_path: Path,
     backup: Path,
 ) -> None:
-    desk = running(start_gateway, tmp_path, simulator, stores.create())
+    desk = running(start_gateway.build(), tmp_path, simulator)
     here = Operator(desk.server.env, backup)
     had = backed_up_under_load(desk, here, "back up postgresql", "back up secrets")
     desk.server.kill()
+    sent = len(desk.upstream.requests())
 
     there = start_gateway.build(database_url=stores.create(migrated=False))
     operator = Operator(there.env, backup)
-    operator.does("restore secrets")
     operator.does("restore postgresql")
+    # The page is right to have the secrets kept: without them no credential opens.
+    there.start()
+    answer = there.chat(key=desk.account.api_key, model=desk.model, messages=HELLO)
+    assert answer.status_code >= 400
+    assert len(desk.upstream.requests()) == sent
+    there.kill()
+    operator.does("restore secrets")
 
     check_restored(desk, operator, there, had)
 
@@ -133,7 +147,9 @@ def test_sqlite_is_restored_into_an_empty_home(
     tmp_path: Path,
     backup: Path,
 ) -> None:
-    desk = running_on_a_file(stores, start_gateway, tmp_path, simulator)
+    server = on_a_file(start_gateway)
+    put_database(Path(server.env["GATEWAY_HOME"]), stores.migrated_file())
+    desk = running(server, tmp_path, simulator)
     here = Operator(desk.server.env, backup)
     had = backed_up_under_load(desk, here, "back up sqlite", "back up secrets")
     desk.server.kill()
@@ -153,43 +169,168 @@ def on_a_file(starter: StartGateway) -> GatewayServer:
     return server
 
 
-def running_on_a_file(
-    stores: Bed, starter: StartGateway, folder: Path, simulator: SimulatedUpstream
-) -> Desk:
-    simulator.clear()
-    server = on_a_file(starter)
-    put_database(Path(server.env["GATEWAY_HOME"]), stores.migrated_file())
-    file = folder / "catalogue.yaml"
-    catalogue = bench.as_yaml(bench.personas(simulator), bench.plain_models())
-    file.write_text(catalogue, encoding="utf-8")
-    server.manage("load_catalogue", str(file))
-    server.start()
-    return Desk(server, simulator, seed_account(server, credits_usd="1000"), "plain/first")
-
-
-def test_without_the_secrets_no_credential_opens(
-    stores: Bed,
-    start_gateway: StartGateway,
-    simulator: SimulatedUpstream,
-    tmp_path: Path,
-    backup: Path,
-) -> None:
-    """So the page is right to have them kept: the rest of a restore does not do."""
-    desk = running(start_gateway, tmp_path, simulator, stores.create())
-    Operator(desk.server.env, backup).does("back up postgresql")
-    there = start_gateway.build(database_url=stores.create(migrated=False))
-    Operator(there.env, backup).does("restore postgresql")
-    there.start()
-
-    answer = there.chat(
-        key=desk.account.api_key, model=desk.model, messages=[{"role": "user", "content": "Hello"}]
-    )
-
-    assert answer.status_code >= 400
-    assert desk.upstream.requests() == []
-
-
 def test_every_block_of_the_page_is_tried() -> None:
     tried = Path(__file__).read_text(encoding="utf-8")
     assert len(blocks()) == PAGE.read_text(encoding="utf-8").count("```sh")
     assert [name for name in blocks() if f'"{name}"' not in tried] == []
+
+
+# --- Migrations -----------------------------------------------------------------------------------
+
+OURS = ("accounts", "routing", "interns")
+# A migration is one transaction, so its whole run bounds how long it holds a lock.
+LOCKED_S = 5.0
+STEP_TOOK = re.compile(r"OK \((\d+\.\d+)s\)")
+ENTRIES = """
+INSERT INTO accounts_ledgerentry
+    (account_id, kind, amount_nano, source, source_ref, note, created_at)
+SELECT a.id, 'grant', 1, 'rows', n::text, '', now() - n * interval '1 second'
+FROM accounts_account a, generate_series(1, %(rows)s) n
+"""
+CREDITS = "UPDATE accounts_account SET total_credits_nano = total_credits_nano + %(rows)s"
+GENERATIONS = """
+INSERT INTO routing_generation
+    (id, account_id, workspace_id, api_key_id, created_at, api_type, model, requested_model,
+     status, streamed, cancelled, lost, overrun, tokens_prompt, tokens_completion,
+     tokens_reasoning, tokens_cached, charge_nano, hold_nano, upstream_cost_nano, is_byok,
+     attempts, detail)
+SELECT 'gen-' || n, a.id, w.id, 1, now() - n * interval '1 second', 'completions', 'm', 'm',
+       200, true, false, false, false, 9, 9, 0, 0, 0, 0, 0, false, '[]', '{}'
+FROM accounts_account a JOIN accounts_workspace w ON w.account_id = a.id AND w.slug = 'main',
+     generate_series(1, %(rows)s) n
+"""
+
+
+def chains() -> dict[str, list[str]]:
+    """The migrations of each app of ours, oldest first."""
+    names = MigrationLoader(None).disk_migrations
+    return {app: sorted(name for owner, name in names if owner == app) for app in OURS}
+
+
+class Tables:
+    """A database with many rows, and migrations run on it one at a time."""
+
+    def __init__(self, server: GatewayServer, rows: int) -> None:
+        self._server = server
+        self._rows = rows
+        self.slowest_s = 0.0
+        self.steps = 0
+
+    def fill(self, *statements: str) -> None:
+        with psycopg.connect(self._server.env["DATABASE_URL"]) as connection:
+            for statement in statements:
+                connection.execute(statement, {"rows": self._rows})
+
+    def count(self, table: str) -> int:
+        with psycopg.connect(self._server.env["DATABASE_URL"]) as connection:
+            row = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - A constant name.
+        assert row is not None
+        return int(row[0])
+
+    def migrate(self, app: str, name: str) -> None:
+        """Each step is a transaction of its own and says how long it took."""
+        done = self._server.run_command("migrate", app, name, "--verbosity", "2", "--skip-checks")
+        assert done.status == 0, done
+        took_s = [float(each) for each in STEP_TOOK.findall(done.stdout)]
+        self.steps += len(took_s)
+        self.slowest_s = max((self.slowest_s, *took_s))
+
+
+# Django works the tables out anew for every step.
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("rows", [20_000, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_down_and_up_over_many_rows(start_gateway: StartGateway, rows: int) -> None:
+    server = start_gateway.build()
+    server.manage("seed_keys", "--account", "acme", "--workspace", "main", "--credits", "1")
+    tables = Tables(server, rows)
+    tables.fill(ENTRIES, CREDITS, GENERATIONS)
+
+    all_names = chains()
+    for app, names in all_names.items():
+        tables.migrate(app, names[0])
+        tables.migrate(app, names[-1])
+        if tables.count("routing_generation") == 0:  # What a migration made went with it.
+            tables.fill(GENERATIONS)
+
+    # And what goes with one of another app.
+    assert tables.steps >= 2 * sum(len(names) - 1 for names in all_names.values())
+    in_time(tables.slowest_s, LOCKED_S)
+    assert tables.count("accounts_ledgerentry") == rows + 1
+    assert server.run_command("migrate", "--check").status == 0
+    assert server.manage("audit_ledger")["mismatches"] == []
+
+
+# --- D3: start-up ---------------------------------------------------------------------------------
+
+GUNICORN = [str(Path(sys.executable).parent / "gunicorn"), "-c", "gateway/gunicorn.conf.py"]
+# Which settings there are and how each is read is `test_env`'s.
+ODD = {
+    "PORT": "eighty",
+    "WEB_CONCURRENCY": "0",
+    "ROUTER_IDLE_TIMEOUT": "soon",
+    "ROUTER_KEEPALIVE_SECONDS": "nan",
+    "ROUTER_MAX_BODY_BYTES": "32MiB",
+    "BILLING_ENFORCED": "perhaps",
+    "LOG_LEVEL": "LOUD",
+    "DATABASE_URL": "mysql://localhost/x",
+    "PUBLIC_URL": "gateway.example",
+    "ROUTER_UPSTREAM_PROXY": "https://proxy.example:3128",
+    "API_KEY_PREFIX": "no hyphen",
+}
+
+
+@pytest.mark.both
+def test_an_odd_setting_ends_the_start_and_is_named(stores: Bed, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/db.sqlite3"
+    base = stores.environment(home=tmp_path, database_url=url, redis_url="")
+    base |= {"HOST": "127.0.0.1", "PORT": "0"}
+
+    def start(setting: tuple[str, str]) -> tuple[str, "subprocess.CompletedProcess[str]"]:
+        env = base | dict([setting])
+        run = partial(subprocess.run, capture_output=True, text=True, timeout=60, check=False)
+        return setting[0], run(GUNICORN, cwd=PROJECT, env=env)
+
+    with ThreadPoolExecutor(2) as pool:
+        for name, done in pool.map(start, ODD.items()):
+            assert done.returncode != 0, name
+            assert re.search(rf"\b{name}: ", done.stderr), done.stderr[-500:]
+
+
+@pytest.mark.both
+def test_without_redis_inference_goes_on(desk_on: Open) -> None:
+    desk = desk_on([model("plain/first", endpoint("first"))], redis_url="redis://127.0.0.1:9/0")
+
+    ready = desk.server.get("/readyz")
+
+    assert ready.status_code == 200
+    assert as_json(ready)["checks"]["hints"]["ok"] is False
+    assert desk.ok()["usage"]["cost"] > 0
+
+
+def test_without_its_database_it_waits_unready_and_serves_once_it_is_there(
+    start_gateway: StartGateway, stores: Bed
+) -> None:
+    template = stores.migrated_template()
+    absent = f"absent_{stores.name}"
+    server = start_gateway.build(database_url=stores.url_of(absent))
+    server.start(until_ready=False)
+    # Nobody has it, but its checksum holds, so that it is looked up.
+    key = new_key("sk-rt-v1-")
+
+    unready = server.get("/readyz")
+    refused = server.chat(key=key, model="x", messages=HELLO)
+
+    assert unready.status_code == 503
+    assert as_json(unready)["checks"]["database"]["ok"] is False
+    assert refused.status_code == 503
+    assert int(refused.headers["Retry-After"]) >= 1
+    assert as_json(refused)["error"]["metadata"]["error_type"] == "provider_overloaded"
+    assert server.get("/healthz").status_code == 200
+
+    stores.postgres.create(absent, template=template)
+    # The pool of connections tries again at growing intervals.
+    server.wait_until(lambda: server.get("/readyz").status_code == 200, within_s=40)
+
+    assert server.chat(key=key, model="x", messages=HELLO).status_code == 401
+    server.kill()
+    stores.drop(stores.url_of(absent))

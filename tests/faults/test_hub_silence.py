@@ -1,30 +1,30 @@
 """What one request costs the others of its process: how long their streams fall silent."""
 
 import json
+import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
-from pathlib import Path
+from contextlib import closing, contextmanager
+from typing import Any
 
 import psycopg
 import pytest
 
 from routing.simulator.testing import Wire
 from tests.conformance.desk import HELLO
-from tests.faults.bench import as_yaml, endpoint, model, provider
-from tests.faults.conftest import loaded
+from tests.conformance.guarded import GUARDRAILS
+from tests.faults.bench import endpoint, model, provider
+from tests.faults.conftest import GatewayWith
 from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
-from tests.support.bed import Bed
-from tests.support.callers import CHAT
-from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.gateways import SeededAccount, seed_account
 from tests.support.orm import database_name
 from tests.support.pdfs import data_url, pdf
 from tests.support.promptness import in_time
-from tests.support.server import GatewayServer
+from tests.support.server import GatewayServer, as_json
 from tests.support.silence import Listener, listening, ticking_upstream
+from tests.support.wires import head_bytes
 
-pytestmark = pytest.mark.timed
 MIB = 1_048_576
 BODY_BYTES = 32 * MIB
 LARGE_S, OTHERWISE_S = 0.25, 0.05
@@ -53,14 +53,9 @@ def answer_large(peer: Peer) -> None:
 
 
 @pytest.fixture(scope="module")
-def ticking(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed
-) -> Iterator[tuple[GatewayServer, SeededAccount]]:
+def ticking(gateway_with: GatewayWith) -> Iterator[tuple[GatewayServer, SeededAccount]]:
     """`tick/tock` ticks; `big/eater` takes bodies of any size."""
-    folder = tmp_path_factory.mktemp("ticking")
-    with ExitStack() as stack:
-        ticks = stack.enter_context(ticking_upstream())
-        eater = stack.enter_context(RawUpstream(answer_large))
+    with ticking_upstream() as ticks, RawUpstream(answer_large) as eater:
         providers = [
             provider("ticks", f"http://127.0.0.1:{ticks.port}/v1"),
             provider("eats", f"http://127.0.0.1:{eater.port}/v1"),
@@ -69,9 +64,7 @@ def ticking(
             model("tick/tock", endpoint("ticks")),
             model("big/eater", endpoint("eats"), context_length=100_000_000),
         ]
-        starter = stack.enter_context(StartGateway(stores, folder))
-        catalogue = as_yaml(providers, models)
-        server = loaded(starter, folder, catalogue, ROUTER_IDLE_TIMEOUT="20", WEB_CONCURRENCY="1")
+        server = gateway_with(models, providers=providers, ROUTER_IDLE_TIMEOUT="20")
         yield server, seed_account(server, credits_usd="100000")
 
 
@@ -116,8 +109,8 @@ def message_body(count: int) -> bytes:
     return b'{"model":"big/eater","messages":[' + b",".join([piece] * count) + b"]}"
 
 
-def dense_body(piece: bytes, count: int) -> bytes:
-    return b'{"model":"big/eater","x":[' + b",".join([piece] * count) + b"]}"
+def lists_body(count: int) -> bytes:
+    return b'{"model":"big/eater","x":[' + b",".join([b"[]"] * count) + b"]}"
 
 
 def keyed_body(count: int) -> bytes:
@@ -125,128 +118,50 @@ def keyed_body(count: int) -> bytes:
     return b'{"model":"big/eater","x":{' + keys + b"}}"
 
 
-BODIES: dict[str, tuple[Callable[[], bytes], int]] = {
-    "one text": (lambda: chat_body("plain text, "), 200),
-    "100,000 messages": (lambda: message_body(100_000), 200),
-    "keys up to the limit": (lambda: keyed_body(499_990), 400),
-    "lists for 32 MiB": (lambda: dense_body(b"[]", BODY_BYTES // 3 - 10), 413),
-}
-MORE_BODIES: dict[str, tuple[Callable[[], bytes], int]] = {
-    "a text of escapes": (lambda: chat_body("\\n"), 200),
-    "a text in Greek": (lambda: chat_body("κόσμε "), 200),
-    "a text of digits": (lambda: chat_body("1234567890" * 10), 200),
-    "lists up to the limit": (lambda: dense_body(b"[]", 499_990), 400),
+# What is sent, its status, and for how long others may be silent.
+BODIES: dict[str, tuple[Callable[[], bytes], int, float]] = {
+    "one text": (lambda: chat_body("plain text, "), 200, LARGE_S),
+    "100,000 messages": (lambda: message_body(100_000), 200, LARGE_S),
+    "keys up to the limit": (lambda: keyed_body(499_990), 400, LARGE_S),
+    "lists for 32 MiB": (lambda: lists_body(BODY_BYTES // 3 - 10), 413, LARGE_S),
+    "a file to be read": (file_body, 200, OTHERWISE_S),
+    "tiny chunks": (lambda: b"1\r\n \r\n" * 300_000 + b"0\r\n\r\n", 400, OTHERWISE_S),
 }
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        *(pytest.param(*given, id=name) for name, given in BODIES.items()),
-        *(
-            pytest.param(*given, id=name, marks=pytest.mark.nightly)
-            for name, given in MORE_BODIES.items()
-        ),
-    ],
-)
-def test_large_bodies_do_not_silence_a_stream(
-    ticking: tuple[GatewayServer, SeededAccount],
-    listener: Listener,
-    body: Callable[[], bytes],
-    status: int,
+@pytest.mark.timed
+@pytest.mark.parametrize("name", BODIES)
+def test_no_body_silences_a_stream(
+    ticking: tuple[GatewayServer, SeededAccount], listener: Listener, name: str
 ) -> None:
-    server, account = ticking
+    body, status, limit_s = BODIES[name]
     data = body()
-    statuses: list[int] = []
+    statuses: set[int] = set()
+    framing = "Transfer-Encoding: chunked" if name == "tiny chunks" else ""
+    at_once = BODIES_AT_ONCE if limit_s == LARGE_S else 1
 
     def send() -> None:
-        with ThreadPoolExecutor(BODIES_AT_ONCE) as pool:
-            answers = pool.map(lambda _: post(server, account, data), range(BODIES_AT_ONCE))
-            statuses.extend(answers)
+        with ThreadPoolExecutor(at_once) as pool:
+            asked = [pool.submit(post, *ticking, data, framing=framing) for _ in range(at_once)]
+        statuses.update(each.result() for each in asked)
 
-    silence_s = quietest_s(listener, send, limit_s=LARGE_S)
-    assert set(statuses) == {status}
-    in_time(silence_s, LARGE_S)
-
-
-def test_reading_a_file_does_not_silence_a_stream(
-    ticking: tuple[GatewayServer, SeededAccount], listener: Listener
-) -> None:
-    server, account = ticking
-    data = file_body()
-    statuses: list[int] = []
-
-    def send() -> None:
-        statuses.append(post(server, account, data))
-
-    silence_s = quietest_s(listener, send, limit_s=OTHERWISE_S)
-
-    assert set(statuses) == {200}
-    in_time(silence_s, OTHERWISE_S)
-
-
-def test_tiny_chunks_do_not_silence_a_stream(
-    ticking: tuple[GatewayServer, SeededAccount], listener: Listener
-) -> None:
-    server, account = ticking
-    data = b"1\r\n \r\n" * 300_000 + b"0\r\n\r\n"
-    statuses: list[int] = []
-
-    def send() -> None:
-        statuses.append(post(server, account, data, framing="Transfer-Encoding: chunked"))
-
-    silence_s = quietest_s(listener, send, limit_s=OTHERWISE_S)
-
-    assert set(statuses) == {400}
-    in_time(silence_s, OTHERWISE_S)
-
-
-def test_a_catalogue_of_10_000_endpoints_loads_beside_a_stream(
-    ticking: tuple[GatewayServer, SeededAccount], listener: Listener, tmp_path: Path
-) -> None:
-    server, _ = ticking
-    fillers = [provider(f"filler-{n}", f"http://127.0.0.1:9/{n}") for n in range(10)]
-    models = [
-        model(f"filler/model-{n}", *(endpoint(each["slug"]) for each in fillers))
-        for n in range(1000)
-    ]
-    file = tmp_path / "large.yaml"
-    file.write_text(as_yaml(fillers, models), encoding="utf-8")
-    server.manage("load_catalogue", str(file))
-    server.wait_until(lambda: is_served(server, "filler/model-999"), within_s=60)
-    reloads = iter(range(ROUNDS))
-
-    def load_again() -> None:
-        name = f"Renamed {next(reloads)}"
-        renamed = [provider("filler-0", "http://127.0.0.1:9/0", name=name)]
-        file.write_text(as_yaml(renamed, []), encoding="utf-8")
-        server.manage("load_catalogue", str(file))
-        server.wait_until(lambda: name in server.get("/api/v1/providers").text, within_s=60)
-
-    in_time(quietest_s(listener, load_again, limit_s=OTHERWISE_S), OTHERWISE_S)
-
-
-def is_served(server: GatewayServer, model_id: str) -> bool:
-    return server.get(f"/api/v1/model/{model_id}").status_code == 200
+    silence_s = quietest_s(listener, send, limit_s=limit_s)
+    assert statuses == {status}
+    in_time(silence_s, limit_s)
 
 
 def post(server: GatewayServer, account: SeededAccount, data: bytes, *, framing: str = "") -> int:
     """A chat request of these bytes; its status."""
     framing = framing or f"Content-Length: {len(data)}"
-    wire = Wire(int(server.env["PORT"]), timeout_s=60)
-    try:
-        wire.send(
-            f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {account.api_key}\r\n"
-            f"{framing}\r\nConnection: close\r\n\r\n".encode()
-        )
+    with closing(Wire(int(server.env["PORT"]), timeout_s=60)) as wire:
+        wire.send(head_bytes(framing, key=account.api_key, close=True))
         wire.send(data)
         status, headers = wire.head()
         wire.body(headers)
-        return status
-    finally:
-        wire.close()
+    return status
 
 
+@pytest.mark.timed
 @pytest.mark.both
 def test_a_locked_database_silences_no_stream(
     ticking: tuple[GatewayServer, SeededAccount], listener: Listener
@@ -277,3 +192,44 @@ def locked(database_url: str) -> Iterator[None]:
         with psycopg.connect(database_url) as connection:
             connection.execute("LOCK TABLE accounts_account IN EXCLUSIVE MODE")
             yield
+
+
+# --- Content filters ------------------------------------------------------------------------------
+
+NASTY = [{"pattern": "[ab]*a[ab]{200}c", "action": "block"}]
+# No automaton can be reused on it.
+NEVER_THE_SAME = "".join(random.Random(7).choices("ab", k=1 << 20))
+REDACTED = [{"slug": "email", "action": "redact"}, {"slug": "phone", "action": "redact"}]
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("text", "said", "status"),
+    [
+        ("mail ada@example.org " + "or so " * 50, {"content_filter_builtins": REDACTED}, 200),
+        (NEVER_THE_SAME, {"content_filters": NASTY}, 413),
+    ],
+    ids=["redacted a hundred thousand times", "a pattern that takes too long"],
+)
+def test_streams_flow_while_texts_are_filtered(
+    ticking: tuple[GatewayServer, SeededAccount],
+    listener: Listener,
+    text: str,
+    said: dict[str, Any],
+    status: int,
+) -> None:
+    server, _ = ticking
+    theirs = seed_account(server, credits_usd="100000")
+    statuses: set[int] = set()
+    key, data = theirs.management_key, chat_body(text)
+    guardrail = as_json(server.post(GUARDRAILS, key=key, json={"name": "g", **said}))["data"]["id"]
+    body = {"key_hashes": [theirs.api_key_hash]}
+    server.post(f"{GUARDRAILS}/{guardrail}/assignments/keys", key=key, json=body)
+
+    def send() -> None:
+        statuses.add(post(server, theirs, data))
+
+    silence_s = quietest_s(listener, send, limit_s=LARGE_S)
+    assert statuses == {status}
+    in_time(silence_s, LARGE_S)

@@ -1,36 +1,43 @@
-"""M2: over HTTP, four processes and two keys spend one account's balance once, and no more."""
+"""M2: over HTTP, four processes and two keys spend one account's balance once, and no more; limits
+and budgets as callers meet them, at once in every process, for streams and fallbacks too."""
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from accounts.keystring import hash_of
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
-from tests.faults.conftest import Open, loaded
-from tests.support.bed import Bed
+from tests.faults.conftest import GatewayWith
+from tests.faults.desks import check_books
 from tests.support.callers import Heard, ask, at_a_time, new_key
-from tests.support.gateways import StartGateway, seed_account
+from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 from tests.support.server import GatewayServer
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
-AT_ONCE = 64
+USD = 1_000_000_000
+AT_ONCE = 40
 MAX_TOKENS = 100
 # 11 bytes of text and 16 tokens for the message's frame, at the prices of the bench.
 HELD_NANO = (11 + 16) * bench.CHEAP_NANO[0] + MAX_TOKENS * bench.CHEAP_NANO[1]
 CREDITS_USD, CREDITS_NANO = "0.005", 5_000_000
 AFFORDABLE_AT_ONCE = CREDITS_NANO // HELD_NANO
-# What the upstream says it produced: three times what it was asked for.
-DEAR = {"prompt_tokens": 27, "completion_tokens": 3 * MAX_TOKENS, "total_tokens": 327}
+# What the upstream says it produced: all that was asked for, and three times that.
+WHOLE = {"prompt_tokens": 27, "completion_tokens": MAX_TOKENS}
+DEAR = {"prompt_tokens": 27, "completion_tokens": 3 * MAX_TOKENS}
 DEAR_NANO = 27 * bench.CHEAP_NANO[0] + 3 * MAX_TOKENS * bench.CHEAP_NANO[1]
 MODEL = bench.model("plain/first", bench.endpoint("first"))
-PROCESSES = {
-    "WEB_CONCURRENCY": "4",
-    "ROUTER_FIRST_BYTE_TIMEOUT": "30",
-    "ROUTER_IDLE_TIMEOUT": "30",
-}
+PAIR = bench.model(
+    "plain/pair", bench.endpoint("first"), bench.endpoint("second", pricing=bench.DEAR)
+)
+PROCESSES = {"WEB_CONCURRENCY": "4", "ROUTER_FIRST_BYTE_TIMEOUT": "30", "ROUTER_IDLE_TIMEOUT": "30"}
+Shops = Callable[..., "Shop"]
 
 
 @dataclass
@@ -42,15 +49,13 @@ class Shop:
 
     def ask(self, number: int) -> Heard:
         """Every other one by the other key, every third as a stream."""
-        return ask(
-            int(self.desk.server.env["PORT"]),
-            self.keys[number % 2],
-            tag=f"call-{number}",
-            model="plain/first",
-            messages=HELLO,
-            max_tokens=MAX_TOKENS,
-            stream=number % 3 == 0,
-        )
+        key = self.keys[number % 2]
+        body = {"model": "plain/first", "messages": HELLO, "max_tokens": MAX_TOKENS}
+        port = int(self.desk.server.env["PORT"])
+        return ask(port, key, tag=f"call-{number}", stream=number % 3 == 0, **body)
+
+    def crowd(self, count: int) -> list[Heard]:
+        return at_a_time(min(AT_ONCE, count), count, self.ask)
 
     def totals(self) -> tuple[int, int, int]:
         return Ledger(self.desk.server.env["DATABASE_URL"]).totals(self.desk.account.account_id)
@@ -64,62 +69,49 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def four_processes(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
-    folder = tmp_path_factory.mktemp("m2")
-    catalogue = bench.as_yaml(bench.personas(simulator), [MODEL])
-    with StartGateway(stores, folder) as starter:
-        yield loaded(starter, folder, catalogue, **PROCESSES)
+def four_processes(gateway_with: GatewayWith) -> GatewayServer:
+    return gateway_with([MODEL, PAIR], **PROCESSES)
 
 
 @pytest.fixture
-def shop_with(
-    four_processes: GatewayServer, simulator: SimulatedUpstream, desk_on: Open
-) -> Callable[..., Shop]:
-    """`shop_with("0.005")`: an account of that credit; further arguments are settings, of a
-    gateway of the shop's own."""
+def shop_with(four_processes: GatewayServer, simulator: SimulatedUpstream) -> Shops:
+    """`shop_with("0.005")`: an account of that credit."""
 
-    def open_(credits_usd: str, **env: str) -> Shop:
+    def open_(credits_usd: str) -> Shop:
         simulator.clear()
-        server = desk_on([MODEL], **PROCESSES | env).server if env else four_processes
-        account = seed_account(server, credits_usd=credits_usd)
-        desk = Desk(server, simulator, account, "plain/first")
-        return Shop(desk, [desk.account.api_key, new_key(desk.server, desk.account)])
+        account = seed_account(four_processes, credits_usd=credits_usd)
+        desk = Desk(four_processes, simulator, account, "plain/first")
+        other = new_key(four_processes, account, workspace_id=account.workspace_id)
+        return Shop(desk, [account.api_key, other])
 
     return open_
 
 
 def check_charges(shop: Shop, heard: list[Heard]) -> None:
-    """Every answer was whole and charged what it said; everything else was a 402."""
-    assert {each.status for each in heard} <= {200, 402}, {str(each) for each in heard}
+    """Every answer was whole and charged what it said; everything else was a refusal."""
+    assert {each.status for each in heard} <= {200, 402, 403}, {str(each) for each in heard}
     assert not [each for each in heard if each.broke]
     told_nano = sum(each.cost_nano or 0 for each in heard if each.status == 200)
     assert shop.totals()[1] == told_nano
-    audit = shop.desk.server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    check_books(shop.desk.server)
 
 
 def served(heard: list[Heard]) -> int:
     return sum(each.status == 200 for each in heard)
 
 
+@pytest.mark.parametrize(
+    ("credits_usd", "requests"),
+    [
+        (CREDITS_USD, 100),
+        pytest.param("0.05", 8_000, marks=[pytest.mark.nightly, pytest.mark.timeout(600)]),
+    ],
+)
 def test_four_processes_spend_a_nearly_empty_balance_once(
-    shop_with: Callable[..., Shop],
+    shop_with: Shops, credits_usd: str, requests: int
 ) -> None:
-    spend_once(shop_with(CREDITS_USD), requests=300)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(600)
-def test_four_processes_spend_a_balance_once_in_thousands_of_requests(
-    shop_with: Callable[..., Shop],
-) -> None:
-    spend_once(shop_with("0.05"), requests=8_000)
-
-
-def spend_once(shop: Shop, *, requests: int) -> None:
-    heard = at_a_time(AT_ONCE, requests, shop.ask)
+    shop = shop_with(credits_usd)
+    heard = shop.crowd(requests)
     assert 0 < served(heard) < requests
 
     heard += shop.spend_the_rest()
@@ -130,21 +122,9 @@ def spend_once(shop: Shop, *, requests: int) -> None:
     check_charges(shop, heard)
 
 
-def test_without_enforcement_such_requests_overspend(shop_with: Callable[..., Shop]) -> None:
-    """The twin: nothing but the balance's guard stood between these callers and the overdraft."""
-    shop = shop_with("0.001", BILLING_ENFORCED="false")
-
-    heard = at_a_time(AT_ONCE, 200, shop.ask)
-
-    assert served(heard) == 200
-    credits_nano, usage_nano, _ = shop.totals()
-    assert usage_nano > credits_nano
-    check_charges(shop, heard)
-
-
 @pytest.mark.parametrize("callers", [AT_ONCE, pytest.param(256, marks=pytest.mark.nightly)])
 def test_costs_above_the_estimates_overdraw_by_the_calls_in_flight_and_no_more(
-    shop_with: Callable[..., Shop], callers: int
+    shop_with: Shops, callers: int
 ) -> None:
     shop = shop_with(CREDITS_USD)
     shop.desk.upstream.script("first", {"gate": "all", "usage": DEAR}, repeat=True)
@@ -156,13 +136,12 @@ def test_costs_above_the_estimates_overdraw_by_the_calls_in_flight_and_no_more(
     assert len(in_flight) == AFFORDABLE_AT_ONCE
     assert {each.cost_nano for each in in_flight} == {DEAR_NANO}
     credits_nano, usage_nano, held_nano = shop.totals()
-    overdraft_nano = usage_nano - credits_nano
     assert held_nano == 0
-    assert 0 < overdraft_nano <= AFFORDABLE_AT_ONCE * (DEAR_NANO - HELD_NANO)
+    assert 0 < usage_nano - credits_nano <= AFFORDABLE_AT_ONCE * (DEAR_NANO - HELD_NANO)
     calls = Ledger(shop.desk.server.env["DATABASE_URL"]).calls(shop.desk.account.account_id)
     assert {(call.hold_nano, call.overrun) for call in calls} == {(HELD_NANO, True)}
     check_charges(shop, [each for each in heard if each])
-    assert [shop.ask(number).status for number in range(8)] == [402] * 8
+    assert [shop.ask(number).status for number in range(4)] == [402] * 4
 
 
 def open_up(shop: Shop) -> None:
@@ -172,3 +151,98 @@ def open_up(shop: Shop) -> None:
         lambda: desk.upstream.control("GET", "/_gate/all")["waiting"] >= AFFORDABLE_AT_ONCE
     )
     desk.upstream.open_gate("all")
+
+
+# --- Limits and budgets ---------------------------------------------------------------------------
+
+
+def set_budget(desk: Desk, nano: int, interval: str = "daily") -> None:
+    path = f"/api/v1/workspaces/{desk.account.workspace_id}/budgets/{interval}"
+    body = {"limit_usd": nano / USD}
+    answer = desk.server.request("PUT", path, key=desk.account.management_key, json=body)
+    assert answer.status_code == 200, answer.text
+
+
+def test_the_first_fifty_requests_of_new_keys_pass_no_limit(shop_with: Shops) -> None:
+    """Four processes meet both keys for the first time at the same moment: a key's limit, the
+    budgets and the balance are all near."""
+    shop = shop_with(str(15 * HELD_NANO / USD))
+    desk = shop.desk
+    desk.upstream.script("first", {"usage": WHOLE}, repeat=True)
+    set_budget(desk, 13 * HELD_NANO, "monthly")
+    set_budget(desk, 12 * HELD_NANO, "weekly")
+    limits = {"limit": 8 * HELD_NANO / USD, "limit_reset": "daily"}
+    where = {"workspace_id": desk.account.workspace_id}
+    shop.keys = [new_key(desk.server, desk.account, **limits, **where), shop.keys[1]]
+
+    heard = shop.crowd(50)
+
+    good = Counter(int(each.tag[5:]) % 2 for each in heard if each.status == 200)
+    assert good.total() == 12
+    assert good[0] <= 8
+    assert {each.cost_nano for each in heard if each.status == 200} == {HELD_NANO}
+    check_charges(shop, heard)
+
+
+def test_four_processes_that_know_a_key_keep_its_new_budget_at_once(shop_with: Shops) -> None:
+    """They have read the key less than a second ago, when it had none."""
+    shop = shop_with("1")
+    shop.desk.upstream.script("first", {"usage": WHOLE}, repeat=True)
+    heard = shop.crowd(40)
+    assert served(heard) == 40
+    spent = 40 * HELD_NANO
+    set_budget(shop.desk, spent + 3 * HELD_NANO)
+
+    heard += (again := shop.crowd(30))
+
+    assert served(again) == 3
+    set_budget(shop.desk, spent + 5 * HELD_NANO, "weekly")
+    set_budget(shop.desk, spent + 4 * HELD_NANO)
+    heard += (again := shop.crowd(10))
+    assert served(again) == 1
+    check_charges(shop, heard)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fallback_that_is_too_dear_for_the_budget_is_not_tried(
+    shop_with: Shops, stream: bool
+) -> None:
+    desk = shop_with("1000").desk
+    failing = {"status": 400, "json": {"error": {"message": "Unsupported parameter"}}}
+    desk.upstream.script("first", failing, repeat=True)
+    set_budget(desk, 2 * HELD_NANO)
+    body: dict[str, Any] = {"model": "plain/pair", "max_tokens": MAX_TOKENS, "stream": stream}
+
+    error = desk.told(desk.post(**body), 402, "payment_required")
+
+    assert error["metadata"]["limit_source"] == "router_workspace_budget"
+    assert desk.upstream.requests("second") == []
+    set_budget(desk, 3000 * HELD_NANO)
+    assert desk.post(**body).status_code == 200
+    check_books(desk.server)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_fallback_of_a_key_that_was_deleted_meanwhile_is_a_401(
+    shop_with: Shops, stream: bool
+) -> None:
+    """Its hold is to be raised, and whoever looks at the limits of now finds no key any more."""
+    shop = shop_with("1000")
+    desk, key = shop.desk, shop.keys[1]
+    failing = {"status": 400, "json": {"error": {"message": "Unsupported parameter"}}}
+    desk.upstream.script("first", {"gate": "deleted", **failing})
+    body = {"model": "plain/pair", "messages": HELLO, "max_tokens": MAX_TOKENS, "stream": stream}
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(desk.server.chat, key=key, **body)
+        desk.upstream.wait_gate("deleted")
+        path, manager = f"/api/v1/keys/{hash_of(key)}", desk.account.management_key
+        assert desk.server.request("DELETE", path, key=manager).status_code == 200
+        set_budget(desk, USD)
+        desk.upstream.open_gate("deleted")
+        answer = asked.result()
+
+    assert (answer.status_code, answer.json()["error"]["message"]) == (401, "Invalid API key")
+    assert desk.upstream.requests("second") == []
+    assert shop.totals()[1] == 0
+    check_books(desk.server)

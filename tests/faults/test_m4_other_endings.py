@@ -1,24 +1,21 @@
-"""M4 where it ends otherwise: streams, processes that die, and management requests."""
+"""M4 where it ends otherwise: streams, processes that die, management requests and interns."""
 
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
 import requests
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.accounts.dump import database_text
 from tests.conformance.desk import CHAT, HELLO, Desk
-from tests.faults import bench
-from tests.faults.conftest import loaded
-from tests.support.bed import Bed
+from tests.faults.conftest import GatewayWith
+from tests.faults.desks import check_books, stream_end
 from tests.support.callers import at_a_time
-from tests.support.gateways import StartGateway, seed_account
+from tests.support.gateways import SeededAccount, seed_account
 from tests.support.server import GatewayServer, as_json
 from tests.support.twice import (
     AT_ONCE,
@@ -34,7 +31,6 @@ from tests.support.victims import children
 
 pytest_plugins = ["tests.support.twice_fixtures"]
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
-OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 
 @pytest.mark.parametrize("path", FORMATS)
@@ -59,39 +55,19 @@ def test_a_stream_happens_once_and_is_not_told_again(twice: Twice, path: str) ->
     check_not_kept(twice, first, twice.ask("live", path, stream=True))
 
 
-def test_a_stream_that_broke_without_a_charge_begins_anew(twice: Twice) -> None:
-    twice.desk.upstream.script("first", {"events": [{"text": "Hi"}, {"failure": "gone"}]}, {})
-
-    broken = twice.ask("live", stream=True)
-    assert '"error"' in broken.text
-
-    twice.desk.server.wait_until(lambda: twice.ask("live", stream=True).status_code == 200)
-    assert [call.charge_nano > 0 for call in twice.calls()].count(True) == 1
-
-
 def test_a_stream_whose_caller_left_is_not_paid_twice(twice: Twice) -> None:
-    usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
-    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage}
-    events = [{"text": "Hello, this is some text"}, {"gate": "left"}, {"json": end}, "[DONE]"]
+    events = [{"text": "Hello, this is some text"}, {"gate": "left"}, *stream_end(3, 9)]
     twice.desk.upstream.script("first", {"events": events}, {})
     body = {"model": "plain/first", "messages": HELLO, "stream": True}
-    with requests.post(
-        twice.desk.server.root_url + CHAT,
-        json=body,
-        headers={
-            "Authorization": f"Bearer {twice.desk.account.api_key}",
-            "Idempotency-Key": "left",
-        },
-        stream=True,
-        timeout=30,
-    ) as response:
+    headers = {"Idempotency-Key": "left", "Content-Type": "application/json"}
+    key, data = twice.desk.account.api_key, json.dumps(body).encode()
+    post = twice.desk.server.post
+    with post(CHAT, key=key, data=data, headers=headers, stream=True) as response:
         next(response.iter_lines())
         generation = response.headers["X-Generation-Id"]
     twice.desk.upstream.open_gate("left")
     twice.desk.wait_record(generation)
 
-    data = json.dumps(body).encode()
-    headers = {"Idempotency-Key": "left", "Content-Type": "application/json"}
     twice.desk.server.wait_until(
         lambda: reason(twice.desk.raw(data, headers=headers)) == "answer_not_kept"
     )
@@ -100,23 +76,18 @@ def test_a_stream_whose_caller_left_is_not_paid_twice(twice: Twice) -> None:
 
 # --- Processes that die ---------------------------------------------------------------------------
 
-LEASE_S, SWEEP_S, TOTAL_S = 3.0, 0.3, 2.5
+LEASE_S, SWEEP_S = 2.0, 0.3
+SOON = {
+    "HOLD_LEASE_SECONDS": str(LEASE_S),
+    "HOLD_SWEEP_SECONDS": str(SWEEP_S),
+    "ROUTER_TOTAL_TIMEOUT": "1.5",
+}
 
 
 @pytest.fixture(scope="module")
-def mortals(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
+def mortals(gateway_with: GatewayWith) -> GatewayServer:
     """Two processes whose requests are given up soon."""
-    folder = tmp_path_factory.mktemp("mortals")
-    first = bench.provider("first", f"{simulator.url}/first/v1")
-    soon = {
-        "HOLD_LEASE_SECONDS": str(LEASE_S),
-        "HOLD_SWEEP_SECONDS": str(SWEEP_S),
-        "ROUTER_TOTAL_TIMEOUT": str(TOTAL_S),
-    }
-    with StartGateway(stores, folder) as starter:
-        yield loaded(starter, folder, bench.as_yaml([first], [MODEL]), **PATIENT | soon)
+    return gateway_with([MODEL], **PATIENT | SOON)
 
 
 @pytest.fixture
@@ -156,8 +127,7 @@ def test_who_died_before_the_charge_blocks_nobody_for_long(mortal: Twice, what: 
     assert sorted(call.charge_nano > 0 for call in calls) == [False, True]
     assert [call.lost for call in calls].count(True) == 1
     assert mortal.upstream_calls() == 2
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    check_books(server)
 
 
 def _kill_workers(server: GatewayServer) -> None:
@@ -166,26 +136,6 @@ def _kill_workers(server: GatewayServer) -> None:
         os.kill(pid, signal.SIGKILL)
     server.wait_until(lambda: not set(dead) & set(children(server.pid)), within_s=20)
     server.wait_ready()
-
-
-def test_who_died_after_the_charge_is_never_carried_out_again(mortal: Twice, orm_of: OrmOf) -> None:
-    first = mortal.ask("settled")
-    with orm_of(mortal.desk.server):
-        from django.db.models import F
-
-        from accounts.models import RepeatableRequest
-
-        # As the row is while the answer is on its way.
-        RepeatableRequest.objects.update(
-            finished_at=None,
-            status=None,
-            sealed_answer=None,
-            answer_until=None,
-            lease_until=F("created_at"),
-        )
-
-    for _ in range(3):
-        check_not_kept(mortal, first, mortal.ask("settled"))
 
 
 def test_a_stop_lets_the_next_one_begin_anew(twice: Twice) -> None:
@@ -233,30 +183,54 @@ def test_fifty_posts_make_one_workspace(twice: Twice) -> None:
     assert [row["slug"] for row in as_json(found)["data"]].count("team") == 1
 
 
-def test_fifty_posts_make_one_key_and_show_it_once(twice: Twice, orm_of: OrmOf) -> None:
-    body = {"name": "one of a kind"}
-
-    answers = at_a_time(AT_ONCE, AT_ONCE, lambda _: manage(twice, "/keys", body, "made"))
-
-    (made,) = [as_json(each) for each in answers if each.status_code == 201]
-    refused = manage(twice, "/keys", body, "made")
-    assert reason(refused) == "answer_not_kept"
-    assert as_json(refused)["error"]["metadata"]["made"] == made["data"]["hash"]
-    with orm_of(twice.desk.server):
-        kept = database_text()
-    assert made["key"] not in kept
-    assert kept.count("one of a kind") >= 1
-    assert made["key"] not in twice.desk.server.log()
-
-
 def test_the_header_is_nothing_where_nothing_can_happen_twice(twice: Twice) -> None:
-    count = {"model": "plain/first", "messages": HELLO}
+    path, key = "/api/v1/messages/count_tokens", twice.desk.account.api_key
+    count, headers = {"model": "plain/first", "messages": HELLO}, {"Idempotency-Key": "c"}
     for _ in range(2):
-        answer = twice.desk.server.post(
-            "/api/v1/messages/count_tokens",
-            key=twice.desk.account.api_key,
-            json=count,
-            headers={"Idempotency-Key": "c"},
-        )
+        answer = twice.desk.server.post(path, key=key, json=count, headers=headers)
         assert answer.status_code == 200
         assert "Idempotent-Replayed" not in answer.headers
+
+
+# --- Interns --------------------------------------------------------------------------------------
+
+INTERNS = "/api/v1/interns"
+
+
+@pytest.fixture
+def account(served: GatewayServer) -> SeededAccount:
+    return seed_account(served)
+
+
+def create(server: GatewayServer, account: SeededAccount, key: str, name: str) -> Any:
+    headers = {"Idempotency-Key": key} if key else {}
+    return server.post(INTERNS, key=account.api_key, json={"name": name}, headers=headers)
+
+
+@pytest.mark.parametrize("key", ["", "once"])
+def test_one_creation_fifty_times_at_once_is_one_intern(
+    served: GatewayServer, account: SeededAccount, key: str
+) -> None:
+    answers = at_a_time(16, AT_ONCE, lambda n: create(served, account, key, "research"))
+
+    assert Counter(each.status_code for each in answers) == {201: 1, 200: AT_ONCE - 1}
+    assert len({each.json()["id"] for each in answers}) == 1
+    listed = served.get(INTERNS, key=account.api_key).json()["data"]
+    assert [each["name"] for each in listed] == ["research"]
+    other = create(served, account, "once", "other")
+    assert other.status_code == (409 if key else 201)
+    if key:
+        assert reason(other) == "idempotency_key_reused"
+
+
+def test_a_member_s_limit_of_interns_holds_from_the_first_request_on(
+    gateway_with: GatewayWith,
+) -> None:
+    server = gateway_with([MODEL], INTERNS_MAX_PER_MEMBER="3", WEB_CONCURRENCY="2")
+    account = seed_account(server)
+
+    answers = at_a_time(20, 20, lambda n: create(server, account, "", f"intern-{n}"))
+
+    assert Counter(each.status_code for each in answers) == {201: 3, 409: 17}
+    assert {reason(each) for each in answers if not each.ok} == {"intern_limit_reached"}
+    assert len(server.get(INTERNS, key=account.api_key).json()["data"]) == 3

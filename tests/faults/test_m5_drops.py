@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream, Wire
-from tests.conformance.desk import HELLO, TEXT, Desk
+from tests.conformance.desk import TEXT, Desk
 from tests.faults import bench
 from tests.faults.bench import CHEAP_NANO
-from tests.faults.conftest import loaded
-from tests.support.bed import Bed
-from tests.support.callers import at_a_time, begin, seeded
-from tests.support.gateways import StartGateway, seed_account
+from tests.faults.conftest import GatewayWith
+from tests.faults.desks import begin, check_books, stream_end
+from tests.support import callers
+from tests.support.callers import at_a_time, seeded
+from tests.support.gateways import seed_account
 from tests.support.ledger import Call, Ledger
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
@@ -30,11 +31,7 @@ PIECES = 100
 USAGE = {"prompt_tokens": 50, "completion_tokens": 1_070, "total_tokens": 1_120}
 ALL_NANO = 50 * CHEAP_NANO[0] + 1_070 * CHEAP_NANO[1]
 TEXTS: list[Any] = [{"text": PIECE}]
-END: list[Any] = [
-    {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}},
-    {"json": {"choices": [], "usage": USAGE}},
-    "[DONE]",
-]
+END = stream_end(50, 1_070)
 HALF_AN_ANSWER = '{"id":"half","object":"chat.completion","created":1,"model":"good",'
 THE_OTHER_HALF = (
     '"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}],'
@@ -51,28 +48,17 @@ def produced_nano(pieces: int, prompt_chars: int = len(TEXT)) -> int:
     return prompt_chars // 4 * CHEAP_NANO[0] + tokens * CHEAP_NANO[1]
 
 
-def stream_held_after(pieces: int) -> dict[str, Any]:
-    """A stream of all pieces that waits for the caller to have left after so many."""
-    return {"events": TEXTS * pieces + [LATE] + TEXTS * (PIECES - pieces) + END}
-
-
 @pytest.fixture(scope="module")
-def patient(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
+def patient(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Iterator[GatewayServer]:
     """A gateway that waits for a silent upstream far longer than for a caller who has left; only
     `impatient` has a short limit."""
-    folder = tmp_path_factory.mktemp("patient")
     url = f"{simulator.url}/drained/v1"
     short = bench.provider("impatient", url, supports_cancellation=False, idle_s=0.5)
     models = [*bench.plain_models(), bench.model("plain/impatient", bench.endpoint("impatient"))]
-    catalogue = bench.as_yaml([*bench.personas(simulator), short], models)
     limits = {"ROUTER_FIRST_BYTE_TIMEOUT": "30", "ROUTER_IDLE_TIMEOUT": "30"}
-    with StartGateway(stores, folder) as starter:
-        server = loaded(starter, folder, catalogue, **limits)
-        yield server
-        audit = server.manage("audit_ledger")
-        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    server = gateway_with(models, providers=[*bench.personas(simulator), short], **limits)
+    yield server
+    check_books(server)
 
 
 @pytest.fixture
@@ -81,161 +67,102 @@ def desk(patient: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     return Desk(patient, simulator, seed_account(patient, credits_usd="1000"), "plain/first")
 
 
-@dataclass
-class Leaver:
-    """A caller at a desk, and what became of its call."""
-
-    desk: Desk
-    model: str
-    stream: bool
-
-    def begin(self) -> Wire:
-        desk = self.desk
-        return begin(
-            int(desk.server.env["PORT"]),
-            desk.account.api_key,
-            model=self.model,
-            messages=HELLO,
-            stream=self.stream,
-            max_tokens=1000,
-        )
-
-    def leave(self, wire: Wire) -> float:
-        """Hang up; the moment of it. The gateway has seen it once it answers what came later."""
-        left_at = time.monotonic()
-        wire.close()
-        self.desk.server.get("/healthz")
-        return left_at
-
-    def settled(self) -> Call:
-        """The one record of the call, its hold gone by then."""
-        ledger = Ledger(self.desk.server.env["DATABASE_URL"])
-        desk = self.desk
-        desk.server.wait_until(lambda: ledger.open_holds() == 0, within_s=HOLD_GONE_WITHIN_S)
-        (call,) = ledger.calls(desk.account.account_id)
-        assert (call.entries, call.entries_nano) == (1, call.charge_nano)
-        assert ledger.totals(desk.account.account_id)[1:] == (call.charge_nano, 0)
-        assert not call.lost
-        return call
+def settled(desk: Desk) -> Call:
+    """The one record of the call, its hold gone by then."""
+    ledger = Ledger(desk.server.env["DATABASE_URL"])
+    desk.server.wait_until(lambda: ledger.open_holds() == 0, within_s=HOLD_GONE_WITHIN_S)
+    (call,) = ledger.calls(desk.account.account_id)
+    assert (call.entries, call.entries_nano) == (1, call.charge_nano)
+    assert ledger.totals(desk.account.account_id)[1:] == (call.charge_nano, 0)
+    assert not call.lost
+    return call
 
 
-@pytest.mark.parametrize("pieces", [1, 10, PIECES])
-def test_who_leaves_a_stream_that_can_be_cancelled_pays_its_pieces(desk: Desk, pieces: int) -> None:
-    leaver = Leaver(desk, "plain/first", stream=True)
-    desk.upstream.script("first", stream_held_after(pieces))
-    wire = leaver.begin()
-    for _ in range(pieces):
-        wire.until(PIECE.encode())
-
-    left_at = leaver.leave(wire)
-
-    check_closed(desk, left_at)
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (produced_nano(pieces), True)
+# When the caller leaves: a number of pieces, 0 being after the headers; None: before the upstream
+# answers; ALL: after the last byte.
+ALL = -1
 
 
-def check_closed(desk: Desk, left_at: float) -> None:
-    entry = desk.upstream.wait(1, "disconnected", timeout_s=CLOSED_WITHIN_S)
-    assert entry["closed_by"] == "client"
-    in_time(entry["connection_closed_at"] - left_at, CLOSED_WITHIN_S)
+def answer_held_at(moment: int | None, *, stream: bool) -> dict[str, Any]:
+    """A whole answer or a stream that waits there for the caller to have left."""
+    if not stream:
+        halves = [HALF_AN_ANSWER, LATE, THE_OTHER_HALF]
+        if moment is None:
+            halves = [LATE, HALF_AN_ANSWER + THE_OTHER_HALF]
+        return {"events": halves, "content_type": "application/json"}
+    if moment in (None, ALL):
+        return {"events": TEXTS * PIECES + END} | (LATE if moment is None else {})
+    return {"events": TEXTS * moment + [LATE] + TEXTS * (PIECES - moment) + END}
 
 
-def test_who_leaves_after_the_headers_pays_the_prompt(desk: Desk) -> None:
-    leaver = Leaver(desk, "plain/first", stream=True)
-    desk.upstream.script("first", stream_held_after(0))
-    wire = leaver.begin()
-    wire.head()
-
-    left_at = leaver.leave(wire)
-
-    check_closed(desk, left_at)
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (produced_nano(0), True)
-
-
-def test_who_leaves_before_the_upstream_answers_pays_nothing(desk: Desk) -> None:
-    leaver = Leaver(desk, "plain/first", stream=True)
-    desk.upstream.script("first", LATE)
-    wire = leaver.begin()
-    desk.upstream.wait_gate("left")
-
-    left_at = leaver.leave(wire)
-
-    check_closed(desk, left_at)
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (0, True)
-
-
-@pytest.mark.parametrize("pieces", [None, 0, 1, 10, PIECES])
-def test_who_leaves_a_stream_that_cannot_be_cancelled_pays_all_of_it(
-    desk: Desk, pieces: int | None
+@pytest.mark.parametrize(
+    ("persona", "stream", "moment", "nano", "cancelled"),
+    [
+        # Who can be cancelled is paid what it produced.
+        ("first", True, None, 0, True),
+        ("first", True, 0, produced_nano(0), True),
+        ("first", True, 10, produced_nano(10), True),
+        ("first", True, ALL, ALL_NANO, False),
+        # Who cannot is read to its end.
+        ("drained", True, None, ALL_NANO, True),
+        ("drained", True, 0, ALL_NANO, True),
+        ("drained", True, 10, ALL_NANO, True),
+        ("drained", True, ALL, ALL_NANO, False),
+        # A whole answer is finished, whoever waits.
+        ("first", False, None, ALL_NANO, False),
+        ("first", False, 0, ALL_NANO, False),
+        ("drained", False, 0, ALL_NANO, False),
+    ],
+)
+def test_who_leaves_pays_by_the_rule(
+    desk: Desk, persona: str, stream: bool, moment: int | None, nano: int, cancelled: bool
 ) -> None:
-    """None: before the upstream answers; 0: after the headers."""
-    leaver = Leaver(desk, "plain/drained", stream=True)
-    whole = {"events": TEXTS * PIECES + END}
-    held = whole | LATE if pieces is None else stream_held_after(pieces)
-    desk.upstream.script("drained", held)
-    wire = leaver.begin()
-    desk.upstream.wait_gate("left")
-    if pieces is not None:
-        wire.head()
-    for _ in range(pieces or 0):
+    desk.upstream.script(persona, answer_held_at(moment, stream=stream))
+    wire = begin(desk, model=f"plain/{persona}", stream=stream)
+    if moment == ALL:
+        wire.until(b"data: [DONE]")
+    else:
+        desk.upstream.wait_gate("left")
+        if stream and moment is not None:
+            wire.head()
+    for _ in range(max(0, moment or 0)):
         wire.until(PIECE.encode())
 
-    leaver.leave(wire)
-    desk.upstream.open_gate("left")
+    left_at = leave(desk, wire)
 
-    assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (ALL_NANO, True)
-    assert (call.tokens_prompt, call.tokens_completion) == (50, 1_070)
+    if stream and persona == "first" and moment != ALL:
+        entry = desk.upstream.wait(1, "disconnected", timeout_s=CLOSED_WITHIN_S)
+        assert entry["closed_by"] == "client"
+        in_time(entry["connection_closed_at"] - left_at, CLOSED_WITHIN_S)
+    elif moment != ALL:
+        desk.upstream.open_gate("left")
+        assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
+    call = settled(desk)
+    assert (call.charge_nano, call.cancelled) == (nano, cancelled)
+    if nano == ALL_NANO:
+        assert (call.tokens_prompt, call.tokens_completion) == (50, 1_070)
+
+
+def leave(desk: Desk, wire: Wire) -> float:
+    """Hang up; the moment of it. The gateway has seen it once it answers what came later."""
+    left_at = time.monotonic()
+    wire.close()
+    desk.server.get("/healthz")
+    return left_at
 
 
 def test_a_drained_stream_that_falls_silent_costs_what_it_had_produced(desk: Desk) -> None:
-    leaver = Leaver(desk, "plain/impatient", stream=True)
-    desk.upstream.script("drained", stream_held_after(10))
-    wire = leaver.begin()
+    desk.upstream.script("drained", answer_held_at(10, stream=True))
+    wire = begin(desk, model="plain/impatient")
     for _ in range(10):
         wire.until(PIECE.encode())
 
-    leaver.leave(wire)
+    leave(desk, wire)
 
     # Nobody opens the gate: the idle limit ends the draining.
     assert desk.upstream.wait(1, "disconnected")["closed_by"] == "client"
-    call = leaver.settled()
+    call = settled(desk)
     assert (call.charge_nano, call.cancelled) == (produced_nano(10), True)
-
-
-@pytest.mark.parametrize("moment", ["before the upstream answers", "after headers"])
-@pytest.mark.parametrize("persona", ["first", "drained"])
-def test_who_leaves_a_whole_answer_pays_all_of_it(desk: Desk, persona: str, moment: str) -> None:
-    leaver = Leaver(desk, f"plain/{persona}", stream=False)
-    halves = [HALF_AN_ANSWER, LATE, THE_OTHER_HALF]
-    if moment == "before the upstream answers":
-        halves = [LATE, HALF_AN_ANSWER + THE_OTHER_HALF]
-    desk.upstream.script(persona, {"events": halves, "content_type": "application/json"})
-    wire = leaver.begin()
-    desk.upstream.wait_gate("left")
-
-    leaver.leave(wire)
-    desk.upstream.open_gate("left")
-
-    assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (ALL_NANO, False)
-
-
-@pytest.mark.parametrize("persona", ["first", "drained"])
-def test_who_leaves_after_the_last_byte_pays_what_everybody_pays(desk: Desk, persona: str) -> None:
-    leaver = Leaver(desk, f"plain/{persona}", stream=True)
-    desk.upstream.script(persona, {"events": TEXTS * PIECES + END})
-    wire = leaver.begin()
-    wire.until(b"data: [DONE]")
-
-    leaver.leave(wire)
-
-    call = leaver.settled()
-    assert (call.charge_nano, call.cancelled) == (ALL_NANO, False)
 
 
 # --- At every other moment ------------------------------------------------------------------------
@@ -258,7 +185,7 @@ class Drop:
         return f"{TEXT} {self.tag}"
 
     def carry_out(self, desk: Desk) -> None:
-        wire = begin(
+        wire = callers.begin(
             int(desk.server.env["PORT"]),
             desk.account.api_key,
             model=self.model,
@@ -291,13 +218,13 @@ def dropping(desk: Desk) -> Iterator[Desk]:
 
 
 @pytest.mark.parametrize(
-    "drops", [40, pytest.param(500, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
+    "drops", [30, pytest.param(500, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
 def test_every_one_of_many_drops_is_charged_by_the_rule(dropping: Desk, drops: int) -> None:
     chance = seeded()
-    callers = [_drop(number, chance) for number in range(drops)]
+    leavers = [_drop(number, chance) for number in range(drops)]
 
-    at_a_time(16, drops, lambda number: callers[number].carry_out(dropping))
+    at_a_time(16, drops, lambda number: leavers[number].carry_out(dropping))
 
     server, upstream = dropping.server, dropping.upstream
     ledger = Ledger(server.env["DATABASE_URL"])
@@ -308,7 +235,7 @@ def test_every_one_of_many_drops_is_charged_by_the_rule(dropping: Desk, drops: i
     seen = {e["body"]["messages"][0]["content"]: e for e in upstream.requests()}
     found = ledger.calls(mine)
     charged = {call.user: call for call in found}
-    for caller in callers:
+    for caller in leavers:
         _check_drop(caller, charged[caller.tag], seen.get(caller.text))
     assert ledger.totals(mine)[1:] == (sum(c.charge_nano for c in found), 0)
     cancelled = [call.charge_nano for call in found if call.cancelled]

@@ -1,19 +1,28 @@
-"""M8: a charge is the exact sum, rounded once, half-even, to a whole nano-dollar.
+"""M8: a charge is the exact sum, rounded once, half-even, to a whole nano-dollar. The other side of
+the comparison is `fractions.Fraction` and shares no code with the product.
 
-The other side of the comparison is `fractions.Fraction` and shares no code with the product.
+M7: nothing is charged 0 by accident. A price is there and sane, or nothing is sent; what was
+admitted at one price is charged at it.
 """
 
+import json
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from routing.catalogue.load import load
+from routing.catalogue.models import Endpoint
 from routing.catalogue.prices import PRICE_KEYS, Prices
+from routing.catalogue.snapshot import build
 from routing.metering.cost import (
     FREE,
     NO_COST,
@@ -26,11 +35,16 @@ from routing.metering.cost import (
     web_search_nano,
 )
 from routing.metering.usage import Usage
+from routing.selection.ask import Ask
+from routing.selection.select import select
+from routing.selection.sifting import NO_PRICE
+from routing.simulator.testing import SimulatedUpstream
+from tests.support.gateways import StartGateway, seed_account
 
 SEED = 20_260_101
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-PRICE_LISTS = 2_000
 USAGES_EACH = 50
+DIGITS = "0.12345678901234567890123456789012345678"
 # Each price is read fifty times, which takes longer than what is tested.
 fraction_of: Callable[[str], Fraction] = cache(Fraction)
 
@@ -87,42 +101,33 @@ def exact_nano(pricing: dict[str, Any], usage: Usage, units: Units) -> Fraction:
         prices.setdefault("input_cache_write_1h", prices["input_cache_write"])
     written_1h = usage.cache_write_1h_tokens
     bill = Fraction(0)
+    of_the_prompt = {
+        "input_cache_read": usage.cached_tokens,
+        "input_cache_write": usage.cache_write_tokens - written_1h,
+        "input_cache_write_1h": written_1h,
+        "audio": usage.prompt_audio_tokens,
+    }
+    of_the_completion = {
+        "internal_reasoning": usage.reasoning_tokens,
+        "audio_output": usage.completion_audio_tokens,
+    }
     for total, plain, kinds in (
-        (
-            usage.prompt_tokens,
-            "prompt",
-            (
-                ("input_cache_read", usage.cached_tokens),
-                ("input_cache_write", usage.cache_write_tokens - written_1h),
-                ("input_cache_write_1h", written_1h),
-                ("audio", usage.prompt_audio_tokens),
-            ),
-        ),
-        (
-            usage.completion_tokens,
-            "completion",
-            (
-                ("internal_reasoning", usage.reasoning_tokens),
-                ("audio_output", usage.completion_audio_tokens),
-            ),
-        ),
+        (usage.prompt_tokens, "prompt", of_the_prompt),
+        (usage.completion_tokens, "completion", of_the_completion),
     ):
-        priced = sum(count for kind, count in kinds if kind in prices)
-        bill += prices[plain] * (total - priced)
-        bill += sum(prices[kind] * count for kind, count in kinds if kind in prices)
-    for kind, count in (
-        ("request", units.requests),
-        ("image", units.images),
-        ("web_search", units.web_searches),
-    ):
-        bill += prices.get(kind, Fraction(0)) * count
+        priced = {kind: count for kind, count in kinds.items() if kind in prices}
+        bill += prices[plain] * (total - sum(priced.values()))
+        bill += sum(prices[kind] * count for kind, count in priced.items())
+    counts = {"request": units.requests, "image": units.images, "web_search": units.web_searches}
+    bill += sum(prices.get(kind, Fraction(0)) * count for kind, count in counts.items())
     return bill * (1 - fraction_of(pricing.get("discount", "0"))) * 10**9
 
 
 @pytest.mark.thorough
-def test_a_hundred_thousand_random_bills_are_rounded_once_half_even() -> None:
+@pytest.mark.parametrize("lists", [300, pytest.param(5_000, marks=pytest.mark.nightly)])
+def test_thousands_of_random_bills_are_rounded_once_half_even(lists: int) -> None:
     chance = random.Random(SEED)
-    for _ in range(PRICE_LISTS):
+    for _ in range(lists):
         pricing = random_pricing(chance)
         prices = Prices.parse(pricing)
         for _ in range(USAGES_EACH):
@@ -180,21 +185,20 @@ def test_what_has_no_price_adds_nothing() -> None:
     assert cost_of(Usage(0, 0), prices, Units(2, 2, 2)).total_nano == 0
 
 
-def test_the_largest_counts_and_dearest_prices_lose_no_digit() -> None:
-    tokens = 2**40 + 1
-    pricing = {"prompt": "0.00012345678901234567", "completion": "0.00098765432109876543"}
-    exact = tokens * (Fraction(pricing["prompt"]) + Fraction(pricing["completion"])) * 10**9
+@pytest.mark.parametrize(
+    ("price", "tokens", "discount"),
+    [
+        # The largest counts at the dearest prices lose no digit, and as many digits as a price may
+        # have are billed.
+        ("0.00098765432109876543", 2**40 + 1, "0"),
+        (DIGITS, 10**30, DIGITS),
+    ],
+)
+def test_no_digit_is_lost(price: str, tokens: int, discount: str) -> None:
+    prices = Prices.parse({"prompt": price, "completion": "0", "discount": discount})
 
-    assert cost_of(Usage(tokens, tokens), Prices.parse(pricing)).total_nano == round(exact)
-
-
-def test_as_many_digits_as_a_price_may_have_are_billed() -> None:
-    digits = "0.12345678901234567890123456789012345678"
-    exact = 10**9 * Fraction(digits) * (1 - Fraction(digits)) * 10**30
-
-    prices = Prices.parse({"prompt": digits, "completion": "0", "discount": digits})
-
-    assert cost_of(Usage(10**30, 0), prices).total_nano == round(exact)
+    exact = 10**9 * tokens * Fraction(price) * (1 - Fraction(discount))
+    assert cost_of(Usage(tokens, 0), prices).total_nano == round(exact)
 
 
 def test_no_float_takes_part() -> None:
@@ -208,3 +212,112 @@ def test_no_float_takes_part() -> None:
     assert prices.discount == Decimal("0.1")
     with pytest.raises(ValueError, match="float"):
         Prices.parse({"prompt": 0.1, "completion": "0"})
+
+
+# --- M7: prices -----------------------------------------------------------------------------------
+
+ASK = Ask(kinds=frozenset({"openai"}))
+SOUND = {"prompt": "0.000001", "completion": "0.000002"}
+
+
+def catalogue(pricing: Any, *, base_url: str = "http://127.0.0.1:9/v1") -> dict[str, Any]:
+    own = {"provider": "acme", "upstream_model": "sim/small", "max_completion_tokens": 100}
+    if pricing is not ...:
+        own["pricing"] = pricing
+    return {
+        "providers": [
+            {"slug": "acme", "name": "Acme", "base_url": base_url, "supports_cancellation": True}
+        ],
+        "models": [{"id": "acme/one", "name": "One", "endpoints": [own]}],
+    }
+
+
+# Which prices cannot be billed by is `test_prices`'s; each of these could be read as zero.
+UNUSABLE: dict[str, Any] = {
+    "empty": {},
+    "no completion": {"prompt": "0.000001"},
+    "null": {"prompt": None, "completion": "0"},
+    "empty text": {"prompt": "", "completion": "0"},
+    "word": {"prompt": "free", "completion": "0"},
+    "boolean": {"prompt": False, "completion": "0"},
+    "below every digit": {"prompt": "1e-999999", "completion": "0"},
+    "misspelt": {"prompt": "0.1", "completion": "0.1", "requests": "1"},
+    "override without a price": {**SOUND, "overrides": [{"min_prompt_tokens": 5}]},
+    "no object": "0.000001",
+}
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+@pytest.mark.parametrize("pricing", [..., None])
+def test_an_endpoint_without_a_price_is_kept_but_nothing_is_sent_there(pricing: Any) -> None:
+    assert load(catalogue(pricing))["errors"] == []
+
+    plan = _planned()
+
+    assert plan.order == []
+    assert [each.step for each in plan.removed] == [NO_PRICE]
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_such_a_price_is_refused_in_a_file_and_takes_its_endpoint_out_when_set_by_hand() -> None:
+    for what, pricing in UNUSABLE.items():
+        assert load(catalogue(pricing))["errors"], what
+        assert not Endpoint.objects.exists()
+    load(catalogue(SOUND))
+
+    for what, pricing in UNUSABLE.items():
+        Endpoint.objects.update(pricing=pricing)
+        plan = _planned()
+        assert (plan.order, len(build().problems)) == ([], 1), what
+        assert [each.step for each in plan.removed] == [NO_PRICE]
+
+
+def _planned() -> Any:
+    snapshot = build()
+    return select([snapshot.models["acme/one"]], ASK, random=lambda: 0.0)
+
+
+@pytest.mark.both
+def test_over_http_every_request_pays_the_price_it_was_admitted_at(
+    start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path
+) -> None:
+    """Priced, made dearer in the middle of an answer, unpriced, free: one server, one account."""
+    server = start_gateway()
+    account = seed_account(server)
+    file = tmp_path / "m7.yaml"
+    usage = {"usage": {"prompt_tokens": 10, "completion_tokens": 5}}
+
+    def load_pricing(pricing: Any) -> None:
+        file.write_text(yaml.safe_dump(catalogue(pricing, base_url=f"{simulator.url}/m7/v1")))
+        server.manage("load_catalogue", str(file), "--wait")
+
+    def ask() -> Any:
+        messages = [{"role": "user", "content": "Hello"}]
+        return server.chat(key=account.api_key, model="acme/one", messages=messages)
+
+    def charge(response: Any) -> list[int]:
+        assert response.status_code == 200, response.text
+        told = json.loads(response.text, parse_float=str, parse_int=int)
+        shown = server.manage("ledger", "--generation", told["id"])
+        return [entry["amount_nano"] for entry in shown["entries"]]
+
+    load_pricing(SOUND)
+    simulator.script("m7", {**usage, "gate": "m7-dearer"}, usage)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(ask)
+        simulator.wait_gate("m7-dearer")
+        load_pricing({"prompt": "0.00001", "completion": "0.00002"})
+        simulator.open_gate("m7-dearer")
+        assert charge(slow.result(30)) == [10 * 1000 + 5 * 2000]
+    assert charge(ask()) == [10 * 10_000 + 5 * 20_000]
+
+    load_pricing(None)
+    refused = ask()
+    assert refused.status_code == 404, refused.text
+    assert len(simulator.requests("m7")) == 2
+
+    load_pricing({"prompt": "0", "completion": "0"})
+    assert charge(ask()) == [0]
+    assert server.manage("audit_ledger")["mismatches"] == []

@@ -5,7 +5,7 @@ worker has no garbage collector at all.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,9 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.bench import DEAR, endpoint, model
-from tests.faults.conftest import loaded
-from tests.faults.test_hang_ups import begin, open_holds
-from tests.support.bed import Bed
-from tests.support.gateways import StartGateway, seed_account
+from tests.faults.conftest import GatewayWith
+from tests.faults.desks import begin, open_holds
+from tests.support.gateways import seed_account
 from tests.support.remembering import FILE
 from tests.support.server import GatewayServer
 
@@ -34,9 +33,8 @@ FAULTY = endpoint("first", "sim/503")
 
 @pytest.fixture(scope="module")
 def remembering(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
-) -> Iterator[GatewayServer]:
-    folder = tmp_path_factory.mktemp("remembering")
+    gateway_with: GatewayWith, simulator: SimulatedUpstream, tmp_path_factory: Any
+) -> GatewayServer:
     models = [
         *bench.plain_models(),
         *bench.fault_models(simulator),
@@ -49,17 +47,11 @@ def remembering(
     ]
     # Nothing listens on the port of discarded bytes.
     nowhere = bench.provider("nowhere", "http://127.0.0.1:9/v1")
-    catalogue = bench.as_yaml([*bench.personas(simulator), nowhere], models)
-    worker = "tests.support.remembering.RememberingWorker"
-    with StartGateway(stores, folder) as starter:
-        yield loaded(
-            starter,
-            folder,
-            catalogue,
-            WEB_CONCURRENCY="1",
-            GUNICORN_CMD_ARGS=f"--worker-class {worker}",
-            **{FILE: str(folder / "remembered.json")},
-        )
+    env = {
+        "GUNICORN_CMD_ARGS": "--worker-class tests.support.remembering.RememberingWorker",
+        FILE: str(tmp_path_factory.mktemp("remembering") / "remembered.json"),
+    }
+    return gateway_with(models, providers=[*bench.personas(simulator), nowhere], **env)
 
 
 @pytest.fixture
@@ -82,20 +74,13 @@ def look_on(desk: Desk, looks: int) -> None:
 
 def answered(desk: Desk) -> None:
     desk.ok()
-
-
-def streamed(desk: Desk) -> None:
     desk.stream()
 
 
 def fell_back(desk: Desk) -> None:
-    desk.ok(model="pair/503")
-    desk.ok(model="gone/pair")
-
-
-def fell_back_streaming(desk: Desk) -> None:
-    desk.stream(model="pair/503")
-    desk.stream(model="gone/pair")
+    for name in ("pair/503", "gone/pair"):
+        desk.ok(model=name)
+        desk.stream(model=name)
 
 
 def fell_back_after_a_refusal(desk: Desk) -> None:
@@ -105,13 +90,9 @@ def fell_back_after_a_refusal(desk: Desk) -> None:
 
 
 def all_failed(desk: Desk) -> None:
-    assert desk.post(model="alone/503").status_code == 503
-    assert desk.post(model="gone/one").status_code == 502
-
-
-def all_failed_streaming(desk: Desk) -> None:
-    assert desk.post(model="alone/503", stream=True).status_code == 503
-    assert desk.post(model="gone/one", stream=True).status_code == 502
+    for stream in (False, True):
+        assert desk.post(model="alone/503", stream=stream).status_code == 503
+        assert desk.post(model="gone/one", stream=stream).status_code == 502
 
 
 def failed_after_commitment(desk: Desk) -> None:
@@ -122,31 +103,24 @@ def failed_after_commitment(desk: Desk) -> None:
     assert "error" in stream.chunks[-1]
 
 
-def refused_before_routing(desk: Desk) -> None:
-    assert desk.post(model="small/one", max_tokens=1000).status_code == 400
-    assert desk.post(model="small/one", max_tokens=1000, stream=True).status_code == 400
-
-
-def refused_by_the_books(desk: Desk) -> None:
-    poor = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0.01"))
+def refused(desk: Desk) -> None:
+    """Before routing, and by the books."""
+    poor, broke = (
+        Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd=usd))
+        for usd in ("0.01", "0")
+    )
     for stream in (False, True):
+        assert desk.post(model="small/one", max_tokens=1000, stream=stream).status_code == 400
         assert poor.post(model="dear/one", stream=stream).status_code == 402
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
     assert broke.post(model="small/one", max_tokens=1000).status_code == 402
 
 
-def broke_off_inside(desk: Desk) -> None:
-    steps = [{"text": "Hello."}, {"json": {"error": {"code": 502, "message": "no more"}}}]
-    desk.upstream.script("first", {"events": steps})
-    assert "error" in desk.stream().chunks[-1]
+def broke_off(desk: Desk) -> None:
+    error = {"json": {"error": {"code": 502, "message": "no more"}}}
     both = 'data: {"choices":[{"index":0,"delta":{"content":"Hi."}}]}\n\ndata: {"error":"x"}\n\n'
-    desk.upstream.script("first", {"events": [both]})
-    assert "error" in desk.stream().chunks[-1]
-    desk.upstream.script("first", {"events": [{"text": "Hello."}, {"cut": "reset"}]})
-    assert "error" in desk.stream().chunks[-1]
-
-
-def broke_off_in_an_error(desk: Desk) -> None:
+    for events in ([{"text": "Hello."}, error], [both], [{"text": "Hello."}, {"cut": "reset"}]):
+        desk.upstream.script("first", {"events": events})
+        assert "error" in desk.stream().chunks[-1]
     page = {"events": [{"text": "No stream."}, {"cut": "reset"}], "content_type": "text/html"}
     desk.upstream.script("first", page)
     assert desk.post(stream=True).status_code == 502
@@ -214,10 +188,6 @@ def looped(desk: Desk) -> None:
     for stream in (False, True):
         desk.upstream.script("first", LOOK, LOOK, {"text": "Late."})
         assert "Late." in desk.post(tools=CLOCK, stream=stream).text
-
-
-def a_loop_failed(desk: Desk) -> None:
-    for stream in (False, True):
         desk.upstream.script("first", LOOK, {"fault": "500"})
         assert "error" in desk.post(tools=CLOCK, stream=stream).text
 
@@ -248,28 +218,10 @@ def left(desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: in
 
 
 ENDINGS: list[Any] = [
-    answered,
-    streamed,
-    fell_back,
-    fell_back_streaming,
-    fell_back_after_a_refusal,
-    all_failed,
-    all_failed_streaming,
-    failed_after_commitment,
-    refused_before_routing,
-    refused_by_the_books,
-    broke_off_inside,
-    broke_off_in_an_error,
+    *(answered, fell_back, fell_back_after_a_refusal, all_failed, failed_after_commitment),
+    *(refused, broke_off, decided, nothing_decided, looped, an_agent_was_asked),
+    *(left_inside, left_while_read_out, left_while_the_upstream_broke_off, left_before_the_head),
     pytest.param(every_fault, id="every_fault", marks=pytest.mark.nightly),
-    decided,
-    nothing_decided,
-    left_inside,
-    left_while_read_out,
-    left_while_the_upstream_broke_off,
-    left_before_the_head,
-    looped,
-    a_loop_failed,
-    an_agent_was_asked,
 ]
 
 

@@ -1,145 +1,186 @@
-"""Payments told over HTTP: signed, counted once, and nothing of the secret anywhere."""
+"""Payments told over HTTP are counted once; a statement of very many requests is exact, soon there,
+and nobody waits for it meanwhile."""
 
 import hashlib
 import hmac
 import json
-import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import socket
+import sys
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
-import requests
 
-from tests.accounts.dump import database_text
 from tests.conformance.desk import exact, nano
-from tests.support.bed import Bed
-from tests.support.callers import at_a_time
+from tests.support.callers import at_a_time, new_key
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
+from tests.support.ledger import Ledger
+from tests.support.promptness import in_time
 from tests.support.server import GatewayServer, as_json
+from tests.support.wires import head_bytes
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
-OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
-PATH = "/api/v1/credits/payments"
-SECRET = f"canary-webhook-{uuid.uuid4().hex}"
+PAYMENTS = "/api/v1/credits/payments"
+SECRET = "webhook-secret-of-these-tests"
 AT_ONCE = 50
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[GatewayServer]:
+def test_a_payment_told_fifty_times_at_once_is_credited_once_and_others_count(
+    start_gateway: StartGateway,
+) -> None:
     settings: dict[str, Any] = {
         "CREDITS_WEBHOOK_SECRET": SECRET,
         "CREDIT_FEE_RATE": "0.1",
         "WEB_CONCURRENCY": "2",
-        "LOG_LEVEL": "DEBUG",
         # All fifty stand in one account's queue.
         "DATABASE_TIMEOUT": "10",
     }
-    with StartGateway(stores, tmp_path_factory.mktemp("payments")) as starter:
-        server = starter(**settings)
-        yield server
-        assert server.manage("audit_ledger")["mismatches"] == []
+    server = start_gateway(**settings)
+    account = seed_account(server, credits_usd="1")
 
+    def tell(source_ref: str, amount_usd: int) -> Any:
+        body = {"source": "stripe", "account_id": account.account_id, "amount_usd": amount_usd}
+        raw = json.dumps(body | {"source_ref": source_ref}).encode()
+        digest = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
+        headers = {"X-Signature": f"sha256={digest}", "Content-Type": "application/json"}
+        answer = server.post(PAYMENTS, data=raw, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return as_json(answer)["data"]["credited"]
 
-@pytest.fixture
-def account(server: GatewayServer) -> SeededAccount:
-    return seed_account(server, credits_usd="1")
+    def credits_nano() -> int:
+        response = server.get("/api/v1/credits", key=account.management_key)
+        return nano(exact(response)["data"]["total_credits"])
 
-
-def tell(server: GatewayServer, raw: bytes, signature: str | None = None) -> requests.Response:
-    digest = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
-    headers = {"X-Signature": f"sha256={digest}" if signature is None else signature}
-    return server.post(PATH, data=raw, headers=headers | {"Content-Type": "application/json"})
-
-
-def payment(account: SeededAccount, **changes: Any) -> bytes:
-    usual = {"source": "stripe", "source_ref": account.name, "account_id": account.account_id}
-    return json.dumps(usual | {"amount_usd": 20} | changes).encode()
-
-
-def credits_nano(server: GatewayServer, account: SeededAccount) -> int:
-    response = server.get("/api/v1/credits", key=account.management_key)
-    return nano(exact(response)["data"]["total_credits"])
-
-
-def test_a_payment_told_fifty_times_at_once_is_credited_once(
-    server: GatewayServer, account: SeededAccount
-) -> None:
-    raw = payment(account)
-
-    answers = at_a_time(AT_ONCE, AT_ONCE, lambda _: tell(server, raw))
-
-    assert {answer.status_code for answer in answers} == {200}
-    told = [as_json(answer)["data"]["credited"] for answer in answers]
+    told = at_a_time(AT_ONCE, AT_ONCE, lambda _: tell(account.name, 20))
     assert (told.count(True), told.count(False)) == (1, AT_ONCE - 1)
     # What was there, and what was paid less a tenth.
-    assert credits_nano(server, account) == 19_000_000_000
+    assert credits_nano() == 19_000_000_000
+    at_a_time(20, 20, lambda n: tell(f"{account.name}-{n}", 1))
+    assert credits_nano() == 19_000_000_000 + 20 * 900_000_000
+    assert server.manage("audit_ledger")["mismatches"] == []
 
 
-def test_payments_with_names_of_their_own_all_count(
-    server: GatewayServer, account: SeededAccount
+# --- Statements -----------------------------------------------------------------------------------
+
+STATEMENT = "/api/v1/credits/statement"
+KEYS, DAYS = 20, 400
+# Amounts from 1 to 1000 nano-dollars, over some keys and days.
+ENTRIES = """
+INSERT INTO accounts_ledgerentry
+    (account_id, workspace_id, api_key_id, kind, amount_nano, generation_id, source, source_ref,
+     note, created_at)
+SELECT k.account_id, k.workspace_id, k.id, 'usage', 1 + n % 1000, 'gen-' || n, 'generation',
+       'gen-' || n, '', {moment}
+FROM {numbers} JOIN accounts_apikey k
+     ON k.id = (SELECT min(id) FROM accounts_apikey WHERE name = 'another') + (n / {days}) % {keys}
+"""
+NUMBERS = {
+    "postgresql": "generate_series(1, {rows}) n",
+    "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows})"
+    " SELECT n FROM s)",
+}
+MOMENTS = {
+    "postgresql": "now() - (n % {days}) * interval '1 day' - interval '1 minute'",
+    "sqlite": "datetime('now', '-' || (n % {days}) || ' days', '-1 minute')",
+}
+TOTAL = (
+    "UPDATE accounts_account SET total_usage_nano = (SELECT SUM(amount_nano) FROM"
+    " accounts_ledgerentry WHERE kind = 'usage')"
+)
+
+
+class Waiting:
+    """How long others wait for an answer meanwhile."""
+
+    def __init__(self, server: GatewayServer) -> None:
+        self._server = server
+        self._over = threading.Event()
+        self.slowest_s = 0.0
+        self._thread = threading.Thread(target=self._ask)
+
+    def __enter__(self) -> "Waiting":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        while not self._over.is_set():
+            begun_at = time.monotonic()
+            assert self._server.get("/healthz").status_code == 200
+            self.slowest_s = max(self.slowest_s, time.monotonic() - begun_at)
+
+
+def fill(server: GatewayServer, account: SeededAccount, rows: int) -> int:
+    """That many charges; what they come to."""
+    for _ in range(KEYS):
+        new_key(server, account)
+    ledger = Ledger(server.env["DATABASE_URL"])
+    kind = "sqlite" if server.env["DATABASE_URL"].startswith("sqlite:") else "postgresql"
+    parts = {"numbers": NUMBERS[kind].format(rows=rows), "moment": MOMENTS[kind].format(days=DAYS)}
+    with ledger.connected() as connection:
+        for statement in (ENTRIES.format(keys=KEYS, days=DAYS, **parts), TOTAL):
+            connection.execute(statement)
+        if kind == "sqlite":
+            connection.commit()
+        else:
+            connection.execute("ANALYZE accounts_ledgerentry")
+    return sum(1 + n % 1000 for n in range(1, rows + 1))
+
+
+@pytest.mark.timeout(300)  # Its rows take most of it.
+@pytest.mark.parametrize(
+    ("rows", "wait_s"), [(20_000, 2), pytest.param(1_000_000, 1, marks=pytest.mark.nightly)]
+)
+def test_a_statement_of_many_requests(
+    start_gateway: StartGateway, rows: int, wait_s: float
 ) -> None:
-    raws = [payment(account, source_ref=f"{account.name}-{n}", amount_usd=1) for n in range(20)]
+    server = start_gateway(DATABASE_POOL_SIZE="1")
+    account = seed_account(server, credits_usd="5")
+    charged_nano = fill(server, account, rows)
+    start = (datetime.now(UTC) - timedelta(days=DAYS + 2)).date()
+    path = f"{STATEMENT}?start={start}"
 
-    answers = at_a_time(20, 20, lambda n: tell(server, raws[n]))
+    with Waiting(server) as others:
+        begun_at = time.monotonic()
+        response = server.get(path, key=account.management_key, timeout=60)
+        took_s = time.monotonic() - begun_at
+    said = json.loads(response.content, parse_float=Decimal)["data"]
 
-    assert {answer.status_code for answer in answers} == {200}
-    assert credits_nano(server, account) == 1_000_000_000 + 20 * 900_000_000
+    sys.stdout.write(f"{took_s:.2f} s, others waited {others.slowest_s:.3f} s at most\n")
+    _check_sums(said, charged_nano, rows)
+    in_time(took_s, 15)
+    in_time(others.slowest_s, wait_s)
+    _check_slow_reader(server, account, path, len(response.content))
 
 
-@pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'{"source": "stripe"}', b"\xff"])
-def test_what_is_signed_and_says_nothing_is_400(server: GatewayServer, raw: bytes) -> None:
-    assert tell(server, raw).status_code == 400
+def _check_sums(said: Any, charged_nano: int, rows: int) -> None:
+    usage = [line for line in said["lines"] if line["kind"] == "usage"]
+    assert sum(line["entries"] for line in usage) == rows
+    assert sum(line["amount_nano"] for line in said["lines"]) == said["totals"]["change_nano"]
+    assert said["totals"]["usage_nano"] == -charged_nano
+    assert said["opening_balance_nano"] == 0
+    assert said["closing_balance_nano"] == 5_000_000_000 - charged_nano
+    assert len(usage) <= KEYS * (DAYS + 1)
 
 
-def test_one_changed_byte_spoils_the_signature(
-    server: GatewayServer, account: SeededAccount
+def _check_slow_reader(
+    server: GatewayServer, account: SeededAccount, path: str, size_bytes: int
 ) -> None:
-    raw = payment(account)
-    digest = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
-
-    assert tell(server, raw.replace(b"20", b"90"), f"sha256={digest}").status_code == 401
-    assert tell(server, raw, f"sha256={digest[:-1]}").status_code == 401
-    assert tell(server, raw, "").status_code == 401
-    assert credits_nano(server, account) == 1_000_000_000
-
-
-def test_the_secret_and_signatures_are_nowhere(
-    server: GatewayServer, account: SeededAccount, orm_of: OrmOf
-) -> None:
-    raw = payment(account, source_ref=f"{account.name}-quiet")
-    digest = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
-    with orm_of(server):
-        from django.db import connection
-
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE accounts_purchasefee RENAME TO purchasefee_gone")
-        broken = tell(server, raw)
-        with connection.cursor() as cursor:
-            cursor.execute("ALTER TABLE purchasefee_gone RENAME TO accounts_purchasefee")
-    answers = [broken, tell(server, raw), tell(server, raw, "sha256=nope"), tell(server, b"{")]
-    answers += [server.get(f"/api/v1/{path}") for path in ("openapi.json", "credits/payments")]
-
-    assert [answer.status_code for answer in answers[:4]] == [500, 200, 401, 400]
-    with orm_of(server):
-        kept = database_text()
-    for secret in (SECRET, digest):
-        assert secret not in kept
-        assert secret not in server.log()
-        assert [answer.url for answer in answers if secret in answer.text] == []
-    assert SECRET not in json.dumps(server.manage("audit_ledger"))
-
-
-def test_without_a_secret_nobody_is_listened_to(start_gateway: StartGateway) -> None:
-    closed = start_gateway()
-    account = seed_account(closed)
-
-    for raw in (payment(account), b"{"):
-        empty = hmac.new(b"", raw, hashlib.sha256).hexdigest()
-        answer = tell(closed, raw, f"sha256={empty}")
-        assert answer.status_code == 404
-        assert as_json(answer)["error"]["message"] == "Not Found"
-
-
-def test_a_body_past_the_cap_is_413(server: GatewayServer) -> None:
-    assert tell(server, b" " * 1_048_577).status_code == 413
+    """Who reads slowly keeps no connection: there is only one, and others use it."""
+    assert size_bytes > 1_048_576
+    head = head_bytes(method="GET", path=path, key=account.management_key, close=True)
+    with socket.create_connection(("127.0.0.1", int(server.env["PORT"])), timeout=60) as slow:
+        slow.sendall(head)
+        assert slow.recv(12).startswith(b"HTTP/1.1 200")
+        credits = server.get("/api/v1/credits", key=account.management_key)
+        assert credits.status_code == 200
+        read = 12
+        while piece := slow.recv(65_536):
+            read += len(piece)
+    assert read > size_bytes

@@ -7,6 +7,7 @@ own credential, and a listener of the caller's choosing hears nothing.
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -14,122 +15,35 @@ import pytest
 from routing.simulator.testing import Wire
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.routing.upstreams.raw_upstream import RawUpstream, always, answer
+from tests.support.wires import head_bytes
 
 SECRET = "first-secret"
 OWN_HASH = "sha256:" + hashlib.sha256(SECRET.encode()).hexdigest()[:16]
-BODY_FIELDS = [
-    "api_base",
-    "base_url",
-    "api_url",
-    "url",
-    "host",
-    "hostname",
-    "endpoint",
-    "endpoint_url",
-    "upstream",
-    "upstream_url",
-    "proxy",
-    "proxies",
-    "http_proxy",
-    "deployment_id",
-    "azure_endpoint",
-    "api_version",
-    "organization",
-    "project",
-    "region_name",
-    "custom_llm_provider",
-    "model_list",
-    "litellm_params",
-    "credential",
-    "credentials",
-    "api_key",
-    "key",
-    "authorization",
-    "Authorization",
-    "aws_access_key_id",
-    "vertex_project",
-    "extra_headers",
-    "headers",
-    "default_headers",
-    "extra_query",
-    "query",
-    "params",
-    "extra_body",
-    "path",
-    "wire_path",
-    "redirect",
-    "callback_url",
-    "webhook_url",
-]
+BODY_FIELDS = """
+api_base base_url api_url url host hostname endpoint endpoint_url upstream upstream_url proxy
+proxies http_proxy deployment_id azure_endpoint api_version organization project region_name
+custom_llm_provider model_list litellm_params credential credentials api_key key authorization
+Authorization aws_access_key_id vertex_project extra_headers headers default_headers extra_query
+query params extra_body path wire_path redirect callback_url webhook_url
+"""
 # Things a provider might be named by, in fields that are legal.
-IN_LEGAL_FIELDS = ("user", "prompt_cache_key", "session_id")
+LEGAL_FIELDS = ("user", "prompt_cache_key", "session_id")
 MODELS = [
-    "plain/../first",
-    "plain/first/../../x",
-    "../plain/first",
-    "/plain/first",
-    "plain//first",
-    "plain/first/",
-    "plain/first?x=1",
-    "plain/first#x",
-    "plain/first%2f..%2fx",
-    "plain%2Ffirst",
-    "plain/first\\x",
-    "http://LISTENER/v1",
-    "LISTENER/first",
-    "first@LISTENER",
-    "plain/first@LISTENER",
-    "plain\\first",
-    "plain/first;x",
-    "plain/first&x=1",
-    "..",
-    ".",
-    "/",
-    "//",
-    "file:///etc/passwd",
-    "plain/FIRST\u200b",
-    "plain/first:online:LISTENER",
-    "plain/first%00",
-    "plain/first\x01",
+    *("plain/../first", "plain/first/../../x", "../plain/first", "/plain/first", "plain//first"),
+    *("plain/first/", "plain/first?x=1", "plain/first#x", "plain/first%2f..%2fx", "plain%2Ffirst"),
+    *("plain/first\\x", "plain\\first", "plain/first;x", "plain/first&x=1", "..", ".", "/", "//"),
+    *("http://LISTENER/v1", "LISTENER/first", "first@LISTENER", "plain/first:online:LISTENER"),
+    *("file:///etc/passwd", "plain/FIRST\u200b", "plain/first%00", "plain/first\x01"),
 ]
-HEADERS = [
-    "Host",
-    "X-Forwarded-Host",
-    "X-Forwarded-Server",
-    "X-Forwarded-Proto",
-    "X-Forwarded-Port",
-    "X-Forwarded-For",
-    "Forwarded",
-    "X-Host",
-    "X-Original-Host",
-    "X-Original-URL",
-    "X-Rewrite-URL",
-    "X-HTTP-Host-Override",
-    "Proxy",
-    "Proxy-Authorization",
-    "HTTP-Proxy",
-    "HTTP_HOST",
-    "X-Api-Base",
-    "X-Base-Url",
-    "X-Upstream",
-    "X-Upstream-Url",
-    "X-Portkey-Custom-Host",
-    "Helicone-Target-Url",
-    "api-key",
-    "x-api-key",
-    "x-goog-api-key",
-    "OpenAI-Organization",
-    "OpenAI-Project",
-    "anthropic-beta",
-    "Cookie",
-    "Origin",
-    "Referer",
-    "Via",
-    "TE",
-    "Upgrade",
-    "X-Router-Title",
-    "X-Session-Id",
-]
+HEADERS = """
+Host X-Forwarded-Host X-Forwarded-Server X-Forwarded-Proto X-Forwarded-Port X-Forwarded-For
+Forwarded X-Host X-Original-Host X-Original-URL X-Rewrite-URL X-HTTP-Host-Override Proxy
+Proxy-Authorization HTTP-Proxy HTTP_HOST X-Api-Base X-Base-Url X-Upstream X-Upstream-Url
+X-Portkey-Custom-Host Helicone-Target-Url api-key x-api-key x-goog-api-key OpenAI-Organization
+OpenAI-Project anthropic-beta Cookie Origin Referer Via TE Upgrade X-Router-Title X-Session-Id
+"""
+ALLOWED = {"host", "content-type", "content-length", "accept", "accept-encoding"}
+ALLOWED |= {"authorization", "user-agent", "connection"}
 
 
 @pytest.fixture(scope="module")
@@ -161,98 +75,68 @@ def check_outbound(desk: Desk, listener: RawUpstream, target: str) -> None:
         assert target not in told
 
 
-ALLOWED = {
-    "host",
-    "content-type",
-    "content-length",
-    "accept",
-    "accept-encoding",
-    "authorization",
-    "user-agent",
-    "connection",
-}
-
-
-def values(target: str) -> list[Any]:
-    """What a field of the body might carry to be mistaken for a target."""
-    url = f"http://{target}/v1"
-    return [url, {"base_url": url, "Host": target, "Authorization": "Bearer stolen"}, [url]]
-
-
-@pytest.mark.parametrize("field", BODY_FIELDS)
 def test_no_field_of_the_body_chooses_the_target(
-    desk: Desk, listener: RawUpstream, target: str, field: str
+    desk: Desk, listener: RawUpstream, target: str
 ) -> None:
-    for value in values(target):
-        body = {"model": "plain/first", "messages": HELLO, field: value}
-        response = desk.raw(json.dumps(body).encode())
-        assert response.status_code == 200, response.text
-        assert SECRET not in response.text
-
-    assert len(desk.sent("first")) == 3
-    check_outbound(desk, listener, target)
-
-
-@pytest.mark.parametrize("field", IN_LEGAL_FIELDS)
-def test_nor_does_a_legal_field(desk: Desk, listener: RawUpstream, target: str, field: str) -> None:
     url = f"http://{target}/v1"
-    given: dict[str, Any] = {field: url, "metadata": {"base_url": url}}
+    stolen = {"base_url": url, "Host": target, "Authorization": "Bearer stolen"}
+    for field in BODY_FIELDS.split():
+        desk.upstream.clear()
+        for value in (url, stolen, [url]):
+            body = {"model": "plain/first", "messages": HELLO, field: value}
+            response = desk.raw(json.dumps(body).encode())
+            assert response.status_code == 200, (field, response.text)
+            assert SECRET not in response.text
+        assert len(desk.sent("first")) == 3
+        check_outbound(desk, listener, target)
 
-    response = desk.post(**given)
 
-    assert response.status_code == 200
+def test_nor_does_a_legal_field(desk: Desk, listener: RawUpstream, target: str) -> None:
+    url = f"http://{target}/v1"
+    given: dict[str, Any] = dict.fromkeys(LEGAL_FIELDS, url)
+
+    assert desk.post(**given, metadata={"base_url": url}).status_code == 200
+
     check_outbound(desk, listener, target)
 
 
-@pytest.mark.parametrize("reference", MODELS)
 def test_no_model_name_becomes_a_path_or_a_host(
-    desk: Desk, listener: RawUpstream, target: str, reference: str
+    desk: Desk, listener: RawUpstream, target: str
 ) -> None:
-    reference = reference.replace("LISTENER", target)
-
-    bodies: list[dict[str, Any]] = [{"model": reference}, {"models": [reference]}]
-    for body in bodies:
-        response = desk.post(**body)
-        assert response.status_code in {400, 404}, response.text
-        assert SECRET not in response.text
+    for reference in MODELS:
+        named = reference.replace("LISTENER", target)
+        bodies: list[dict[str, Any]] = [{"model": named}, {"models": [named]}]
+        for body in bodies:
+            response = desk.post(**body)
+            assert response.status_code in {400, 404}, (reference, response.text)
+            assert SECRET not in response.text
 
     assert desk.upstream.requests() == []
     assert listener.connections == 0
 
 
-@pytest.mark.parametrize("name", HEADERS)
-def test_no_header_chooses_the_target(
-    desk: Desk, listener: RawUpstream, target: str, name: str
-) -> None:
-    for value in (target, f"http://{target}/v1", "Bearer stolen"):
-        response = desk.post(headers={name: value})
-        assert response.status_code in {200, 400}, response.text
-        assert SECRET not in response.text
-
-    check_outbound(desk, listener, target)
+def test_no_header_chooses_the_target(desk: Desk, listener: RawUpstream, target: str) -> None:
+    for name in HEADERS.split():
+        desk.upstream.clear()
+        for value in (target, f"http://{target}/v1", "Bearer stolen"):
+            response = desk.post(headers={name: value})
+            assert response.status_code in {200, 400}, (name, response.text)
+            assert SECRET not in response.text
+        check_outbound(desk, listener, target)
 
 
-@pytest.mark.parametrize("where", ["absolute form", "query", "path"])
-def test_nor_does_the_request_line(
-    desk: Desk, listener: RawUpstream, target: str, where: str
-) -> None:
-    path = {
-        "absolute form": f"http://{target}{CHAT}",
-        "query": f"{CHAT}?base_url=http://{target}/v1&api_key=stolen",
-        "path": f"{CHAT}/..;/{target}",
-    }[where]
+def test_nor_does_the_request_line(desk: Desk, listener: RawUpstream, target: str) -> None:
     data = json.dumps({"model": "plain/first", "messages": HELLO}).encode()
-    wire = Wire(int(desk.server.env["PORT"]))
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: {target}\r\nAuthorization: Bearer "
-        f"{desk.account.api_key}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n"
-    )
-
-    wire.send(head.encode() + data)
-    status, _ = wire.head()
-    wire.close()
-
-    assert status in {200, 400, 404}
+    for path in (
+        f"http://{target}{CHAT}",
+        f"{CHAT}?base_url=http://{target}/v1&api_key=stolen",
+        f"{CHAT}/..;/{target}",
+    ):
+        fields = f"Content-Length: {len(data)}"
+        head = head_bytes(fields, path=path, key=desk.account.api_key, close=True)
+        with closing(Wire(int(desk.server.env["PORT"]))) as wire:
+            wire.send(head + data)
+            assert wire.head()[0] in {200, 400, 404}, path
     check_outbound(desk, listener, target)
 
 
@@ -271,21 +155,6 @@ def test_provider_preferences_choose_among_the_catalogues_own(
     response = desk.post(provider=provider)
 
     assert response.status_code in {200, 400, 404}
-    check_outbound(desk, listener, target)
-
-
-@pytest.mark.parametrize("location", ["http://LISTENER/v1/chat/completions", "//LISTENER/x"])
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_no_redirect_of_an_upstream_is_followed(
-    desk: Desk, listener: RawUpstream, target: str, location: str, status: int
-) -> None:
-    headers = {"Location": location.replace("LISTENER", target)}
-    desk.upstream.script("first", {"status": status, "headers": headers, "body": ""})
-
-    response = desk.post()
-
-    assert response.status_code == 502
-    assert len(desk.upstream.requests()) == 1
     check_outbound(desk, listener, target)
 
 

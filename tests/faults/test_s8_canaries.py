@@ -6,17 +6,18 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import redis
 import requests
-import yaml
 from django.db import connection
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.accounts.dump import database_text
+from tests.faults import bench
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
@@ -51,40 +52,56 @@ class Scene:
         self.simulator = simulator
         self.faults = sorted(simulator.control("GET", "/_faults")["faults"])
         file = folder / "canaries.yaml"
-        file.write_text(yaml.safe_dump(self._catalogue()))
+        file.write_text(self._catalogue(), encoding="utf-8")
         server.manage("load_catalogue", str(file), "--wait")
         self.account = seed_account(server)
         self.answers: list[requests.Response] = []
 
-    def _catalogue(self) -> dict[str, Any]:
-        provider = {
-            "slug": "leaky",
-            "name": "Leaky",
-            "base_url": f"{self.simulator.url}/canary/v1",
-            "credential": CREDENTIAL,
-        }
+    def _catalogue(self) -> str:
+        provider = bench.provider("leaky", f"{self.simulator.url}/canary/v1")
         named = {f"leaky/{fault}": f"sim/{fault}" for fault in self.faults} | {"leaky/good": "good"}
-        endpoint = {
-            "provider": "leaky",
-            "pricing": {"prompt": "0.000001", "completion": "0.000002"},
-        }
-        models = [
-            {"id": id, "name": id, "endpoints": [{**endpoint, "upstream_model": upstream}]}
-            for id, upstream in named.items()
-        ]
-        return {"providers": [provider], "models": models}
+        models = [bench.model(id, bench.endpoint("leaky", real)) for id, real in named.items()]
+        return bench.as_yaml([provider | {"credential": CREDENTIAL}], models)
 
     def ask(self, **body: Any) -> requests.Response:
-        given: dict[str, Any] = {
-            "model": "leaky/good",
-            "max_tokens": 50,
-            "messages": [{"role": "user", "content": f"say 3 words {PROMPT}"}],
-        }
+        message = {"role": "user", "content": f"say 3 words {PROMPT}"}
+        given: dict[str, Any] = {"model": "leaky/good", "max_tokens": 50, "messages": [message]}
         key = body.pop("key", self.account.api_key)
         path = "/api/v1/chat/completions"
         answer = self.server.post(path, key=key, json=given | body, headers=HEADERS, timeout=20)
         self.answers.append(answer)
         return answer
+
+    def ask_for_every_fault(self, *odd: dict[str, Any]) -> str:
+        """And what else is to be asked; what the provider has seen of it."""
+        ways = product(self.faults, (False, True))
+        asked = [{"model": f"leaky/{fault}", "stream": stream} for fault, stream in ways]
+        with ThreadPoolExecutor(12) as pool:
+            list(pool.map(lambda body: self.ask(**body), [*asked, *odd]))
+        seen = self.simulator.requests("canary")
+        assert len(seen) > 0.9 * len(asked)  # Some cut the connection before there is a request.
+        return repr(seen)
+
+    def repeats(self, secret: str) -> None:
+        """The provider's refusals say it again."""
+        message = f"Incorrect API key provided: {secret}. Bearer {secret}"
+        for status in (401, 402, 403, 400, 429, 500):
+            error = {"error": {"message": message, "code": secret}}
+            self.simulator.script("canary", {"status": status, "json": error})
+            for stream in (False, True):
+                self.ask(stream=stream)
+
+    def check_untold(self, kept: str, **canaries: str) -> None:
+        """Nothing that is kept holds them, and nobody was told of them."""
+        for name, canary in canaries.items():
+            assert canary not in kept, name
+            told = [each.url for each in self.answers if canary in f"{each.headers}{each.text}"]
+            assert told == [], name
+
+
+def fingerprint(secret: str) -> str:
+    """What the simulated provider shows of a credential."""
+    return hashlib.sha256(secret.encode()).hexdigest()[:16]
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +137,7 @@ def test_after_every_fault_no_canary_is_found_anywhere(
     scene: Scene, stores: Bed, orm_of: Orm
 ) -> None:
     key = scene.account.api_key
-    asked = [
-        {"model": f"leaky/{fault}", "stream": stream}
-        for fault in scene.faults
-        for stream in (False, True)
-    ]
-    odd: list[dict[str, Any]] = [
+    seen = scene.ask_for_every_fault(
         {"model": "leaky/none"},
         {"temperature": PROMPT},
         {"provider": {"only": ["nobody"]}},
@@ -133,25 +145,16 @@ def test_after_every_fault_no_canary_is_found_anywhere(
         {"key": key[:-1]},
         {"key": scene.account.management_key},
         {"max_tokens": 10**9},
-        {},
-    ]
-    with ThreadPoolExecutor(12) as pool:
-        list(pool.map(lambda body: scene.ask(**body), asked + odd))
-    seen = scene.simulator.requests("canary")
-    assert len(seen) > 0.9 * len(asked)  # Some faults cut the connection before there is a request.
-    fingerprint = hashlib.sha256(CREDENTIAL.encode()).hexdigest()[:16]
-    assert fingerprint in repr(seen), "the rig: the credential does travel"
+    )
+    assert fingerprint(CREDENTIAL) in seen, "the rig: the credential does travel"
+    scene.repeats(CREDENTIAL)
     scene.answers += [
         scene.server.get(path, key=key, headers=HEADERS)
         for path in ("/api/v1/openapi.json", "/api/v1/models", "/api/v1/key", "/api/v1/nope")
     ]
 
     kept = kept_by(scene, stores, orm_of)
-    for name, canary in (("credential", CREDENTIAL), ("header", HEADER), ("key", key[15:-6])):
-        assert canary not in kept, name
-        told = [answer.url for answer in scene.answers if canary in answer.text]
-        assert told == [], name
-        assert not any(canary in repr(dict(answer.headers)) for answer in scene.answers), name
+    scene.check_untold(kept, credential=CREDENTIAL, header=HEADER, key=key[15:-6])
     assert PROMPT not in kept
     assert "Upstream request failed: generation gen-" in kept
     assert scene.account.api_key_hash in kept, "the rig: the dump does hold the keys"
@@ -162,42 +165,25 @@ def test_a_team_s_own_key_is_nowhere_but_at_its_provider(
     scene: Scene, stores: Bed, orm_of: Orm
 ) -> None:
     own, former = (f"canary-{word}-{uuid.uuid4().hex}" for word in ("brought", "former"))
-    keys = {"key": scene.account.management_key}
-    whose = {"workspace_id": scene.account.workspace_id}
 
     def manage(method: str, path: str = "", body: Any = None) -> requests.Response:
-        answer = scene.server.request(method, f"/api/v1/byok{path}", json=body, **keys)
-        scene.answers.append(answer)
-        return answer
+        key, path = scene.account.management_key, f"/api/v1/byok{path}"
+        scene.answers.append(scene.server.request(method, path, json=body, key=key))
+        return scene.answers[-1]
 
     brought = {"provider": "leaky", "key": former, "name": "n", "allowed_models": None}
-    made = manage("POST", body=brought | whose)
+    made = manage("POST", body=brought | {"workspace_id": scene.account.workspace_id})
     path = f"/{made.json()['data']['id']}"
     assert made.status_code == 201
     assert manage("PATCH", path, {"key": own}).status_code == 200
     manage("PATCH", path, {"key": [own]})
     manage("PATCH", path, {"key": own, "name": 5})
     manage("GET")
-    message = {"error": {"message": f"Bad key {own}. Bearer {own}", "code": own}}
-    for status in (401, 402, 403, 400, 429, 500):
-        scene.simulator.script("canary", {"status": status, "json": message})
-        for stream in (False, True):
-            scene.ask(stream=stream)
-    with ThreadPoolExecutor(12) as pool:
-        asked = [
-            {"model": f"leaky/{fault}", "stream": stream}
-            for fault in scene.faults
-            for stream in (False, True)
-        ]
-        list(pool.map(lambda body: scene.ask(**body), asked))
-    seen = repr(scene.simulator.requests("canary"))
-    assert hashlib.sha256(own.encode()).hexdigest()[:16] in seen, "the rig: it does travel"
+    assert fingerprint(own) in scene.ask_for_every_fault(), "the rig: it does travel"
+    scene.repeats(own)
 
     kept = kept_by(scene, stores, orm_of)
-    for canary in (own, former, CREDENTIAL):
-        assert canary not in kept
-        assert [answer.url for answer in scene.answers if canary in answer.text] == []
-        assert not any(canary in repr(dict(answer.headers)) for answer in scene.answers)
+    scene.check_untold(kept, own=own, former=former, credential=CREDENTIAL)
     assert "byok_credential" in kept, "the rig: the dump does hold the records"
     assert scene.server.manage("audit_ledger")["mismatches"] == []
 
@@ -214,40 +200,18 @@ def test_a_bug_s_traceback_and_a_broken_table_give_nothing_away(
 
     assert broken[0].status_code >= 500
     kept = kept_by(scene, stores, orm_of)
-    for canary in (CREDENTIAL, HEADER, PROMPT, scene.account.api_key[15:-6]):
-        assert canary not in kept
-        assert not any(canary in answer.text for answer in broken if canary != PROMPT)
-
-
-def test_a_provider_that_repeats_our_credential_is_not_repeated_to_the_caller(
-    scene: Scene, stores: Bed, orm_of: Orm
-) -> None:
-    message = f"Incorrect API key provided: {CREDENTIAL}. Bearer {CREDENTIAL}"
-    refusals = [401, 403, 400, 429, 500]
-    steps = [
-        {"status": status, "json": {"error": {"message": message, "code": CREDENTIAL}}}
-        for status in refusals
-    ]
-    scene.simulator.script("canary", *steps)
-
-    answers = [scene.ask() for _ in refusals]
-
-    assert all(answer.status_code >= 400 for answer in answers)
-    assert [answer.status_code for answer in answers if CREDENTIAL in answer.text] == []
-    assert CREDENTIAL not in kept_by(scene, stores, orm_of)
+    key = scene.account.api_key[15:-6]
+    scene.check_untold(kept, credential=CREDENTIAL, header=HEADER, key=key)
+    assert PROMPT not in kept
 
 
 def test_contents_that_are_kept_are_read_by_nobody_in_the_tables(
     scene: Scene, stores: Bed, orm_of: Orm
 ) -> None:
     server, account = scene.server, scene.account
-    switched = server.request(
-        "PATCH",
-        f"/api/v1/workspaces/{account.workspace_id}",
-        key=account.management_key,
-        json={"is_observability_io_logging_enabled": True},
-    )
-    assert switched.status_code == 200, switched.text
+    path, key = f"/api/v1/workspaces/{account.workspace_id}", account.management_key
+    switch = {"is_observability_io_logging_enabled": True}
+    assert server.request("PATCH", path, key=key, json=switch).status_code == 200
 
     def is_kept() -> bool:
         """Within a second of the switch."""

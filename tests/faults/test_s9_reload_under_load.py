@@ -76,9 +76,6 @@ class Scene:
         removed = [f"come/{gone}"] * (gone > 0) + [f"moved/{number - 1}"] * (number > 1)
         with self.timeline.change(added=added, removed=removed):
             change_models(number, gone)
-        self.load_generation(number)
-
-    def load_generation(self, number: int) -> None:
         file = self.folder / "generation.yaml"
         file.write_text(generation(number, self.desk.upstream.url), encoding="utf-8")
         self.desk.server.manage("load_catalogue", str(file))
@@ -98,24 +95,19 @@ def change_models(number: int, gone: int) -> None:
     """A model comes, one goes, one is renamed."""
     from routing.catalogue.models import Endpoint, Model, Provider
 
+    def make(name: str) -> None:
+        words = {"input_modalities": ["text"], "output_modalities": ["text"]}
+        row = Model.objects.create(slug=name, canonical_slug=name, name=name, created=1, **words)
+        steady = Provider.objects.get(slug="steady")
+        names = {"tag": "steady", "upstream_model": "steady", "pricing": bench.CHEAP}
+        Endpoint.objects.create(model=row, provider=steady, **names)
+
     with transaction.atomic():
         names = {"slug": f"moved/{number}", "canonical_slug": f"moved/{number}"}
         if not Model.objects.filter(slug=f"moved/{number - 1}").update(**names):
-            new_model(f"moved/{number}", Model, Endpoint, Provider)
-        new_model(f"come/{number}", Model, Endpoint, Provider)
+            make(f"moved/{number}")
+        make(f"come/{number}")
         Model.objects.filter(slug=f"come/{gone}").delete()
-
-
-def new_model(name: str, models: Any, endpoints: Any, providers: Any) -> None:
-    words = {"input_modalities": ["text"], "output_modalities": ["text"]}
-    row = models.objects.create(slug=name, canonical_slug=name, name=name, created=1, **words)
-    endpoints.objects.create(
-        model=row,
-        provider=providers.objects.get(slug="steady"),
-        tag="steady",
-        upstream_model="steady",
-        pricing=bench.CHEAP,
-    )
 
 
 def longest_s(listeners: list[Listener], work: Callable[[], object]) -> float:
@@ -201,7 +193,11 @@ def check_whole(scene: Scene, one: Asked, tried: list[dict[str, Any]], *, attemp
     assert number >= max(known)
 
 
-def run_rounds(scene: Scene, *, quiet: int, rounds: int) -> None:
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("quiet", "rounds"), [(2, 2), pytest.param(5, 20, marks=pytest.mark.nightly)]
+)
+def test_a_reload_each_second_is_felt_by_nobody(scene: Scene, quiet: int, rounds: int) -> None:
     with Choosing(scene) as load:
         load.until(200, CALLERS, since=0)
         calm_s = median(scene.silence_s(scene.second) for _ in range(quiet))
@@ -211,16 +207,6 @@ def run_rounds(scene: Scene, *, quiet: int, rounds: int) -> None:
     in_time(median(reloading_s), calm_s + SILENCE_S, (calm_s, reloading_s))
     for listener in scene.listeners:
         listener.until_another()
-
-
-def test_a_reload_each_second_is_felt_by_nobody(scene: Scene) -> None:
-    run_rounds(scene, quiet=2, rounds=2)
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(180)
-def test_a_reload_each_second_for_a_minute(scene: Scene) -> None:
-    run_rounds(scene, quiet=5, rounds=20)
 
 
 @pytest.mark.nightly

@@ -5,29 +5,21 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream, Wire
 from tests.conformance.desk import Desk
-from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
-from tests.faults.conftest import loaded
-from tests.faults.test_hang_ups import begin
-from tests.faults.test_u1_refusals import black_hole
+from tests.faults.bench import DEAR, endpoint, model, personas, provider
+from tests.faults.conftest import GatewayWith, Open
+from tests.faults.desks import begin, open_holds
+from tests.faults.test_u1_connections import black_hole
 from tests.routing.upstreams.raw_upstream import PATIENCE_S
-from tests.support.bed import Bed
-from tests.support.gateways import StartGateway, seed_account
+from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
 from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, cpu_s, worker_pids
-from tests.support.raw_upstream import (
-    END,
-    Script,
-    Visit,
-    content,
-    event,
-    head,
-)
+from tests.support.raw_upstream import Script, Visit, content, event, head
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
@@ -36,66 +28,37 @@ pytest_plugins = ["tests.support.raw_fixtures"]
 CLOSED_S = 1.0
 
 
-def before_the_head(visit: Visit) -> None:
-    visit.silence()
+def says(start: bytes, again: bytes = b"", every_s: float | None = None) -> Script:
+    """These bytes, and then the others for ever: in a flood, or one at a time."""
+
+    def script(visit: Visit) -> None:
+        visit.send(start)
+        if again and every_s is None:
+            visit.flood(again)
+        elif again and every_s is not None:
+            visit.drip(again, every_s=every_s)
+        visit.silence()
+
+    return script
 
 
-def in_the_head(visit: Visit) -> None:
-    visit.send(b"HTTP/1.1 200 OK\r\nContent-")
-    visit.silence()
-
-
-def after_the_head(visit: Visit) -> None:
-    visit.send(head())
-    visit.silence()
-
-
-def after_content(visit: Visit) -> None:
-    visit.send(head() + event(content("Said.")))
-    visit.silence()
-
-
-def among_comments(visit: Visit) -> None:
-    visit.send(head())
-    visit.drip(b": thinking\n\n", every_s=0.02)
-
-
-def among_content(visit: Visit) -> None:
-    visit.send(head())
-    visit.drip(event(content("Said.")), every_s=0.02)
-
-
-def in_an_event(visit: Visit) -> None:
-    visit.send(head() + event(content("Said.")) + b'data: {"choices"')
-    visit.silence()
-
-
-def in_a_flood(visit: Visit) -> None:
-    visit.send(head())
-    visit.flood(event(content("Said." * 100)))
-
-
-def in_a_flood_of_comments(visit: Visit) -> None:
-    """The stream is committed in time, though something comes at every look."""
-    visit.send(head())
-    visit.flood(b": thinking\n\n" * 5000)
-
-
+SAID, THINKING = event(content("Said.")), b": thinking\n\n"
+WAITING, HEARD = b": ROUTER PROCESSING", b"Said."
 # What the caller waits for before it leaves; None where it is told nothing yet.
-PHASES: list[tuple[Script, bytes | None]] = [
-    (before_the_head, None),
-    (in_the_head, None),
-    (after_the_head, b": ROUTER PROCESSING"),
-    (after_content, b"Said."),
-    (among_comments, b": ROUTER PROCESSING"),
-    (among_content, b"Said."),
-    (in_an_event, b"Said."),
-    (in_a_flood, b"Said."),
-    (in_a_flood_of_comments, b": ROUTER PROCESSING"),
-]
+PHASES: dict[str, tuple[Script, bytes | None]] = {
+    "before the head": (says(b""), None),
+    "in the head": (says(b"HTTP/1.1 200 OK\r\nContent-"), None),
+    "after the head": (says(head()), WAITING),
+    "after content": (says(head() + SAID), HEARD),
+    "among comments": (says(head(), THINKING, 0.02), WAITING),
+    "among content": (says(head(), SAID, 0.02), HEARD),
+    "in a flood": (says(head(), SAID * 100), HEARD),
+    # The stream is committed in time, though something comes at every look.
+    "in a flood of comments": (says(head(), THINKING * 5000), WAITING),
+}
 
 
-@pytest.mark.parametrize(("script", "mark"), PHASES, ids=[row[0].__name__ for row in PHASES])
+@pytest.mark.parametrize(("script", "mark"), PHASES.values(), ids=PHASES)
 def test_the_upstream_is_closed_within_a_second(
     raw: RawDesk, script: Script, mark: bytes | None
 ) -> None:
@@ -114,24 +77,20 @@ def test_the_upstream_is_closed_within_a_second(
     raw.wait_settled()
 
 
-def test_a_keep_alive_phase_is_left_as_well(raw: RawDesk) -> None:
-    """Committed without content, the stream falls back; the next endpoint says nothing."""
-    raw.desk.upstream.script("second", {"gate": "never"})
-
-    def commits_and_breaks(visit: Visit) -> None:
-        visit.send(head())
-        visit.silence(0.5)
-        visit.reset()
-
-    wire = raw.begin(raw.model(commits_and_breaks, "pair"))
-    raw.desk.upstream.wait(1, "received")
-    for _ in range(2):
-        wire.until(b": ROUTER PROCESSING")
+def test_who_leaves_is_sent_nowhere_else_and_puts_no_blame_on_the_endpoint(desk_of: Open) -> None:
+    mine = desk_of([model("pair/left", endpoint("first"), endpoint("second", pricing=DEAR))])
+    mine.upstream.script("first", {"gate": "go", "status": 503})
+    wire = begin(mine)
+    mine.upstream.wait(1, "received")
 
     wire.close()
+    mine.upstream.wait(1, "disconnected", timeout_s=CLOSED_S)
+    mine.upstream.open_gate("go")
 
-    assert raw.desk.upstream.wait(1, "disconnected", timeout_s=CLOSED_S)["closed_by"] == "client"
-    raw.wait_settled()
+    mine.server.wait_until(lambda: open_holds(mine) == 0)
+    assert mine.sent("second") == []
+    assert mine.total_usage_nano() == 0
+    assert mine.ok()["provider"] == "First"
 
 
 def test_a_call_that_is_still_connecting_is_left_as_well(odd: Desk) -> None:
@@ -162,14 +121,12 @@ def test_a_handshake_that_hangs_is_left_as_well(odd: Desk, silent: "Silent") -> 
 
 @pytest.fixture(scope="module")
 def odd_gateway(
-    stores: Bed, simulator: SimulatedUpstream, tmp_path_factory: pytest.TempPathFactory
+    gateway_with: GatewayWith, simulator: SimulatedUpstream
 ) -> Iterator[tuple[GatewayServer, "Silent"]]:
     """With providers that never get as far as a request, and patience for them."""
-    folder = tmp_path_factory.mktemp("odd")
-    with ExitStack() as stack:
-        silent = stack.enter_context(closing(Silent()))
+    with closing(Silent()) as silent, black_hole() as hole:
         providers = [
-            provider("dead", f"http://127.0.0.1:{stack.enter_context(black_hole())}/v1"),
+            provider("dead", f"http://127.0.0.1:{hole}/v1"),
             provider("mute", f"https://127.0.0.1:{silent.port}/v1"),
             *personas(simulator),
         ]
@@ -178,9 +135,8 @@ def odd_gateway(
             model("plain/mute", endpoint("mute")),
             model("plain/slow", endpoint("first"), endpoint("drained", pricing=DEAR)),
         ]
-        starter = stack.enter_context(StartGateway(stores, folder))
         patience = {"ROUTER_CONNECT_TIMEOUT": "20", "ROUTER_FIRST_BYTE_TIMEOUT": "2"}
-        yield loaded(starter, folder, as_yaml(providers, models), **patience), silent
+        yield gateway_with(models, providers=providers, **patience), silent
 
 
 @pytest.fixture
@@ -218,48 +174,15 @@ class Silent:
         self._listener.close()
 
 
-def open_holds(desk: Desk) -> int:
-    count: int = desk.server.manage("audit_ledger")["open_holds"]
-    return count
-
-
 def leave(wire: Wire, raw: RawDesk) -> None:
     wire.close()
     # Its event loop has seen the closed socket once it has answered something that came later.
     raw.server.get("/healthz")
 
 
-def test_an_upstream_that_is_read_out_is_read_to_its_end(raw: RawDesk) -> None:
-    gate = threading.Event()
-
-    def script(visit: Visit) -> None:
-        visit.send(head() + event(content("Said.")))
-        visit.wait_open(gate)
-        visit.send(event(content("More.")) + END)
-        visit.end()
-        visit.silence()
-
-    model_id = raw.model(script, "drain")
-    wire = raw.begin(model_id)
-    wire.until(b"Said.")
-
-    leave(wire, raw)
-
-    visit = raw.visit(model_id)
-    assert not visit.closed.is_set()
-    gate.set()
-    assert visit.closed.wait(PATIENCE_S)
-    raw.wait_settled()
-
-
-@pytest.mark.parametrize(
-    ("script", "limit_s"),
-    [(after_content, IDLE_S), (among_content, TOTAL_S), (in_a_flood, TOTAL_S)],
-)
-def test_reading_out_has_the_limits_of_every_call(
-    raw: RawDesk, script: Script, limit_s: float
-) -> None:
-    model_id = raw.model(script, "drain")
+@pytest.mark.parametrize(("phase", "limit_s"), [("after content", IDLE_S), ("in a flood", TOTAL_S)])
+def test_reading_out_has_the_limits_of_every_call(raw: RawDesk, phase: str, limit_s: float) -> None:
+    model_id = raw.model(PHASES[phase][0], "drain")
     wire = raw.begin(model_id)
     visit = raw.visit(model_id)
     wire.until(b"Said.")

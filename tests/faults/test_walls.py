@@ -52,29 +52,21 @@ def as_user(life: int) -> list[str]:
     return [*with_python(), sys.executable, "-I", "-S", str(unprivileged.__file__), "init", limits]
 
 
-@pytest.mark.parametrize(
-    "attack",
-    ["sysctl", "core_pattern", "proc", "sys", "namespace", "calls", "sockets", "set_user"],
-)
+REACHED = ["sysctl", "core_pattern", "proc", "sys", "namespace", "calls", "sockets", "set_user"]
+
+
+@pytest.mark.parametrize("attack", REACHED)
 def test_it_reaches_nothing(found: dict[str, Any], attack: str) -> None:
     assert found[attack] == ""
 
 
-def test_the_host_is_as_it_was(found: dict[str, Any]) -> None:
+def test_the_host_and_the_first_process_stay_as_they_are(found: dict[str, Any]) -> None:
     assert found["swappiness"]
-
-
-def test_the_first_process_stays_as_it_is(found: dict[str, Any]) -> None:
     assert found["first_process"] == "alive\n"
 
 
-def test_processes_memory_and_files_are_bounded(found: dict[str, Any]) -> None:
-    assert found["fork"]["stopped"] == "processes"
-    assert found["memory"]["out"] == ""
-    assert int(found["disk"]) <= 64
-
-
 def test_all_of_it_is_another_users_without_rights_and_ends(found: dict[str, Any]) -> None:
+    """How much it may take is `test_workspace`'s."""
     # The first process, what serves the workspace.
     assert len(found["inside"]) >= 2
     assert all(each["user"] != 0 and each["rights"] == 0 for each in found["inside"])

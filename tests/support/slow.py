@@ -1,7 +1,6 @@
 """Callers who dawdle, many of them in one thread, and what became of each."""
 
 import asyncio
-import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -50,28 +49,6 @@ async def trickle(port: int, start: bytes, rest: bytes, *, pace_s: float = PACE_
         return Ended(time.monotonic() - began, everything)
     finally:
         writer.close()
-
-
-async def stall(port: int, request: bytes, *, stalls_s: float) -> Ended:
-    """Ask, read hardly anything for so long, then everything that was still on its way."""
-    sock = socket.socket()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    sock.setblocking(False)
-    loop = asyncio.get_running_loop()
-    began = time.monotonic()
-    try:
-        await loop.sock_connect(sock, ("127.0.0.1", port))
-        await loop.sock_sendall(sock, request)
-        received = bytearray()
-        while time.monotonic() - began < stalls_s:
-            received += await loop.sock_recv(sock, 1)
-            await asyncio.sleep(PACE_S)
-        with suppress(ConnectionError):  # A reset is as good an end as any.
-            while piece := await loop.sock_recv(sock, 65_536):
-                received += piece
-        return Ended(time.monotonic() - began, bytes(received))
-    finally:
-        sock.close()
 
 
 async def _to_end(reader: asyncio.StreamReader) -> bytes:

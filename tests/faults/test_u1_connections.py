@@ -1,0 +1,381 @@
+"""U1 and U7: providers that cannot be reached, that break off before there is an answer, or that
+point elsewhere. The next endpoint answers in time, every attempt is listed, only the one that
+answered is paid, and no key goes to another host.
+
+U2: upstreams that are slow in every way there is. Each call ends by the limit it has run into, its
+place is free again, and the upstream's connection is closed.
+"""
+
+import json
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import requests
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk, read_stream
+from tests.faults.bench import DEAR, DEAR_NANO, endpoint, model, personas, provider
+from tests.faults.conftest import CONNECT_S, GatewayWith
+from tests.faults.desks import attempts, told
+from tests.routing.upstreams.conftest import certificate as certificate
+from tests.routing.upstreams.raw_upstream import RawUpstream, always, answer
+from tests.support.gateways import seed_account
+from tests.support.promptness import in_time
+from tests.support.raw_desk import (
+    CONCURRENCY_MAX,
+    FIRST_BYTE_S,
+    IDLE_S,
+    REST_S,
+    TOTAL_S,
+    RawDesk,
+    error_of,
+)
+from tests.support.raw_upstream import (
+    CHUNKED,
+    EVENTS,
+    JSON,
+    Script,
+    Stage,
+    Visit,
+    answer_json,
+    chunk,
+    content,
+    event,
+    good_stream,
+    head,
+    whole,
+)
+from tests.support.server import GatewayServer
+
+pytestmark = pytest.mark.thorough
+pytest_plugins = ["tests.support.raw_fixtures"]
+UNAVAILABLE = (502, "provider_unavailable")
+# What the caller is told when nobody else answers; the attempt has the same status.
+WAYS = {
+    "refused": UNAVAILABLE,
+    "blackhole": (524, "timeout"),
+    "mute": (524, "timeout"),
+    "badname": UNAVAILABLE,
+    "deadname": UNAVAILABLE,
+    "reset": UNAVAILABLE,
+}
+GOOD = b'{"choices":[{"message":{"role":"assistant","content":"over TLS"},"finish_reason":"stop"}]}'
+
+
+@contextmanager
+def refused_port() -> Iterator[int]:
+    """A port that is taken, and where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@contextmanager
+def black_hole() -> Iterator[int]:
+    """A listener whose backlog is full: connecting neither works nor fails."""
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(8):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@contextmanager
+def mute_port() -> Iterator[int]:
+    """Connections are taken, and nothing is ever said on them: no TLS handshake ends."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def refusing(
+    gateway_with: GatewayWith, simulator: SimulatedUpstream, certificate: Path
+) -> Iterator[GatewayServer]:
+    """`alone/W` meets way W; `pair/W` has a good endpoint after it."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    with ExitStack() as stack:
+        reply = answer(GOOD, "Content-Type: application/json")
+        secure = stack.enter_context(RawUpstream(always(reply), tls))
+        urls = {
+            "refused": f"http://127.0.0.1:{stack.enter_context(refused_port())}",
+            "blackhole": f"http://127.0.0.1:{stack.enter_context(black_hole())}",
+            "mute": f"https://127.0.0.1:{stack.enter_context(mute_port())}",
+            "badname": f"https://localhost:{secure.port}",
+            "goodname": f"https://127.0.0.1:{secure.port}",
+            "deadname": "http://gateway-upstream.invalid",
+            "reset": f"{simulator.url}/reset",
+        }
+        ways = [provider(way, f"{url}/v1") for way, url in urls.items()]
+        models = []
+        for way in urls:
+            bad = endpoint(way, "sim/reset" if way == "reset" else "good")
+            pair = model(f"pair/{way}", bad, endpoint("second", pricing=DEAR))
+            models += [model(f"alone/{way}", bad), pair]
+        # The operator's own roots make the certificate good, so that its name alone is wrong.
+        trusted = {"SSL_CERT_FILE": str(certificate)}
+        yield gateway_with(models, providers=ways + personas(simulator), **trusted)
+
+
+@pytest.fixture
+def desk(refusing: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+    simulator.clear()
+    return Desk(refusing, simulator, seed_account(refusing, credits_usd="1000"))
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_who_cannot_be_reached_costs_the_connect_limit_and_nothing_else(
+    desk: Desk, way: str, stream: bool
+) -> None:
+    status, error_type = WAYS[way]
+    began = time.monotonic()
+    said = told(desk, stream=stream, model=f"pair/{way}")
+    in_time(time.monotonic() - began, CONNECT_S * 1.1 + REST_S)
+    assert attempts(desk, said["id"]) == [(way.capitalize(), status), ("Second", 200)]
+    prompt, completion = said["usage"]["prompt_tokens"], said["usage"]["completion_tokens"]
+    assert desk.paid_nano(said) == DEAR_NANO[0] * prompt + DEAR_NANO[1] * completion
+
+    response = desk.post(model=f"alone/{way}", stream=stream)
+
+    error = desk.told(response, status, error_type)
+    assert error["metadata"]["provider_name"] == way.capitalize()
+    assert f"{way}-secret" not in response.text
+    assert desk.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+def test_the_certificate_is_good_for_its_own_name(desk: Desk) -> None:
+    """The twin of `badname`: without it the rig could fail for another reason."""
+    assert desk.ok(model="alone/goodname")["choices"][0]["message"]["content"] == "over TLS"
+
+
+# --- Broken off -----------------------------------------------------------------------------------
+
+
+def resets_on_request(visit: Visit) -> None:
+    visit.reset()
+
+
+def is_no_http(visit: Visit) -> None:
+    visit.send(b"\x16\x03\x01\x02\x00 ssh? smtp? 220 ready\r\n\r\n")
+    visit.silence()
+
+
+def resets_in_the_body(visit: Visit) -> None:
+    body = answer_json("Most of it.")
+    visit.send(head(JSON, b"Content-Length: %d" % len(body)) + body[:-5])
+    visit.reset()
+
+
+def resets_before_the_first_event(visit: Visit) -> None:
+    visit.send(head() + event(content("Cut short."))[:-20])
+    visit.reset()
+
+
+@pytest.mark.parametrize(
+    ("way", "stream"),
+    [
+        *((resets_on_request, False), (resets_on_request, True), (is_no_http, False)),
+        *((resets_in_the_body, False), (resets_before_the_first_event, True)),
+    ],
+)
+def test_who_breaks_off_before_an_answer_is_a_failed_attempt(
+    raw: RawDesk, way: Script, stream: bool
+) -> None:
+    began = time.monotonic()
+    asked = {"X-Router-Metadata": "enabled"}
+    response = raw.ask(way, kind="pair", stream=stream, headers=asked)
+    in_time(time.monotonic() - began, REST_S)
+    said: Any = read_stream(response).chunks[-1] if stream else response.json()
+    tried = [(each["provider"], each["status"]) for each in said["router_metadata"]["attempts"]]
+    assert tried == attempts(raw.desk, said["id"]) == [("Raw", 502), ("Second", 200)]
+    assert raw.desk.charged_nano(said["id"]) > 0
+
+    response = raw.ask(way, stream=stream)
+
+    error = error_of(response)
+    assert (error["code"], error["metadata"]["error_type"]) == UNAVAILABLE
+    assert raw.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+# --- U7: pointers elsewhere -----------------------------------------------------------------------
+
+# What a follower of redirects, or of any header that names a place, would go to.
+POINTERS = ("Location: {0}", "Refresh: 0; url={0}", "Content-Location: {0}", "Link: <{0}>")
+PLACES = ("http://localhost:{0}/v1", "//127.0.0.1:{0}/v1", "http://127.0.0.1.example@127.0.0.1:{0}")
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Stage]:
+    """Another host: the same machine on another port, which every redirect here leads to."""
+    with Stage() as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_an_error_and_never_followed(
+    raw: RawDesk, elsewhere: Stage, status: int
+) -> None:
+    metadata_service = "http://169.254.169.254/latest/meta-data/"
+    for place in (metadata_service, *(place.format(elsewhere.port) for place in PLACES)):
+        lines = "\r\n".join(pointer.format(place) for pointer in POINTERS)
+        reply = f"HTTP/1.1 {status} Elsewhere\r\n{lines}\r\nContent-Length: 0\r\n\r\n".encode()
+        for stream in (False, True):
+            model_id = raw.model(lambda visit, reply=reply: visit.send(reply))  # type: ignore[misc]  # The default pins the loop's value.
+            response = raw.desk.post(model=model_id, stream=stream)
+
+            error = raw.desk.told(response, 502, "unmapped")
+            assert "raw-secret" not in response.text
+            assert error["metadata"]["provider_name"] == "Raw"
+            assert len(raw.visits(model_id)) == 1
+    assert elsewhere.connections == 0
+
+
+def test_an_answer_that_names_another_place_is_only_an_answer(
+    raw: RawDesk, elsewhere: Stage
+) -> None:
+    """Also a cookie, or an alternative service, changes nothing for the next call."""
+    more = f'Alt-Svc: h2="127.0.0.1:{elsewhere.port}"\r\nSet-Cookie: a=b\r\n'.encode()
+    reply = whole(answer_json("Here.")).replace(b"\r\n", b"\r\n" + more, 1)
+    model_id = raw.model(lambda visit: visit.send(reply))
+
+    for _ in range(2):
+        assert raw.desk.post(model=model_id).status_code == 200
+
+    assert elsewhere.connections == 0
+    assert all(b"cookie" not in visit.head.lower() for visit in raw.visits(model_id))
+
+
+def test_the_key_goes_to_the_host_of_the_catalogue_alone(raw: RawDesk) -> None:
+    """The twin: the key is sent, and to nobody but the provider whose it is."""
+    model_id = raw.model(good_stream("Here."))
+
+    raw.desk.stream(model=model_id)
+
+    (visit,) = raw.visits(model_id)
+    assert b"Authorization: Bearer raw-secret" in visit.head
+    assert raw.desk.upstream.requests() == []
+
+
+# --- U2: slow upstreams ---------------------------------------------------------------------------
+
+# The time in which a part of an error's body is waited for.
+ERROR_BODY_S = 2.0
+STEP_S = 0.1
+STATUS = b"HTTP/1.1 200 OK\r\n"
+NOTHING = event({"choices": [{"index": 0, "delta": {}}]})
+
+
+class Slow(NamedTuple):
+    """What comes at once, and then again and again, or a few times. The head of `began` None is a
+    good one."""
+
+    limit_s: float
+    code: int
+    stream: bool
+    began: bytes | None = None
+    again: bytes = b""
+    times: int = 1_000_000
+
+    def play(self, visit: Visit) -> None:
+        kind = EVENTS if json.loads(visit.body).get("stream") else JSON
+        visit.send(head(kind) if self.began is None else self.began)
+        for _ in range(self.times if self.again else 0):
+            visit.send(self.again)
+            visit.silence(STEP_S)
+        visit.silence()
+
+
+DROP = chunk(event(content("Drop. ")))
+ERROR = b"HTTP/1.1 503 Busy\r\nContent-Type: text/plain\r\n\r\n"
+CASES = {
+    "nothing": Slow(FIRST_BYTE_S, 524, False, b""),
+    "nothing of a stream": Slow(FIRST_BYTE_S, 524, True, b""),
+    "half a head": Slow(FIRST_BYTE_S, 524, False, STATUS + b"Content-Ty"),
+    "a head that drips": Slow(FIRST_BYTE_S, 524, True, STATUS + b"X-Slow: ", b"x"),
+    "interim answers": Slow(FIRST_BYTE_S, 524, True, b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "silence behind a head": Slow(IDLE_S, 524, False),
+    "silence before a stream": Slow(IDLE_S, 524, True),
+    "framing without a body": Slow(IDLE_S, 524, False, head(JSON, CHUNKED) + b"10;", b"x"),
+    "silence behind content": Slow(
+        IDLE_S + 5 * STEP_S, 524, True, head(EVENTS, CHUNKED), DROP, times=5
+    ),
+    "a byte at a time": Slow(TOTAL_S, 408, False, None, b"x"),
+    "spaces": Slow(TOTAL_S, 408, False, None, b" \n"),
+    "comments": Slow(TOTAL_S, 408, True, None, b": thinking\n\n"),
+    "empty events": Slow(TOTAL_S, 408, True, None, NOTHING),
+    "content": Slow(TOTAL_S, 408, True, None, event(content("more "))),
+    "an error that drips": Slow(ERROR_BODY_S, 503, False, ERROR, b"x"),
+    "an error of a stream that drips": Slow(ERROR_BODY_S, 503, True, ERROR, b"x"),
+}
+
+
+@dataclass
+class Outcome:
+    response: requests.Response
+    elapsed_s: float
+    visit: Visit
+    charged_nano: int
+
+
+@pytest.fixture(scope="module")
+def outcomes(sit_down: Callable[[], RawDesk]) -> dict[str, Outcome]:
+    raw = sit_down()
+    models = {name: raw.model(case.play) for name, case in CASES.items()}
+
+    def run(name: str) -> Outcome:
+        began = time.monotonic()
+        response = raw.desk.post(model=models[name], stream=CASES[name].stream)
+        elapsed_s = time.monotonic() - began
+        charged_nano = raw.desk.ledger_nano(response.headers["X-Generation-Id"])
+        return Outcome(response, elapsed_s, raw.visit(models[name]), charged_nano)
+
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        return dict(zip(CASES, pool.map(run, CASES), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_slow_upstream_ends_at_its_limit(outcomes: dict[str, Outcome], name: str) -> None:
+    case, outcome = CASES[name], outcomes[name]
+
+    assert error_of(outcome.response)["code"] == case.code
+    # All cases run at once, on a machine that may do other things too.
+    in_time(outcome.elapsed_s, case.limit_s * 1.1 + 0.75, at_least_s=case.limit_s * 0.9)
+    assert outcome.charged_nano == 0
+    assert outcome.visit.closed.wait(1), "the upstream's connection was left open"
+
+
+def test_every_place_is_free_again(raw: RawDesk, outcomes: dict[str, Outcome]) -> None:
+    gate = threading.Event()
+
+    def held(visit: Visit) -> None:
+        visit.wait_open(gate)
+        good_stream("Fine.")(visit)
+
+    model_id = raw.model(held)
+    with ThreadPoolExecutor(CONCURRENCY_MAX) as pool:
+        asked = [
+            pool.submit(raw.desk.post, model=model_id, stream=True) for _ in range(CONCURRENCY_MAX)
+        ]
+        raw.visit(model_id, CONCURRENCY_MAX)
+        one_more = raw.desk.post(model=model_id, stream=True)
+        gate.set()
+
+    assert {each.result().status_code for each in asked} == {200}
+    # The twin: the bound counts.
+    assert one_more.status_code == 503
+    assert one_more.headers["Retry-After"]

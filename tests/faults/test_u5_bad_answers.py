@@ -1,0 +1,350 @@
+"""U5: answers whose body is not what it should be, and usage that cannot be true. A bad body is a
+failed attempt: the next endpoint answers, and in the end it is a 502. A bad or absent usage is no
+failure: the estimate is charged. Nobody ever sees a traceback or a page.
+
+U3: silence before the first token and in the middle of a stream, and streams that break: content
+first, then one error chunk, then nothing.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conformance.desk import Desk, Streamed, exact, nano
+from tests.faults.bench import CHEAP_NANO, DEAR, MODES, endpoint, model
+from tests.faults.conftest import IDLE_S, KEEP_ALIVE_S, Open
+from tests.faults.desks import attempts, told
+from tests.support.gateways import seed_account
+from tests.support.promptness import in_time
+from tests.support.raw_desk import error_of
+from tests.support.server import GatewayServer
+
+pytestmark = pytest.mark.thorough
+BAD_WHOLE = [
+    *("truncated-json", "null-body", "empty-body", "empty-choices", "html", "wrong-content-type"),
+    *("bad-utf8", "long-content-length", "short-content-length"),
+]
+BAD_STREAMS = ["truncated-json", "null-body", "empty-body", "html", "wrong-content-type"]
+BAD_STREAMS += ["sse-error-inside", "sse-not-objects", "empty-choices"]
+TEXT = "A text of some length, to be counted."
+# These never end by themselves; what ends them is the byte caps' business, not the reader's.
+ENDLESS = {"endless-headers", "endless-body", "drip", "drip-headers", "gzip-bomb", "slow-stream"}
+FINE = {200, 400, 403, 404, 413, 422, 429, 502, 503, 524, 529}
+
+
+def estimate(text: str) -> int:
+    return max(1, len(text) // 4)
+
+
+def prompt_nano(desk: Desk) -> int:
+    """What the prompt costs by the estimator."""
+    messages = desk.sent("first")[-1]["messages"]
+    return estimate("".join(message["content"] for message in messages)) * CHEAP_NANO[0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "mode"), [(f, "whole") for f in BAD_WHOLE] + [(f, "stream") for f in BAD_STREAMS]
+)
+def test_a_bad_body_goes_to_the_next_endpoint_and_ends_as_502(
+    desk: Desk, fault: str, mode: str
+) -> None:
+    stream = mode == "stream"
+    with_next = desk.post(model=f"pair/{fault}.{mode}", stream=stream)
+    alone = desk.post(model=f"alone/{fault}.{mode}", stream=stream)
+
+    assert with_next.status_code == 200
+    assert '"provider":"Second"' in with_next.text
+    assert '"provider":"First"' not in with_next.text
+    assert desk.ledger_nano(with_next.headers["X-Generation-Id"]) > 0
+    error = error_of(alone)
+    assert (error["code"], error["metadata"]["error_type"]) == (502, "provider_unavailable")
+    assert error["message"] == "Provider returned error"
+    assert desk.ledger_nano(alone.headers["X-Generation-Id"]) == 0
+
+
+USAGES: list[Any] = [
+    None,
+    "12",
+    {"prompt_tokens": True, "completion_tokens": False},
+    {"prompt_tokens": 10**12, "completion_tokens": 1},
+    {"prompt_tokens": {"a": 1}, "completion_tokens": [2]},
+]
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("usage", USAGES, ids=json.dumps)
+def test_usage_of_any_shape_costs_what_the_text_does(desk: Desk, usage: Any, stream: bool) -> None:
+    """Which reports are believed is `test_usage`'s."""
+    desk.upstream.script("first", {"text": TEXT, "usage": usage})
+
+    said = told(desk, stream=stream)
+
+    assert said["usage"]["completion_tokens"] == estimate(TEXT)
+    assert desk.paid_nano(said) == prompt_nano(desk) + estimate(TEXT) * CHEAP_NANO[1]
+
+
+MESSAGE = '{"role":"assistant","content":"Hi"}'
+GOOD = f'{{"choices":[{{"message":{MESSAGE},"finish_reason":"stop"}}]}}'
+ODD_BODIES = {
+    "choices an object": '{"choices":{"0":1}}',
+    "choices of null": '{"choices":[null]}',
+    "message null": '{"choices":[{"message":null,"finish_reason":"stop"}]}',
+    "message a string": '{"choices":[{"message":"Hi","finish_reason":"stop"}]}',
+    "content a number": GOOD.replace('"Hi"', "5"),
+    "content a list": GOOD.replace('"Hi"', '[{"type":"text","text":"Hi"}]'),
+    "finish a number": GOOD.replace('"stop"', "7"),
+    "finish of 300 characters": GOOD.replace('"stop"', f'"{"x" * 300}"'),
+    "finish with NUL": GOOD.replace('"stop"', '"st\\u0000op"'),
+    "id with NUL": f'{{"id":"a\\u0000b",{GOOD[1:]}',
+    "id of 1000 characters": f'{{"id":"{"i" * 1000}",{GOOD[1:]}',
+    "tier with NUL": f'{{"service_tier":"d\\u0000",{GOOD[1:]}',
+    "tool calls a string": GOOD.replace('"content":"Hi"', '"tool_calls":"x"'),
+    "tool calls of numbers": GOOD.replace('"content":"Hi"', '"tool_calls":[1,2]'),
+    "tool call without a function": GOOD.replace('"content":"Hi"', '"tool_calls":[{"id":5}]'),
+    "tool call of odd parts": GOOD.replace(
+        '"content":"Hi"', '"tool_calls":[{"function":{"name":5,"arguments":{"a":1}}}]'
+    ),
+    "reasoning a list": GOOD.replace('"content":"Hi"', '"reasoning":[1],"reasoning_details":5'),
+    "a lone surrogate": GOOD.replace('"Hi"', '"\\ud800"'),
+    "an emoji in halves": GOOD.replace('"Hi"', '"\\ud83e\\udd8a"'),
+    "duplicate keys": GOOD.replace('"content":"Hi"', '"content":"No","content":"Hi"'),
+    "NaN": f'{{"created":NaN,{GOOD[1:]}',
+    "an integer of 5,000 digits": f'{{"created":{"9" * 5000},{GOOD[1:]}',
+    "deep nesting": f'{{"extra":{"[" * 100_000}{"]" * 100_000},{GOOD[1:]}',
+    "deep logprobs": GOOD.replace(
+        '"finish_reason"', f'"logprobs":{"[" * 200}{"]" * 200},"finish_reason"'
+    ),
+    "logprobs a string": GOOD.replace('"finish_reason"', '"logprobs":"x","finish_reason"'),
+    "an error beside choices": f'{{"error":{{"code":"x","message":5}},{GOOD[1:]}',
+    "an error of odd parts": '{"error":[1,2]}',
+    "an error code beyond all": '{"error":{"code":10000000000000000000000,"message":"m"}}',
+    "an array": "[1]",
+    "a byte-order mark": "\ufeff" + GOOD,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("body", ODD_BODIES.values(), ids=ODD_BODIES.keys())
+def test_no_answer_is_odd_enough_for_a_500(desk: Desk, body: str, stream: bool) -> None:
+    step: dict[str, Any] = {"status": 200, "body": body, "content_type": "application/json"}
+    if stream:
+        event = body.replace('"message"', '"delta"')
+        step = {"events": [f"data: {event}\n\n", "[DONE]"]}
+    desk.upstream.script("first", step)
+
+    response = desk.post(stream=stream)
+
+    assert response.status_code in {200, 502}, response.text
+    assert '"code":500' not in response.text
+    check_manners(response)
+    charged_nano = desk.charged_nano(response.headers["X-Generation-Id"])
+    if response.status_code == 502:
+        assert charged_nano == 0
+    elif not stream:
+        assert nano(exact(response)["usage"]["cost"]) == charged_nano
+
+
+def all_faults() -> list[str]:
+    from routing.simulator.faults import FAULTS
+
+    return sorted(FAULTS.keys() - ENDLESS)
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", all_faults())
+def test_every_fault_ends_in_json_or_events(desk: Desk, fault: str, mode: str) -> None:
+    for model_id in (f"alone/{fault}.{mode}", f"pair/{fault}.{mode}"):
+        response = desk.post(model=model_id, stream=mode == "stream")
+
+        assert response.status_code in FINE
+        check_manners(response)
+        desk.charged_nano(response.headers["X-Generation-Id"])
+
+
+def check_manners(response: requests.Response) -> None:
+    """JSON or well-formed events; nothing of the inside shows."""
+    text = response.text
+    for inside in ("Traceback", 'File "', "first-secret", "second-secret", "routing/"):
+        assert inside not in text
+    if response.headers["Content-Type"] == "application/json":
+        json.loads(text)
+        return
+    assert response.headers["Content-Type"].startswith("text/event-stream")
+    assert text.endswith("\n\n")
+    for block in text[:-2].split("\n\n"):
+        if block not in ("data: [DONE]", ": ROUTER PROCESSING"):
+            assert block.startswith("data: {"), block[:200]
+            json.loads(block.removeprefix("data: "))
+
+
+# --- U3: silence ----------------------------------------------------------------------------------
+
+REST_S = 0.5
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
+BREAKS = ["die-after-first", "die-mid-stream", "sse-error-mid", "sse-garbage", "error-finish"]
+
+
+def broken_end(stream: Streamed, code: int) -> Any:
+    """The error chunk that ends a stream; nothing may follow it, not even `[DONE]`."""
+    *content, last = stream.chunks
+    assert stream.blocks[-1].startswith("data: {")
+    assert all("error" not in chunk and "usage" not in chunk for chunk in content)
+    assert last["error"]["code"] == code
+    assert "usage" not in last
+    end = {"finish_reason": "error", "native_finish_reason": None}
+    assert last["choices"] == [{"index": 0, "delta": {"content": ""}, **end}]
+    return last
+
+
+def upstream_cost_nano(desk: Desk, orm_of: OrmOf, generation_id: str) -> int:
+    """What the provider is expected to bill, for the operator's eyes only."""
+    from routing.metering.models import Generation
+
+    with orm_of(desk.server):
+        return Generation.objects.get(pk=generation_id).upstream_cost_nano
+
+
+def test_silence_after_the_headers_falls_back_behind_a_committed_stream(desk: Desk) -> None:
+    began = time.monotonic()
+
+    stream = desk.stream(model="pair/headers-then-silence.stream")
+
+    in_time(time.monotonic() - began, IDLE_S * 1.1 + REST_S)
+    assert {chunk["provider"] for chunk in stream.chunks} == {"Second"}
+    assert stream.blocks[-1] == "data: [DONE]"
+    # The stream was committed 0.2 s after the headers, so comments fill the rest of the wait.
+    assert stream.comments >= (IDLE_S - 0.2) / KEEP_ALIVE_S / 2
+    assert stream.blocks[0] == ": ROUTER PROCESSING"
+    assert attempts(desk, stream.chunks[0]["id"]) == [("First", 524), ("Second", 200)]
+    assert desk.paid_nano(stream.chunks[-1]) > 0
+
+
+def test_silence_after_the_headers_of_the_only_endpoint(desk: Desk) -> None:
+    stream = desk.stream(model="alone/headers-then-silence.stream")
+
+    last = broken_end(stream, 524)
+    assert stream.chunks == [last]
+    assert last["error"]["metadata"]["error_type"] == "timeout"
+    assert desk.charged_nano(last["id"]) == 0
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_silence_mid_stream_ends_it_with_an_error_and_no_second_try(
+    desk: Desk, orm_of: OrmOf, alone: bool
+) -> None:
+    began = time.monotonic()
+
+    stream = desk.stream(model=f"{'alone' if alone else 'pair'}/silence-mid-stream.stream")
+
+    in_time(time.monotonic() - began, IDLE_S * 1.1 + REST_S, at_least_s=IDLE_S)
+    last = broken_end(stream, 524)
+    assert last["error"]["metadata"]["error_type"] == "timeout"
+    assert stream.comments >= IDLE_S / KEEP_ALIVE_S / 2
+    (sent,) = desk.sent("first")
+    assert len(desk.upstream.requests()) == 1
+    assert desk.charged_nano(last["id"]) == 0
+    prompt = "".join(message["content"] for message in sent["messages"])
+    expected_nano = len(prompt) // 4 * CHEAP_NANO[0] + len(stream.text) // 4 * CHEAP_NANO[1]
+    assert upstream_cost_nano(desk, orm_of, last["id"]) == expected_nano > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_total_deadline_travels_through_every_attempt(desk_on: Open, stream: bool) -> None:
+    both = [endpoint("first", "sim/hang"), endpoint("second", "sim/hang", pricing=DEAR)]
+    mine = desk_on([model("slow/one", *both)], ROUTER_TOTAL_TIMEOUT="0.6")
+    began = time.monotonic()
+
+    response = mine.post(stream=stream)
+
+    in_time(time.monotonic() - began, 0.6 * 1.1 + REST_S)
+    mine.told(response, 408, "timeout")
+    assert mine.charged_nano(response.headers["X-Generation-Id"]) == 0
+
+
+# --- Breaks ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("pair", [False, True])
+@pytest.mark.parametrize("fault", BREAKS)
+def test_after_content_there_is_no_second_try(desk: Desk, fault: str, pair: bool) -> None:
+    stream = desk.stream(model=f"{'pair' if pair else 'alone'}/{fault}.stream")
+
+    last = broken_end(stream, 502)
+    assert stream.text, "what the upstream said before it broke is not lost"
+    assert last["provider"] == "First"
+    assert "router_metadata" not in last
+    assert len(desk.upstream.requests()) == 1
+    assert desk.charged_nano(last["id"]) == 0
+
+
+def test_content_and_failure_in_one_write_keep_their_order(desk: Desk) -> None:
+    content = 'data: {"choices":[{"index":0,"delta":{"content":"Said before."}}]}\n\n'
+    failure = 'data: {"error":{"code":429,"message":"no more"}}\n\n'
+    desk.upstream.script("first", {"events": [content + failure + content]})
+
+    stream = desk.stream(headers={"X-Router-Metadata": "enabled"})
+
+    last = broken_end(stream, 429)
+    assert stream.text == "Said before."
+    assert last["router_metadata"]["attempts"][0]["provider"] == "First"
+
+
+def test_what_a_model_wrote_and_its_provider_refuses_is_told(desk: Desk) -> None:
+    """Groq says 400 within a stream of status 200."""
+    refused = {"code": "tool_use_failed", "status_code": 400, "failed_generation": "{}"}
+    failure = {"json": {"error": {"message": "No call.", **refused}}}
+    desk.upstream.script("first", {"events": [failure]}, {"events": [{"text": "Hm."}, failure]})
+
+    early, late = desk.post(stream=True), desk.stream()
+
+    assert early.status_code == 400
+    for error in (early.json()["error"], broken_end(late, 400)["error"]):
+        assert (error["code"], error["message"]) == (400, "No call.")
+        assert error["metadata"]["failed_generation"] == "{}"
+    assert len(desk.upstream.requests()) == 2, "the request is refused, not the endpoint"
+
+
+def test_a_role_alone_is_no_content(desk: Desk) -> None:
+    role = {"json": {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}}
+    desk.upstream.script("first", {"events": [role, {"pause_s": 0.3}, {"cut": "reset"}]})
+
+    stream = desk.stream(model="plain/first", models=["plain/second"])
+
+    served = {(chunk["provider"], chunk["model"]) for chunk in stream.chunks}
+    assert served == {("Second", "plain/second")}
+    assert stream.blocks[-1] == "data: [DONE]"
+    assert desk.paid_nano(stream.chunks[-1]) > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_dearer_fallback_raises_the_hold_first(desk_on: Open, stream: bool) -> None:
+    """Who cannot pay for it is told, and another model is tried only where it fits."""
+    failing = [endpoint("first", "sim/503"), endpoint("second", pricing=DEAR)]
+    nearly = {"prompt": "0.000001", "completion": "0.0000021"}
+    fitting = model("skip/two", endpoint("third", pricing=nearly))
+    mine = desk_on([model("top/up", *failing), fitting])
+    enough = mine.post(max_tokens=100, stream=stream)
+    assert mine.charged_nano(enough.headers["X-Generation-Id"]) > 0
+    poor = Desk(mine.server, mine.upstream, seed_account(mine.server, credits_usd="0.1"), "top/up")
+    mine.upstream.clear()
+
+    refused = poor.post(max_tokens=100, stream=stream)
+
+    error = poor.told(refused, 402, "payment_required")
+    assert error["metadata"]["limit_source"] == "router_credits"
+    assert error["message"].startswith("This request requires more credits")
+    assert len(poor.sent("first")) == 1
+    assert poor.charged_nano(refused.headers["X-Generation-Id"]) == 0
+    assert poor.server.manage("audit_ledger")["open_holds"] == 0
+    answer = poor.ok(models=["skip/two"], max_tokens=100)
+    assert answer["provider"] == "Third"
+    assert poor.sent("second") == []
+    assert poor.paid_nano(answer) > 0
