@@ -8,12 +8,15 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from tests.accounts.dump import database_text
 from tests.conformance.desk import exact, nano
 from tests.support.callers import at_a_time, new_key
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -23,29 +26,33 @@ from tests.support.server import GatewayServer, as_json
 from tests.support.wires import head_bytes
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 PAYMENTS = "/api/v1/credits/payments"
 SECRET = "webhook-secret-of-these-tests"
 AT_ONCE = 50
 
 
 def test_a_payment_told_fifty_times_at_once_is_credited_once_and_others_count(
-    start_gateway: StartGateway,
+    start_gateway: StartGateway, orm_of: OrmOf
 ) -> None:
     settings: dict[str, Any] = {
         "CREDITS_WEBHOOK_SECRET": SECRET,
         "CREDIT_FEE_RATE": "0.1",
         "WEB_CONCURRENCY": "2",
+        "LOG_LEVEL": "DEBUG",
         # All fifty stand in one account's queue.
         "DATABASE_TIMEOUT": "10",
     }
     server = start_gateway(**settings)
     account = seed_account(server, credits_usd="1")
+    signatures = {SECRET}
 
     def tell(source_ref: str, amount_usd: int) -> Any:
         body = {"source": "stripe", "account_id": account.account_id, "amount_usd": amount_usd}
         raw = json.dumps(body | {"source_ref": source_ref}).encode()
         digest = hmac.new(SECRET.encode(), raw, hashlib.sha256).hexdigest()
         headers = {"X-Signature": f"sha256={digest}", "Content-Type": "application/json"}
+        signatures.add(digest)
         answer = server.post(PAYMENTS, data=raw, headers=headers)
         assert answer.status_code == 200, answer.text
         return as_json(answer)["data"]["credited"]
@@ -61,6 +68,9 @@ def test_a_payment_told_fifty_times_at_once_is_credited_once_and_others_count(
     at_a_time(20, 20, lambda n: tell(f"{account.name}-{n}", 1))
     assert credits_nano() == 19_000_000_000 + 20 * 900_000_000
     assert server.manage("audit_ledger")["mismatches"] == []
+    with orm_of(server):
+        written = database_text() + server.log()
+    assert [secret for secret in signatures if secret in written] == []
 
 
 # --- Statements -----------------------------------------------------------------------------------
