@@ -194,9 +194,7 @@ def test_lists_may_be_left_empty(admin_client: Client, provider: Provider) -> No
     assert Endpoint.objects.get().supported_parameters == []
 
 
-def test_every_row_of_the_fixture_can_be_saved_as_it_stands(
-    admin_client: Client,
-) -> None:
+def test_every_row_of_the_fixture_can_be_saved_as_it_stands(admin_client: Client) -> None:
     assert load(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
 
     for model in (Provider, Model, Endpoint):

@@ -177,9 +177,7 @@ def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
 
 
 @pytest.mark.usefixtures("_as_new")
-def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(
-    free: Snapshot,
-) -> None:
+def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(free: Snapshot) -> None:
     for n in range(20):
         session = f"s{n}"
         assert len({chosen(free, session) for _ in range(5)}) == 1
@@ -187,9 +185,7 @@ def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(
 
 
 @pytest.mark.usefixtures("_as_new")
-def test_sessions_are_spread_over_models_and_endpoints_evenly(
-    free: Snapshot,
-) -> None:
+def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) -> None:
     counted = Counter(chosen(free, f"s{n}") for n in range(4000))
 
     # 200 each; five standard deviations of a fair draw. Were the two draws one, half were empty.

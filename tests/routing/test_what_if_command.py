@@ -61,5 +61,5 @@ def test_a_limit_is_kept_across_portions(monkeypatch: pytest.MonkeyPatch) -> Non
     add(100)
 
     assert [told("--limit", str(n))["generations"] for n in (0, 1, 30, 31, 99, 500)] == [
-        *(0, 1, 30, 31, 99, 100),
+        *(0, 1, 30, 31, 99, 100)
     ]

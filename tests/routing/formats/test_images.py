@@ -57,10 +57,7 @@ WAYS: Final[dict[str, tuple[Any, Callable[[str], Body]]]] = {
     ),
     "responses": (responses, lambda url: _item(_part(url))),
     "responses, a tool's": (responses, lambda url: _output(_part(url))),
-    "responses, a file": (
-        responses,
-        lambda url: _item({"type": "input_file", "file_data": url}),
-    ),
+    "responses, a file": (responses, lambda url: _item({"type": "input_file", "file_data": url})),
 }
 
 

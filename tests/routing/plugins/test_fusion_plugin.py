@@ -22,10 +22,7 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> None:
             {"model": "m", "max_tool_calls": 2, "tools": [{"type": "router:datetime"}]},
             {"model": "m", "max_tool_calls": 2, "tools": [{"type": "router:datetime"}]},
         ),
-        (
-            {"preset": "general-fast"},
-            {"analysis_models": ["general-fast/a", "general-fast/b"]},
-        ),
+        ({"preset": "general-fast"}, {"analysis_models": ["general-fast/a", "general-fast/b"]}),
         ({"preset": "general-fast", "analysis_models": ["x"]}, {"analysis_models": ["x"]}),
     ],
 )

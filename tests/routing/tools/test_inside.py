@@ -35,10 +35,7 @@ def test_a_patch_is_made_inside(work: Path) -> None:
 
 @pytest.mark.parametrize(
     ("diff", "told"),
-    [
-        ("-w", "The file has no such lines: 'w'"),
-        ("+123456789", "A file has at most 9 characters"),
-    ],
+    [("-w", "The file has no such lines: 'w'"), ("+123456789", "A file has at most 9 characters")],
 )
 def test_a_patch_that_cannot_be_made_changes_nothing(work: Path, diff: str, told: str) -> None:
     (work / "a").write_text("x\n")

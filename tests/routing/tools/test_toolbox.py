@@ -15,11 +15,7 @@ def function(name: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": name, "parameters": {}}}
 
 
-@given(
-    st.lists(NAMES, unique=True),
-    st.lists(AGENTS, unique=True),
-    st.booleans(),
-)
+@given(st.lists(NAMES, unique=True), st.lists(AGENTS, unique=True), st.booleans())
 def test_no_two_tools_have_one_name_and_functions_keep_theirs(names, agents, clock) -> None:
     tools = [function(name) for name in names]
     tools += [{"type": "router:advisor", "parameters": {"name": each}} for each in agents]

@@ -302,10 +302,7 @@ def test_without_a_sandbox_they_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"engine": "native"},
-        {"environment": {"type": "container_reference", "container_id": "c1"}},
-    ],
+    [{"engine": "native"}, {"environment": {"type": "container_reference", "container_id": "c1"}}],
 )
 def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
     assert missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]

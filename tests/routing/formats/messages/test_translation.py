@@ -20,11 +20,7 @@ from tests.routing.formats.messages.bodies import (
     said,
 )
 
-CALL = {
-    "id": "t1",
-    "type": "function",
-    "function": {"name": "f", "arguments": '{"a":[1,"é"]}'},
-}
+CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":[1,"é"]}'}}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "ZGF0YQ"}
 DETAILS = [

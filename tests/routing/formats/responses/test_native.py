@@ -92,11 +92,7 @@ def test_a_whole_answer_keeps_all_but_the_gateways_fields() -> None:
     usage = answer["usage"]
     assert (usage["input_tokens"], usage["output_tokens"]) == (5, 3)
     assert usage["cost"] == 0.0000012
-    assert usage["input_tokens_details"] == {
-        "cached_tokens": 1,
-        "cache_write_tokens": 0,
-        "zz": 1,
-    }
+    assert usage["input_tokens_details"] == {"cached_tokens": 1, "cache_write_tokens": 0, "zz": 1}
     assert usage["zz"] == 1
 
 

@@ -249,10 +249,7 @@ def test_allowed_tools_narrow_the_tools(mode: str) -> None:
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]},
             "tools.0.name",
         ),
-        (
-            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "shell"}]},
-            "tools.0.type",
-        ),
+        ({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "shell"}]}, "tools.0.type"),
         (
             {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "allowed_tools"}]},
             "tools.0.type",

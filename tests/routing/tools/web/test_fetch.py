@@ -210,8 +210,7 @@ def test_a_site_that_says_nothing(site: WebSite, settings: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "lists",
-    [{"allowed_domains": ["example.com"]}, {"blocked_domains": ["127.0.0.1"]}],
+    "lists", [{"allowed_domains": ["example.com"]}, {"blocked_domains": ["127.0.0.1"]}]
 )
 def test_domains_hold(site: WebSite, lists: dict[str, Any]) -> None:
     code, told = error_of(fetch(f"{site.url}/plain", **lists))

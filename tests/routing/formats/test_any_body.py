@@ -1,0 +1,379 @@
+"""Whatever a body of any format holds, it is read or refused by name, and none may break.
+
+Bodies that are right but for a value or two, and bodies of anything at all."""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from routing.formats.chat.forward import GATEWAY_FIELDS, forwarded_body
+from routing.formats.chat.request import PARAMETER_VOCABULARY, ChatInvalid, ChatRequest
+from routing.formats.chat.schema import ChatBody, check_body
+from routing.formats.messages.schema import MessagesBody
+from routing.formats.responses.schema import ResponsesBody
+from tests.routing.formats import chat_bodies
+from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, Bodies
+from tests.routing.formats.messages import bodies as messages
+from tests.routing.formats.messages.bodies import EPHEMERAL, IMAGE, RESULT, TEXT, TOOL, USE, said
+from tests.routing.formats.responses import bodies as responses
+
+Body = dict[str, Any]
+Place = tuple[Any, ...]
+WEB_OFF: Final = {"id": "web", "enabled": False}
+CONDITIONS: Final = [{"type": "step_count_is", "step_count": 3}]
+DATETIME: Final = {"type": "router:datetime", "parameters": {"timezone": "UTC"}}
+SHARED: Final[Body] = {
+    "models": ["acme/large"],
+    "provider": {"order": ["a"], "sort": {"by": "price"}, "max_price": {"prompt": 1}},
+    "plugins": [WEB_OFF],
+    "stop_server_tools_when": CONDITIONS,
+    "user": "me",
+    "trace": {"trace_id": "t"},
+}
+PICTURE: Final = {"type": "image_url", "image_url": {"url": "http://x"}}
+DOCUMENT: Final = messages.document("content", content=[TEXT, IMAGE]) | {
+    "title": "t",
+    "context": "c",
+}
+FOUND: Final = {"type": "search_result", "source": "s", "title": "t", "content": [TEXT]}
+THOUGHTS: Final[list[Body]] = [
+    {"type": "thinking", "thinking": "t", "signature": "s"},
+    {"type": "redacted_thinking", "data": "d"},
+    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+]
+REASONING: Final[Body] = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "s"}],
+    "content": [{"type": "reasoning_text", "text": "t"}],
+    "signature": "s",
+}
+NOTES: Final = [{"type": "url_citation", "url": "u"}]
+CITED: Final = {"type": "output_text", "text": "a", "annotations": NOTES}
+DECLINED: Final = {"type": "refusal", "refusal": "no"}
+PARTS: Final[list[Body]] = [
+    {"type": "input_text", "text": "a", "cache_control": EPHEMERAL},
+    {"type": "input_image", "image_url": DATA_URL, "detail": "low"},
+    {"type": "input_file", "file_data": DATA_URL, "filename": "f"},
+    {"type": "input_audio", "input_audio": {"data": "A", "format": "mp3"}},
+]
+SPACE: Final[Body] = {
+    "type": "namespace",
+    "name": "n",
+    "description": "d",
+    "tools": [{"type": "function", "name": "g"}, {"type": "custom", "name": "c"}],
+}
+RIGHT: Final[dict[str, tuple[Bodies, Any, list[Body]]]] = {
+    "chat": (
+        chat_bodies.BODIES,
+        ChatBody,
+        [
+            {
+                "messages": [
+                    {"role": "system", "content": [TEXT]},
+                    {"role": "user", "content": [PICTURE]},
+                    {"role": "assistant", "tool_calls": [CALL], "reasoning_details": [{}]},
+                    {"role": "tool", "tool_call_id": "c1", "content": "r"},
+                ],
+                "response_format": {"type": "json_schema", "json_schema": {"name": "n"}},
+                "reasoning": {"effort": "low"},
+            },
+            {"tools": [FUNCTION, DATETIME], "tool_choice": FUNCTION, **SHARED},
+        ],
+    ),
+    "messages": (
+        messages.BODIES,
+        MessagesBody,
+        [
+            {
+                "system": [{**TEXT, "cache_control": EPHEMERAL}],
+                "messages": [
+                    said("user", TEXT, IMAGE, DOCUMENT, FOUND),
+                    said("assistant", *THOUGHTS, TEXT, USE),
+                    said("user", {**RESULT, "content": [TEXT, IMAGE], "is_error": True}, TEXT),
+                    {"role": "assistant", "content": "a"},
+                ],
+            },
+            {
+                "tools": [
+                    {**TOOL, "strict": True, "cache_control": EPHEMERAL},
+                    {"type": "web_search_20250305", "name": "web_search", "max_uses": 1},
+                    {"type": "bash_20250124", "name": "bash"},
+                    DATETIME,
+                    {"type": "router:advisor", "parameters": {"name": "a"}},
+                ],
+                "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+            },
+            {
+                "thinking": {"type": "enabled", "budget_tokens": 2048},
+                "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}},
+                "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
+                "metadata": {"user_id": "me"},
+                "fallbacks": [{"model": "acme/large"}],
+                "stop_sequences": ["x"],
+                "service_tier": "auto",
+                "speed": "fast",
+                "plugins": [WEB_OFF],
+                "seed": 1,
+            },
+        ],
+    ),
+    "responses": (
+        responses.BODIES,
+        ResponsesBody,
+        [
+            {
+                "input": [
+                    {"role": "user", "content": PARTS},
+                    REASONING,
+                    {"role": "assistant", "content": [CITED, DECLINED]},
+                    *(responses.CALL, responses.CALL_OUTPUT),
+                    {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "x"},
+                    {"type": "custom_tool_call_output", "call_id": "c2", "output": PARTS},
+                    {"role": "system", "content": [{"type": "input_text", "text": "s"}]},
+                    {"type": "image_generation_call", "result": "/9j/"},
+                    {"type": "web_search_call", "id": "ws_1"},
+                ],
+                "instructions": "i",
+            },
+            {
+                "tools": [
+                    *(responses.FUNCTION, SPACE, DATETIME, {"type": "shell"}),
+                    {"type": "custom", "name": "c", "format": {"type": "text"}},
+                    {"type": "web_search", "parameters": {"max_results": 1}},
+                    {"type": "router:subagent", "parameters": {"inherit_functions": False}},
+                    {"type": "router:shell", "parameters": {}},
+                ],
+                "tool_choice": {
+                    "type": "allowed_tools",
+                    "mode": "auto",
+                    "tools": [{"type": "function", "name": "f"}, {"type": "shell"}],
+                },
+                "max_tool_calls": 3,
+            },
+            {"tools": [SPACE], "tool_choice": {"type": "function", "name": "g"}},
+            {
+                "text": {
+                    "format": {"type": "json_schema", "name": "n", "schema": {}},
+                    "verbosity": "low",
+                },
+                "reasoning": {"effort": "low", "summary": "auto"},
+                "include": ["reasoning.encrypted_content"],
+                "top_logprobs": 2,
+                "truncation": "auto",
+                "metadata": {"a": "b"},
+                "safety_identifier": "me",
+                **SHARED,
+            },
+        ],
+    ),
+}
+of_each_format = pytest.mark.parametrize("format", RIGHT)
+
+# A value of every JSON type, plain and with another type inside.
+ODD: Final[tuple[Any, ...]] = (
+    *(None, True, 0, -1, 5.5, 1e308, 10**30, "", "x", "allowed_tools", "namespace", "custom"),
+    *([], [None], ["x"], [[]], [{}], {}, {"x": None}, {"type": "x"}, {"type": []}, {"name": []}),
+)
+# Keys that the rules of some kind of object read.
+KEYS: Final = ("type", "name", "role", "content", "parameters", "tools", "cache_control", "id")
+
+
+def places(value: Any, before: Place = ()) -> Iterator[Place]:
+    """Where a value stands, or could, at any depth."""
+    if isinstance(value, dict):
+        for key in dict.fromkeys((*value, *KEYS)):
+            yield (*before, key)
+            yield from places(value.get(key), (*before, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield (*before, index)
+            yield from places(item, (*before, index))
+
+
+def put(body: Body, place: Place, value: Any) -> Body:
+    """A copy of the body with the value at the place; the body where no way leads there."""
+    changed = deepcopy(body)
+    holder: Any = changed
+    try:
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = value
+    except (TypeError, LookupError):
+        return body
+    return changed
+
+
+def read_or_refused(format: str, body: Body) -> ChatRequest | None:
+    """What is read, or nothing if it is refused with reasons that say something."""
+    try:
+        return RIGHT[format][0].parse(body)
+    except ChatInvalid as refusal:
+        issues = refusal.issues
+    assert issues, body
+    assert all(issue.message for issue in issues), body
+    return None
+
+
+@of_each_format
+def test_a_body_with_one_wrong_value_is_read_or_refused(format: str) -> None:
+    bodies, _, right = RIGHT[format]
+    for fields in right:
+        body = bodies.accepted(**fields).original or bodies.body(**fields)
+        for place in places(body):
+            for odd in ODD:
+                read_or_refused(format, put(body, place, odd))
+
+
+WORDS: Final = [
+    *("type", "role", "id", "content", "text", "name", "parameters", "tools", "call_id", "output"),
+    *("arguments", "input", "summary", "encrypted_content", "signature", "format", "user", "url"),
+    *("assistant", "system", "message", "input_text", "output_text", "refusal", "input_image"),
+    *("image_url", "input_file", "function_call", "function_call_output", "reasoning", "function"),
+    *("custom_tool_call", "item_reference", "web_search_call", "allowed_tools", "mode", "custom"),
+    *("namespace", "mcp", "router:datetime", "image_generation_call", "result", "annotations"),
+    *("summary_text", "reasoning_text", "json_schema", "schema", "verbosity", "effort", "http://x"),
+    *("router:advisor", "router:web_search", "web_search", "web", "auto-router", "low", "sort"),
+    *("by", "price", "max_price", "prompt", "p50", "tool", "tool_calls", "tool_call_id", "file"),
+    *("\0string", "[key]"),
+]
+numbers = (
+    st.integers(min_value=-(10**30), max_value=10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0, 1, 2, 5.0, 5.5, 1e308, -1e308, 2**63, 2**64, 10**300])
+)
+strings = st.sampled_from(WORDS) | st.text(max_size=9)
+anything = st.recursive(
+    st.none() | st.booleans() | numbers | strings,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(strings, inner, max_size=5),
+    max_leaves=25,
+)
+
+
+@of_each_format
+@settings(max_examples=200)
+@given(st.data())
+def test_a_body_with_some_wrong_values_is_read_or_refused(format: str, data: st.DataObject) -> None:
+    bodies, _, right = RIGHT[format]
+    body = bodies.body(**data.draw(st.sampled_from(right)))
+    at = list(places(body))
+    for _ in range(data.draw(st.integers(1, 3))):
+        body = put(body, data.draw(st.sampled_from(at)), data.draw(st.sampled_from(ODD) | anything))
+    read_or_refused(format, body)
+
+
+spoken = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "system", "assistant", "tool", "developer"])},
+        optional={"content": anything, "tool_calls": anything, "tool_call_id": strings},
+    ),
+    max_size=3,
+)
+
+
+@of_each_format
+@settings(max_examples=300)
+@given(st.data())
+def test_a_body_of_anything_is_read_or_refused(format: str, data: st.DataObject) -> None:
+    bodies, schema, _ = RIGHT[format]
+    names = st.sampled_from(sorted(schema.__annotations__)) | strings
+    fields = data.draw(st.dictionaries(names, anything, max_size=6))
+    told = "input" if format == "responses" else "messages"
+    fields[told] = data.draw(st.just([USER]) | spoken | anything)
+    body = bodies.body(**fields)
+    before = repr(body)
+    request = read_or_refused(format, body)
+    assert repr(body) == before
+    if request:
+        assert request.text_bytes >= 0
+        check_translated(request)
+
+
+def check_translated(request: ChatRequest) -> None:
+    """What others are translated to passes the schema of chat."""
+    known = {
+        name: value for name, value in request.body.items() if name in ChatBody.__annotations__
+    }
+    known["tools"] = [one for one in known.get("tools") or [] if one["type"] == "function"]
+    assert check_body(known)
+
+
+short = st.text(max_size=9)
+ids = st.sampled_from(["c1", "c2", "c3"])
+part = st.sampled_from(PARTS[:3]) | st.builds(
+    lambda text: {"type": "input_text", "text": text}, short
+)
+content = short | st.lists(part, min_size=1, max_size=3)
+item = st.one_of(
+    st.builds(lambda said: {"role": "user", "content": said}, content),
+    st.builds(lambda said: {"role": "system", "content": said}, short),
+    st.builds(
+        lambda said: {"type": "message", "role": "assistant", "content": said},
+        short | st.lists(st.sampled_from([CITED, DECLINED]), max_size=3),
+    ),
+    st.builds(lambda one: {**responses.CALL, "call_id": one}, ids),
+    st.builds(
+        lambda one, said: {**responses.CALL_OUTPUT, "call_id": one, "output": said}, ids, content
+    ),
+    st.builds(
+        lambda one, seal: {**REASONING, "id": one, "encrypted_content": seal},
+        st.sampled_from([None, "rs_1", "rs_2"]),
+        st.none() | short,
+    ),
+    st.just({"type": "web_search_call", "id": "ws_1"}),
+)
+
+
+@given(st.lists(item, min_size=1, max_size=9))
+def test_a_conversation_of_items_is_a_chat_that_chat_would_take(items: list[Body]) -> None:
+    request = read_or_refused("responses", responses.body(input=items))
+    if request:
+        check_translated(request)
+
+
+plain: dict[str, st.SearchStrategy[Any]] = {
+    "temperature": st.floats(0, 2),
+    "max_tokens": st.integers(1, 10**30),
+    "max_completion_tokens": st.integers(1, 99),
+    "stop": st.lists(strings, max_size=4),
+    "logprobs": st.booleans(),
+    "top_logprobs": st.integers(0, 20),
+    "reasoning": st.fixed_dictionaries({}, optional={"effort": st.just("low")}),
+    "include_reasoning": st.booleans(),
+    "tools": st.lists(st.sampled_from([FUNCTION, DATETIME])),
+    "tool_choice": st.sampled_from(["none", "auto"]),
+    "service_tier": st.sampled_from(["fast", "flex", None]),
+    "stream": st.booleans(),
+    "user": strings,
+    "metadata": st.just({"a": "b"}),
+    "foo": anything,
+}
+
+
+@settings(max_examples=200)
+@given(
+    st.fixed_dictionaries({}, optional=plain),
+    st.frozensets(st.sampled_from(sorted(PARAMETER_VOCABULARY | GATEWAY_FIELDS | {"foo"}))),
+    st.none() | st.integers(1, 10),
+)
+def test_only_allowed_keys_are_forwarded(
+    fields: Body, supported: frozenset[str], cap: int | None
+) -> None:
+    sent = forwarded_body(
+        chat_bodies.accepted(**fields),
+        upstream_model="m",
+        supported=supported,
+        user_hash="h",
+        stream_usage=True,
+        max_tokens_cap=cap,
+    )
+    always = {"model", "messages", "max_tokens", "stream", "stream_options"}
+    assert set(sent) <= always | (supported - (GATEWAY_FIELDS - {"user"}))
+    assert all(value is not None for value in sent.values())
+    assert sent.get("user", "h") == "h"
+    assert sent.get("max_tokens", 1) <= (cap or 10**30)
