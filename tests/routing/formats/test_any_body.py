@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.forward import GATEWAY_FIELDS, forwarded_body
@@ -251,12 +251,11 @@ strings = st.sampled_from(WORDS) | st.text(max_size=9)
 anything = st.recursive(
     st.none() | st.booleans() | numbers | strings,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(strings, inner, max_size=5),
-    max_leaves=25,
+    max_leaves=12,
 )
 
 
 @of_each_format
-@settings(max_examples=200)
 @given(st.data())
 def test_a_body_with_some_wrong_values_is_read_or_refused(format: str, data: st.DataObject) -> None:
     bodies, _, right = RIGHT[format]
@@ -277,7 +276,6 @@ spoken = st.lists(
 
 
 @of_each_format
-@settings(max_examples=300)
 @given(st.data())
 def test_a_body_of_anything_is_read_or_refused(format: str, data: st.DataObject) -> None:
     bodies, schema, _ = RIGHT[format]
@@ -355,7 +353,6 @@ plain: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
-@settings(max_examples=200)
 @given(
     st.fixed_dictionaries({}, optional=plain),
     st.frozensets(st.sampled_from(sorted(PARAMETER_VOCABULARY | GATEWAY_FIELDS | {"foo"}))),

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-
 from tests.routing.formats.needing import needed
+
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths, text_of
 
 NATIVE: list[dict[str, Any]] = [
