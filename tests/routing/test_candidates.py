@@ -88,7 +88,6 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     assert found.models == ()
     assert len(found.pool) == MODELS
     error = no_model(reference, found.pool, ask_of(accepted()), policy)
-
     assert isinstance(error, NoModels)
     assert error.metadata["available_providers"] == ["p0", "p1", "p2", "p3", "p4"]
     # Once for the choice and once for its explanation.
@@ -101,7 +100,6 @@ def test_of_usual_preferences_few_models_are_looked_at(
 ) -> None:
     for reference in ("router/auto", "router/free"):
         assert len(resolved(large, reference, Policy(ignore=("p1",))).models) == 3
-
     assert stretches == []
 
 
@@ -135,16 +133,13 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
 def test_models_of_which_all_is_down_are_another_matter() -> None:
     ask = ask_of(accepted())
     pool = [down("alpha"), down("beta")]
-
     assert isinstance(no_model("router/auto", pool, ask, NO_POLICY), Unavailable)
     assert isinstance(no_model("router/auto", pool, ask, Policy(only=("x",))), NoModels)
 
 
 def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
-
     error = no_model("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
-
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
 
 
@@ -187,7 +182,6 @@ def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(free
 @pytest.mark.usefixtures("_as_new")
 def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) -> None:
     counted = Counter(chosen(free, f"s{n}") for n in range(4000))
-
     # 200 each; five standard deviations of a fair draw. Were the two draws one, half were empty.
     assert len(counted) == 20
     assert all(130 < number < 270 for number in counted.values())
@@ -199,7 +193,5 @@ def test_a_session_stays_with_the_free_model_that_answered(free: Snapshot) -> No
     other = next(each for each in free.listing if each.id != first)
     chat = accepted(model="router/free", session_id="one")
     key = Conversation(chat, account_id=ACCOUNT, model="router/free").key(())
-
     stickiness.remember(key, other.endpoints[1], Usage(1, 1))
-
     assert resolved(free, "router/free", NO_POLICY, "one").models[0] is other

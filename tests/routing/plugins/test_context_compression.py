@@ -42,5 +42,4 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
 def test_nothing_is_done_where_no_endpoint_may_compress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(context_compression, "beside_the_loop")
-
     assert compressed(request(500), [endpoint(context_length=100_000)], None) is None

@@ -69,9 +69,7 @@ def test_a_pdf_is_text_and_is_cited() -> None:
     plugin = FileParser({"id": "file-parser"})
     mark = {"type": "ephemeral"}
     before = chat(part(HELLO, 'a "b".pdf', cache_control=mark))
-
     after = plugin.asked(before, context())
-
     text = '<file name="a &quot;b&quot;.pdf">\nHello there\n\nSecond page\n</file>'
     said = {"type": "text", "text": text}
     assert parts_of(after)[1] == {**said, "cache_control": mark}
@@ -88,9 +86,7 @@ def test_a_pdf_is_text_and_is_cited() -> None:
 
 def test_a_file_that_is_sent_twice_is_cited_once() -> None:
     plugin = FileParser(TEXT_ENGINE)
-
     after = plugin.asked(chat(part(HELLO), part(HELLO)), context())
-
     assert parts_of(after)[1] == parts_of(after)[2]
     assert len(plugin.annotations()) == 1
 
@@ -102,9 +98,7 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
         part(data_url(b"\x89PNG", "image/png")),
         {"type": "file", "file": {"file_id": "f"}},
     )
-
     after = FileParser(TEXT_ENGINE).asked(chat(plain, encoded, picture, elsewhere), context())
-
     assert [each.get("text") for each in parts_of(after)[1:]] == [
         "<file>\na,b\n1\n</file>",
         '<file>\n{"a": "\u00e4"}\n</file>',
@@ -128,16 +122,13 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
 def test_who_reads_a_file(settings: Any, modalities: tuple[str, ...], is_read: bool) -> None:
     before = chat(part(HELLO))
     plugin = FileParser(settings)
-
     after = plugin.asked(before, context(*modalities))
-
     assert (after is not before) is is_read
     assert bool(plugin.annotations()) is bool(plugin.stages) is is_read
 
 
 def test_without_a_file_nothing_happens() -> None:
     before = chat()
-
     assert FileParser({}).asked(before, context()) is before
 
 
@@ -166,21 +157,18 @@ def test_what_cannot_be_read_is_told_with_its_place(where: str, told: str) -> No
 
 def test_an_engine_that_is_not_there_is_refused() -> None:
     error = refused(settings={"pdf": {"engine": "mistral-ocr"}})
-
     assert error.status == 400
     assert error.text == "server tool not available: file-parser (mistral-ocr)"
 
 
 def test_a_pdf_without_text_says_so() -> None:
     after = FileParser(TEXT_ENGINE).asked(chat(part(data_url(pdf("")))), context())
-
     assert "No text can be read in this file" in parts_of(after)[1]["text"]
 
 
 @override_settings(ROUTER_FILE_PAGES=1)
 def test_more_pages_than_are_read_are_told_of() -> None:
     after = FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), context())
-
     text = parts_of(after)[1]["text"]
     assert "Hello there" in text
     assert "Second page" not in text
@@ -194,7 +182,6 @@ def test_a_large_file_is_413() -> None:
 
 def test_only_so_many_files_are_read() -> None:
     many = [part(f"data:text/plain,{number}") for number in range(FILES_MAX + 1)]
-
     with override_settings(ROUTER_FILE_SECONDS=60):
         assert "more than 20 files" in refused(*many).text
 
@@ -203,9 +190,7 @@ def test_all_files_of_a_request_share_their_characters(monkeypatch: pytest.Monke
     monkeypatch.setattr(file_parser, "TEXT_CHARS_MAX", 10)
     more = "\n[There is more of this file than is shown here.]"
     one, two, three = (part(f"data:text/plain,{number * 6}") for number in "123")
-
     after = FileParser(TEXT_ENGINE).asked(chat(one, two), context())
-
     assert [each["text"] for each in parts_of(after)[1:]] == [
         "<file>\n111111\n</file>",
         f"<file>\n2222{more}\n</file>",
@@ -226,9 +211,7 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(file_parser, "text_of", noted)
     began = time.monotonic()
-
     FileParser(TEXT_ENGINE).asked(chat(*(part(f"data:text/plain,{n}") for n in "123")), context())
-
     assert len(until) == 1
     assert until.pop() >= began + 40
 
@@ -240,7 +223,6 @@ def test_nothing_is_read_for_whoever_would_be_refused(monkeypatch: pytest.Monkey
         raise PaymentRequired
 
     broke = replace(context(), refuse=refuse)
-
     with pytest.raises(PaymentRequired):
         FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
     without = chat()
@@ -261,9 +243,7 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("pydantic_core.from_json", noted)
     text = "\U0001f600\u0436\n" * 50_000
-
     found = text_of(data_url(text.encode(), "text/plain"), time.monotonic() + 30, chars_max=200_000)
-
     assert found.text == text
     assert max(map(len, frames)) < 200
 
@@ -272,7 +252,6 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_that_takes_too_long_is_told() -> None:
     page = "x" * 50_000
     error = refused(part(data_url(pdf(*[page] * 40))))
-
     assert error.status == 400
     assert "takes too long to be read" in error.text or "cannot be read" in error.text
 
@@ -302,8 +281,6 @@ def test_the_other_formats_have_files_too() -> None:
     item = {"type": "input_file", "file_data": HELLO, "filename": "a.pdf"}
     body = {"model": "acme/a", "input": [{"role": "user", "content": [item]}]}
     request = RESPONSES.parse(body, session_header=None, models_max=3)
-
     after = FileParser(TEXT_ENGINE).asked(request, context())
-
     assert "Hello there" in parts_of(after)[0]["text"]
     assert after.rewritten

@@ -28,7 +28,6 @@ def panels(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_its_settings_are_the_tools(settings: Any, given: Any) -> None:
     (tool,) = Fusion({"id": "fusion", "enabled": True, **settings}).tools()
-
     assert tool == {"type": "router:fusion", "parameters": given}
 
 

@@ -44,13 +44,11 @@ def test_what_fits_is_left_alone() -> None:
 
 def test_the_middle_goes_first() -> None:
     made = shortened(TALK, chars(TALK) - 300)
-
     assert made == [*TALK[:3], *TALK[6:]]
 
 
 def test_the_last_that_goes_is_only_shortened() -> None:
     made = shortened(TALK, chars(TALK) - 130)
-
     assert len(made) == len(TALK) - 1
     cut = made[3]
     assert cut["content"].startswith("2" * 30)
@@ -62,7 +60,6 @@ def test_the_last_that_goes_is_only_shortened() -> None:
 def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
     made = shortened(talk, 1)
-
     assert made == [talk[0], *talk[-3:]]
     assert chars(made) == fixed_chars(talk, sizes_of(talk))
 
@@ -70,13 +67,11 @@ def test_system_messages_and_the_newest_turn_stay() -> None:
 def test_a_call_goes_with_its_result() -> None:
     around = [says("user", "a" * 20), says("assistant", "z" * 20), says("user", "b")]
     talk = [around[0], call("c1"), result("c1", "r" * 500), *around[1:]]
-
     assert shortened(talk, 60) == around
 
 
 def test_a_conversation_without_a_user_keeps_its_end() -> None:
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
-
     assert shortened(talk, 1) == talk[1:]
 
 
@@ -84,7 +79,6 @@ def test_a_result_goes_with_the_latest_call_of_its_id() -> None:
     first, second = ([call("c"), result("c", text * 200)] for text in "ab")
     around = [says("user", "a" * 20), says("user", "z" * 20), says("user", "b")]
     talk = [around[0], *first, *second, *around[1:]]
-
     assert shortened(talk, 270) == [around[0], *second, *around[1:]]
 
 
@@ -101,7 +95,6 @@ def test_each_message_is_looked_at_a_few_times_however_many_results_a_call_has()
     talk: list[dict[str, Any]] = [
         Counted(each) for each in [call("c"), *users, *results, says("user", "z")]
     ]
-
     assert shortened(talk, 50) == talk[500:501] + talk[-1:]
     assert looks < 10 * len(talk)
 
@@ -123,7 +116,6 @@ def talks(draw: st.DrawFn) -> list[dict[str, Any]]:
 @given(talks(), st.integers(0, 2_000))
 def test_any_conversation(talk: list[dict[str, Any]], chars_max: int) -> None:
     made = shortened(talk, chars_max)
-
     assert chars(made) <= max(chars_max, fixed_chars(talk, sizes_of(talk)))
     assert not read_messages(made).orphans
     kept = [each for each in made if each in talk]

@@ -30,7 +30,6 @@ def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
 
 def test_without_a_hook_it_does_nothing() -> None:
     plugin, refusal = judge(request(FORBIDDEN))
-
     assert refusal is None
     assert (plugin.stages, plugin.facts) == ([], {})
 
@@ -38,7 +37,6 @@ def test_without_a_hook_it_does_nothing() -> None:
 def test_what_may_pass_does(settings) -> None:
     settings.ROUTER_MODERATION_HOOK = HOOK
     plugin, refusal = judge(request("Hello"))
-
     assert refusal is None
     assert plugin.stages == []
     assert plugin.facts["moderation_latency_ms"] >= 0
@@ -48,7 +46,6 @@ def test_what_is_flagged_is_refused(settings) -> None:
     settings.ROUTER_MODERATION_HOOK = HOOK
     text = f"Once more: a {FORBIDDEN}. " + "And on it goes. " * 20
     plugin, refusal = judge(request("Hello", text))
-
     error = refusal()
     assert isinstance(error, Flagged)
     assert (error.status, error.error_type) == (403, "content_policy_violation")
@@ -62,7 +59,6 @@ def test_what_is_flagged_is_refused(settings) -> None:
 @pytest.mark.parametrize("text", [OUTAGE, TOO_FEW])
 def test_nothing_goes_on_without_a_hook_that_fails(settings, text: str) -> None:
     settings.ROUTER_MODERATION_HOOK = HOOK
-
     with pytest.raises(Unavailable, match="Moderation is not available"):
         judge(request(text))
 
@@ -79,9 +75,7 @@ def test_the_hook_is_shown_every_text_once() -> None:
         {"role": "user", "content": "said"},
     ]
     chat = parse_chat({"model": "m", "messages": messages}, session_header=None)
-
     seen = texts_of(chat)
-
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
     assert PICTURE not in seen
@@ -90,7 +84,6 @@ def test_the_hook_is_shown_every_text_once() -> None:
 @given(st.text(max_size=300))
 def test_a_long_text_is_told_by_its_ends(text: str) -> None:
     told = shortened(text)
-
     assert len(told) == min(100, len(text))
     if len(text) > 100:
         head, _, tail = told[:49], told[49:52], told[52:]

@@ -59,13 +59,11 @@ def test_a_backend_makes_a_plugin_available_and_a_tool_that_is_not_there_does_no
 
 def test_moderation_has_no_switch() -> None:
     on, off = {"id": "moderation", "enabled": False}, {"id": "response-healing", "enabled": False}
-
     assert [type(plugin) for plugin in made([on, off])] == [BUILT_IN["moderation"]]
 
 
 def test_its_tools_join_those_of_the_request(backends) -> None:
     chat, plugins = plugged(request(plugins=[{"id": "web"}], tools=[OWN]), "")
-
     assert [type(plugin) for plugin in plugins] == [Clock]
     assert [tool["type"] for tool in chat.body["tools"]] == ["function", "router:datetime"]
     assert chat.server_tools == ["router:datetime"]
@@ -75,7 +73,6 @@ def test_its_tools_join_those_of_the_request(backends) -> None:
 
 def test_a_tool_that_the_request_names_itself_has_its_own_settings(backends) -> None:
     asked = request(plugins=[{"id": "web"}], tools=[{"type": "router:datetime"}])
-
     assert plugged(asked, "")[0].body["tools"] == [{"type": "router:datetime"}]
 
 
@@ -92,7 +89,6 @@ def test_a_tool_that_the_request_names_itself_has_its_own_settings(backends) -> 
 )
 def test_a_suffix_stands_for_a_plugin(backends, fields: dict[str, Any], count: int) -> None:
     chat, plugins = plugged(request(**fields), "")
-
     assert len(plugins) == count
     assert bool(chat.server_tools) is bool(count)
 
@@ -100,13 +96,11 @@ def test_a_suffix_stands_for_a_plugin(backends, fields: dict[str, Any], count: i
 def test_so_does_one_of_the_default_model(backends) -> None:
     asked = request()
     asked.candidates = []
-
     assert len(plugged(asked, "m:online")[1]) == 1
 
 
 def test_a_request_without_plugins_is_the_very_same() -> None:
     asked = request()
-
     assert plugged(asked, "m") == (asked, ())
     assert plugged(asked, "m")[0] is asked
     assert with_more_tools(asked, []) is asked
@@ -117,7 +111,6 @@ def test_other_messages_are_measured_anew() -> None:
     messages = [{"role": "user", "content": [{"type": "text", "text": "Größe"}, image]}]
     made_so = with_messages(request(), messages)
     there = request(messages=messages)
-
     assert made_so.rewritten
     for name in ("text_bytes", "prompt_text_chars", "message_count", "media_parts", "image_parts"):
         assert getattr(made_so, name) == getattr(there, name), name

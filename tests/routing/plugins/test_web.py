@@ -69,7 +69,6 @@ def test_settings_of_the_plugin_are_those_of_the_tool() -> None:
 def test_a_request_gets_the_tool(fields: dict[str, Any]) -> None:
     with SEARCHING:
         chat = asked(**fields)
-
     assert chat.server_tools == ["router:web_search"]
     assert [tool["type"] for tool in chat.body["tools"]] == ["router:web_search"]
     assert chat.tools_given
@@ -99,7 +98,6 @@ def test_a_tool_of_the_callers_own_stays_as_it_is() -> None:
     own = {"type": "web_search", "max_results": 1}
     with SEARCHING:
         chat = asked(plugins=[{"id": "web", "max_results": 9}, {"id": "web-fetch"}], tools=[own])
-
     assert chat.body["tools"] == [own, {"type": "router:web_fetch", "parameters": {}}]
 
 

@@ -24,7 +24,6 @@ from tests.routing.tools.made import context
 )
 def test_the_time_in_a_zone(settings, arguments, told) -> None:
     result = Datetime(settings).run(arguments, context())
-
     shown = told or ("2026-03-01T13:00:00+01:00", "Europe/Paris")
     assert (
         json.loads(result.text)

@@ -18,18 +18,14 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_name_that_is_no_utf8_is_listed_as_text(work: Path) -> None:
     (work / os.fsdecode(b"bad\xff")).touch()
     (work / "b\u00e4").touch()
-
     listed = inside.listed({"path": "."}, {})
-
     assert [each["path"] for each in listed["files"]] == ["bad\ufffd", "b\u00e4"]
     json.dumps(listed, ensure_ascii=False).encode()
 
 
 def test_a_patch_is_made_inside(work: Path) -> None:
     (work / "a").write_text("x\nz\n")
-
     assert inside.answer({"do": "patch", "path": "a", "diff": "-x\n+y", "bytes": 9}, {}) == {}
-
     assert (work / "a").read_text() == "y\nz\n"
 
 
@@ -39,9 +35,7 @@ def test_a_patch_is_made_inside(work: Path) -> None:
 )
 def test_a_patch_that_cannot_be_made_changes_nothing(work: Path, diff: str, told: str) -> None:
     (work / "a").write_text("x\n")
-
     asked = {"do": "patch", "path": "a", "diff": diff, "bytes": 9}
-
     assert inside.answer(asked, {}) == {"error": told}
     assert (work / "a").read_text() == "x\n"
 
@@ -50,7 +44,6 @@ def test_memory_that_is_shared_counts(tmp_path: Path) -> None:
     (tmp_path / "status").write_text(
         "Name:\tx\nVmRSS:\t90 kB\nRssAnon:\t20 kB\nRssFile:\t40 kB\nRssShmem:\t30 kB\n"
     )
-
     assert inside.mapped_bytes(tmp_path) == 50 * 1024
     assert inside.mapped_bytes(tmp_path / "gone") == 0
 
@@ -66,7 +59,6 @@ def test_files_without_a_place_count_once() -> None:
     finally:
         os.close(file)
         os.close(copy)
-
     assert sum(found.values()) - sum(before.values()) == 1 << 20
     assert len(found) == len(before) + 1
 
@@ -76,9 +68,7 @@ def test_segments_are_read_by_the_names_of_their_columns(
 ) -> None:
     monkeypatch.setattr(inside, "SEGMENTS", tmp_path / "shm")
     assert inside.segments() == []
-
     (tmp_path / "shm").write_text("  key shmid  rss\n    0     7 4096\n")
-
     assert inside.segments() == [{"key": 0, "shmid": 7, "rss": 4096}]
 
 
@@ -91,7 +81,6 @@ def test_one_that_ended_meanwhile_hides_nothing(
         raise PermissionError
 
     monkeypatch.setattr(Path, "iterdir", unseen)
-
     assert inside.memfds_of(tmp_path / "gone") == {}
     with pytest.raises(PermissionError):
         inside.memfds_of(tmp_path)

@@ -57,7 +57,6 @@ def refuses() -> Result:
 )
 def test_what_goes_wrong_is_told_and_nothing_more(work, told) -> None:
     (result,) = results(call(Odd(work)))
-
     assert json.loads(result.text) == {"error": told}
     assert result.failed
 
@@ -65,21 +64,18 @@ def test_what_goes_wrong_is_told_and_nothing_more(work, told) -> None:
 @pytest.mark.parametrize("arguments", ["[]", "{", "5", '{"a": NaN}', "null"])
 def test_arguments_that_are_no_object_are_told(arguments) -> None:
     (result,) = results(call(Echo({}), arguments))
-
     assert json.loads(result.text) == {"error": "The arguments are no JSON object"}
 
 
 @pytest.mark.parametrize("arguments", ["", "  ", "{}"])
 def test_no_arguments_are_none(arguments) -> None:
     (result,) = results(call(Echo({}), arguments))
-
     assert (result.text, result.failed) == ("{}", False)
 
 
 @override_settings(ROUTER_TOOL_RESULT_CHARS=1000)
 def test_ten_megabytes_are_cut() -> None:
     (result,) = results(call(Odd(lambda: Result("x" * 10_000_000))))
-
     assert result.text.startswith("x" * 1000)
     assert result.text.endswith("[cut: the first 1000 of 10000000 characters]")
     assert len(result.text) < 1100
@@ -88,9 +84,7 @@ def test_ten_megabytes_are_cut() -> None:
 def test_one_that_hangs_is_left_behind_and_the_others_are_not() -> None:
     gate = threading.Event()
     began = time.monotonic()
-
     found = results(call(Odd(gate.wait, time_s=0.2)), call(Echo({})))
-
     gate.set()
     assert json.loads(found[0].text) == {"error": "The tool took too long and was stopped"}
     assert found[1].text == "{}"
@@ -99,9 +93,7 @@ def test_one_that_hangs_is_left_behind_and_the_others_are_not() -> None:
 
 def test_the_requests_deadline_ends_what_has_none_of_its_own() -> None:
     gate = threading.Event()
-
     (result,) = results(call(Odd(gate.wait, time_s=float("inf"))), deadline=time.monotonic() + 0.2)
-
     gate.set()
     assert result.failed
 
@@ -124,9 +116,7 @@ def test_they_run_side_by_side_and_answer_in_order() -> None:
 
 def test_one_that_is_refused_is_not_run() -> None:
     ran: list[int] = []
-
     (result,) = results(call(Odd(lambda: ran.append(1)), refused="No steps left"))
-
     assert json.loads(result.text) == {"error": "No steps left"}
     assert ran == []
 
@@ -134,7 +124,6 @@ def test_one_that_is_refused_is_not_run() -> None:
 def test_waiting_ends_before_they_do() -> None:
     gate = threading.Event()
     running = Running([call(Odd(gate.wait, time_s=5))], context())
-
     assert not running.wait(0.05)
     assert running.stop() == []
     gate.set()
@@ -144,9 +133,7 @@ def test_who_has_no_limit_does_not_keep_others_beyond_theirs() -> None:
     gate = threading.Event()
     agent, late = Odd(gate.wait, time_s=float("inf")), Odd(gate.wait, time_s=0.0)
     running = Running([call(agent), call(late)], context())
-
     assert not running.wait(0.0)
-
     (result,) = running.stop()
     gate.set()
     assert json.loads(result.text) == {"error": "The tool took too long and was stopped"}

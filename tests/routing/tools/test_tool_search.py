@@ -44,9 +44,7 @@ def search(toolbox: Toolbox, query: str) -> Any:
 def test_they_are_shown_once_they_were_found() -> None:
     toolbox = Toolbox(TOOLS)
     assert names(toolbox) == ["now", "tool_search"]
-
     found = search(toolbox, "a letter, please")
-
     assert found.item == {"query": "a letter, please", "tools": ["send_mail"]}
     references = [{"type": "tool_reference", "tool_name": "send_mail"}]
     assert found.block == {"type": "tool_search_tool_search_result", "tool_references": references}
@@ -84,9 +82,7 @@ def test_the_next_turn_has_what_was_found() -> None:
     assert len(loop.take(message, finish="tool_calls")) == 1
     result = search(toolbox, "mail")
     loop.told([result])
-
     following = loop.next_request(chat)
-
     shown = [tool["function"]["name"] for tool in following.body["tools"]]
     assert shown == ["now", "send_mail", "tool_search"]
     assert following.text_bytes > chat.text_bytes + len(result.text)

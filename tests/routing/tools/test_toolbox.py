@@ -20,9 +20,7 @@ def test_no_two_tools_have_one_name_and_functions_keep_theirs(names, agents, clo
     tools = [function(name) for name in names]
     tools += [{"type": "router:advisor", "parameters": {"name": each}} for each in agents]
     tools += [{"type": "router:datetime"}] if clock else []
-
     toolbox = Toolbox(tools)
-
     shown = [tool["function"]["name"] for tool in toolbox.shown]
     assert len(set(shown)) == len(shown) == len(tools)
     assert shown[: len(names)] == names
@@ -37,9 +35,7 @@ def test_no_two_tools_have_one_name_and_functions_keep_theirs(names, agents, clo
 
 def test_a_choice_is_told_by_the_name_that_the_model_knows() -> None:
     toolbox = Toolbox([function("datetime"), {"type": "router:datetime"}])
-
     chosen = toolbox.choice({"type": "router:datetime"})
-
     assert chosen == {"type": "function", "function": {"name": "datetime_2"}}
     assert toolbox.choice("auto") == "auto"
     own = {"type": "function", "function": {"name": "datetime"}}
@@ -48,8 +44,6 @@ def test_a_choice_is_told_by_the_name_that_the_model_knows() -> None:
 
 def test_many_that_want_one_name_are_numbered_in_one_go() -> None:
     clocks = [{"type": "router:datetime"}] * 20_000
-
     named = [tool["function"]["name"] for tool in Toolbox(clocks).shown]
-
     assert len(set(named)) == 20_000
     assert named[:3] == ["datetime", "datetime_2", "datetime_3"]

@@ -64,7 +64,6 @@ def programs() -> list[str]:
 
 def test_output_status_and_files_between_calls(toolbox: Toolbox) -> None:
     first = ask(toolbox, "bash", command="echo out; echo err >&2; echo kept > file; exit 3")
-
     assert json.loads(first.text) == {"stdout": "out\n", "stderr": "err\n", "return_code": 3}
     assert first.block_type == "router_bash_tool_result"
     assert first.block["type"] == "router_bash_result"
@@ -129,26 +128,21 @@ def test_what_is_wrong_is_told(
 
 def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
     ask(toolbox, "apply_patch", type="create_file", path="a", diff="+a")
-
     with pytest.raises(ToolFailed, match="The file exists already"):
         ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
 
 
 def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
     bash(toolbox, "echo kept > file; touch $'bad\\xff'")
-
     listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
-
     assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
     assert bash(toolbox, "cat file")["stdout"] == "kept\n"
 
 
 def test_half_a_character_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
     bash(toolbox, "echo a > kept")
-
     with pytest.raises(ToolFailed, match="no valid Unicode text"):
         ask(toolbox, "files", action="read", path="\ud800")
-
     assert "a" in ask(toolbox, "files", action="read", path="kept").text
 
 
@@ -159,7 +153,6 @@ def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
         " for f in /x /dev/x /usr/x /srv/x; do echo > $f; done; set -- /proc/[0-9]*; echo $#;"
         " exec 3<>/dev/tcp/127.0.0.1/80",
     )
-
     # The sandbox's first process, what serves it and the shell.
     names = {line.partition("=")[0] for line in seen["stdout"].splitlines() if "=" in line}
     assert names == {"PATH", "LANG", "HOME", "PWD", "SHLVL", "_"}
@@ -189,9 +182,7 @@ def test_what_takes_too_much_is_stopped_and_the_workspace_stays(
     toolbox: Toolbox, command: str, stopped: str
 ) -> None:
     bash(toolbox, "echo kept > file")
-
     ran = bash(toolbox, command, timeout_s=0.3 if "time" in stopped else 30)
-
     assert ran["stopped"] == stopped
     assert ran["return_code"] == 137
     assert len(ran["stdout"]) <= OUTPUT_BYTES
@@ -200,7 +191,6 @@ def test_what_takes_too_much_is_stopped_and_the_workspace_stays(
 
 def test_ten_megabytes_are_cut(toolbox: Toolbox) -> None:
     ran = bash(toolbox, "head -c 10000000 /dev/zero | tr '\\0' x")
-
     assert (len(ran["stdout"]), ran["truncated"], ran["return_code"]) == (OUTPUT_BYTES, True, 0)
 
 
@@ -212,9 +202,7 @@ def test_a_full_disk_is_the_commands_own_trouble(toolbox: Toolbox) -> None:
 
 def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
     began = time.monotonic()
-
     ran = bash(toolbox, "setsid sleep 60 & nohup sleep 60 & disown -a; echo done")
-
     assert ran["stdout"] == "done\n"
     in_time(time.monotonic() - began, 30)
     assert "sleep" not in bash(toolbox, "cat /proc/[0-9]*/cmdline")["stdout"]
@@ -223,16 +211,13 @@ def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
 @pytest.mark.parametrize("command", ["kill -9 -1", "kill -STOP $PPID; sleep 60"])
 def test_who_ends_the_workspace_gets_a_new_one(toolbox: Toolbox, command: str) -> None:
     bash(toolbox, "echo kept > file")
-
     with pytest.raises(ToolFailed, match="lost with all its files"):
         bash(toolbox, command, timeout_s=0.5)
-
     assert bash(toolbox, "ls")["stdout"] == ""
 
 
 def test_what_the_inside_has_open_is_not_for_commands(toolbox: Toolbox) -> None:
     seen = bash(toolbox, "echo lie > /proc/$PPID/fd/1; cat /proc/$PPID/environ; echo done")
-
     assert seen["stdout"] == "done\n"
     assert seen["stderr"].count("Permission denied") == 2
 
@@ -256,9 +241,7 @@ def test_it_inherits_nothing(toolbox: Toolbox) -> None:
 def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
     bash(toolbox, "true")
     assert programs()
-
     toolbox.close()
-
     assert not programs()
     with pytest.raises(ToolFailed, match="The request has ended"):
         bash(toolbox, "true")
@@ -268,9 +251,7 @@ def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
     workspace = Workspace()
     workspace.ask({"do": "list", "path": "."})
     assert programs()
-
     del workspace
-
     until = time.monotonic() + 5
     while programs() and time.monotonic() < until:
         Path("/proc").stat()
@@ -281,10 +262,8 @@ def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
 def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
     bash(toolbox, "true")
     other = Workspace()
-
     with pytest.raises(ToolFailed, match="Too many workspaces"):
         other.ask({"do": "list", "path": "."})
-
     toolbox.close()
     assert other.ask({"do": "list", "path": "."})["files"] == []
     other.close()

@@ -56,9 +56,7 @@ def bash() -> Iterator[Bash]:
 )
 def test_it_is_bounded_and_gone_afterwards(bash: Bash, program: str, stopped: str) -> None:
     command = f"exec python3 -c 'import os, time\n{program}\ntime.sleep(60)'"
-
     ran = json.loads(bash.run({"command": command, "timeout_s": 30}, context()).text)
-
     assert ran.get("stopped") == stopped, ran
     left = json.loads(bash.run({"command": "tail -n +2 /proc/sysvipc/shm"}, context()).text)
     assert left == {"stdout": "", "stderr": "", "return_code": 0}

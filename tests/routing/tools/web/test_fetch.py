@@ -31,7 +31,6 @@ def error_of(result: Any) -> tuple[str, str]:
 
 def test_a_page_is_its_article_with_its_links(site: WebSite) -> None:
     result = fetch(f"{site.url}/page")
-
     told = json.loads(result.text)
     assert (told["url"], told["title"]) == (f"{site.url}/page", "On cats")
     assert told["retrieved_at"] == "2026-03-01T12:00:00+00:00"
@@ -90,20 +89,17 @@ def test_a_page_without_a_type_is_looked_at(site: WebSite) -> None:
 
 def test_redirects_are_followed_and_told(site: WebSite) -> None:
     told = json.loads(fetch(f"{site.url}/to?url=/to%3Furl=/plain").text)
-
     assert told["url"] == f"{site.url}/plain"
     assert len(site.met) == 3
 
 
 def test_tokens_are_bounded(site: WebSite) -> None:
     told = json.loads(fetch(f"{site.url}/page", max_content_tokens=5).text)
-
     assert (len(told["content"]), told["cut"]) == (20, True)
 
 
 def test_a_long_page_is_cut_and_stays_json(site: WebSite, settings: Any) -> None:
     result = fetch(f"{site.url}/long")
-
     told = json.loads(result.text)
     assert told["cut"] is True
     assert 90_000 < len(result.text) <= settings.ROUTER_TOOL_RESULT_CHARS
@@ -112,7 +108,6 @@ def test_a_long_page_is_cut_and_stays_json(site: WebSite, settings: Any) -> None
 @pytest.mark.parametrize("path", ["/huge", "/bomb"])
 def test_no_more_is_read_than_the_operator_allows(site: WebSite, settings: Any, path: str) -> None:
     settings.ROUTER_FETCH_BYTES = 1024
-
     assert len(json.loads(fetch(site.url + path).text)["content"]) == 1024
 
 
@@ -130,15 +125,12 @@ def test_of_a_pdf_only_so_much_is_read(
         setattr(settings, name, value)
     # A beginning of it would say nothing.
     settings.ROUTER_FETCH_BYTES = 100
-
     told = json.loads(fetch(f"{site.url}/pdf", **given).text)
-
     assert (told["content"], told["cut"]) == ("On paper", True)
 
 
 def test_a_pdf_that_is_too_large_is_not_read(site: WebSite, settings: Any) -> None:
     settings.ROUTER_FILE_BYTES = 100
-
     assert error_of(fetch(f"{site.url}/pdf")) == (
         "url_not_accessible",
         "The PDF is larger than 100 bytes",
@@ -147,7 +139,6 @@ def test_a_pdf_that_is_too_large_is_not_read(site: WebSite, settings: Any) -> No
 
 def test_uses_are_counted(site: WebSite) -> None:
     tool = WebFetch({"max_uses": 1})
-
     assert not fetch(f"{site.url}/plain", tool).failed
     assert error_of(fetch(f"{site.url}/plain", tool)) == (
         "max_uses_exceeded",
@@ -179,9 +170,7 @@ def test_uses_are_counted(site: WebSite) -> None:
 )
 def test_what_cannot_be_fetched_is_told(site: WebSite, url: Any, code: str, told: str) -> None:
     url = url.replace("{site}", site.url) if isinstance(url, str) else url
-
     result = fetch(url)
-
     found, text = error_of(result)
     assert found == code
     assert told in text
@@ -197,14 +186,12 @@ def test_a_chain_of_redirects_has_an_end(site: WebSite) -> None:
     url = "/plain"
     for _ in range(6):
         url = f"{site.url}/to?url={quote(url, safe='')}"
-
     assert error_of(fetch(url)) == ("url_not_accessible", "More than 5 redirects")
 
 
 def test_a_site_that_says_nothing(site: WebSite, settings: Any) -> None:
     settings.ROUTER_TOOL_TIMEOUT = 0.4
     began = time.monotonic()
-
     assert error_of(fetch(f"{site.url}/silent")) == ("url_not_accessible", "The site took too long")
     in_time(time.monotonic() - began, 3)
 
@@ -214,14 +201,12 @@ def test_a_site_that_says_nothing(site: WebSite, settings: Any) -> None:
 )
 def test_domains_hold(site: WebSite, lists: dict[str, Any]) -> None:
     code, told = error_of(fetch(f"{site.url}/plain", **lists))
-
     assert (code, told) == ("url_not_allowed", "127.0.0.1 is not among the allowed domains")
     assert site.met == []
 
 
 def test_domains_hold_for_redirects_too(site: WebSite) -> None:
     allowed: dict[str, Any] = {"allowed_domains": ["127.0.0.1/to", "127.0.0.1/json"]}
-
     assert error_of(fetch(f"{site.url}/to?url=/plain", **allowed))[0] == "url_not_allowed"
     assert not fetch(f"{site.url}/to?url=/json", **allowed).failed
     assert "/plain" not in site.met
@@ -230,7 +215,6 @@ def test_domains_hold_for_redirects_too(site: WebSite) -> None:
 @pytest.mark.parametrize("engine", ["native", "exa", "parallel", "firecrawl"])
 def test_other_engines_are_not_here(engine: str) -> None:
     tool = {"type": "router:web_fetch", "parameters": {"engine": engine}}
-
     assert missing([tool]) == ["router:web_fetch"]
     for own in ("auto", "router"):
         assert missing([{"type": "router:web_fetch", "parameters": {"engine": own}}]) == []

@@ -104,7 +104,6 @@ def test_domains_hold_whatever_the_engine_does(running_engine: SearchEngine, nam
     with chosen(name, running_engine.url):
         allowed = search(allowed_domains=["one.example"])
         excluded = search(excluded_domains=["one.example"])
-
     urls = [each["url"] for each in json.loads(allowed.text)["results"]]
     assert urls == ["https://one.example/a", "https://sub.one.example/c"]
     urls = [each["url"] for each in json.loads(excluded.text)["results"]]
@@ -149,7 +148,6 @@ def test_a_searxng_without_a_key_is_sent_none(running_engine: SearchEngine) -> N
     running_engine.asked.clear()
     with chosen("searxng", running_engine.url, ROUTER_SEARCH_KEY=""):
         search()
-
     assert "authorization" not in running_engine.asked[0].headers
 
 
@@ -161,16 +159,13 @@ def test_texts_are_as_long_as_was_wished(engine: SearchEngine) -> None:
 
 def test_a_prompt_of_the_callers_is_told_beside(engine: SearchEngine) -> None:
     told = json.loads(search(search_prompt="Cite well.").text)
-
     assert told["instructions"] == "Cite well."
 
 
 def test_uses_and_results_are_counted_over_the_request(engine: SearchEngine) -> None:
     tool = WebSearch({"max_uses": 3, "max_results": 2, "max_total_results": 3})
-
     counts = [search(tool).search_results, search(tool).search_results]
     over = search(tool)
-
     assert counts == [2, 1]
     assert error_of(over) == ("max_uses_exceeded", "No more results may be had for this request")
     assert error_of(search(tool)) == (
@@ -182,7 +177,6 @@ def test_uses_and_results_are_counted_over_the_request(engine: SearchEngine) -> 
 
 def test_results_that_were_not_got_are_not_counted(engine: SearchEngine) -> None:
     tool = WebSearch({"max_results": 2, "max_total_results": 2})
-
     assert search(tool, "odd").search_results == 0
     assert search(tool, "status 500").failed
     assert search(tool).search_results == 2
@@ -206,7 +200,6 @@ def test_what_goes_wrong_is_told_and_nothing_more(
     engine: SearchEngine, query: Any, code: str, told: str
 ) -> None:
     result = search(query=query)
-
     assert error_of(result) == (code, told)
     assert (result.web_searches, result.annotations) == (0, [])
     assert "secret-detail" not in result.text
@@ -224,7 +217,6 @@ def test_time_is_bounded(running_engine: SearchEngine, query: str) -> None:
     began = time.monotonic()
     with chosen("searxng", running_engine.url, ROUTER_SEARCH_TIMEOUT=0.3):
         result = search(query=query)
-
     assert error_of(result) == ("unavailable", "The search took too long")
     in_time(time.monotonic() - began, 3)
 
@@ -232,7 +224,6 @@ def test_time_is_bounded(running_engine: SearchEngine, query: str) -> None:
 def test_an_engine_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
     with chosen("searxng", "http://127.0.0.1:9/hidden-place"):
         result = search()
-
     assert error_of(result) == ("unavailable", "The search engine failed")
     assert "hidden-place" not in result.text + caplog.text
 
