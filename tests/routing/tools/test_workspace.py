@@ -41,11 +41,18 @@ def ask(toolbox: Toolbox, name: str, **arguments: Any) -> Result:
     return fitted.tool.run(arguments, context())
 
 
+def told(toolbox: Toolbox, name: str, **arguments: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ask(toolbox, name, **arguments).text)
+    return found
+
+
 def bash(toolbox: Toolbox, command: str, timeout_s: float = 10) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
-        ask(toolbox, "bash", command=command, timeout_s=timeout_s).text
-    )
-    return told
+    return told(toolbox, "bash", command=command, timeout_s=timeout_s)
+
+
+def fails(toolbox: Toolbox, words: str, name: str, **arguments: Any) -> None:
+    with pytest.raises(ToolFailed, match=words):
+        ask(toolbox, name, **arguments)
 
 
 def programs() -> list[str]:
@@ -74,27 +81,26 @@ def test_output_status_and_files_between_calls(toolbox: Toolbox) -> None:
 def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox) -> None:
     ask(toolbox, "apply_patch", type="create_file", path="src/a.py", diff="+print(1)\n+print(2)")
     ask(toolbox, "apply_patch", type="update_file", path="src/a.py", diff="-print(2)\n+print(3)")
-
+    again: dict[str, Any] = {"type": "create_file", "path": "src/a.py", "diff": "+b"}
+    fails(toolbox, "The file exists already", "apply_patch", **again)
     ran = ask(toolbox, "shell", commands=["python3 src/a.py", "exit 4"])
-
+    first, second = ({"type": "exit", "exit_code": code} for code in (0, 4))
     assert ran.item["output"] == [
-        {"stdout": "1\n3\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-        {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
+        {"stdout": "1\n3\n", "stderr": "", "outcome": first},
+        {"stdout": "", "stderr": "", "outcome": second},
     ]
     assert ran.block_type == "router_shell_tool_result"
     ask(toolbox, "files", action="write", path="b.txt", content="b\u00e4")
-    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+    listed = told(toolbox, "files", action="list")["files"]
     assert listed == [{"path": "b.txt", "bytes": 3}, {"path": "src/a.py", "bytes": 18}]
-    assert json.loads(ask(toolbox, "files", action="read", path="b.txt").text) == {
-        "text": "b\u00e4"
-    }
+    assert told(toolbox, "files", action="read", path="b.txt") == {"text": "b\u00e4"}
     ask(toolbox, "files", action="delete", path="b.txt")
     ask(toolbox, "apply_patch", operation={"type": "delete_file", "path": "src/a.py"})
     assert bash(toolbox, "find . -type f")["stdout"] == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "words"),
     [
         ("bash", {}, "A command must be a text"),
         ("bash", {"command": "a\0"}, "A command has at most"),
@@ -108,7 +114,7 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("files", {"action": "write", "path": "x"}, "content must be a text"),
         ("files", {"action": "write", "path": "x", "content": "y" * 1_048_577}, "at most 1048576"),
         ("files", {"action": "write", "path": "/usr/x", "content": ""}, "Read-only file system"),
-        ("files", {"action": "read", "path": "/dev/zero"}, "cut"),
+        ("files", {"action": "read", "path": "\ud800"}, "no valid Unicode text"),
         ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
         ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
         ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
@@ -116,34 +122,20 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
     ],
 )
-def test_what_is_wrong_is_told(
-    toolbox: Toolbox, name: str, arguments: dict[str, Any], told: str
+def test_what_is_wrong_is_told_and_costs_no_files(
+    toolbox: Toolbox, name: str, arguments: dict[str, Any], words: str
 ) -> None:
-    if told == "cut":
-        assert json.loads(ask(toolbox, name, **arguments).text)["truncated"]
-        return
-    with pytest.raises(ToolFailed, match=told):
-        ask(toolbox, name, **arguments)
+    bash(toolbox, "echo kept > file")
+    fails(toolbox, words, name, **arguments)
+    assert told(toolbox, "files", action="read", path="file") == {"text": "kept\n"}
 
 
-def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
-    ask(toolbox, "apply_patch", type="create_file", path="a", diff="+a")
-    with pytest.raises(ToolFailed, match="The file exists already"):
-        ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
-
-
-def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
+def test_odd_files_are_read_and_listed_as_far_as_that_goes(toolbox: Toolbox) -> None:
+    assert told(toolbox, "files", action="read", path="/dev/zero")["truncated"]
     bash(toolbox, "echo kept > file; touch $'bad\\xff'")
-    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+    listed = told(toolbox, "files", action="list")["files"]
     assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
     assert bash(toolbox, "cat file")["stdout"] == "kept\n"
-
-
-def test_half_a_character_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
-    bash(toolbox, "echo a > kept")
-    with pytest.raises(ToolFailed, match="no valid Unicode text"):
-        ask(toolbox, "files", action="read", path="\ud800")
-    assert "a" in ask(toolbox, "files", action="read", path="kept").text
 
 
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
@@ -189,6 +181,48 @@ def test_what_takes_too_much_is_stopped_and_the_workspace_stays(
     assert bash(toolbox, "cat file; set -- /proc/[0-9]*; echo $#")["stdout"] == "kept\n3\n"
 
 
+SHARED = """
+import mmap
+memory = mmap.mmap(-1, 100 << 20)
+for at in range(0, len(memory), 4096): memory[at] = 1
+"""
+MAPPED_BY_NOBODY = """
+files = [os.memfd_create("x") for _ in range(4)]
+for file in files:
+    for _ in range(25): os.write(file, bytes(1 << 20))
+"""
+SEGMENT = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.shmat.restype = ctypes.c_void_p
+segment = libc.shmget(0, ctypes.c_size_t(100 << 20), 0o1600)
+at = ctypes.c_void_p(libc.shmat(segment, None, 0))
+ctypes.memset(at, 1, 100 << 20)
+libc.shmdt(at)
+"""
+HIDDEN = """
+import ctypes
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+"""
+
+
+@override_settings(ROUTER_SHELL_MEMORY_BYTES=64 << 20)
+@pytest.mark.parametrize(
+    ("program", "stopped"),
+    [
+        *((program, "too much memory") for program in (SHARED, MAPPED_BY_NOBODY, SEGMENT)),
+        (HIDDEN, "a process hid what it has open"),
+    ],
+)
+def test_memory_that_no_process_has_for_itself_is_bounded_and_gone_afterwards(
+    toolbox: Toolbox, program: str, stopped: str
+) -> None:
+    ran = bash(toolbox, f"exec python3 -c 'import os, time\n{program}\ntime.sleep(60)'", 30)
+    assert ran.get("stopped") == f"stopped: {stopped}", ran
+    left = bash(toolbox, "tail -n +2 /proc/sysvipc/shm")
+    assert left == {"stdout": "", "stderr": "", "return_code": 0}
+
+
 def test_ten_megabytes_are_cut(toolbox: Toolbox) -> None:
     ran = bash(toolbox, "head -c 10000000 /dev/zero | tr '\\0' x")
     assert (len(ran["stdout"]), ran["truncated"], ran["return_code"]) == (OUTPUT_BYTES, True, 0)
@@ -211,8 +245,7 @@ def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
 @pytest.mark.parametrize("command", ["kill -9 -1", "kill -STOP $PPID; sleep 60"])
 def test_who_ends_the_workspace_gets_a_new_one(toolbox: Toolbox, command: str) -> None:
     bash(toolbox, "echo kept > file")
-    with pytest.raises(ToolFailed, match="lost with all its files"):
-        bash(toolbox, command, timeout_s=0.5)
+    fails(toolbox, "lost with all its files", "bash", command=command, timeout_s=0.5)
     assert bash(toolbox, "ls")["stdout"] == ""
 
 
@@ -243,8 +276,7 @@ def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
     assert programs()
     toolbox.close()
     assert not programs()
-    with pytest.raises(ToolFailed, match="The request has ended"):
-        bash(toolbox, "true")
+    fails(toolbox, "The request has ended", "bash", command="true")
 
 
 def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:

@@ -81,36 +81,6 @@ def test_a_stream_without_anything_to_say_is_whole() -> None:
     assert content(*silent) == []
 
 
-def test_reasoning_then_text_then_calls() -> None:
-    called = (call(0, id="a", name="f"), call(0, '{"a"'), call(0, ":1}"))
-    thought = ({"reasoning": "h"}, {"reasoning": "m"})
-    read = Read(written(*thought, {"content": "x"}, *called, end=ending("tool_calls")))
-    use = {"type": "tool_use", "id": "a", "name": "f", "input": {"a": 1}}
-    assert read.content == [
-        {"type": "thinking", "thinking": "hm", "signature": ""},
-        {"type": "text", "text": "x", "citations": []},
-        {**use, "caller": {"type": "direct"}},
-    ]
-    assert read.message["stop_reason"] == "tool_use"
-
-
-def test_claudes_thinking_keeps_its_signature_and_what_it_hides() -> None:
-    def detail(kind: str, index: int = 0, **said: str) -> dict[str, Any]:
-        common = {"index": index, "format": "anthropic-claude-v1", "id": None}
-        return {"reasoning_details": [{"type": f"reasoning.{kind}", **said, **common}]}
-
-    data = written(
-        {"reasoning": "hm", **detail("text", text="hm")},
-        detail("text", signature="c2ln"),
-        detail("encrypted", 1, data="ZGF0YQ"),
-    )
-    assert Read(data).content == [
-        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-        {"type": "redacted_thinking", "data": "ZGF0YQ"},
-    ]
-    assert kinds(data)[-5] == "stop"
-
-
 def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
     thinking = {"type": "adaptive", "display": "omitted"}
     data = written({"reasoning": "secret"}, {"content": "x"}, thinking=thinking)
@@ -118,14 +88,6 @@ def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
     assert b"secret" not in data
     assert (thought["thinking"], text["text"]) == ("", "x")
     assert thought["signature"].startswith(MARK)
-
-
-def test_parallel_calls_are_told_one_after_the_other() -> None:
-    begun = (call(0, id="a", name="f"), call(0, '{"a"'), call(1, '{"b":', id="b", name="g"))
-    rest = (call(0, ":1}"), call(1, "2}"), call(0, " "))
-    read = Read(written(*begun, {"content": "while"}, *rest))
-    assert [block.get("name") for block in read.content] == ["f", "g", None]
-    assert read.arguments == ['{"a":1}', '{"b":2}', ""]
 
 
 def test_a_settled_call_lets_the_next_one_go_on_at_once() -> None:
@@ -158,12 +120,6 @@ def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:
     [nameless] = content(call(0, '{"a":1}'))
     assert nameless["id"].startswith("toolu_")
     assert (nameless["name"], nameless["input"]) == ("", {"a": 1})
-
-
-def test_the_text_of_a_custom_tool_is_an_input_of_that_name() -> None:
-    pieces = (call(0, "", id="a", name="sql"), call(0, " "), call(0, 'SELECT "a'), call(0, '"\n'))
-    blocks = content(*pieces[:3], call(1, "{}", id="b", name="f"), *pieces[3:])
-    assert [block["input"] for block in blocks] == [{"input": ' SELECT "a"\n'}, {}]
 
 
 def test_citations_stand_at_the_text_they_belong_to() -> None:

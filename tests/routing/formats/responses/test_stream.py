@@ -83,25 +83,6 @@ def test_the_official_library_knows_every_event() -> None:
         assert OFFICIAL.validate_python(event).type == event["type"]
 
 
-def test_tool_calls_side_by_side_keep_their_places() -> None:
-    begun = ({"content": "a"}, call(0, '{"x"', "f"), call(1, "", "g"))
-    rest = (call(0, ": 1"), call(1, "{ }"), call(0, " }"))
-    events = told(*begun, *rest, finish="tool_calls")
-    arguments = "function_call_arguments"
-    assert kinds(events)[5:] == [
-        *("output_text.done", "content_part.done", "output_item.done"),
-        *("output_item.added", f"{arguments}.delta", "output_item.added"),
-        *(f"{arguments}.delta", f"{arguments}.delta", f"{arguments}.delta"),
-        *(f"{arguments}.done", "output_item.done", f"{arguments}.done", "output_item.done"),
-        "completed",
-    ]
-    _, first, second = Reader().read(events).items
-    assert (first["call_id"], first["arguments"]) == ("c0", '{"x": 1 }')
-    assert (second["call_id"], second["arguments"]) == ("c1", "{ }")
-    done = next(each for each in events if each["type"] == f"response.{arguments}.done")
-    assert (done["name"], done["output_index"]) == ("f", 1)
-
-
 @pytest.mark.parametrize(
     ("deltas", "expected"),
     [
@@ -121,46 +102,6 @@ def test_tool_calls_side_by_side_keep_their_places() -> None:
 def test_calls_of_upstreams_that_do_not_count(deltas: list[Event], expected: Any) -> None:
     found = [(item["call_id"], item["name"], item["arguments"]) for item in items(*deltas)]
     assert found == expected
-
-
-def test_reasoning_has_summaries_texts_and_seals() -> None:
-    common = {"id": "rs_1", "format": "openai-responses-v1"}
-    events = told(
-        thought("summary", summary="a", **common),
-        thought("summary", summary="b", **common),
-        thought("text", text="t", **common),
-        thought("encrypted", data="x", **common),
-        {"content": "hi"},
-    )
-    summary = "reasoning_summary"
-    assert kinds(events)[2:13] == [
-        *("output_item.added", f"{summary}_part.added", f"{summary}_text.delta"),
-        *(f"{summary}_text.delta", f"{summary}_text.done", f"{summary}_part.done"),
-        *("content_part.added", "reasoning_text.delta", "reasoning_text.done"),
-        *("content_part.done", "output_item.done"),
-    ]
-    assert Reader().read(events).items[0] == {
-        "type": "reasoning",
-        "status": "completed",
-        "summary": [{"type": "summary_text", "text": "ab"}],
-        "content": [{"type": "reasoning_text", "text": "t"}],
-        "encrypted_content": "x",
-        **common,
-    }
-
-
-def test_signed_thinking_and_redacted_thinking_are_items_of_their_own() -> None:
-    claude = {"format": "anthropic-claude-v1", "id": None}
-    signed, redacted, _ = items(
-        {"reasoning": "t", **thought("text", text="t", **claude)},
-        {"reasoning": "u", **thought("text", text="u", **claude)},
-        thought("text", signature="s", **claude),
-        thought("encrypted", 1, data="x", **claude),
-        {"content": "hi"},
-    )
-    assert (signed["content"][0]["text"], signed["signature"]) == ("tu", "s")
-    assert redacted["encrypted_content"] == "x"
-    assert "content" not in redacted
 
 
 def test_thinking_between_texts_begins_new_items() -> None:
