@@ -12,6 +12,7 @@ from gateway.http.errors import Unavailable
 from routing import candidates
 from routing.candidates import MODELS_STEP, NoModels, no_model, resolution_of
 from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
 from routing.pipeline import ask_of
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
@@ -51,22 +52,22 @@ def large() -> Snapshot:
     return found
 
 
+def conversation(
+    reference: str, session: str | None = None, **body: Any
+) -> tuple[ChatRequest, Conversation]:
+    named = {"session_id": session} if session else {}
+    chat = accepted(model=reference, **named, **body)
+    return chat, Conversation(chat, account_id=ACCOUNT, model=reference)
+
+
 def resolved(
     catalogue: Snapshot, reference: str, policy: Policy, session: str | None = None, **body: Any
 ) -> Resolution:
     """As a request of that session resolves it."""
-    named = {"session_id": session} if session else {}
-    chat = accepted(model=reference, **named, **body)
-    talk = Conversation(chat, account_id=ACCOUNT, model=reference)
-    sticky_model = talk.model_id()
+    chat, talk = conversation(reference, session, **body)
+    draws = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
     return resolution_of(
-        catalogue,
-        [reference],
-        chat,
-        ask_of(chat),
-        policy=lambda _: policy,
-        random=talk.random_of_models(),
-        sticky_model=sticky_model,
+        catalogue, [reference], chat, ask_of(chat), policy=lambda _: policy, **draws
     )
 
 
@@ -123,11 +124,8 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
     strict = told(able, zdr=True, ignore=("beta",))
     assert strict.metadata["failed_routing_step"] == "Filter by Zero Data Retention"
     assert strict.metadata["available_providers"] == ["beta", "gamma"]
-    assert told().metadata == {
-        "failed_routing_step": MODELS_STEP,
-        "available_providers": [],
-        "requested_providers": [],
-    }
+    nobody: dict[str, Any] = {"available_providers": [], "requested_providers": []}
+    assert told().metadata == {"failed_routing_step": MODELS_STEP, **nobody}
 
 
 def test_models_of_which_all_is_down_are_another_matter() -> None:
@@ -141,9 +139,6 @@ def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
     error = no_model("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
-
-
-# --- router/free and sessions ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -164,8 +159,7 @@ def free() -> Snapshot:
 def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
     """Model and tag that a request of the session begins with."""
     found = resolved(catalogue, "router/free", NO_POLICY, session)
-    chat = accepted(model="router/free", **({"session_id": session} if session else {}))
-    talk = Conversation(chat, account_id=ACCOUNT, model="router/free")
+    chat, talk = conversation("router/free", session)
     talk.key(found.models)
     plan = select(found.models, ask_of(chat), NO_POLICY, NOTHING_LEARNED, random=talk.random())
     return plan.order[0].model_id, plan.order[0].tag
@@ -191,7 +185,6 @@ def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) ->
 def test_a_session_stays_with_the_free_model_that_answered(free: Snapshot) -> None:
     first, _ = chosen(free, "one")
     other = next(each for each in free.listing if each.id != first)
-    chat = accepted(model="router/free", session_id="one")
-    key = Conversation(chat, account_id=ACCOUNT, model="router/free").key(())
+    key = conversation("router/free", "one")[1].key(())
     stickiness.remember(key, other.endpoints[1], Usage(1, 1))
     assert resolved(free, "router/free", NO_POLICY, "one").models[0] is other

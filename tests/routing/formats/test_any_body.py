@@ -16,24 +16,15 @@ from routing.formats.chat.schema import ChatBody, check_body
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.responses.schema import ResponsesBody
 from tests.routing.formats import chat_bodies
-from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, Bodies
+from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER
 from tests.routing.formats.messages import bodies as messages
 from tests.routing.formats.messages.bodies import EPHEMERAL, IMAGE, RESULT, TEXT, TOOL, USE, said
 from tests.routing.formats.responses import bodies as responses
+from tests.routing.formats.test_fields import FIELDS, FORMATS
 
 Body = dict[str, Any]
 Place = tuple[Any, ...]
-WEB_OFF: Final = {"id": "web", "enabled": False}
-CONDITIONS: Final = [{"type": "step_count_is", "step_count": 3}]
 DATETIME: Final = {"type": "router:datetime", "parameters": {"timezone": "UTC"}}
-SHARED: Final[Body] = {
-    "models": ["acme/large"],
-    "provider": {"order": ["a"], "sort": {"by": "price"}, "max_price": {"prompt": 1}},
-    "plugins": [WEB_OFF],
-    "stop_server_tools_when": CONDITIONS,
-    "user": "me",
-    "trace": {"trace_id": "t"},
-}
 PICTURE: Final = {"type": "image_url", "image_url": {"url": "http://x"}}
 DOCUMENT: Final = messages.document("content", content=[TEXT, IMAGE]) | {
     "title": "t",
@@ -68,112 +59,74 @@ SPACE: Final[Body] = {
     "description": "d",
     "tools": [{"type": "function", "name": "g"}, {"type": "custom", "name": "c"}],
 }
-RIGHT: Final[dict[str, tuple[Bodies, Any, list[Body]]]] = {
-    "chat": (
-        chat_bodies.BODIES,
-        ChatBody,
-        [
-            {
-                "messages": [
-                    {"role": "system", "content": [TEXT]},
-                    {"role": "user", "content": [PICTURE]},
-                    {"role": "assistant", "tool_calls": [CALL], "reasoning_details": [{}]},
-                    {"role": "tool", "tool_call_id": "c1", "content": "r"},
-                ],
-                "response_format": {"type": "json_schema", "json_schema": {"name": "n"}},
-                "reasoning": {"effort": "low"},
+DETAILED: Final = {"role": "assistant", "tool_calls": [CALL], "reasoning_details": [{}]}
+# What each format is asked in more than a field. The fields are those of the tests of fields.
+ASKED: Final[dict[str, list[Body]]] = {
+    "c": [
+        {
+            "messages": [
+                {"role": "system", "content": [TEXT]},
+                {"role": "user", "content": [PICTURE]},
+                DETAILED,
+                {"role": "tool", "tool_call_id": "c1", "content": "r"},
+            ]
+        },
+        {"tools": [FUNCTION, DATETIME], "tool_choice": FUNCTION},
+    ],
+    "m": [
+        {
+            "messages": [
+                said("user", TEXT, IMAGE, DOCUMENT, FOUND),
+                said("assistant", *THOUGHTS, TEXT, USE),
+                said("user", {**RESULT, "content": [TEXT, IMAGE], "is_error": True}, TEXT),
+                {"role": "assistant", "content": "a"},
+            ]
+        },
+        {
+            "tools": [
+                *({**TOOL, "strict": True, "cache_control": EPHEMERAL}, DATETIME),
+                {"type": "web_search_20250305", "name": "web_search", "max_uses": 1},
+                {"type": "bash_20250124", "name": "bash"},
+                {"type": "router:advisor", "parameters": {"name": "a"}},
+            ],
+            "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
+        },
+    ],
+    "r": [
+        {
+            "input": [
+                *({"role": "user", "content": PARTS}, REASONING),
+                {"role": "assistant", "content": [CITED, DECLINED]},
+                *(responses.CALL, responses.CALL_OUTPUT),
+                {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "x"},
+                {"type": "custom_tool_call_output", "call_id": "c2", "output": PARTS},
+                {"role": "system", "content": [{"type": "input_text", "text": "s"}]},
+                {"type": "image_generation_call", "result": "/9j/"},
+                {"type": "web_search_call", "id": "ws_1"},
+            ]
+        },
+        {
+            "tools": [
+                *(responses.FUNCTION, SPACE, DATETIME, {"type": "shell"}),
+                {"type": "custom", "name": "c", "format": {"type": "text"}},
+                {"type": "web_search", "parameters": {"max_results": 1}},
+                {"type": "router:subagent", "parameters": {"inherit_functions": False}},
+                {"type": "router:shell", "parameters": {}},
+            ],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "auto",
+                "tools": [{"type": "function", "name": "f"}, {"type": "shell"}],
             },
-            {"tools": [FUNCTION, DATETIME], "tool_choice": FUNCTION, **SHARED},
-        ],
-    ),
-    "messages": (
-        messages.BODIES,
-        MessagesBody,
-        [
-            {
-                "system": [{**TEXT, "cache_control": EPHEMERAL}],
-                "messages": [
-                    said("user", TEXT, IMAGE, DOCUMENT, FOUND),
-                    said("assistant", *THOUGHTS, TEXT, USE),
-                    said("user", {**RESULT, "content": [TEXT, IMAGE], "is_error": True}, TEXT),
-                    {"role": "assistant", "content": "a"},
-                ],
-            },
-            {
-                "tools": [
-                    {**TOOL, "strict": True, "cache_control": EPHEMERAL},
-                    {"type": "web_search_20250305", "name": "web_search", "max_uses": 1},
-                    {"type": "bash_20250124", "name": "bash"},
-                    DATETIME,
-                    {"type": "router:advisor", "parameters": {"name": "a"}},
-                ],
-                "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
-            },
-            {
-                "thinking": {"type": "enabled", "budget_tokens": 2048},
-                "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {}}},
-                "context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]},
-                "metadata": {"user_id": "me"},
-                "fallbacks": [{"model": "acme/large"}],
-                "stop_sequences": ["x"],
-                "service_tier": "auto",
-                "speed": "fast",
-                "plugins": [WEB_OFF],
-                "seed": 1,
-            },
-        ],
-    ),
-    "responses": (
-        responses.BODIES,
-        ResponsesBody,
-        [
-            {
-                "input": [
-                    {"role": "user", "content": PARTS},
-                    REASONING,
-                    {"role": "assistant", "content": [CITED, DECLINED]},
-                    *(responses.CALL, responses.CALL_OUTPUT),
-                    {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "x"},
-                    {"type": "custom_tool_call_output", "call_id": "c2", "output": PARTS},
-                    {"role": "system", "content": [{"type": "input_text", "text": "s"}]},
-                    {"type": "image_generation_call", "result": "/9j/"},
-                    {"type": "web_search_call", "id": "ws_1"},
-                ],
-                "instructions": "i",
-            },
-            {
-                "tools": [
-                    *(responses.FUNCTION, SPACE, DATETIME, {"type": "shell"}),
-                    {"type": "custom", "name": "c", "format": {"type": "text"}},
-                    {"type": "web_search", "parameters": {"max_results": 1}},
-                    {"type": "router:subagent", "parameters": {"inherit_functions": False}},
-                    {"type": "router:shell", "parameters": {}},
-                ],
-                "tool_choice": {
-                    "type": "allowed_tools",
-                    "mode": "auto",
-                    "tools": [{"type": "function", "name": "f"}, {"type": "shell"}],
-                },
-                "max_tool_calls": 3,
-            },
-            {"tools": [SPACE], "tool_choice": {"type": "function", "name": "g"}},
-            {
-                "text": {
-                    "format": {"type": "json_schema", "name": "n", "schema": {}},
-                    "verbosity": "low",
-                },
-                "reasoning": {"effort": "low", "summary": "auto"},
-                "include": ["reasoning.encrypted_content"],
-                "top_logprobs": 2,
-                "truncation": "auto",
-                "metadata": {"a": "b"},
-                "safety_identifier": "me",
-                **SHARED,
-            },
-        ],
-    ),
+        },
+        {"tools": [SPACE], "tool_choice": {"type": "function", "name": "g"}},
+    ],
 }
-of_each_format = pytest.mark.parametrize("format", RIGHT)
+SCHEMAS: Final = {"c": ChatBody, "m": MessagesBody, "r": ResponsesBody}
+for formats, name, good, _ in FIELDS:
+    for format in formats:
+        ASKED[format].append({name: good[-1]})
+of_each_format = pytest.mark.parametrize("format", FORMATS)
 
 # A value of every JSON type, plain and with another type inside.
 ODD: Final[tuple[Any, ...]] = (
@@ -212,7 +165,7 @@ def put(body: Body, place: Place, value: Any) -> Body:
 def read_or_refused(format: str, body: Body) -> ChatRequest | None:
     """What is read, or nothing if it is refused with reasons that say something."""
     try:
-        return RIGHT[format][0].parse(body)
+        return FORMATS[format].parse(body)
     except ChatInvalid as refusal:
         issues = refusal.issues
     assert issues, body
@@ -222,12 +175,10 @@ def read_or_refused(format: str, body: Body) -> ChatRequest | None:
 
 @of_each_format
 def test_a_body_with_one_wrong_value_is_read_or_refused(format: str) -> None:
-    bodies, _, right = RIGHT[format]
-    for fields in right:
-        body = bodies.accepted(**fields).original or bodies.body(**fields)
-        for place in places(body):
+    for fields in ASKED[format]:
+        for place in places(fields):
             for odd in ODD:
-                read_or_refused(format, put(body, place, odd))
+                read_or_refused(format, FORMATS[format].body(**put(fields, place, odd)))
 
 
 WORDS: Final = [
@@ -258,8 +209,7 @@ anything = st.recursive(
 @of_each_format
 @given(st.data())
 def test_a_body_with_some_wrong_values_is_read_or_refused(format: str, data: st.DataObject) -> None:
-    bodies, _, right = RIGHT[format]
-    body = bodies.body(**data.draw(st.sampled_from(right)))
+    body = FORMATS[format].body(**data.draw(st.sampled_from(ASKED[format])))
     at = list(places(body))
     for _ in range(data.draw(st.integers(1, 3))):
         body = put(body, data.draw(st.sampled_from(at)), data.draw(st.sampled_from(ODD) | anything))
@@ -278,12 +228,11 @@ spoken = st.lists(
 @of_each_format
 @given(st.data())
 def test_a_body_of_anything_is_read_or_refused(format: str, data: st.DataObject) -> None:
-    bodies, schema, _ = RIGHT[format]
-    names = st.sampled_from(sorted(schema.__annotations__)) | strings
+    names = st.sampled_from(sorted(SCHEMAS[format].__annotations__)) | strings
     fields = data.draw(st.dictionaries(names, anything, max_size=6))
-    told = "input" if format == "responses" else "messages"
+    told = "input" if format == "r" else "messages"
     fields[told] = data.draw(st.just([USER]) | spoken | anything)
-    body = bodies.body(**fields)
+    body = FORMATS[format].body(**fields)
     before = repr(body)
     request = read_or_refused(format, body)
     assert repr(body) == before
@@ -329,7 +278,7 @@ item = st.one_of(
 
 @given(st.lists(item, min_size=1, max_size=9))
 def test_a_conversation_of_items_is_a_chat_that_chat_would_take(items: list[Body]) -> None:
-    request = read_or_refused("responses", responses.body(input=items))
+    request = read_or_refused("r", responses.body(input=items))
     if request:
         check_translated(request)
 

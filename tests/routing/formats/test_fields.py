@@ -28,6 +28,7 @@ TIERS: Final = ["auto", "default", "fast", "flex", "priority", "scale"]
 PAIRS_16: Final = {str(number): "" for number in range(16)}
 SCHEMA: Final = {"type": "json_schema", "schema": {"type": "object"}}
 CONDITIONS: Final = [{"type": "max_cost", "max_cost_in_dollars": 1}]
+PREFERENCES: Final = {"order": ["a"], "sort": {"by": "price"}, "max_price": {"prompt": 1}}
 BUDGET: Final = {"type": "tokens", "total": 20_000}
 INCLUDED: Final = [
     *("file_search_call.results", "message.input_image.image_url", "reasoning.encrypted_content"),
@@ -90,8 +91,8 @@ FIELDS: list[tuple[str, str, list[Any], list[Any]]] = [
     ("c", "transforms", [["middle-out"]], ["middle-out"]),
     ("c", "web_search_options", [{"search_context_size": "low"}], ["low"]),
     ("cmr", "preset", ["p"], [5]),
-    ("cmr", "plugins", [[], [{"id": "moderation"}]], [[{"id": "nope"}], [{}], ["web"]]),
-    ("cmr", "provider", [{}, {"sort": "price"}], ["alpha", [], {"nope": 1}]),
+    ("cmr", "plugins", [[], [{"id": "web", "enabled": False}]], [[{"id": "nope"}], [{}], ["web"]]),
+    ("cmr", "provider", [{}, PREFERENCES], ["alpha", [], {"nope": 1}]),
     ("cmr", "tools", [[]], [{}, ["f"]]),
     ("cr", "tool_choice", ["auto", "none"], ["any", 5, "required"]),
     ("cmr", "stop_server_tools_when", [CONDITIONS], [[], 5]),
@@ -101,7 +102,9 @@ FIELDS: list[tuple[str, str, list[Any], list[Any]]] = [
     ("m", "output_config", [{"format": SCHEMA, "task_budget": {**BUDGET, "remaining": 0}}], [5]),
     ("r", "instructions", ["be brief", ""], [5, [], {}]),
     ("r", "include", [[], INCLUDED], ["file_search_call.results", ["message.output_text"]]),
-    ("r", "text", [{}, {"verbosity": None}], [[]]),
+    ("r", "text", [{}, {"format": {**SCHEMA, "name": "n"}, "verbosity": "low"}], [[]]),
+    ("c", "response_format", [{"type": "text"}, {**SCHEMA, "json_schema": {"name": "n"}}], [5]),
+    ("m", "thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 2048}], [5]),
     ("r", "previous_response_id", [None], ["r1", "", 0]),
     ("r", "conversation", [None], ["conv_1", {"id": "conv_1"}]),
     ("r", "store", [False], [True, 0]),

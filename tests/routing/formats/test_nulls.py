@@ -82,13 +82,9 @@ def _sent(request: ChatRequest) -> Iterator[Any]:
     for kind in sorted(CHAT_KINDS):
         body = request.body
         if kind == CHAT.wire:
+            limits: dict[str, Any] = {"user_hash": None, "max_tokens_cap": None}
             body = forwarded_body(
-                request,
-                upstream_model="up-1",
-                supported=_TAKEN,
-                user_hash=None,
-                stream_usage=True,
-                max_tokens_cap=None,
+                request, upstream_model="up-1", supported=_TAKEN, stream_usage=True, **limits
             )
         original = request.original if kind == WIRES[request.format] else None
         cap = request.max_output_tokens

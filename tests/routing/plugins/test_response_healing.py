@@ -7,25 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.plugins import json_mender, response_healing
 from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, healed
+from tests.routing.formats.chat_bodies import accepted
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
 GOOD = json.dumps(VALUE)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
 objects = st.dictionaries(st.text(max_size=8), json_values, max_size=5)
-
-
-def request(**fields: Any) -> ChatRequest:
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return parse_chat(body, session_header=None)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +121,7 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
-    chat, plugin = request(**fields), ResponseHealing({"id": "response-healing"})
+    chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
     made = plugin.answered(chat, message)
     assert plugin.rewrites(chat) is is_its_work
@@ -139,6 +132,6 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 
 @pytest.mark.parametrize("content", [None, "", "   ", [{"type": "text", "text": "{"}]])
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
-    chat = request(response_format={"type": "json_object"})
+    chat = accepted(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
     assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message
