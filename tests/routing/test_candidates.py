@@ -65,7 +65,7 @@ def resolved(
 ) -> Resolution:
     """As a request of that session resolves it."""
     chat, talk = conversation(reference, session, **body)
-    draws = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
+    draws: dict[str, Any] = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
     return resolution_of(
         catalogue, [reference], chat, ask_of(chat), policy=lambda _: policy, **draws
     )

@@ -45,7 +45,7 @@ def sent_messages(messages: list[dict[str, Any]], supported: str = "") -> list[d
 
 def test_messages_that_need_no_change_are_the_callers_own() -> None:
     said = [USER, {"role": "assistant", "content": "a"}, {"role": "system", "content": "s"}]
-    called = {"role": "assistant", "tool_calls": [CALL]}
+    called: dict[str, Any] = {"role": "assistant", "tool_calls": [CALL]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "x"}
     for messages in (said, [called, result]):
         assert sent_messages(messages) is messages

@@ -134,7 +134,8 @@ def test_a_block_is_checked_inside(block: dict[str, Any], path: str) -> None:
         *(({"role": role, "content": "x"}, "role") for role in ("wizard", "developer", "tool")),
         ({"content": "x"}, "role"),
         ({"role": "user"}, "content"),
-        *(({"role": "user", "content": content}, "content") for content in (None, [])),
+        ({"role": "user", "content": None}, "content"),
+        ({"role": "user", "content": []}, "content"),
         ({"role": "assistant", "content": 5}, "content"),
     ],
 )

@@ -77,8 +77,8 @@ def test_row_66_metadata_stand_in_the_very_last_event() -> None:
 def test_a_stream_without_anything_to_say_is_whole() -> None:
     assert kinds(written()) == ["message_start", "ping", "message_delta", "message_stop"]
     assert kinds(stream().closing(ending()))[0] == "message_start"
-    silent = ({"content": ""}, {"role": "assistant", "content": None}, {"images": []})
-    assert content(*silent) == []
+    nothing: dict[str, Any] = {"images": []}
+    assert content({"content": ""}, {"role": "assistant", "content": None}, nothing) == []
 
 
 def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
@@ -101,6 +101,8 @@ def test_a_settled_call_lets_the_next_one_go_on_at_once() -> None:
         ({"content": "y"}, ["delta"]),
     ):
         assert kinds(writer.delta(delta)) == events
+    # Nothing but noise follows a whole object.
+    assert writer.delta(call(0, " ")) == b""
 
 
 def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:

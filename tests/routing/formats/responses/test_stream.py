@@ -109,6 +109,9 @@ def test_thinking_between_texts_begins_new_items() -> None:
     output = Reader().read(events).final["output"]
     assert [item["type"] for item in output] == ["message", "reasoning", "message"]
     assert events[-1]["response"]["output_text"] == "ab"
+    # A bare signature seals plain text.
+    [sealed] = items({"reasoning": "t"}, thought("text", signature="s"))
+    assert (sealed["content"][0]["text"], sealed["signature"]) == ("t", "s")
 
 
 def test_log_probabilities_come_with_their_text() -> None:

@@ -174,7 +174,8 @@ def test_a_site_that_says_nothing(site: WebSite, settings: Any) -> None:
 
 def test_domains_hold_and_for_redirects_too(site: WebSite) -> None:
     told = ("url_not_allowed", "127.0.0.1 is not among the allowed domains")
-    for lists in ({"allowed_domains": ["example.com"]}, {"blocked_domains": ["127.0.0.1"]}):
+    for name, host in (("allowed_domains", "example.com"), ("blocked_domains", "127.0.0.1")):
+        lists: dict[str, Any] = {name: [host]}
         assert error_of(fetch(f"{site.url}/plain", **lists)) == told
     assert site.met == []
     allowed: dict[str, Any] = {"allowed_domains": ["127.0.0.1/to", "127.0.0.1/json"]}
