@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 from routing.formats.open_tools import with_settings_inside
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, missing
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
+from tests.routing.formats.test_fields import FORMATS
 
-SERVER_TOOLS = [
-    *("router:advisor", "router:bash", "router:datetime", "router:files", "router:fusion"),
-    *("router:image_generation", "router:experimental__search_models", "router:subagent"),
-    *("router:web_fetch", "router:web_search"),
-]
+# Which formats have a server tool: chat, messages, responses.
+SERVER_TOOLS = {
+    **dict.fromkeys(("advisor", "bash", "datetime", "fusion", "subagent", "web_search"), "cmr"),
+    **dict.fromkeys(("experimental__search_models", "image_generation", "web_fetch"), "cmr"),
+    **dict.fromkeys(("shell", "tool_search"), "mr"),
+    "files": "cr",
+    "apply_patch": "r",
+    "nope": "",
+    "": "",
+}
 DATETIME = {"type": "router:datetime"}
 
 
@@ -28,11 +34,18 @@ def use(kind: str, **parameters: Any) -> None:
     accepted(tools=[{"type": kind, "parameters": parameters}])
 
 
-@pytest.mark.parametrize("kind", SERVER_TOOLS)
-def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(kind: str) -> None:
-    assert accepted(tools=[{"type": kind, "zz": 1}]).server_tools == [kind]
-    use(kind, zz=1)
-    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
+@pytest.mark.parametrize(("name", "formats"), SERVER_TOOLS.items())
+def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(
+    name: str, formats: str
+) -> None:
+    tool: dict[str, Any] = {"type": f"router:{name}", "zz": 1}
+    for letter, bodies in FORMATS.items():
+        if letter not in formats:
+            assert bodies.paths(tools=[tool]) == ["tools.0.type"]
+            continue
+        assert bodies.accepted(tools=[tool]).server_tools == [tool["type"]]
+        odd = {**tool, "parameters": []}
+        assert bodies.paths(tools=[odd]) == ["tools.0.parameters"]
 
 
 @pytest.mark.parametrize(
@@ -49,10 +62,7 @@ def test_a_web_search_shorthand_counts_as_the_server_tool(kind: str) -> None:
     assert tool_paths(kind, mode="x") == ["mode"]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["router:apply_patch", "router:shell", "router:tool_search", "router:nope", "custom", "", None],
-)
+@pytest.mark.parametrize("kind", ["custom", "", None])
 def test_a_tool_that_chat_does_not_have_is_refused(kind: Any) -> None:
     assert paths(tools=[FUNCTION, {"type": kind}]) == ["tools.1.type"]
 
@@ -150,10 +160,12 @@ def test_helper_models_have_unique_names(kind: str) -> None:
         return {"type": of, "parameters": {"name": name}}
 
     nameless = {"type": kind}
-    accepted(tools=[named("a"), named("b"), nameless, DATETIME])
-    accepted(tools=[named("a", "router:advisor"), named("a", "router:subagent")])
-    assert paths(tools=[named("a"), named(" a ")]) == ["tools.1.parameters.name"]
-    assert paths(tools=[nameless, named("a"), nameless]) == ["tools.2.parameters.name"]
+    for bodies in FORMATS.values():
+        bodies.accepted(tools=[named("a"), named("b"), nameless, DATETIME])
+        bodies.accepted(tools=[named("a", "router:advisor"), named("a", "router:subagent")])
+        assert bodies.paths(tools=[named("a"), named(" a ")]) == ["tools.1.parameters.name"]
+        twice = [nameless, named("a"), nameless]
+        assert bodies.paths(tools=twice) == ["tools.2.parameters.name"]
 
 
 NAMED = {"type": "function", "function": {"name": "f"}}
@@ -331,7 +343,10 @@ def test_everything_else_is_as_it_came(tool: Any) -> None:
 
 KEYS = st.sampled_from(["type", "parameters", "tools", "name", "model", "max_uses"])
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.sampled_from(SERVER_TOOLS),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([f"router:{name}" for name in SERVER_TOOLS]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
     max_leaves=20,
 )

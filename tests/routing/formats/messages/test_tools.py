@@ -12,26 +12,7 @@ BASH = {"type": "bash_20250124", "name": "bash"}
 DATETIME = {"type": "router:datetime"}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("router:bash", "router:datetime", "router:image_generation", "router:web_fetch"),
-        *("router:experimental__search_models", "router:web_search", "router:shell"),
-        *("router:tool_search", "router:advisor", "router:subagent", "router:fusion"),
-    ],
-)
-def test_the_gateways_own_tools_are_taken(kind: str) -> None:
-    assert accepted(tools=[{"type": kind, "zz": 1}]).server_tools == [kind]
-    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        *("router:nope", "router:", "router:files", "router:apply_patch", "", 5),
-        *("tool_search_tool_bm25", "tool_search_tool_bm25_20251119"),
-    ],
-)
+@pytest.mark.parametrize("kind", ["tool_search_tool_bm25", "tool_search_tool_bm25_20251119", "", 5])
 def test_tools_that_nobody_runs_are_refused(kind: Any) -> None:
     assert paths(tools=[TOOL, {"type": kind, "name": "x"}]) == ["tools.1.type"]
 
@@ -104,13 +85,6 @@ def test_a_search_has_one_list_of_domains() -> None:
     search = {**SEARCH, "allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}
     assert paths(tools=[TOOL, search]) == ["tools.1"]
     accepted(tools=[{**search, "blocked_domains": None}])
-
-
-@pytest.mark.parametrize("settings", [{}, {"parameters": {"name": "a"}}])
-def test_agents_are_named_once(settings: dict[str, Any]) -> None:
-    advisor = {"type": "router:advisor", **settings}
-    assert paths(tools=[advisor, TOOL, advisor]) == ["tools.2.parameters.name"]
-    accepted(tools=[advisor, {"type": "router:advisor", "parameters": {"name": "b"}}])
 
 
 def test_a_custom_tool_is_a_function() -> None:

@@ -147,11 +147,6 @@ def test_a_search_has_one_list_of_domains(kind: str) -> None:
         assert len(paths(tools=[{"type": kind, **both}])) == 1
 
 
-def test_agents_are_named_once() -> None:
-    advisor = {"type": "router:advisor"}
-    assert paths(tools=[advisor, advisor]) == ["tools.1.parameters.name"]
-
-
 DATETIME = {"type": "router:datetime"}
 
 

@@ -2,19 +2,38 @@
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from routing.fetching import doors, pages
 from routing.fetching.files import NO_TEXT
 from routing.tools.registry import missing
 from routing.tools.web.fetch import WebFetch
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
-from tests.support.web_site import WebSite
+from tests.support.web_site import WebSite, serve_web_site
 
 NOON = "2026-03-01T12:00:00+00:00"
+
+
+@pytest.fixture(scope="module")
+def running_web_site() -> Iterator[WebSite]:
+    with serve_web_site() as site:
+        yield site
+    for door in (doors._guarded(), doors._open()):
+        door.close_idle()
+    pages.end_readers()
+
+
+@pytest.fixture
+def site(running_web_site: WebSite, settings: Any) -> WebSite:
+    """A site of the web on this machine, which the operator let the tool reach."""
+    settings.ROUTER_FETCH_PRIVATE_HOSTS = frozenset({"127.0.0.1"})
+    running_web_site.met.clear()
+    return running_web_site
 
 
 def fetch(url: Any, tool: WebFetch | None = None, **given: Any) -> Any:
