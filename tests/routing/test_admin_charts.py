@@ -26,6 +26,12 @@ def served() -> Endpoint:
     return Endpoint.objects.get()
 
 
+@pytest.fixture
+def other(served: Endpoint) -> Endpoint:
+    """Another one of the same provider."""
+    return endpoint(Model.objects.get(), served.provider, tag=f"{served.provider.slug}/other")
+
+
 def sample(at: Endpoint, *, ago: int = 1, calls: int = 10, errors: int = 0, **more: int) -> None:
     """`ago` counts stretches of five minutes before `UNTIL`."""
     EndpointSample.objects.create(
@@ -42,42 +48,33 @@ def drawn(served: Endpoint) -> list[ET.Element]:
     return pictures(str(history([served.pk], until=UNTIL)))
 
 
-def test_without_traffic_there_is_a_sentence(served: Endpoint) -> None:
-    sample(served, ago=300)
-
-    assert str(history([served.pk], until=UNTIL)) == ("<p>No traffic in the last 24 hours.</p>")
-
-
 def test_status_uptime_and_latency_are_drawn(served: Endpoint) -> None:
+    sample(served, ago=300)
+    assert str(history([served.pk], until=UNTIL)) == "<p>No traffic in the last 24 hours.</p>"
     for ago in range(1, 20):
         sample(served, ago=ago, first_token_p50_ms=100 + ago, first_token_p90_ms=400)
-
     status, uptime, latency = drawn(served)
-
     assert len(status.findall("rect")) == 19
-    assert len(uptime.findall("path")) == 1
-    assert len(latency.findall("path")) == 2
+    assert [len(each.findall("path")) for each in (uptime, latency)] == [1, 2]
     assert [each.get("role") for each in (status, uptime, latency)] == ["img"] * 3
     # The scale ends above the slowest, at a round number.
     assert "500" in [text.text for text in latency.findall("text")]
 
 
-COLOURS = [
-    ({"calls": 10}, "#2e8540"),
-    ({"calls": 10, "errors": 1}, "#e5a000"),
-    ({"calls": 10, "errors": 5}, "#c9252d"),
-    ({"calls": 0, "rate_limited": 3}, "#8a5fbf"),
-]
-
-
-@pytest.mark.parametrize(("counts", "colour"), COLOURS)
+@pytest.mark.parametrize(
+    ("counts", "colour"),
+    [
+        ({"calls": 10}, "#2e8540"),
+        ({"calls": 10, "errors": 1}, "#e5a000"),
+        ({"calls": 10, "errors": 5}, "#c9252d"),
+        ({"calls": 0, "rate_limited": 3}, "#8a5fbf"),
+    ],
+)
 def test_status_is_told_by_colour_and_words(
     served: Endpoint, counts: dict[str, int], colour: str
 ) -> None:
     sample(served, **counts)
-
     (bar,) = drawn(served)[0].findall("rect")
-
     assert bar.get("fill") == colour
     assert (bar.findtext("title") or "").startswith("11:58 UTC: ")
 
@@ -85,71 +82,51 @@ def test_status_is_told_by_colour_and_words(
 def test_a_line_breaks_where_nothing_is_known(served: Endpoint) -> None:
     for ago in (1, 2, 5, 6):
         sample(served, ago=ago)
-
     (line,) = drawn(served)[1].findall("path")
-
     assert (line.get("d") or "").count("M") == 2
 
 
-def test_endpoints_of_a_provider_are_put_together(served: Endpoint) -> None:
-    other = endpoint(Model.objects.get(), served.provider, tag=f"{served.provider.slug}/other")
+def test_endpoints_of_a_provider_are_put_together(served: Endpoint, other: Endpoint) -> None:
     sample(served, calls=30, errors=3, first_token_p50_ms=100, first_token_p90_ms=200)
     sample(other, calls=10, first_token_p50_ms=500, first_token_p90_ms=600)
     sample(other, ago=2, calls=0, rate_limited=2)
-
     limited, both = stretches_of(EndpointSample.objects.all())
-
     assert (both.calls, both.errors, both.p50_ms, both.p90_ms) == (40, 3, 200, 300)
     assert both.uptime == pytest.approx(92.5)
     assert (limited.rate_limited, limited.uptime, limited.p50_ms) == (2, None, None)
 
 
-def test_the_last_bar_ends_now(served: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = endpoint(Model.objects.get(), served.provider, tag=f"{served.provider.slug}/other")
-    store = Hints("redis://127.0.0.1:1/0", timeout_s=0.1)
-    clock = Clock()
+def test_the_last_bar_ends_now(
+    served: Endpoint, other: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, clock = Hints("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
     seen = observer(clock)
     monkeypatch.setattr("routing.serving.history.observer", lambda: seen)
     monkeypatch.setattr("routing.serving.history.hints", lambda: store)
     sample(served, ago=2)
-    for at, count in ((served, 3), (other, 1), (served, 1)):
-        failure = FAILURE if at == other else None
-        for _ in range(count):
-            where = entries.endpoint(pk=at.pk)
-            seen.observed(attempt(clock, where, failure=failure), streamed=True, tokens=50)
+    for at, failure in ((served, None), (served, None), (other, FAILURE), (served, None)):
+        made = attempt(clock, entries.endpoint(pk=at.pk), failure=failure)
+        seen.observed(made, streamed=True, tokens=50)
     refreshed(seen)
-
     of_one = str(history([served.pk], until=UNTIL))
     of_both = str(history([served.pk, other.pk], until=UNTIL))
-
-    assert "11:58 UTC: 4 calls, 0 failed" in of_one
-    assert "11:58 UTC: 5 calls, 1 failed" in of_both
+    assert "11:58 UTC: 3 calls, 0 failed" in of_one
+    assert "11:58 UTC: 4 calls, 1 failed" in of_both
     assert "11:53 UTC: 10 calls, 0 failed" in of_one
 
 
 def test_the_pages_show_them_and_load_nothing(admin_client: Client, served: Endpoint) -> None:
-    EndpointSample.objects.create(
-        endpoint=served, started_at=datetime.now(UTC) - timedelta(minutes=10), calls=3
-    )
-    paths = [page(Endpoint, "change", served.pk), page(Provider, "change", served.provider_id)]
-    for path in paths:
-        html = admin_client.get(path).content.decode()
-        assert len(pictures(html)) == 3
-        assert not re.search(r'(src|href)="(https?:)?//', html)
-
-
-def test_a_new_row_has_no_past(admin_client: Client) -> None:
-    for model in (Endpoint, Provider):
-        assert admin_client.get(page(model, "add")).status_code == 200
-
-
-def test_the_last_probe_is_told(admin_client: Client, served: Endpoint) -> None:
+    ago = datetime.now(UTC) - timedelta(minutes=10)
+    EndpointSample.objects.create(endpoint=served, started_at=ago, calls=3)
     ProviderProbe.objects.filter(provider=served.provider).update(
         ok=False, status=None, said="No answer: the connection was refused"
     )
-
-    html = admin_client.get(page(Provider, "change", served.provider_id)).content.decode()
-
-    assert "does not answer since" in html
-    assert "the connection was refused" in html
-    assert 'name="probe_interval_s"' in html
+    for model, pk in ((Endpoint, served.pk), (Provider, served.provider_id)):
+        html = admin_client.get(page(model, "change", pk)).content.decode()
+        assert len(pictures(html)) == 3
+        assert not re.search(r'(src|href)="(https?:)?//', html)
+        # A new row has no past.
+        assert admin_client.get(page(model, "add")).status_code == 200
+    # The provider's page tells of the last probe.
+    for words in ("does not answer since", "connection was refused", 'name="probe_interval_s"'):
+        assert words in html

@@ -1,14 +1,20 @@
+"""Generations in the admin: their attempts, their trace, their money, and how they are found."""
+
 import json
+import uuid
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from accounts.models import ApiKey, LedgerEntry
+from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, SpendCounter
+from accounts.services.accounts import open_account
+from accounts.services.keys import create_key
+from accounts.windows import window_starts
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
-from tests.support.operations import fill, generation, page
+from tests.support.operations import fill, generation, operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -20,19 +26,13 @@ def add(**fields: Any) -> Generation:
     return generation(created_at=datetime.now(UTC), **owner, **fields)
 
 
+def shown(client: Client, row: Generation) -> str:
+    text: str = client.get(page(Generation, "change", row.pk)).text
+    return text
+
+
 def ids(client: Client, **query: str) -> list[str]:
     return [row.pk for row in client.get(page(Generation), query).context["cl"].result_list]
-
-
-def test_a_generation_shows_every_attempt_in_order(admin_client: Client) -> None:
-    row = add(id="gen-shown")
-
-    shown = admin_client.get(page(Generation, "change", row.pk)).text
-
-    first, second = shown.index("<td>First</td>"), shown.index("<td>Second</td>")
-    assert first < shown.index("<td>provider_overloaded</td>") < second
-    assert "&lt;script&gt;tester" in shown
-    assert "<script>tester" not in shown
 
 
 TRACE = {
@@ -55,24 +55,20 @@ TRACE = {
     "sticky": 1,
     "figures": [
         None,
-        {
-            "ttft": [0.512, 0.6, 0.75, 0.8],
-            "tps": [91.3, 80, 70, 60],
-            "tools": 0.988,
-            "up": [None, 99.5, None],
-            "n": 7,
-        },
+        {"ttft": [0.512, 0.6, 0.75, 0.8], "tps": [91.3, 80, 70, 60], "tools": 0.988}
+        | {"up": [None, 99.5, None], "n": 7},
         None,
     ],
     "more": {"Down": 7},
 }
 
 
-def test_a_generation_shows_why_it_went_where_it_went(admin_client: Client) -> None:
-    row = add(id="gen-traced", trace=json.dumps(TRACE))
-
-    shown = admin_client.get(page(Generation, "change", row.pk)).text
-
+def test_a_generation_shows_every_attempt_and_why_it_went_where_it_went(
+    admin_client: Client,
+) -> None:
+    text = shown(admin_client, add(id="gen-traced", trace=json.dumps(TRACE)))
+    first, second = text.index("<td>First</td>"), text.index("<td>Second</td>")
+    assert first < text.index("<td>provider_overloaded</td>") < second
     for cells in (
         "<td>first</td><td>acme/one</td><td>1</td><td>failed</td><td>timeout</td>",
         "<td>second</td><td>acme/two</td><td>2</td><td>chosen</td><td>-</td>",
@@ -84,56 +80,109 @@ def test_a_generation_shows_why_it_went_where_it_went(admin_client: Client) -> N
         "<td>highest throughput first</td>",
         "only: first, &lt;b&gt;second&lt;/b&gt;; zdr; max price usd: prompt 1",
         "<th>Endpoints not shown</th><td>Down: 7</td>",
+        "&lt;script&gt;tester",
     ):
-        assert cells in shown
-    assert "<b>second</b>" not in shown
+        assert cells in text
+    assert "<b>second</b>" not in text
+    assert "<script>tester" not in text
 
 
 @pytest.mark.parametrize("trace", ["{}", "", "[]", '{"v": 2}', '{"v": 1}', "{", "null"])
-def test_a_generation_without_a_readable_trace_shows_a_dash(
-    admin_client: Client, trace: str
-) -> None:
-    row = add(id="gen-untraced", trace=trace)
-
-    assert admin_client.get(page(Generation, "change", row.pk)).status_code == 200
+def test_a_trace_that_cannot_be_read_is_a_dash(trace: str) -> None:
     assert trace_table(trace) == "-"
+
+
+def test_a_generation_without_a_readable_trace_shows_its_page(admin_client: Client) -> None:
+    assert "gen-untraced" in shown(admin_client, add(id="gen-untraced", trace="{"))
 
 
 def test_a_charge_stands_beside_its_hold(admin_client: Client) -> None:
     within = add(id="gen-within", charge_nano=1_000, hold_nano=3_000)
     over = add(id="gen-over", charge_nano=3_000, hold_nano=1_000, overrun=True)
-
-    pages = [admin_client.get(page(Generation, "change", row.pk)).text for row in (within, over)]
-
-    assert "0.000002 USD of the hold given back" in pages[0]
-    assert "0.000002 USD more than was held" in pages[1]
+    assert "0.000002 USD of the hold given back" in shown(admin_client, within)
+    assert "0.000002 USD more than was held" in shown(admin_client, over)
 
 
 def test_a_generation_leads_to_its_ledger_entries(admin_client: Client) -> None:
     fill(2)
     row = Generation.objects.latest("created_at")
-
     path = f"{page(LedgerEntry)}?q={row.pk}"
-
-    assert f'href="{path}"' in admin_client.get(page(Generation, "change", row.pk)).text
+    assert f'href="{path}"' in shown(admin_client, row)
     found = admin_client.get(path).context["cl"].result_list
     assert [entry.generation_id for entry in found] == [row.pk]
 
 
-def test_generations_are_found_by_id_and_session(admin_client: Client) -> None:
-    add(id="gen-wanted", session_id="a session")
-
-    assert ids(admin_client, q="gen-wanted") == ["gen-wanted"]
-    assert ids(admin_client, q='"a session"') == ["gen-wanted"]
-
-
-def test_outcomes_are_told_apart(admin_client: Client) -> None:
-    add(id="gen-retried")
+def test_generations_are_found_by_id_session_and_outcome(admin_client: Client) -> None:
+    add(id="gen-retried", session_id="a session")
     add(id="gen-failed", status=503)
     add(id="gen-left", status=499, cancelled=True)
     Generation.objects.exclude(pk__in=["gen-retried", "gen-failed", "gen-left"]).delete()
+    for query, found in (
+        ({"q": "gen-retried"}, "gen-retried"),
+        ({"q": '"a session"'}, "gen-retried"),
+        ({"outcome": "retried"}, "gen-retried"),
+        ({"outcome": "answered"}, "gen-retried"),
+        ({"outcome": "failed"}, "gen-failed"),
+        ({"outcome": "cancelled"}, "gen-left"),
+    ):
+        assert ids(admin_client, **query) == [found]
 
-    assert ids(admin_client, outcome="retried") == ["gen-retried"]
-    assert ids(admin_client, outcome="answered") == ["gen-retried"]
-    assert ids(admin_client, outcome="failed") == ["gen-failed"]
-    assert ids(admin_client, outcome="cancelled") == ["gen-left"]
+
+@pytest.fixture
+def charged(db: None) -> Generation:
+    """A generation that cost ten nano-dollars, in all the books."""
+    account = open_account(name="acme")
+    workspace, now = account.workspaces.get(), datetime.now(UTC)
+    key, _ = create_key(account=account, name="k", workspace=workspace)
+    owner: dict[str, Any] = {"account": account, "workspace": workspace, "api_key": key}
+    source = {"generation_id": "gen-1", "source": "generation", "source_ref": "gen-1"}
+    LedgerEntry.objects.create(**owner, **source, kind="usage", amount_nano=10, created_at=now)
+    Account.objects.update(total_usage_nano=10)
+    for window, start in window_starts(now).items():
+        where: dict[str, Any] = {"window": window, "window_start": start}
+        SpendCounter.objects.update_or_create(
+            scope="key", scope_id=str(key.pk), **where, defaults={"spent_nano": 10}
+        )
+    return generation(id="gen-1", **owner, created_at=now, charge_nano=10)
+
+
+def send(client: Client, amount: str = "0.000000004", **changes: str) -> Any:
+    data = {"amount": amount, "reason": "it was wrong", "ref": str(uuid.uuid4())}
+    return client.post(page(Generation, "reverse", "gen-1"), data | changes, follow=True)
+
+
+def used_nano() -> int:
+    return Account.objects.get().total_usage_nano
+
+
+def test_a_charge_is_given_back_with_a_reason(admin_client: Client, charged: Generation) -> None:
+    assert "Gave 0.000000004 USD of gen-1 back." in send(admin_client).text
+    entry = LedgerEntry.objects.get(kind="usage_reversal")
+    assert (entry.amount_nano, entry.note) == (-4, "it was wrong (by admin)")
+    assert used_nano() == 6
+    record = AuditRecord.objects.get(object_type="ledger_entry", object_id=str(entry.pk))
+    assert record.operator is not None
+    assert record.after is not None
+    assert record.after["note"] == entry.note
+
+
+def test_it_counts_once_and_never_more_than_was_charged(
+    admin_client: Client, charged: Generation
+) -> None:
+    ref = str(uuid.uuid4())
+    send(admin_client, ref=ref)
+    assert "count once" in send(admin_client, ref=ref).text
+    assert "used for another" in send(admin_client, "0.000000005", ref=ref).text
+    assert "more than what is left" in send(admin_client, "0.000000007").text
+    assert used_nano() == 6
+    assert AuditRecord.objects.filter(object_type="ledger_entry").count() == 1
+
+
+def test_it_takes_a_reason_and_the_right_to(admin_client: Client, charged: Generation) -> None:
+    viewer = Client()
+    viewer.force_login(operator("viewer", permissions="view_"))
+    send(admin_client, reason="")
+    assert send(viewer).status_code == 403
+    assert used_nano() == 10
+    assert "Give back its charge" in shown(admin_client, charged)
+    assert admin_client.get(page(Generation, "reverse", "gen-1")).status_code == 200

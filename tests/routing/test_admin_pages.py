@@ -11,15 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Account, Membership, User, Workspace
 from routing.catalogue.models import Endpoint, Model, Provider
-from tests.support.operations import (
-    CREDENTIAL,
-    endpoint,
-    fill,
-    operated_models,
-    operator,
-    page,
-    pages,
-)
+from tests.support.operations import CREDENTIAL, fill, operated_models, operator, page, pages
+from tests.support.operations import endpoint as add_endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.thorough]
 
@@ -35,7 +28,6 @@ def queries(client: Client, path: str) -> int:
 def test_everything_in_the_database_has_a_page() -> None:
     apps_of_ours = ("accounts", "routing", "interns")
     ours = {model for app in apps_of_ours for model in apps.get_app_config(app).get_models()}
-
     assert set(operated_models()) == ours
 
 
@@ -44,9 +36,7 @@ def test_no_list_costs_a_query_per_row(admin_client: Client) -> None:
     fill(3)
     few = {model: queries(admin_client, page(model)) for model in operated_models()}
     fill(27)
-
     many = {model: queries(admin_client, page(model)) for model in operated_models()}
-
     assert many == few
 
 
@@ -54,11 +44,7 @@ def test_rows_on_another_rows_page_cost_no_query_each(admin_client: Client) -> N
     fill(1)
     account, user = Account.objects.get(), User.objects.get(username__startswith="user-")
     model, provider = Model.objects.get(), Provider.objects.get()
-    paths = [
-        page(Account, "change", account.pk),
-        page(User, "change", user.pk),
-        page(Model, "change", model.pk),
-    ]
+    paths = [page(type(row), "change", row.pk) for row in (account, user, model)]
     few = [queries(admin_client, path) for path in paths]
     for number in range(10):
         Workspace.objects.create(account=account, name="More", slug=f"more-{number}")
@@ -66,20 +52,21 @@ def test_rows_on_another_rows_page_cost_no_query_each(admin_client: Client) -> N
         Membership.objects.create(account=account, user=more)
         other = Account.objects.create(name=f"other {number}")
         Membership.objects.create(account=other, user=user)
-        endpoint(model, provider, tag=f"{provider.slug}/{number}")
-
+        add_endpoint(model, provider, tag=f"{provider.slug}/{number}")
     assert [queries(admin_client, path) for path in paths] == few
 
 
-@pytest.mark.parametrize("permissions", ["", "view_"])
-def test_no_page_shows_a_secret(admin_client: Client, permissions: str) -> None:
+def looking(username: str = "operator", permissions: str = "") -> Client:
+    client = Client()
+    client.force_login(operator(username, permissions=permissions))
+    return client
+
+
+@pytest.mark.parametrize("permissions", [None, "", "view_"])
+def test_no_page_shows_a_secret(admin_client: Client, permissions: str | None) -> None:
     keys = fill(2)
     sealed = [str(text) for text in Provider.objects.values_list("credential_sealed", flat=True)]
-    client = admin_client
-    if permissions:
-        client = Client()
-        client.force_login(operator(permissions=permissions))
-
+    client = admin_client if permissions is None else looking(permissions=permissions)
     for path in pages():
         response = client.get(path)
         text = response.content.decode()
@@ -88,25 +75,16 @@ def test_no_page_shows_a_secret(admin_client: Client, permissions: str) -> None:
             assert secret not in text, path
 
 
-def test_whoever_may_look_sees_every_row(admin_client: Client) -> None:
+def test_whoever_may_look_sees_every_row_and_changes_none(client: Client) -> None:
     fill(1)
-    client = Client()
-    client.force_login(operator(permissions="view_"))
-
+    viewer, nobody = looking(permissions="view_"), looking("without rights")
     for model in operated_models():
         row = model._default_manager.first()
         assert row is not None, model
-        assert client.get(page(model)).status_code == 200
-        assert client.get(page(model, "change", row.pk)).status_code == 200
-        assert client.post(page(model, "change", row.pk), {}).status_code == 403
-        assert client.get(page(model, "delete", row.pk)).status_code == 403
-
-
-def test_pages_are_closed_to_whoever_has_no_right(client: Client) -> None:
-    fill(1)
-    nobody = Client()
-    nobody.force_login(operator("without rights"))
-
+        assert viewer.get(page(model)).status_code == 200
+        assert viewer.get(page(model, "change", row.pk)).status_code == 200
+        assert viewer.post(page(model, "change", row.pk), {}).status_code == 403
+        assert viewer.get(page(model, "delete", row.pk)).status_code == 403
     for path in pages()[1:]:
         assert client.get(path).status_code == 302, path
         assert nobody.get(path).status_code == 403, path
@@ -116,7 +94,6 @@ def test_pages_are_closed_to_whoever_has_no_right(client: Client) -> None:
 @pytest.mark.parametrize("term", ["key", "gen-1", "%", "'", "00000000-0000-0000-0000-000000000000"])
 def test_every_search_takes_any_words(admin_client: Client, term: str) -> None:
     fill(1)
-
     for model in operated_models():
         if admin.site._registry[model].search_fields:
             assert admin_client.get(page(model), {"q": term}).status_code == 200
@@ -124,7 +101,6 @@ def test_every_search_takes_any_words(admin_client: Client, term: str) -> None:
 
 def test_every_filter_can_be_chosen(admin_client: Client) -> None:
     fill(2)
-
     for model in operated_models():
         shown: Any = admin_client.get(page(model)).context["cl"]
         for spec in shown.filter_specs:
@@ -136,5 +112,4 @@ def test_every_filter_can_be_chosen(admin_client: Client) -> None:
 def test_an_endpoint_without_a_usable_price_still_shows(admin_client: Client) -> None:
     fill(1)
     Endpoint.objects.update(pricing={"prompt": "dear"})
-
     assert b"unusable" in admin_client.get(page(Endpoint)).content

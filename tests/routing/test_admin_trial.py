@@ -17,38 +17,32 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
 @pytest.fixture
-def upstream(simulator: SimulatedUpstream, db: None) -> Provider:
+def row(simulator: SimulatedUpstream, db: None) -> Endpoint:
+    """An endpoint of a provider that is called trial."""
     provider = Provider(slug="trial", name="Trial", base_url=f"{simulator.url}/trial/v1")
     provider.set_credential("trial-credential")
     provider.save()
-    return provider
+    names = {"slug": "acme/trial", "canonical_slug": "acme/trial", "name": "Trial"}
+    return endpoint(Model.objects.create(**names, created=0), provider)
 
 
-@pytest.fixture
-def model(db: None) -> Model:
-    return Model.objects.create(
-        slug="acme/trial", canonical_slug="acme/trial", name="Trial", created=0
-    )
-
-
-def send(client: Client, *endpoints: Endpoint) -> list[trial.Trial]:
-    chosen = [str(each.pk) for each in endpoints]
-    data = {"action": "send_test_requests", "_selected_action": chosen}
-    trials: list[trial.Trial] = client.post(page(Endpoint), data).context["trials"]
-    return trials
+def send(client: Client, row: Endpoint) -> trial.Trial:
+    data = {"action": "send_test_requests", "_selected_action": [str(row.pk)]}
+    (told,) = client.post(page(Endpoint), data).context["trials"]
+    found: trial.Trial = told
+    return found
 
 
 def failed(client: Client, row: Endpoint) -> str:
-    (told,) = send(client, row)
+    told = send(client, row)
     assert not told.ok
     return told.said
 
 
 def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
+    admin_client: Client, simulator: SimulatedUpstream, row: Endpoint
 ) -> None:
-    (told,) = send(admin_client, endpoint(model, upstream))
-
+    told = send(admin_client, row)
     assert (told.ok, told.status, told.said) == (True, 200, "Simulated answer to: Say hello.")
     assert told.latency_ms is not None
     asked = simulator.requests("trial")[-1]
@@ -56,78 +50,48 @@ def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
     assert asked["authorization_present"]
     for rows in (LedgerEntry, Hold, Generation):
         assert not rows._default_manager.exists()
-
-
-@pytest.mark.parametrize("kind", ["anthropic", "responses"])
-def test_endpoints_of_other_kinds_are_asked_in_their_own_format(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model, kind: str
-) -> None:
-    Provider.objects.update(kind=kind)
-
-    (told,) = send(admin_client, endpoint(model, upstream))
-
-    assert (told.ok, told.said) == (True, "Simulated answer to: Say hello.")
-
-
-def test_the_cap_goes_by_the_name_the_endpoint_takes(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
-) -> None:
-    send(admin_client, endpoint(model, upstream, supported_parameters=["max_completion_tokens"]))
-
+    # The limit goes by the name the endpoint takes.
+    Endpoint.objects.update(supported_parameters=["max_completion_tokens"])
+    send(admin_client, row)
     body = simulator.requests("trial")[-1]["body"]
-    assert body["max_completion_tokens"] == 16
-    assert "max_tokens" not in body
+    assert (body["max_completion_tokens"], "max_tokens" in body) == (16, False)
+    for kind in ("anthropic", "responses"):
+        Provider.objects.update(kind=kind)
+        assert send(admin_client, row).said == "Simulated answer to: Say hello."
 
 
 def test_a_refusal_is_told_in_the_upstreams_own_words(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
+    admin_client: Client, simulator: SimulatedUpstream, row: Endpoint
 ) -> None:
     simulator.script(
         "trial",
         {"status": 401, "json": {"error": {"message": "No such key: trial-credential <b>!</b>"}}},
         {"status": 200, "body": "<html>Sign in</html>", "content_type": "text/html"},
         {"status": 200, "json": {"error": {"code": 429, "message": "Slow down, please"}}},
+        {"status": 500, "body": "<script>alert(1)</script>"},
     )
-    row = endpoint(model, upstream)
-
-    (told,) = send(admin_client, row)
+    told = send(admin_client, row)
     assert told.status == 401
     assert "No such key: [credential] <b>!</b>" in told.said
     assert "Sign in" in failed(admin_client, row)
     assert "Slow down, please" in failed(admin_client, row)
-
-
-def test_upstream_words_are_no_markup(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
-) -> None:
-    simulator.script("trial", {"status": 500, "body": "<script>alert(1)</script>"})
-    row = endpoint(model, upstream)
-
+    # Which are no markup.
     shown = admin_client.post(page(Endpoint, "trial", row.pk)).text
-
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
     assert "<script>alert(1)" not in shown
 
 
-def test_an_upstream_that_is_not_there_fails_plainly(
-    admin_client: Client, upstream: Provider, model: Model
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    Provider.objects.update(base_url=f"http://127.0.0.1:{port}/v1")
-
-    assert failed(admin_client, endpoint(model, upstream)).startswith("No answer: ")
-
-
-def test_an_upstream_that_never_answers_is_given_up(
-    admin_client: Client, monkeypatch: pytest.MonkeyPatch, upstream: Provider, model: Model
+def test_an_upstream_that_is_not_there_or_never_answers_is_given_up(
+    admin_client: Client, monkeypatch: pytest.MonkeyPatch, row: Endpoint
 ) -> None:
     assert trial.TOTAL_S == 15
     monkeypatch.setattr(trial, "TOTAL_S", 0.2)
-
-    said = failed(admin_client, endpoint(model, upstream, upstream_model="sim/hang"))
-
-    assert said.startswith("No answer: ")
+    Endpoint.objects.update(upstream_model="sim/hang")
+    assert failed(admin_client, row).startswith("No answer: ")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    Provider.objects.update(base_url=f"http://127.0.0.1:{port}/v1")
+    assert failed(admin_client, row).startswith("No answer: ")
 
 
 @pytest.mark.parametrize(
@@ -139,46 +103,31 @@ def test_an_upstream_that_never_answers_is_given_up(
     ],
 )
 def test_what_cannot_be_tried_says_why(
-    admin_client: Client, upstream: Provider, model: Model, change: dict[str, Any], words: str
+    admin_client: Client, row: Endpoint, change: dict[str, Any], words: str
 ) -> None:
-    row = endpoint(model, upstream)
     Provider.objects.update(**change)
-
     assert words in failed(admin_client, row)
 
 
 def test_a_provider_asks_each_of_its_endpoints_up_to_a_bound(
-    admin_client: Client, upstream: Provider, model: Model
+    admin_client: Client, row: Endpoint
 ) -> None:
-    for number in range(trial.TRIALS_MAX + 1):
-        endpoint(model, upstream, tag=f"trial/{number}")
-    data = {"action": "send_test_requests", "_selected_action": [str(upstream.pk)]}
-
+    for number in range(trial.TRIALS_MAX):
+        endpoint(row.model, row.provider, tag=f"trial/{number}")
+    data = {"action": "send_test_requests", "_selected_action": [str(row.provider_id)]}
     response = admin_client.post(page(Provider), data)
-
     assert len(response.context["trials"]) == trial.TRIALS_MAX
     assert all(told.ok for told in response.context["trials"])
     assert "Only the first 10 endpoints were asked." in response.text
 
 
-def test_looking_at_the_page_sends_nothing(
-    admin_client: Client, simulator: SimulatedUpstream, upstream: Provider, model: Model
+def test_looking_sends_nothing_and_sending_takes_the_right_to_change(
+    admin_client: Client, simulator: SimulatedUpstream, row: Endpoint
 ) -> None:
-    before = len(simulator.requests("trial"))
-
-    response = admin_client.get(page(Endpoint, "trial", endpoint(model, upstream).pk))
-
-    assert "nothing is written to the ledger" in response.text
+    path, before = page(Endpoint, "trial", row.pk), len(simulator.requests("trial"))
+    assert "nothing is written to the ledger" in admin_client.get(path).text
+    viewer = Client()
+    viewer.force_login(operator(permissions="view_"))
+    assert viewer.post(path).status_code == 403
     assert len(simulator.requests("trial")) == before
-
-
-def test_sending_takes_the_right_to_change_endpoints(upstream: Provider, model: Model) -> None:
-    client = Client()
-    client.force_login(operator(permissions="view_"))
-    path = page(Endpoint, "trial", endpoint(model, upstream).pk)
-
-    assert client.post(path).status_code == 403
-
-
-def test_an_endpoint_that_is_not_there_is_not_found(admin_client: Client) -> None:
-    assert admin_client.get(page(Endpoint, "trial", 1)).status_code == 404
+    assert admin_client.get(page(Endpoint, "trial", row.pk + 1)).status_code == 404

@@ -12,6 +12,7 @@ from gateway.http.errors import Unavailable
 from routing import candidates
 from routing.candidates import MODELS_STEP, NoModels, no_model, resolution_of
 from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
 from routing.pipeline import ask_of
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
@@ -51,22 +52,22 @@ def large() -> Snapshot:
     return found
 
 
+def conversation(
+    reference: str, session: str | None = None, **body: Any
+) -> tuple[ChatRequest, Conversation]:
+    named = {"session_id": session} if session else {}
+    chat = accepted(model=reference, **named, **body)
+    return chat, Conversation(chat, account_id=ACCOUNT, model=reference)
+
+
 def resolved(
     catalogue: Snapshot, reference: str, policy: Policy, session: str | None = None, **body: Any
 ) -> Resolution:
     """As a request of that session resolves it."""
-    named = {"session_id": session} if session else {}
-    chat = accepted(model=reference, **named, **body)
-    talk = Conversation(chat, account_id=ACCOUNT, model=reference)
-    sticky_model = talk.model_id()
+    chat, talk = conversation(reference, session, **body)
+    draws: dict[str, Any] = {"sticky_model": talk.model_id(), "random": talk.random_of_models()}
     return resolution_of(
-        catalogue,
-        [reference],
-        chat,
-        ask_of(chat),
-        policy=lambda _: policy,
-        random=talk.random_of_models(),
-        sticky_model=sticky_model,
+        catalogue, [reference], chat, ask_of(chat), policy=lambda _: policy, **draws
     )
 
 
@@ -88,7 +89,6 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     assert found.models == ()
     assert len(found.pool) == MODELS
     error = no_model(reference, found.pool, ask_of(accepted()), policy)
-
     assert isinstance(error, NoModels)
     assert error.metadata["available_providers"] == ["p0", "p1", "p2", "p3", "p4"]
     # Once for the choice and once for its explanation.
@@ -101,7 +101,6 @@ def test_of_usual_preferences_few_models_are_looked_at(
 ) -> None:
     for reference in ("router/auto", "router/free"):
         assert len(resolved(large, reference, Policy(ignore=("p1",))).models) == 3
-
     assert stretches == []
 
 
@@ -125,30 +124,21 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
     strict = told(able, zdr=True, ignore=("beta",))
     assert strict.metadata["failed_routing_step"] == "Filter by Zero Data Retention"
     assert strict.metadata["available_providers"] == ["beta", "gamma"]
-    assert told().metadata == {
-        "failed_routing_step": MODELS_STEP,
-        "available_providers": [],
-        "requested_providers": [],
-    }
+    nobody: dict[str, Any] = {"available_providers": [], "requested_providers": []}
+    assert told().metadata == {"failed_routing_step": MODELS_STEP, **nobody}
 
 
 def test_models_of_which_all_is_down_are_another_matter() -> None:
     ask = ask_of(accepted())
     pool = [down("alpha"), down("beta")]
-
     assert isinstance(no_model("router/auto", pool, ask, NO_POLICY), Unavailable)
     assert isinstance(no_model("router/auto", pool, ask, Policy(only=("x",))), NoModels)
 
 
 def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
-
     error = no_model("auto", [fast], ask_of(accepted()), Policy(only=("alpha/priority",)))
-
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
-
-
-# --- router/free and sessions ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -169,17 +159,14 @@ def free() -> Snapshot:
 def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
     """Model and tag that a request of the session begins with."""
     found = resolved(catalogue, "router/free", NO_POLICY, session)
-    chat = accepted(model="router/free", **({"session_id": session} if session else {}))
-    talk = Conversation(chat, account_id=ACCOUNT, model="router/free")
+    chat, talk = conversation("router/free", session)
     talk.key(found.models)
     plan = select(found.models, ask_of(chat), NO_POLICY, NOTHING_LEARNED, random=talk.random())
     return plan.order[0].model_id, plan.order[0].tag
 
 
 @pytest.mark.usefixtures("_as_new")
-def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(
-    free: Snapshot,
-) -> None:
+def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(free: Snapshot) -> None:
     for n in range(20):
         session = f"s{n}"
         assert len({chosen(free, session) for _ in range(5)}) == 1
@@ -187,11 +174,8 @@ def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(
 
 
 @pytest.mark.usefixtures("_as_new")
-def test_sessions_are_spread_over_models_and_endpoints_evenly(
-    free: Snapshot,
-) -> None:
+def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) -> None:
     counted = Counter(chosen(free, f"s{n}") for n in range(4000))
-
     # 200 each; five standard deviations of a fair draw. Were the two draws one, half were empty.
     assert len(counted) == 20
     assert all(130 < number < 270 for number in counted.values())
@@ -201,9 +185,6 @@ def test_sessions_are_spread_over_models_and_endpoints_evenly(
 def test_a_session_stays_with_the_free_model_that_answered(free: Snapshot) -> None:
     first, _ = chosen(free, "one")
     other = next(each for each in free.listing if each.id != first)
-    chat = accepted(model="router/free", session_id="one")
-    key = Conversation(chat, account_id=ACCOUNT, model="router/free").key(())
-
+    key = conversation("router/free", "one")[1].key(())
     stickiness.remember(key, other.endpoints[1], Usage(1, 1))
-
     assert resolved(free, "router/free", NO_POLICY, "one").models[0] is other

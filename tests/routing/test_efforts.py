@@ -15,7 +15,6 @@ rules = st.builds(EffortRules, st.frozensets(efforts), st.booleans())
 @given(efforts, rules)
 def test_what_is_asked_for_is_what_the_model_takes(effort: Effort, rules: EffortRules) -> None:
     fitted = fit_effort(effort, rules)
-
     levels = rules.supported - {"none"}
     if fitted == "none":
         assert not rules.mandatory
@@ -34,7 +33,6 @@ def test_no_other_effort_is_nearer(effort: Effort, rules: EffortRules) -> None:
         return abs(LEVELS.index(level) - LEVELS.index(effort)), LEVELS.index(level)
 
     fitted = fit_effort(effort, rules)
-
     others = [level for level in LEVELS if level in rules.supported]
     assert all(distance(fitted) <= distance(level) for level in others)
 

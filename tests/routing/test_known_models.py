@@ -28,5 +28,4 @@ def test_another_name_of_a_router_gives_way_to_a_model(
         [priced("openrouter/free"), priced("acme/small")], **{"openrouter__auto-beta": "acme/small"}
     )
     monkeypatch.setattr(catalogue, "current", lambda: known)
-
     assert stands_for_a_router(f"openrouter/{rest}", f"router/{rest}") is stands

@@ -1,17 +1,23 @@
 """Stored generations under another policy: what is compared, what is not, and by what prices."""
 
+import io
+import json
 import random
 from collections import Counter
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, cast
 
 import orjson
 import pytest
+from django.core.management import call_command
 
+from accounts.models import ApiKey
 from routing.catalogue.entries import EMPTY, ModelEntry, Snapshot
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
+from routing.management.commands import what_if
+from routing.metering.models import Generation
 from routing.selection.ask import (
     NO_POLICY,
     NOTHING_LEARNED,
@@ -25,19 +31,25 @@ from routing.selection.select import select
 from routing.selection.trace import Tried, kept_state, trace_of
 from routing.what_if import ALL_FAILED, Comparison, Row, changed, compare
 from tests.routing.selection.entries import endpoint, model
+from tests.support.operations import fill
 
 CHAT = Ask(kinds=frozenset({"openai"}), prompt_tokens=10)
 CHEAP = {"prompt": "0.000001", "completion": "0.000002"}
 DEAR = {"prompt": "0.00001", "completion": "0.00002"}
 # Ten tokens in, five out.
 CHEAP_NANO, DEAR_NANO = 20_000, 200_000
-AT = datetime(2026, 1, 2, tzinfo=UTC)
+USUAL: dict[str, Any] = {
+    "created_at": datetime(2026, 1, 2, tzinfo=UTC),
+    "status": 200,
+    "tokens_prompt": 10,
+    "tokens_completion": 5,
+    "tokens_reasoning": 0,
+    "tokens_cached": 0,
+    "charge_nano": 777,
+    "latency_ms": 100,
+    "detail": {},
+}
 WORLD = model(endpoint("cheap", pricing=CHEAP), endpoint("dear", pricing=DEAR))
-
-
-def snapshot(*models: ModelEntry) -> Snapshot:
-    held = MappingProxyType({each.id: each for each in models})
-    return Snapshot(1, held, EMPTY.aliases, EMPTY.providers, models, 0)
 
 
 def speeds(**seconds: float) -> State:
@@ -59,7 +71,6 @@ def row(
     """A generation of `world` that `served` answered, after `failed` had failed it."""
     plan = select([world], CHAT, policy, state, random=lambda: 0.0)
     keys = {each.tag: each.pk for each in world.endpoints}
-    attempts = [Tried(keys[tag], "timeout") for tag in failed] + [Tried(keys[served], None)]
     trace = trace_of(
         plan,
         CHAT,
@@ -68,33 +79,20 @@ def row(
         models=[world.id],
         requested=[world.id],
         strategy="direct",
-        attempts=attempts,
+        attempts=[Tried(keys[tag], "timeout") for tag in failed] + [Tried(keys[served], None)],
         chosen=keys[served],
     )
-    usual: dict[str, Any] = {
-        "created_at": AT,
-        "status": 200,
-        "model": world.id,
-        "endpoint_tag": served,
-        "provider_name": served.title(),
-        "tokens_prompt": 10,
-        "tokens_completion": 5,
-        "tokens_reasoning": 0,
-        "tokens_cached": 0,
-        "charge_nano": 777,
-        "latency_ms": 100,
-        "detail": {},
-        "trace": orjson.dumps(trace).decode(),
-    }
-    return Row(**usual | columns)
+    own = {"model": world.id, "endpoint_tag": served, "provider_name": served.title()}
+    return Row(**USUAL | own | {"trace": orjson.dumps(trace).decode()} | columns)
 
 
 def tried(*rows: Row, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
     """The rows under a `provider` object of these keys."""
     wishes = resolve_provider(cast("Any", wanted)) or ProviderPreferences()
+    held = MappingProxyType({world.id: world})
     return compare(
         rows,
-        snapshot(world),
+        Snapshot(1, held, EMPTY.aliases, EMPTY.providers, (world,), 0),
         lambda policy: changed(policy, wishes, wanted),
         random=random.Random(0).random,
     )
@@ -102,48 +100,41 @@ def tried(*rows: Row, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
 
 def test_a_sort_by_price_moves_what_went_elsewhere() -> None:
     found = tried(row(served="dear"), row(served="cheap"), sort="price")
-
     assert (found.seen, found.compared, found.moved) == (2, 2, 1)
-    assert (found.before.cost_nano, found.after.cost_nano) == (
-        *(DEAR_NANO + CHEAP_NANO, 2 * CHEAP_NANO),
-    )
+    costs = (found.before.cost_nano, found.after.cost_nano)
+    assert costs == (DEAR_NANO + CHEAP_NANO, 2 * CHEAP_NANO)
     assert found.before.providers == Counter(Dear=1, Cheap=1)
     assert found.after.providers == Counter(Cheap=2)
     assert found.charged_nano == 2 * 777
 
 
 def test_the_statistics_of_then_decide_and_tell_the_latency() -> None:
-    fast = speeds(cheap=2.0, dear=0.5)
-
-    found = tried(row(served="cheap", state=fast), sort="latency")
-
+    then = row(served="cheap", state=speeds(cheap=2.0, dear=0.5))
+    found = tried(then, sort="latency")
     assert found.after.providers == Counter(Dear=1)
     assert (found.latency_known, found.before.latency_s, found.after.latency_s) == (1, 2.0, 0.5)
-
-
-def test_a_latency_that_was_not_known_on_both_sides_is_not_compared() -> None:
+    # Tags may have moved to other keys since.
+    rebuilt = model(endpoint("dear", pricing=DEAR), endpoint("cheap", pricing=CHEAP))
+    assert tried(then, world=rebuilt, sort="latency").after.providers == Counter(Dear=1)
+    # What was not known on both sides is not compared.
     found = tried(row(served="cheap", state=speeds(cheap=2.0)), order=["dear"])
-
     assert (found.compared, found.latency_known, found.before.latency_s) == (1, 0, 0.0)
 
 
 def test_what_failed_then_fails_again() -> None:
     found = tried(row(served="dear", failed=("cheap",)), sort="price")
-
     assert (found.compared, found.moved) == (1, 0)
     assert tried(row(failed=("cheap",)), ignore=["dear"]).refused == Counter({ALL_FAILED: 1})
 
 
 def test_who_would_be_refused_is_counted_by_step_and_not_priced() -> None:
     found = tried(row(), max_price={"prompt": "0.5"})
-
     assert found.refused == Counter({"Filter by Max Price": 1})
     assert (found.compared, found.before.cost_nano, found.charged_nano) == (0, 0, 0)
 
 
 def test_keys_that_are_given_replace_and_the_others_stay() -> None:
     wished = row(policy=Policy(ignore=("cheap",), sort="price", sort_named=True))
-
     assert tried(wished, zdr=False).after.providers == Counter(Dear=1)
     assert tried(wished, ignore=None).after.providers == Counter(Cheap=1)
 
@@ -169,7 +160,6 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
     }
     wishes = resolve_provider(wanted)
     assert wishes is not None
-
     assert changed(policy, wishes, wanted) == Policy(
         only=("d",),
         order=("c",),
@@ -191,64 +181,78 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
 
 def test_both_sides_are_priced_by_the_catalogue_of_today() -> None:
     dearer = model(endpoint("cheap", pricing=DEAR), endpoint("dear", pricing=DEAR))
-
     found = tried(row(served="cheap"), world=dearer)
-
     assert found.before.cost_nano == found.after.cost_nano == DEAR_NANO
-
-
-def test_an_endpoint_that_is_gone_keeps_the_prices_of_its_record() -> None:
+    # An endpoint that is gone keeps the prices of its record.
     left = model(endpoint("cheap", pricing=CHEAP))
-    pinned = row(served="dear", detail={"pricing": DEAR})
-
-    found = tried(pinned, world=left)
-
+    found = tried(row(served="dear", detail={"pricing": DEAR}), world=left)
     assert (found.before.cost_nano, found.after.cost_nano) == (DEAR_NANO, CHEAP_NANO)
-    assert tried(row(served="dear"), world=left).not_replayed == Counter(
-        {"its endpoint is gone and left no price": 1}
-    )
 
 
 @pytest.mark.parametrize(
-    ("columns", "reason"),
+    ("columns", "world", "reason"),
     [
-        ({"status": 503}, "it was not answered"),
-        ({"endpoint_tag": None}, "it was not answered"),
-        ({"trace": "{}"}, "no trace"),
-        ({"trace": "{"}, "a trace that cannot be read"),
-        ({"trace": '{"v":9}'}, "a trace of another version"),
+        ({"status": 503}, WORLD, "it was not answered"),
+        ({"endpoint_tag": None}, WORLD, "it was not answered"),
+        ({"trace": "{}"}, WORLD, "no trace"),
+        ({"trace": "{"}, WORLD, "a trace that cannot be read"),
+        ({"trace": '{"v":9}'}, WORLD, "a trace of another version"),
+        ({}, model(endpoint("cheap")), "its endpoint is gone and left no price"),
+        ({}, model(endpoint("cheap"), id="a/b"), "its models are gone from the catalogue"),
     ],
 )
 def test_what_cannot_be_replayed_is_counted_by_its_reason(
-    columns: dict[str, Any], reason: str
+    columns: dict[str, Any], world: ModelEntry, reason: str
 ) -> None:
-    found = tried(row(**columns), row())
-
+    rest = row(served="cheap", world=world)
+    found = tried(row(**columns), rest, world=world)
     assert found.not_replayed == Counter({reason: 1})
     assert (found.seen, found.compared) == (2, 1)
 
 
-def test_models_that_are_gone_are_not_replayed() -> None:
-    other = model(endpoint("cheap"), id="acme/other")
-
-    assert tried(row(), world=other).not_replayed == Counter(
-        {"its models are gone from the catalogue": 1}
-    )
-
-
 def test_load_balancing_is_drawn_again_and_sums_to_its_shares() -> None:
     even = model(endpoint("one", pricing=CHEAP), endpoint("two", pricing=CHEAP))
-
     found = tried(*[row(served="one", world=even)] * 400, world=even)
-
     assert 150 < found.after.providers["Two"] < 250
 
 
-def test_tags_may_have_moved_to_other_keys_since() -> None:
-    rebuilt = model(endpoint("dear", pricing=DEAR), endpoint("cheap", pricing=CHEAP))
-
-    found = tried(
-        row(served="cheap", state=speeds(cheap=2.0, dear=0.5)), world=rebuilt, sort="latency"
+def add(rows: int) -> None:
+    """Generations of 2020, seven of each second."""
+    fill(1)
+    key = ApiKey.objects.latest("id")
+    owner = {"account": key.account, "workspace": key.workspace, "api_key": key}
+    named = {"model": "acme/one", "requested_model": "acme/one", "streamed": False}
+    begin = datetime(2020, 1, 1, tzinfo=UTC)
+    Generation.objects.bulk_create(
+        Generation(
+            id=f"gen-replayed-{n}",
+            created_at=begin + timedelta(seconds=n // 7),
+            status=503 if n % 2 else 200,
+            **owner,
+            **named,
+        )
+        for n in range(rows)
     )
 
-    assert found.after.providers == Counter(Dear=1)
+
+def told(*options: str) -> Any:
+    out = io.StringIO()
+    period = ("--since", "2020-01-01", "--until", "2021-01-01")
+    call_command("what_if", "--json", *period, *options, stdout=out)
+    return json.loads(out.getvalue())
+
+
+@pytest.mark.django_db
+@pytest.mark.both
+@pytest.mark.parametrize("rows", [0, 1, 30, 31, 59, 60, 61])
+def test_every_row_of_a_period_is_seen_once_and_a_limit_is_kept(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(what_if, "_PORTION_ROWS", 30)
+    add(rows)
+    found = told()
+    assert found["generations"] == rows
+    assert found["not_replayed"].get("it was not answered", 0) == rows
+    assert (found["compared"], found["before"]["latency_s"]) == (0, None)
+    for limit in (0, 1, 30, 31, 500):
+        assert told("--limit", str(limit))["generations"] == min(limit, rows)

@@ -1,10 +1,13 @@
-"""Small chat bodies, and what every test here asks of them: what was read, what was refused."""
+"""Small bodies of a format, and what tests ask of them: what was read, what was refused. Here are
+those of chat; those of messages and responses are beside their tests."""
 
 from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
+from routing.formats.caller import CallerFormat
+from routing.formats.chat.format import CHAT
+from routing.formats.chat.request import ChatInvalid, ChatRequest
 
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
 CALL: dict[str, Any] = {
@@ -16,23 +19,33 @@ FUNCTION: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
 DATA_URL = "data:image/png;base64,AAAA"
 
 
-def chat(**fields: Any) -> dict[str, Any]:
-    return {"model": "acme/small", "messages": [USER], **fields}
+class Bodies:
+    """A format's bodies: what each has at least, and the fields that a test is about."""
+
+    def __init__(self, format: CallerFormat, **least: Any) -> None:
+        self._format, self._least = format, {"model": "acme/small", **least}
+
+    def body(self, **fields: Any) -> dict[str, Any]:
+        return {**self._least, **fields}
+
+    def parse(self, body: dict[str, Any], header: str | None = None) -> ChatRequest:
+        return self._format.parse(body, session_header=header, models_max=3)
+
+    def accepted(self, header: str | None = None, /, **fields: Any) -> ChatRequest:
+        return self.parse(self.body(**fields), header)
+
+    def refused(self, header: str | None = None, /, **fields: Any) -> ChatInvalid:
+        with pytest.raises(ChatInvalid) as caught:
+            self.accepted(header, **fields)
+        return caught.value
+
+    def paths(self, header: str | None = None, /, **fields: Any) -> list[str]:
+        return [issue.path for issue in self.refused(header, **fields).issues]
+
+    def text_of(self, **fields: Any) -> str:
+        return str(self.refused(**fields))
 
 
-def accepted(session_header: str | None = None, /, **fields: Any) -> ChatRequest:
-    return parse_chat(chat(**fields), session_header=session_header)
-
-
-def refused(session_header: str | None = None, /, **fields: Any) -> ChatInvalid:
-    with pytest.raises(ChatInvalid) as caught:
-        parse_chat(chat(**fields), session_header=session_header)
-    return caught.value
-
-
-def paths(session_header: str | None = None, /, **fields: Any) -> list[str]:
-    return [issue.path for issue in refused(session_header, **fields).issues]
-
-
-def text_of(**fields: Any) -> str:
-    return str(refused(**fields))
+BODIES = Bodies(CHAT, messages=[USER])
+chat, accepted, refused = BODIES.body, BODIES.accepted, BODIES.refused
+paths, text_of = BODIES.paths, BODIES.text_of

@@ -9,6 +9,7 @@ from routing.formats.chat.request import PARAMETER_VOCABULARY
 from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, accepted
 
 TOOL_WORDS = "tools tool_choice parallel_tool_calls"
+EPHEMERAL = {"type": "ephemeral"}
 
 
 def forward(
@@ -37,70 +38,49 @@ def extras(supported: str = "", **fields: Any) -> dict[str, Any]:
     return sent
 
 
-def sent_message(message: dict[str, Any], supported: str = "") -> dict[str, Any]:
-    [sent] = forward(supported, messages=[message])["messages"]
-    result: dict[str, Any] = sent
-    return result
+def sent_messages(messages: list[dict[str, Any]], supported: str = "") -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = forward(supported, messages=messages)["messages"]
+    return sent
 
 
 def test_messages_that_need_no_change_are_the_callers_own() -> None:
-    messages = [USER, {"role": "assistant", "content": "a"}, {"role": "system", "content": "s"}]
-    assert forward(messages=messages)["messages"] is messages
+    said = [USER, {"role": "assistant", "content": "a"}, {"role": "system", "content": "s"}]
+    called: dict[str, Any] = {"role": "assistant", "tool_calls": [CALL]}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "x"}
+    for messages in (said, [called, result]):
+        assert sent_messages(messages) is messages
 
 
 def test_only_the_changed_message_is_copied() -> None:
     messages = [USER, {"role": "developer", "content": "d"}, USER]
-    sent = forward(messages=messages)["messages"]
+    sent = sent_messages(messages)
     assert sent[1] == {"role": "system", "content": "d"}
     assert sent[0] is messages[0]
     assert messages[1]["role"] == "developer"
-    assert forward("developer", messages=messages)["messages"] is messages
+    assert sent_messages(messages, "developer") is messages
 
 
 def test_an_assistant_message_loses_what_upstreams_refuse() -> None:
     details = [{"type": "reasoning.future", "x": None}]
-    message = {
-        "role": "assistant",
-        "content": None,
-        "model": "a/b",
-        "refusal": None,
-        "tool_calls": [],
-        "reasoning_details": details,
-    }
-    sent = sent_message(message)
-    assert sent == {"role": "assistant", "content": None, "reasoning_details": details}
+    kept = {"role": "assistant", "content": None, "reasoning_details": details}
+    message = {**kept, "model": "a/b", "refusal": None, "tool_calls": []}
+    [sent] = sent_messages([message])
+    assert sent == kept
     assert sent["reasoning_details"] is details
     assert "model" in message
 
 
-def test_tool_calls_and_their_answers_pass_through() -> None:
-    messages = [
-        {"role": "assistant", "tool_calls": [CALL]},
-        {"role": "tool", "tool_call_id": "c1", "content": "x"},
-    ]
-    assert forward(messages=messages)["messages"] is messages
-
-
 def test_parts_are_put_into_the_words_upstreams_know() -> None:
-    message = {
-        "role": "user",
-        "content": [
-            {"type": "text", "text": "x"},
-            {"type": "input_video", "video_url": {"url": "http://x/"}},
-            {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "original"}},
-            {"type": "text", "text": "y", "cache_control": {"type": "ephemeral"}},
-        ],
-    }
-    sent = sent_message(message)["content"]
-    assert sent == [
-        {"type": "text", "text": "x"},
-        {"type": "video_url", "video_url": {"url": "http://x/"}},
-        {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "high"}},
-        {"type": "text", "text": "y"},
-    ]
-    assert message["content"][1]["type"] == "input_video"  # type: ignore[index]  # A plain test literal.
-    kept = sent_message(message, "cache_control")["content"]
-    assert kept[3] is message["content"][3]
+    text = {"type": "text", "text": "x"}
+    marked = {**text, "cache_control": EPHEMERAL}
+    video = {"type": "input_video", "video_url": {"url": "http://x/"}}
+    image = {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "original"}}
+    message = {"role": "user", "content": [text, video, image, marked]}
+    known = {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "high"}}
+    [sent] = sent_messages([message])
+    assert sent["content"] == [text, {**video, "type": "video_url"}, known, text]
+    assert message["content"] == [text, {**video, "type": "input_video"}, image, marked]
+    assert sent_messages([message], "cache_control")[0]["content"][3] is marked
 
 
 def test_only_supported_parameters_are_sent() -> None:
@@ -131,183 +111,123 @@ def test_what_addresses_the_gateway_is_never_sent(name: str) -> None:
 
 
 def test_integers_written_as_floats_arrive_as_integers() -> None:
-    sent = extras(
-        "top_k seed max_tokens top_logprobs logprobs temperature",
-        top_k=5.0,
-        seed=-7.0,
-        max_tokens=9.0,
-        logprobs=True,
-        top_logprobs=2.0,
-        temperature=1.0,
-    )
-    assert [repr(sent[name]) for name in ("top_k", "seed", "max_tokens", "top_logprobs")] == [
-        "5",
-        "-7",
-        "9",
-        "2",
-    ]
+    integers = {"top_k": 5, "seed": -7, "max_tokens": 9, "top_logprobs": 2}
+    floats = {name: float(value) for name, value in integers.items()}
+    sent = extras(" ".join([*integers, "logprobs"]), logprobs=True, **floats)
+    assert repr({name: sent[name] for name in integers}) == repr(integers)
     assert extras("top_k", top_k=10**30) == {"top_k": 10**30}
 
 
-@pytest.mark.parametrize(
-    ("supported", "fields", "cap", "sent"),
-    [
-        ("max_tokens", {"max_tokens": 9}, None, {"max_tokens": 9}),
-        ("max_tokens", {"max_completion_tokens": 9}, None, {"max_tokens": 9}),
-        ("max_completion_tokens", {"max_tokens": 9}, None, {"max_completion_tokens": 9}),
-        (
-            "max_tokens max_completion_tokens",
-            {"max_tokens": 9},
-            None,
-            {"max_tokens": 9},
-        ),
-        (
-            "max_tokens max_completion_tokens",
-            {"max_completion_tokens": 9, "max_tokens": 3},
-            None,
-            {"max_completion_tokens": 9},
-        ),
-        ("", {"max_completion_tokens": 9}, None, {"max_tokens": 9}),
-        ("max_tokens", {"max_tokens": 9}, 5, {"max_tokens": 5}),
-        ("max_tokens", {"max_tokens": 9}, 50, {"max_tokens": 9}),
-        ("max_tokens", {"max_tokens": None}, 5, {}),
-        ("max_tokens", {}, 5, {}),
-    ],
-)
-def test_the_output_limit_is_sent_once_in_a_spelling_the_endpoint_takes(
-    supported: str, fields: dict[str, Any], cap: int | None, sent: dict[str, Any]
-) -> None:
-    assert extras(supported, cap=cap, **fields) == sent
+OLD, NEW = {"max_tokens": 9}, {"max_completion_tokens": 9}
+LOW = {"reasoning": {"effort": "low"}}
+HIDDEN_LOW = {"reasoning": {"effort": "low", "exclude": True}}
+PLAIN_LOW = {"reasoning_effort": "low"}
+SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
+NULL_SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "strict": None, "schema": {}}}
+GRAMMAR = {"type": "grammar", "grammar": "g"}
+TOP = {"top_logprobs": 5, "logprobs": True}
+WEB = {"type": "web_search"}
 
 
-def test_row_7_top_logprobs_needs_logprobs() -> None:
-    both = "logprobs top_logprobs"
-    assert extras(both, top_logprobs=5) == {}
-    assert extras(both, top_logprobs=5, logprobs=False) == {"logprobs": False}
-    assert extras(both, top_logprobs=5, logprobs=True) == {"logprobs": True, "top_logprobs": 5}
-    assert extras("top_logprobs", top_logprobs=5, logprobs=True) == {}
-    assert extras("logprobs", top_logprobs=5, logprobs=True) == {"logprobs": True}
+def form(response_format: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": response_format}
 
 
-def test_stop_keeps_its_form() -> None:
-    assert extras("stop", stop="a") == {"stop": "a"}
-    assert extras("stop", stop=["a", "b"]) == {"stop": ["a", "b"]}
-    assert extras("stop", stop=[]) == {}
+# The words an endpoint supports, what the caller gives, and what is sent of it.
+SENT: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    # The output limit goes once, in a spelling the endpoint takes.
+    ("max_tokens", OLD, OLD),
+    ("max_tokens", NEW, OLD),
+    ("max_completion_tokens", OLD, NEW),
+    ("max_tokens max_completion_tokens", OLD, OLD),
+    ("max_tokens max_completion_tokens", {**NEW, "max_tokens": 3}, NEW),
+    ("", NEW, OLD),
+    ("max_tokens", {**OLD, "cap": 5}, {"max_tokens": 5}),
+    ("max_tokens", {**OLD, "cap": 50}, OLD),
+    ("max_tokens", {"max_tokens": None, "cap": 5}, {}),
+    ("max_tokens", {"cap": 5}, {}),
+    # Row 7: top_logprobs needs logprobs.
+    ("logprobs top_logprobs", {"top_logprobs": 5}, {}),
+    ("logprobs top_logprobs", {"top_logprobs": 5, "logprobs": False}, {"logprobs": False}),
+    ("logprobs top_logprobs", TOP, TOP),
+    ("top_logprobs", TOP, {}),
+    ("logprobs", TOP, {"logprobs": True}),
+    # Stop strings keep their form.
+    ("stop", {"stop": "a"}, {"stop": "a"}),
+    ("stop", {"stop": ["a", "b"]}, {"stop": ["a", "b"]}),
+    ("stop", {"stop": []}, {}),
+    # A choice goes with tools alone, and server tools never.
+    (TOOL_WORDS, {"tool_choice": "none", "parallel_tool_calls": True}, {}),
+    (TOOL_WORDS, {"tools": [], "tool_choice": "auto"}, {}),
+    (TOOL_WORDS, {"tools": [WEB], "tool_choice": WEB}, {}),
+    (TOOL_WORDS, {"tools": [WEB, FUNCTION], "tool_choice": WEB}, {"tools": [FUNCTION]}),
+    # The response format is normalised.
+    ("response_format", form({"type": "text", "zz": 1}), form({"type": "text"})),
+    ("response_format", form({"type": "json_object"}), form({"type": "json_object"})),
+    ("response_format", form(GRAMMAR), form(GRAMMAR)),
+    ("response_format", form(NULL_SHAPE), form(SHAPE)),
+    ("", form(SHAPE), {}),
+    # Reasoning goes in the words the endpoint takes.
+    ("", {**LOW, **PLAIN_LOW}, {}),
+    ("reasoning_effort", PLAIN_LOW, PLAIN_LOW),
+    ("reasoning_effort", LOW, PLAIN_LOW),
+    ("reasoning_effort", {"reasoning": {"enabled": True}}, {"reasoning_effort": "medium"}),
+    ("reasoning_effort", {"reasoning": {"exclude": True}}, {}),
+    ("reasoning", PLAIN_LOW, LOW),
+    ("reasoning", {"reasoning": {"max_tokens": 9.0, "zz": 1}}, {"reasoning": {"max_tokens": 9}}),
+    ("reasoning", {"reasoning": {"effort": "low", "summary": None}}, LOW),
+    ("reasoning", {**LOW, "include_reasoning": False}, HIDDEN_LOW),
+    ("reasoning", {"reasoning": {"enabled": False}}, {"reasoning": {"enabled": False}}),
+    ("reasoning reasoning_effort", LOW, LOW),
+    ("reasoning reasoning_effort", PLAIN_LOW, PLAIN_LOW),
+    ("include_reasoning", {"include_reasoning": True}, {"include_reasoning": True}),
+    ("include_reasoning", {"include_reasoning": False}, {"include_reasoning": False}),
+    ("include_reasoning", {"reasoning": {"exclude": True}}, {"include_reasoning": False}),
+    ("include_reasoning", PLAIN_LOW, {}),
+    # Tier, user and stream.
+    ("service_tier", {"service_tier": "fast"}, {"service_tier": "priority"}),
+    ("", {"service_tier": "fast"}, {}),
+    ("user", {"user": "me", "user_hash": "h"}, {"user": "h"}),
+    ("user", {"user": "me"}, {}),
+    ("", {"user": "me", "user_hash": "h"}, {}),
+    ("", {"stream": True}, {"stream": True, "stream_options": {"include_usage": True}}),
+    ("", {"stream": True, "stream_usage": False}, {"stream": True}),
+    ("", {"stream": False}, {}),
+]
 
 
-def test_tools_are_sent_with_the_keys_upstreams_know() -> None:
-    tool = {
-        "type": "function",
-        "function": {"name": "f", "strict": None, "parameters": {"x": None}, "zz": 1},
-        "cache_control": {"type": "ephemeral"},
-        "zz": 1,
-    }
-    clean = {"type": "function", "function": {"name": "f", "parameters": {"x": None}}}
-    fields = {"tools": [tool], "tool_choice": "auto", "parallel_tool_calls": False}
-    assert extras(TOOL_WORDS, **fields) == {**fields, "tools": [clean]}
-    assert extras("tools", **fields) == {"tools": [clean]}
-    assert extras("tool_choice parallel_tool_calls", **fields) == {}
-    marked = extras("tools cache_control", tools=[tool])["tools"][0]
-    assert marked["cache_control"] == {"type": "ephemeral"}
-
-
-def test_a_choice_without_tools_is_not_sent() -> None:
-    assert extras(TOOL_WORDS, tool_choice="none", parallel_tool_calls=True) == {}
-    assert extras(TOOL_WORDS, tools=[], tool_choice="auto") == {}
-
-
-def test_server_tools_never_reach_the_upstream() -> None:
-    search = {"type": "web_search"}
-    assert extras(TOOL_WORDS, tools=[search], tool_choice=search) == {}
-    assert extras(TOOL_WORDS, tools=[search, FUNCTION], tool_choice=search) == {"tools": [FUNCTION]}
-
-
-def test_a_named_choice_is_rebuilt() -> None:
-    choice = {"type": "function", "function": {"name": "f", "zz": 1}, "zz": 1}
-    sent = extras(TOOL_WORDS, tools=[FUNCTION], tool_choice=choice)["tool_choice"]
-    assert sent == {"type": "function", "function": {"name": "f"}}
-
-
-@pytest.mark.parametrize(
-    ("given", "sent"),
-    [
-        ({"type": "text", "zz": 1}, {"type": "text"}),
-        ({"type": "json_object"}, {"type": "json_object"}),
-        ({"type": "grammar", "grammar": "g"}, {"type": "grammar", "grammar": "g"}),
-        (
-            {"type": "json_schema", "json_schema": {"name": "n", "strict": None, "schema": {}}},
-            {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
-        ),
-    ],
-)
-def test_the_response_format_is_normalised(given: dict[str, Any], sent: dict[str, Any]) -> None:
-    assert extras("response_format", response_format=given) == {"response_format": sent}
-    assert extras("", response_format=given) == {}
-
-
-@pytest.mark.parametrize(
-    ("supported", "fields", "sent"),
-    [
-        ("", {"reasoning": {"effort": "low"}, "reasoning_effort": "low"}, {}),
-        ("reasoning_effort", {"reasoning_effort": "low"}, {"reasoning_effort": "low"}),
-        ("reasoning_effort", {"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
-        ("reasoning_effort", {"reasoning": {"enabled": True}}, {"reasoning_effort": "medium"}),
-        ("reasoning_effort", {"reasoning": {"exclude": True}}, {}),
-        ("reasoning", {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
-        (
-            "reasoning",
-            {
-                "reasoning": {"max_tokens": 9.0, "summary": None, "zz": 1},
-                "include_reasoning": False,
-            },
-            {"reasoning": {"max_tokens": 9, "exclude": True}},
-        ),
-        ("reasoning", {"reasoning": {"enabled": False}}, {"reasoning": {"enabled": False}}),
-        (
-            "reasoning reasoning_effort",
-            {"reasoning": {"effort": "low"}},
-            {"reasoning": {"effort": "low"}},
-        ),
-        (
-            "reasoning reasoning_effort",
-            {"reasoning_effort": "low"},
-            {"reasoning_effort": "low"},
-        ),
-        ("include_reasoning", {"include_reasoning": True}, {"include_reasoning": True}),
-        ("include_reasoning", {"include_reasoning": False}, {"include_reasoning": False}),
-        ("include_reasoning", {"reasoning": {"exclude": True}}, {"include_reasoning": False}),
-        ("include_reasoning", {"reasoning_effort": "low"}, {}),
-    ],
-)
-def test_reasoning_is_sent_in_the_words_the_endpoint_takes(
+@pytest.mark.parametrize(("supported", "fields", "sent"), SENT)
+def test_a_parameter_is_sent_in_a_form_the_endpoint_takes(
     supported: str, fields: dict[str, Any], sent: dict[str, Any]
 ) -> None:
     assert extras(supported, **fields) == sent
 
 
-def test_tier_user_and_stream() -> None:
-    assert extras("service_tier", service_tier="fast") == {"service_tier": "priority"}
-    assert extras("", service_tier="fast") == {}
-    assert extras("user", user="me", user_hash="h") == {"user": "h"}
-    assert extras("user", user="me") == {}
-    assert extras("", user="me", user_hash="h") == {}
-    assert extras(stream=True) == {"stream": True, "stream_options": {"include_usage": True}}
-    assert extras(stream=True, stream_usage=False) == {"stream": True}
-    assert extras(stream=False) == {}
+def test_tools_and_a_named_choice_are_sent_with_the_keys_upstreams_know() -> None:
+    function = {"name": "f", "parameters": {"x": None}}
+    clean = {"type": "function", "function": function}
+    tool = {**clean, "function": {**function, "strict": None, "zz": 1}, "zz": 1}
+    tool |= {"cache_control": EPHEMERAL}
+    fields = {"tools": [tool], "tool_choice": "auto", "parallel_tool_calls": False}
+    assert extras(TOOL_WORDS, **fields) == {**fields, "tools": [clean]}
+    assert extras("tools", **fields) == {"tools": [clean]}
+    assert extras("tool_choice parallel_tool_calls", **fields) == {}
+    marked = extras("tools cache_control", tools=[tool])["tools"]
+    assert marked == [{**clean, "cache_control": EPHEMERAL}]
+    choice = {"type": "function", "function": {"name": "f", "zz": 1}, "zz": 1}
+    sent = extras(TOOL_WORDS, tools=[FUNCTION], tool_choice=choice)["tool_choice"]
+    assert sent == {"type": "function", "function": {"name": "f"}}
 
 
 def test_every_word_of_the_vocabulary_reaches_an_endpoint_that_takes_it() -> None:
+    zero = ("temperature", "top_p", "min_p", "top_a", "frequency_penalty", "presence_penalty")
+    five = ("top_k", "seed", "max_completion_tokens", "top_logprobs")
     fields: dict[str, Any] = {
-        **dict.fromkeys(
-            ("temperature", "top_p", "min_p", "top_a", "frequency_penalty", "presence_penalty"), 0
-        ),
+        **dict.fromkeys(zero, 0),
+        **dict.fromkeys(five, 5),
         "repetition_penalty": 1,
-        "top_k": 5,
-        "seed": 5,
-        "max_completion_tokens": 5,
         "logit_bias": {"5": 1},
         "logprobs": True,
-        "top_logprobs": 5,
         "prediction": {"type": "content", "content": "x"},
         "response_format": {"type": "text"},
         "stop": "x",

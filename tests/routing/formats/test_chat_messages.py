@@ -1,46 +1,52 @@
-"""Messages and their content parts (inference 1.2 to 1.5)."""
+"""Messages and their content parts (inference 1.2 to 1.5), and images of every format."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 
+from tests.routing.formats import chat_bodies
 from tests.routing.formats.chat_bodies import (
     CALL,
     DATA_URL,
     USER,
+    Bodies,
     accepted,
     paths,
     refused,
     text_of,
 )
+from tests.routing.formats.messages import bodies as messages
+from tests.routing.formats.responses import bodies as responses
 
+Body = dict[str, Any]
 ROLES = '"system"|"developer"|"user"|"assistant"|"tool"|"function"'
-ASSISTANT: dict[str, Any] = {"role": "assistant", "tool_calls": [CALL]}
+CALLED: Body = {"role": "assistant", "tool_calls": [CALL]}
 DETAIL = {"type": "reasoning.text", "text": "hm", "format": "unknown", "index": 0, "id": None}
+TEXT = {"type": "text", "text": "x"}
 
 
-def message_paths(message: Any) -> list[str]:
-    return [path.removeprefix("messages.0.") for path in paths(messages=[message])]
+def image(url: Any, **fields: Any) -> Body:
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
 
 
-def part_paths(part: Any) -> list[str]:
-    prefix = "messages.0.content.0."
-    message = {"role": "user", "content": [part]}
-    return [path.removeprefix(prefix) for path in paths(messages=[message])]
+def file(**fields: Any) -> Body:
+    return {"type": "file", "file": fields}
 
 
-def test_row_3_messages_may_not_be_empty() -> None:
-    assert text_of(messages=[]) == "messages: Too small: expected array to have >=1 items"
+def sound(**fields: Any) -> Body:
+    return {"type": "input_audio", "input_audio": {"data": "AA", **fields}}
 
 
-def test_row_5_an_unknown_role_is_named_at_its_path() -> None:
+def by(role: str, content: Any, **fields: Any) -> Body:
+    return {"role": role, "content": content, **fields}
+
+
+def test_an_unknown_role_and_what_is_no_message_are_named_at_their_path() -> None:
     text = f"messages.0.role: Invalid option: expected one of {ROLES}"
-    assert text_of(messages=[{"role": "wizard", "content": "x"}]) == text
-    assert text_of(messages=[{"content": "x"}]) == text
-    assert text_of(messages=[{"role": ["user"], "content": "x"}]) == text
-
-
-def test_a_message_is_an_object() -> None:
+    for odd in ({"role": "wizard"}, {}, {"role": ["user"]}):
+        assert text_of(messages=[{**odd, "content": "x"}]) == text
+    assert text_of(messages=[]) == "messages: Too small: expected array to have >=1 items"
     assert text_of(messages=[USER, "x"]) == (
         "messages.1: Invalid input: expected object, received string"
     )
@@ -49,97 +55,90 @@ def test_a_message_is_an_object() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        {"role": "system", "content": "x", "name": "n"},
-        {"role": "system", "content": [{"type": "text", "text": "x"}]},
-        {"role": "developer", "content": ""},
-        {"role": "user", "content": ""},
-        {"role": "user", "content": "x", "name": "n", "unknown": object()},
-        {"role": "user", "content": [{"type": "text", "text": ""}]},
+        by("system", "x", name="n"),
+        by("system", [TEXT]),
+        by("developer", ""),
+        by("user", "", name="n", unknown=object()),
+        by("user", [{"type": "text", "text": ""}]),
         {"role": "assistant"},
-        {"role": "assistant", "content": None},
-        {"role": "assistant", "content": []},
-        {"role": "assistant", "content": [{"type": "text", "text": "x"}], "refusal": None},
-        {"role": "assistant", "reasoning": "r", "reasoning_content": None, "model": "a/b"},
-        {"role": "assistant", "reasoning_details": [DETAIL], "tool_calls": [CALL]},
-        {
-            "role": "assistant",
-            "content": None,
-            "images": [{"type": "image_url", "image_url": {"url": DATA_URL}}],
-            "audio": {"id": "a"},
-            "annotations": [{"type": "url_citation"}],
-        },
-        {"role": "assistant", "tool_calls": None, "audio": None, "annotations": None},
+        by("assistant", None),
+        by("assistant", []),
+        by("assistant", [TEXT], refusal=None),
+        by("assistant", None, reasoning="r", reasoning_content=None, model="a/b"),
+        by("assistant", None, reasoning_details=[DETAIL], tool_calls=[CALL]),
+        by("assistant", None, images=[image(DATA_URL)], audio={"id": "a"}, annotations=[{}]),
+        by("assistant", None, tool_calls=None, audio=None, annotations=None),
     ],
 )
-def test_a_message_of_each_shape_passes(message: dict[str, Any]) -> None:
-    accepted(messages=[message])
+def test_a_message_of_each_shape_passes_in_any_order(message: Body) -> None:
+    accepted(messages=[message, USER, USER, message])
 
 
 @pytest.mark.parametrize(
     ("message", "path"),
     [
         ({"role": "system"}, "content"),
-        ({"role": "system", "content": None}, "content"),
-        ({"role": "system", "content": [{"type": "image_url"}]}, "content.0.type"),
-        ({"role": "developer", "content": 5}, "content"),
+        (by("system", None), "content"),
+        (by("system", [image("http://x")]), "content.0.type"),
+        (by("developer", 5), "content"),
         ({"role": "user"}, "content"),
-        ({"role": "user", "content": None}, "content"),
-        ({"role": "user", "content": []}, "content"),
-        ({"role": "user", "content": {}}, "content"),
-        ({"role": "user", "content": "x", "name": 5}, "name"),
-        ({"role": "user", "content": ["x"]}, "content.0"),
-        ({"role": "assistant", "content": 5}, "content"),
-        ({"role": "assistant", "refusal": 5}, "refusal"),
-        ({"role": "assistant", "tool_calls": {}}, "tool_calls"),
-        ({"role": "assistant", "tool_calls": [{**CALL, "id": None}]}, "tool_calls.0.id"),
-        ({"role": "assistant", "tool_calls": [{**CALL, "type": "x"}]}, "tool_calls.0.type"),
+        (by("user", None), "content"),
+        (by("user", []), "content"),
+        (by("user", {}), "content"),
+        (by("user", "x", name=5), "name"),
+        (by("user", ["x"]), "content.0"),
+        (by("assistant", 5), "content"),
+        (by("assistant", None, refusal=5), "refusal"),
+        (by("assistant", None, tool_calls={}), "tool_calls"),
+        (by("assistant", None, tool_calls=[{**CALL, "id": None}]), "tool_calls.0.id"),
+        (by("assistant", None, tool_calls=[{**CALL, "type": "x"}]), "tool_calls.0.type"),
         (
-            {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "f"}}]},
+            by("assistant", None, tool_calls=[{**CALL, "function": {"name": "f"}}]),
             "tool_calls.0.function.arguments",
         ),
-        ({"role": "assistant", "reasoning_details": ["x"]}, "reasoning_details.0"),
-        ({"role": "assistant", "images": [{"type": "text", "text": "x"}]}, "images.0.type"),
+        (by("assistant", None, reasoning_details=["x"]), "reasoning_details.0"),
+        (by("assistant", None, images=[TEXT]), "images.0.type"),
         ({"role": "tool", "tool_call_id": "c1"}, "content"),
-        ({"role": "tool", "tool_call_id": "c1", "content": []}, "content"),
-        ({"role": "tool", "content": "x"}, "tool_call_id"),
+        (by("tool", [], tool_call_id="c1"), "content"),
+        (by("tool", "x"), "tool_call_id"),
     ],
 )
-def test_a_broken_message_is_named_at_its_path(message: dict[str, Any], path: str) -> None:
-    assert message_paths(message) == [path]
+def test_a_broken_message_is_named_at_its_path(message: Body, path: str) -> None:
+    assert paths(messages=[message]) == [f"messages.0.{path}"]
 
 
 def test_a_tool_message_answers_an_earlier_call() -> None:
-    answer = {"role": "tool", "tool_call_id": "c1", "content": "x"}
-    accepted(messages=[USER, ASSISTANT, answer])
-    for messages in ([USER, answer], [USER, answer, ASSISTANT]):
-        error = refused(messages=messages)
+    answer = by("tool", "x", tool_call_id="c1")
+    chars = accepted(messages=[USER, CALLED, answer]).prompt_text_chars
+    for said in ([USER, answer], [USER, answer, CALLED]):
+        error = refused(messages=said)
         assert error.error_type == "invalid_prompt"
         assert [issue.path for issue in error.issues] == ["messages.1.tool_call_id"]
-
-
-def test_any_order_of_roles_is_accepted() -> None:
-    accepted(messages=[USER, USER, {"role": "assistant", "content": "a"}] * 2)
+    # A key that such a message does not name may hold anything.
+    names: tuple[Any, ...] = (5, True, [], {"a": 1}, None)
+    for name in names:
+        odd = accepted(messages=[USER, CALLED, {**answer, "name": name}])
+        assert odd.prompt_text_chars == chars
 
 
 @pytest.mark.parametrize(
     "part",
     [
-        {"type": "text", "text": "x", "cache_control": {"type": "ephemeral", "ttl": "5m"}},
-        {"type": "text", "text": "x", "prompt_cache_breakpoint": None},
-        {"type": "text", "text": "x", "prompt_cache_breakpoint": {"mode": "explicit"}, "zz": 1},
-        {"type": "image_url", "image_url": {"url": "HTTPS://x/y.png", "detail": "original"}},
-        {"type": "image_url", "image_url": {"url": DATA_URL}},
-        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "anything"}},
+        {**TEXT, "cache_control": {"type": "ephemeral", "ttl": "5m"}},
+        {**TEXT, "prompt_cache_breakpoint": None},
+        {**TEXT, "prompt_cache_breakpoint": {"mode": "explicit"}, "zz": 1},
+        image("HTTPS://x/y.png", detail="original"),
+        image(DATA_URL),
+        sound(format="anything"),
         {"type": "video_url", "video_url": {"url": "http://x/v.mp4"}},
         {"type": "input_video", "video_url": {"url": "data:video/mp4;base64,AA"}},
-        {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA"}},
-        {"type": "file", "file": {"file_data": "https://x/a.pdf", "filename": "a.pdf"}},
-        {"type": "file", "file": {"file_id": "f1"}},
+        file(file_data="data:application/pdf;base64,AA"),
+        file(file_data="https://x/a.pdf", filename="a.pdf"),
+        file(file_id="f1"),
     ],
 )
-def test_a_part_of_each_type_passes(part: dict[str, Any]) -> None:
-    accepted(messages=[{"role": "user", "content": [part]}])
-    accepted(messages=[ASSISTANT, {"role": "tool", "tool_call_id": "c1", "content": [part]}])
+def test_a_part_of_each_type_passes(part: Body) -> None:
+    accepted(messages=[by("user", [part]), CALLED, by("tool", [part], tool_call_id="c1")])
 
 
 @pytest.mark.parametrize(
@@ -149,68 +148,112 @@ def test_a_part_of_each_type_passes(part: dict[str, Any]) -> None:
         ({"text": "x"}, "type"),
         ({"type": "text"}, "text"),
         ({"type": "text", "text": None}, "text"),
-        ({"type": "text", "text": "x", "cache_control": {"type": "x"}}, "cache_control.type"),
-        ({"type": "text", "text": "x", "cache_control": {}}, "cache_control.type"),
-        (
-            {"type": "text", "text": "x", "prompt_cache_breakpoint": {}},
-            "prompt_cache_breakpoint.mode",
-        ),
+        ({**TEXT, "cache_control": {"type": "x"}}, "cache_control.type"),
+        ({**TEXT, "cache_control": {}}, "cache_control.type"),
+        ({**TEXT, "prompt_cache_breakpoint": {}}, "prompt_cache_breakpoint.mode"),
         ({"type": "image_url", "image_url": "http://x"}, "image_url"),
         ({"type": "image_url", "image_url": {}}, "image_url.url"),
-        ({"type": "image_url", "image_url": {"url": "ftp://x"}}, "image_url.url"),
-        ({"type": "image_url", "image_url": {"url": "file:///etc/x"}}, "image_url.url"),
-        ({"type": "image_url", "image_url": {"url": DATA_URL, "detail": "x"}}, "image_url.detail"),
-        ({"type": "input_audio", "input_audio": {"data": "AA"}}, "input_audio.format"),
-        (
-            {"type": "input_audio", "input_audio": {"data": "http://x", "format": "wav"}},
-            "input_audio.data",
-        ),
+        (image("ftp://x"), "image_url.url"),
+        (image("file:///etc/x"), "image_url.url"),
+        (image(DATA_URL, detail="x"), "image_url.detail"),
+        (sound(), "input_audio.format"),
+        (sound(data="http://x", format="wav"), "input_audio.data"),
         ({"type": "video_url", "video_url": {"url": "x"}}, "video_url.url"),
-        ({"type": "file", "file": {}}, "file"),
-        ({"type": "file", "file": {"filename": "a"}}, "file"),
-        ({"type": "file", "file": {"file_data": "AAAA"}}, "file.file_data"),
+        (file(), "file"),
+        (file(filename="a"), "file"),
+        (file(file_data="AAAA"), "file.file_data"),
         ({"type": "file"}, "file"),
     ],
 )
-def test_a_broken_part_is_named_at_its_path(part: dict[str, Any], path: str) -> None:
-    assert part_paths(part) == [path]
+def test_a_broken_part_is_named_at_its_path(part: Body, path: str) -> None:
+    assert paths(messages=[by("user", [part])]) == [f"messages.0.content.0.{path}"]
 
 
 @pytest.mark.parametrize(
-    "detail",
+    ("kind", "fields", "wrong"),
     [
-        {"type": "reasoning.text", "text": None, "signature": "s"},
-        {"type": "reasoning.summary", "summary": "s"},
-        {"type": "reasoning.encrypted", "data": "d", "format": "one-we-never-heard-of"},
-        {"type": "reasoning.server_tool_call", "tool_name": "t", "arguments": "{}", "result": "r"},
-        {"type": "reasoning.of.the.future", "anything": [1]},
-        {},
+        ("text", {"text": None, "signature": "s"}, None),
+        ("summary", {"summary": "s"}, None),
+        ("encrypted", {"data": "d", "format": "one-we-never-heard-of"}, None),
+        ("server_tool_call", {"tool_name": "t", "arguments": "{}", "result": "r"}, None),
+        ("of.the.future", {"anything": [1]}, None),
+        ("summary", {}, "summary"),
+        ("encrypted", {}, "data"),
+        ("text", {"text": 5}, "text"),
+        ("text", {"index": 1.5}, "index"),
+        ("server_tool_call", {}, "tool_name"),
     ],
 )
-def test_reasoning_details_are_replayed_even_when_unknown(detail: dict[str, Any]) -> None:
-    accepted(messages=[{"role": "assistant", "reasoning_details": [detail]}])
-
-
-@pytest.mark.parametrize(
-    ("detail", "field"),
-    [
-        ({"type": "reasoning.summary"}, "summary"),
-        ({"type": "reasoning.encrypted"}, "data"),
-        ({"type": "reasoning.text", "text": 5}, "text"),
-        ({"type": "reasoning.text", "index": 1.5}, "index"),
-        ({"type": "reasoning.server_tool_call"}, "tool_name"),
-    ],
-)
-def test_a_known_reasoning_detail_has_what_gives_it_meaning(
-    detail: dict[str, Any], field: str
+def test_a_known_reasoning_detail_is_checked_and_an_unknown_one_replayed(
+    kind: str, fields: Body, wrong: str | None
 ) -> None:
-    message = {"role": "assistant", "reasoning_details": [detail]}
-    assert message_paths(message) == [f"reasoning_details.0.{field}"]
+    detail = {"type": f"reasoning.{kind}", **fields}
+    said = [by("assistant", None, reasoning_details=[{}, detail])]
+    if wrong is None:
+        accepted(messages=said)
+    else:
+        assert paths(messages=said) == [f"messages.0.reasoning_details.1.{wrong}"]
 
 
-@pytest.mark.parametrize("name", [5, True, [], {"a": 1}, None])
-def test_a_key_that_a_tool_message_does_not_name_may_hold_anything(name: Any) -> None:
-    result = {"role": "tool", "tool_call_id": CALL["id"], "content": "r"}
-    chars = accepted(messages=[USER, ASSISTANT, result]).prompt_text_chars
-    odd = accepted(messages=[USER, ASSISTANT, {**result, "name": name}])
-    assert odd.prompt_text_chars == chars
+def chat_with(part: Body, role: str = "user") -> Body:
+    return {"messages": [CALLED, by(role, [part], tool_call_id="c1")]}
+
+
+def messages_with(block: Body) -> Body:
+    return {"messages": [messages.said("assistant", messages.USE), messages.said("user", block)]}
+
+
+def responses_with(part: Body, *, of_tool: bool = False) -> Body:
+    output = [responses.CALL, {**responses.CALL_OUTPUT, "output": [part]}]
+    return {"input": output if of_tool else [by("user", [part])]}
+
+
+def block_of(url: str) -> Body:
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
+# Each way in which an image may come, and in a file.
+WAYS: Final[dict[str, tuple[Bodies, Callable[[str], Body]]]] = {
+    "chat": (chat_bodies.BODIES, lambda url: chat_with(image(url))),
+    "chat, a tool's": (chat_bodies.BODIES, lambda url: chat_with(image(url), "tool")),
+    "chat, a file": (chat_bodies.BODIES, lambda url: chat_with(file(file_data=url))),
+    "messages": (messages.BODIES, lambda url: messages_with(block_of(url))),
+    "messages, a tool's": (
+        messages.BODIES,
+        lambda url: messages_with({**messages.RESULT, "content": [block_of(url)]}),
+    ),
+    "messages, a file": (
+        messages.BODIES,
+        lambda url: messages_with(messages.document("url", url=url)),
+    ),
+    "responses": (
+        responses.BODIES,
+        lambda url: responses_with({"type": "input_image", "image_url": url}),
+    ),
+    "responses, a tool's": (
+        responses.BODIES,
+        lambda url: responses_with({"type": "input_image", "image_url": url}, of_tool=True),
+    ),
+    "responses, a file": (
+        responses.BODIES,
+        lambda url: responses_with({"type": "input_file", "file_data": url}),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_image_is_of_a_type_that_upstreams_take_whichever_way_it_comes(way: str) -> None:
+    bodies, body = WAYS[way]
+    for good in ("image/png", "image/jpeg", "image/jpg", "image/gif", "IMAGE/WEBP; charset=x"):
+        bodies.accepted(**body(f"data:{good};base64,AAAA"))
+    bodies.accepted(**body("https://images.example/picture.tiff"))
+    for bad in ("image/tiff", "image/svg+xml", "image/", "Image/x-icon"):
+        [issue] = bodies.refused(**body(f"data:{bad};base64,AAAA")).issues
+        assert issue.message.endswith("expected image/jpeg, image/png, image/gif or image/webp")
+    if "file" not in way:
+        for bad in ("data:text/html,<p>", "data:application/pdf;base64,AAAA", "data:,A", "data:"):
+            assert "image" in bodies.text_of(**body(bad))
+
+
+def test_an_image_of_an_answer_may_come_back_whatever_its_type() -> None:
+    accepted(messages=[by("assistant", None, images=[image("data:image/avif;base64,AAAA")])])

@@ -6,68 +6,55 @@ import pytest
 from pydantic import TypeAdapter
 
 from gateway.http.jsonio import dumps
-from routing.formats.chat.request import PARAMETER_VOCABULARY, parse_chat
+from routing.formats.chat.request import PARAMETER_VOCABULARY
 from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import RequestJsonSchema
+from routing.formats.messages.schema import MessagesBody
 from routing.formats.reasoning import BUDGET_RATIOS, Reasoning, effort_for_budget
-from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, accepted, chat
+from tests.routing.formats.chat_bodies import (
+    BODIES,
+    CALL,
+    DATA_URL,
+    FUNCTION,
+    USER,
+    accepted,
+    paths,
+    refused,
+)
 
 IMAGE = {"type": "image_url", "image_url": {"url": DATA_URL}}
 
 
 def test_a_minimal_body_has_plain_defaults() -> None:
-    request = parse_chat({"messages": [USER]}, session_header=None)
-    assert request.model is None
-    assert request.candidates == []
-    assert request.stream is False
-    assert request.max_output_tokens is None
-    assert request.session_id is None
-    assert request.provider is None
-    assert request.reasoning is None
-    assert request.plugins == []
-    assert request.server_tools == []
-    assert request.input_modalities == frozenset()
+    request = BODIES.parse({"messages": [USER]})
+    assert (request.model, request.candidates, request.session_id) == (None, [], None)
+    assert (request.stream, request.max_output_tokens) == (False, None)
+    assert (request.provider, request.reasoning) == (None, None)
+    assert (request.plugins, request.server_tools) == ([], [])
+    assert not request.input_modalities
     assert request.output_modalities == {"text"}
     assert request.supplied_parameters == frozenset()
     assert (request.message_count, request.media_parts) == (1, 0)
 
 
 @pytest.mark.parametrize(
-    ("model", "models", "candidates"),
+    ("fields", "candidates"),
     [
-        ("a", ["b", "a", "c"], ["a", "b", "c"]),
-        ("a", [], ["a"]),
-        (None, ["b", "c", "b"], ["b", "c"]),
+        ({"model": "a", "models": ["b", "a", "c"]}, ["a", "b", "c"]),
+        ({"model": "a", "models": []}, ["a"]),
+        ({"models": ["b", "c", "b"]}, ["b", "c"]),
     ],
 )
 def test_candidates_keep_their_order_without_duplicates(
-    model: str | None, models: list[str], candidates: list[str]
+    fields: dict[str, Any], candidates: list[str]
 ) -> None:
-    body: dict[str, Any] = {"messages": [USER], "models": models}
-    if model is not None:
-        body["model"] = model
-    assert parse_chat(body, session_header=None).candidates == candidates
+    assert BODIES.parse({"messages": [USER], **fields}).candidates == candidates
 
 
 def test_the_newer_spelling_of_the_output_limit_wins() -> None:
     assert accepted(max_tokens=5, max_completion_tokens=7).max_output_tokens == 7
-    assert accepted(max_tokens=5.0, max_completion_tokens=None).max_output_tokens == 5
-    assert isinstance(accepted(max_tokens=5.0).max_output_tokens, int)
-
-
-@pytest.mark.parametrize(
-    ("header", "body", "session"),
-    [
-        ("h", "b", "b"),
-        ("h", "", "h"),
-        ("", "", None),
-        (None, "b", "b"),
-    ],
-)
-def test_row_12_the_session_of_the_body_wins(
-    header: str | None, body: str, session: str | None
-) -> None:
-    assert accepted(header, session_id=body).session_id == session
+    limit = accepted(max_tokens=5.0, max_completion_tokens=None).max_output_tokens
+    assert repr(limit) == "5"
 
 
 @pytest.mark.parametrize(
@@ -105,6 +92,34 @@ def test_a_budget_becomes_the_nearest_effort(budget: int, limit: int | None, eff
     assert effort_for_budget(10**40, 1) in BUDGET_RATIOS
 
 
+SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "required"),
+    [
+        ({}, set()),
+        ({"temperature": 0.5, "top_k": 3}, {"temperature", "top_k"}),
+        ({"max_tokens": 5}, {"max_tokens"}),
+        ({"max_completion_tokens": 5}, {"max_tokens"}),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, {"max_tokens"}),
+        ({"reasoning": {"effort": "low"}}, {"reasoning"}),
+        ({"reasoning_effort": "low"}, {"reasoning"}),
+        ({"include_reasoning": False}, {"reasoning"}),
+        ({"response_format": {"type": "json_object"}}, {"response_format"}),
+        ({"response_format": SHAPE}, {"response_format", "structured_outputs"}),
+        ({"tools": [FUNCTION], "tool_choice": "auto"}, {"tools", "tool_choice"}),
+        # Nothing is asked for by these.
+        ({"temperature": None, "tools": [], "logit_bias": {}, "reasoning": {}}, set()),
+        ({"stream": True, "user": "u", "metadata": {"a": "b"}, "provider": {"zdr": True}}, set()),
+        ({"models": ["acme/x"], "session_id": "s", "trace": {}, "service_tier": "flex"}, set()),
+        ({"foo": 1}, set()),
+    ],
+)
+def test_what_an_endpoint_must_support(fields: dict[str, Any], required: set[str]) -> None:
+    assert accepted(**fields).required_parameters == required
+
+
 def test_supplied_parameters_are_the_vocabulary_words_that_ask_for_something() -> None:
     request = accepted(
         temperature=0, top_p=None, tools=[], stop=[], logit_bias={}, stream=True, foo=1, seed=5
@@ -114,23 +129,15 @@ def test_supplied_parameters_are_the_vocabulary_words_that_ask_for_something() -
 
 
 def test_small_readings() -> None:
+    plain: dict[str, Any] = {"user": "u", "trace": {"trace_id": "t"}, "metadata": {"a": "b"}}
+    tools = [FUNCTION, {"type": "web_search"}, {"type": "router:web_search"}]
     request = accepted(
-        service_tier="fast",
-        user="u",
-        trace={"trace_id": "t"},
-        metadata={"a": "b"},
-        preset="p",
-        modalities=["image", "text"],
-        tools=[FUNCTION, {"type": "web_search"}, {"type": "router:web_search"}],
+        **plain, preset="p", service_tier="fast", modalities=["image", "text"], tools=tools
     )
-    assert request.service_tier == "priority"
-    assert request.user == "u"
-    assert request.trace == {"trace_id": "t"}
-    assert request.metadata == {"a": "b"}
-    assert request.preset == "p"
+    assert {name: getattr(request, name) for name in plain} == plain
+    assert (request.preset, request.service_tier) == ("p", "priority")
     assert request.output_modalities == {"image", "text"}
-    assert request.server_tools == ["router:web_search"]
-    assert request.tools_given
+    assert (request.server_tools, request.tools_given) == (["router:web_search"], True)
 
 
 def test_the_echo_needs_a_stream() -> None:
@@ -143,72 +150,111 @@ def test_the_echo_needs_a_stream() -> None:
 def test_text_is_measured_in_bytes_and_characters() -> None:
     request = accepted(messages=[{"role": "user", "content": "é😀a"}])
     assert (request.text_bytes, request.prompt_text_chars) == (7, 3)
-    long = accepted(messages=[{"role": "user", "content": "é" * 200_000}])
-    assert long.text_bytes == 400_000
+    assert accepted(messages=[{"role": "user", "content": "é" * 200_000}]).text_bytes == 400_000
 
 
 def test_everything_that_becomes_prompt_text_is_counted() -> None:
     details = [{"type": "reasoning.encrypted", "data": "dddd"}]
-    response_format = {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}
+    thought = {"reasoning": "xyz", "tool_calls": [CALL], "reasoning_details": details}
     request = accepted(
         messages=[
             {"role": "system", "content": [{"type": "text", "text": "12345"}]},
             {"role": "user", "content": "1234", "name": "ab"},
-            {
-                "role": "assistant",
-                "content": None,
-                "reasoning": "xyz",
-                "tool_calls": [CALL],
-                "reasoning_details": details,
-            },
+            {"role": "assistant", "content": None, **thought},
             {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "7"}]},
         ],
         tools=[FUNCTION],
-        response_format=response_format,
+        response_format=SHAPE,
     )
     call = len(CALL["function"]["name"] + CALL["function"]["arguments"])
-    as_json = sum(len(dumps(value)) for value in (details, [FUNCTION], response_format))
+    as_json = sum(len(dumps(value)) for value in (details, [FUNCTION], SHAPE))
     assert request.text_bytes == 5 + 4 + 2 + 3 + call + 1 + as_json
     assert request.message_count == 4
 
 
 def test_media_parts_and_their_modalities_are_counted() -> None:
-    request = accepted(
-        messages=[
-            {
-                "role": "user",
-                "content": [
-                    IMAGE,
-                    {"type": "text", "text": "x"},
-                    {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
-                    {"type": "input_video", "video_url": {"url": "http://x/"}},
-                    {"type": "file", "file": {"file_id": "f"}},
-                ],
-            },
-            {"role": "assistant", "images": [IMAGE]},
-        ]
-    )
-    assert request.media_parts == 5
+    parts = [
+        IMAGE,
+        {"type": "text", "text": "x"},
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+        {"type": "input_video", "video_url": {"url": "http://x/"}},
+        {"type": "file", "file": {"file_id": "f"}},
+    ]
+    said = [{"role": "user", "content": parts}, {"role": "assistant", "images": [IMAGE]}]
+    request = accepted(messages=said)
+    assert (request.media_parts, request.text_bytes) == (5, 1)
     assert request.input_modalities == {"image", "audio", "video", "file"}
-    assert request.text_bytes == 1
 
 
-def test_large_texts_are_not_copied() -> None:
-    body = chat(messages=[{"role": "user", "content": "x" * 100_000}])
-    request = parse_chat(body, session_header=None)
-    assert request.body["messages"][0]["content"] is body["messages"][0]["content"]
+def test_large_texts_are_not_copied_and_many_messages_are_read() -> None:
+    text = "x" * 100_000
+    [message] = accepted(messages=[{"role": "user", "content": text}]).body["messages"]
+    assert message["content"] is text
+    request = accepted(messages=[USER] * 100_000)
+    assert (request.message_count, request.text_bytes) == (100_000, 200_000)
 
 
-def test_a_hundred_thousand_messages_are_read_and_forwarded_as_they_are() -> None:
-    messages = [USER] * 100_000
-    request = accepted(messages=messages)
-    assert request.message_count == 100_000
-    assert request.text_bytes == 200_000
-
-
-def test_the_schema_describes_itself_for_openapi() -> None:
+def test_the_schemas_describe_themselves_for_openapi() -> None:
     described = TypeAdapter(ChatBody).json_schema(schema_generator=RequestJsonSchema)
     assert described["required"] == ["messages"]
     assert set(described["properties"]) == set(ChatBody.__annotations__)
     assert described["$defs"]["ToolMessage"]["required"] == ["role", "content", "tool_call_id"]
-    assert "UNDEFINED" not in repr(described)
+    others = TypeAdapter(MessagesBody).json_schema(schema_generator=RequestJsonSchema)
+    assert sorted(others["required"]) == ["messages", "model"]
+    for each in (described, others):
+        assert "UNDEFINED" not in repr(each)
+        assert "\\u0000" not in dumps(each).decode()
+
+
+# Functions as they were called before there were tools: read as tools, answered as functions.
+F: dict[str, Any] = FUNCTION["function"]
+CALLED: dict[str, Any] = {"name": "f", "arguments": "{not json"}
+CALLING: dict[str, Any] = {"role": "assistant", "content": None, "function_call": CALLED}
+FOUND: dict[str, Any] = {"role": "function", "name": "f", "content": "42"}
+
+
+def test_functions_are_tools_of_which_one_is_called() -> None:
+    request = accepted(functions=[F], function_call={"name": "f"})
+    assert (request.offers_functions, request.tools_given) == (True, True)
+    assert not {"functions", "function_call"} & set(request.body)
+    assert request.body["tools"] == [FUNCTION]
+    assert request.body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert request.body["parallel_tool_calls"] is False
+    datetime = {"type": "router:datetime"}
+    assert accepted(tools=[datetime], functions=[F]).body["tools"] == [datetime, FUNCTION]
+    for choice in ("auto", "none"):
+        assert accepted(functions=[F], function_call=choice).body["tool_choice"] == choice
+        assert accepted(function_call=choice).body["tool_choice"] == choice
+    none_offered: list[Any] = [{"functions": []}, {"functions": None, "function_call": None}]
+    for absent in none_offered:
+        request = accepted(**absent)
+        assert (request.offers_functions, request.tools_given) == (False, False)
+        assert "parallel_tool_calls" not in request.body
+
+
+def test_calls_of_functions_and_their_results_find_each_other() -> None:
+    request = accepted(messages=[USER, CALLING, FOUND, CALLING, {**FOUND, "content": None}])
+    first, second = ({"id": each, "type": "function"} for each in ("call00001", "call00003"))
+    assert request.body["messages"] == [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [{**first, "function": CALLED}]},
+        {"role": "tool", "tool_call_id": "call00001", "content": "42"},
+        {"role": "assistant", "content": None, "tool_calls": [{**second, "function": CALLED}]},
+        {"role": "tool", "tool_call_id": "call00003", "content": ""},
+    ]
+    assert not request.offers_functions
+    none: tuple[Any, ...] = (None, {"name": "", "arguments": ""})
+    for empty in none:
+        plain = {"role": "assistant", "content": "Hi"}
+        assert accepted(messages=[{**plain, "function_call": empty}]).body["messages"] == [plain]
+
+
+def test_what_is_wrong_with_functions_is_named_in_the_callers_words() -> None:
+    stray = refused(messages=[USER, CALLING, FOUND, FOUND])
+    assert [issue.path for issue in stray.issues] == ["messages.3.name"]
+    assert stray.error_type == "invalid_prompt"
+    assert paths(functions=[{"name": "no spaces"}]) == ["functions.0.name"]
+    assert paths(functions=[F], function_call={"name": "g"}) == ["function_call.name"]
+    assert paths(functions=[F], function_call="required") == ["function_call"]
+    assert paths(functions=[F], function_call="auto", tool_choice="auto") == ["function_call"]
+    assert paths(messages=[{"role": "function", "content": "42"}]) == ["messages.0.name"]

@@ -1,91 +1,76 @@
-"""Tools, tool choice, plugins and stop conditions (inference 1.6, 1.7, 1.9, 1.10)."""
+"""Tools, tool choice, plugins and stop conditions (inference 1.6, 1.7, 1.9, 1.10). Messages and
+responses check the settings of server tools and plugins by the same schemas."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from routing.plugins.registry import BUILT_IN, OF_ROUTERS
+from routing.formats.open_tools import with_settings_inside
+from routing.plugins.registry import BUILT_IN, OF_ROUTERS, missing
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
-from tests.routing.formats.needing import needed
+from tests.routing.formats.test_fields import FORMATS
 
-SERVER_TOOLS = [
-    "router:advisor",
-    "router:bash",
-    "router:datetime",
-    "router:files",
-    "router:fusion",
-    "router:image_generation",
-    "router:experimental__search_models",
-    "router:subagent",
-    "router:web_fetch",
-    "router:web_search",
-]
-SHORTHANDS = [
-    "web_search",
-    "web_search_preview",
-    "web_search_preview_2025_03_11",
-    "web_search_2025_08_26",
-]
+# Which formats have a server tool: chat, messages, responses.
+SERVER_TOOLS = {
+    **dict.fromkeys(("advisor", "bash", "datetime", "fusion", "subagent", "web_search"), "cmr"),
+    **dict.fromkeys(("experimental__search_models", "image_generation", "web_fetch"), "cmr"),
+    **dict.fromkeys(("shell", "tool_search"), "mr"),
+    "files": "cr",
+    "apply_patch": "r",
+    "nope": "",
+    "": "",
+}
+DATETIME = {"type": "router:datetime"}
 
 
 def tool_paths(kind: str, **parameters: Any) -> list[str]:
-    tool = {"type": kind, "parameters": parameters}
-    return [path.removeprefix("tools.0.parameters.") for path in paths(tools=[tool])]
-
-
-def plugin_paths(plugin_id: str, **settings: Any) -> list[str]:
-    plugin = {"id": plugin_id, **settings}
-    return [path.removeprefix("plugins.0.") for path in paths(plugins=[plugin])]
+    found = paths(tools=[{"type": kind, "parameters": parameters}])
+    return [path.removeprefix("tools.0.parameters.") for path in found]
 
 
 def use(kind: str, **parameters: Any) -> None:
     accepted(tools=[{"type": kind, "parameters": parameters}])
 
 
-def plug(plugin_id: str, **settings: Any) -> None:
-    accepted(plugins=[{"id": plugin_id, **settings}])
-
-
-@pytest.mark.parametrize("kind", SERVER_TOOLS)
-def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(kind: str) -> None:
-    request = accepted(tools=[{"type": kind, "zz": 1}])
-    assert request.server_tools == [kind]
-    assert needed(request) == [kind]
-    use(kind, zz=1)
-    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
-
-
-@pytest.mark.parametrize("kind", SHORTHANDS)
-def test_a_web_search_shorthand_counts_as_the_server_tool(kind: str) -> None:
-    request = accepted(tools=[{"type": kind, "max_results": 25, "parameters": {"mode": "fast"}}])
-    assert request.server_tools == ["router:web_search"]
-    assert needed(request) == ["router:web_search"]
-    assert paths(tools=[{"type": kind, "max_results": 26}]) == ["tools.0.max_results"]
-    assert tool_paths(kind, mode="x") == ["mode"]
+@pytest.mark.parametrize(("name", "formats"), SERVER_TOOLS.items())
+def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(
+    name: str, formats: str
+) -> None:
+    tool: dict[str, Any] = {"type": f"router:{name}", "zz": 1}
+    for letter, bodies in FORMATS.items():
+        if letter not in formats:
+            assert bodies.paths(tools=[tool]) == ["tools.0.type"]
+            continue
+        assert bodies.accepted(tools=[tool]).server_tools == [tool["type"]]
+        odd = {**tool, "parameters": []}
+        assert bodies.paths(tools=[odd]) == ["tools.0.parameters"]
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["router:apply_patch", "router:shell", "router:tool_search", "router:nope", "custom", "", None],
+    [
+        *("web_search", "web_search_preview", "web_search_preview_2025_03_11"),
+        "web_search_2025_08_26",
+    ],
 )
-def test_row_20_a_tool_that_chat_does_not_have_is_refused(kind: Any) -> None:
+def test_a_web_search_shorthand_counts_as_the_server_tool(kind: str) -> None:
+    request = accepted(tools=[{"type": kind, "max_results": 25, "parameters": {"mode": "fast"}}])
+    assert request.server_tools == ["router:web_search"]
+    assert paths(tools=[{"type": kind, "max_results": 26}]) == ["tools.0.max_results"]
+    assert tool_paths(kind, mode="x") == ["mode"]
+
+
+@pytest.mark.parametrize("kind", ["custom", "", None])
+def test_a_tool_that_chat_does_not_have_is_refused(kind: Any) -> None:
     assert paths(tools=[FUNCTION, {"type": kind}]) == ["tools.1.type"]
-
-
-def test_row_24_function_names() -> None:
-    for good in ("f", "a-b_C9", "x" * 64):
-        accepted(tools=[{"type": "function", "function": {"name": good}}])
-    for bad in ("bad name!", "x" * 65, "", "é", "a\n", None, 5):
-        odd = {"type": "function", "function": {"name": bad}}
-        assert set(paths(tools=[odd])) == {"tools.0.function.name"}
-    assert text_of(tools=[{"type": "function", "function": {"name": "bad name!"}}]) == (
-        "tools.0.function.name: Invalid string: must match pattern /^[A-Za-z0-9_-]+$/"
-    )
 
 
 @pytest.mark.parametrize(
     ("function", "path"),
     [
+        *(({"name": bad}, "function.name") for bad in ("bad name!", "x" * 65, "", "é", "a\n", 5)),
         ({"name": "f", "description": 5}, "function.description"),
         ({"name": "f", "parameters": "x"}, "function.parameters"),
         ({"name": "f", "strict": "x"}, "function.strict"),
@@ -94,135 +79,125 @@ def test_row_24_function_names() -> None:
     ],
 )
 def test_a_function_tool_is_checked_inside(function: Any, path: str) -> None:
-    accepted(tools=[{"type": "function", "function": {"name": "f", "strict": None, "zz": 1}}])
-    assert paths(tools=[{"type": "function", "function": function}]) == [f"tools.0.{path}"]
+    for good in ("f", "a-b_C9", "x" * 64):
+        accepted(tools=[{"type": "function", "function": {"name": good, "strict": None, "zz": 1}}])
+    odd = {"type": "function", "function": function}
+    assert set(paths(tools=[odd])) == {f"tools.0.{path}"}
+
+
+REFERENCE = {"type": "container_reference", "container_id": "c" * 20}
+BASH = {"type": "router:bash"}
+# Of a tool: a setting, what it takes, what it refuses and, where that is deeper, at which path.
+SETTINGS: list[tuple[str, str, list[Any], list[Any]]] = [
+    ("datetime", "timezone", ["UTC", "Europe/Paris"], ["Mars/Base", "../etc", "", "Europe", 5]),
+    ("experimental__search_models", "max_results", [1, 20.0], [0, 21, 1.5]),
+    ("web_search", "max_results", [1, 25], [0, 26, True]),
+    ("web_search", "max_characters", [1, 100_000], [0, 100_001]),
+    ("web_search", "max_total_results", [1, 5000], [0]),
+    ("web_search", "max_uses", [1], [0, "1"]),
+    ("web_search", "engine", ["auto", "perplexity"], ["bing"]),
+    ("web_search", "mode", ["instant", "deep-reasoning", "advanced"], ["slow"]),
+    ("web_search", "search_context_size", ["low", "high"], ["max"]),
+    ("web_search", "user_location", [{"type": "approximate", "city": None}], ["Paris"]),
+    ("web_search", "allowed_domains", [[], ["x.org"]], ["x.org", [1]]),
+    ("web_fetch", "engine", ["router", "firecrawl"], ["perplexity"]),
+    ("web_fetch", "max_content_tokens", [1], [0]),
+    ("web_fetch", "blocked_domains", [["x"]], [5]),
+    ("image_generation", "model", ["a/b"], [True]),
+    ("image_generation", "size", ["1k", 5, [1, 2]], [None, {}]),
+    ("advisor", "name", ["a", " trim me ", "x" * 64], ["", "  ", "x" * 65, "a!"]),
+    ("advisor", "max_tool_calls", [0, 25], [26, -1]),
+    ("advisor", "forward_transcript", [True], ["yes"]),
+    ("advisor", "stream", [False], [1]),
+    ("advisor", "max_completion_tokens", [1], [0]),
+    ("advisor", "temperature", [0, 2], [2.1]),
+    ("advisor", "instructions", ["x"], [5]),
+    ("advisor", "reasoning.effort", [], [{"effort": "x"}]),
+    ("subagent", "name", ["sub agent"], ["ä"]),
+    ("subagent", "max_tool_calls", [1, 25], [0, 26]),
+    ("subagent", "tools", [[], [DATETIME], [{"type": "web_search"}]], [5]),
+    ("subagent", "tools.0.type", [], [[{"type": t}] for t in ("function", "router:subagent", "x")]),
+    ("subagent", "inherit_functions", [], [True, False]),
+    ("subagent", "inherited_function_names", [], [["f"]]),
+    ("fusion", "analysis_models", [["a"], ["a"] * 8], [[], ["a"] * 9]),
+    ("fusion", "max_tool_calls", [1, 16], [0, 17]),
+    ("fusion", "tools", [[BASH] * 8], [[BASH] * 9]),
+    ("fusion", "tools.0.type", [], [[{"type": "function"}]]),
+    ("fusion", "cache_control", [{"type": "ephemeral"}], [5]),
+    ("bash", "engine", ["auto", "native", "router"], ["zsh"]),
+    ("bash", "environment", [{"type": "container_auto"}, REFERENCE], [5]),
+    ("bash", "environment.type", [], [{"type": "x"}]),
+    ("bash", "environment.container_id", [], [{**REFERENCE, "container_id": "c" * 21}]),
+    ("bash", "sleep_after_seconds", [0, 2_592_000], [2_592_001, -1]),
+]
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "good", "bad"),
-    [
-        ("datetime", "timezone", ["UTC", "Europe/Paris"], ["Mars/Base", "../etc", "", "Europe", 5]),
-        ("experimental__search_models", "max_results", [1, 20.0], [0, 21, 1.5]),
-        ("web_search", "max_results", [1, 25], [0, 26, True]),
-        ("web_search", "max_characters", [1, 100_000], [0, 100_001]),
-        ("web_search", "max_total_results", [1, 5000], [0]),
-        ("web_search", "max_uses", [1], [0, "1"]),
-        ("web_search", "engine", ["auto", "perplexity"], ["bing"]),
-        ("web_search", "mode", ["instant", "deep-reasoning", "advanced"], ["slow"]),
-        ("web_search", "search_context_size", ["low", "high"], ["max"]),
-        ("web_search", "user_location", [{"type": "approximate", "city": None}], ["Paris"]),
-        ("web_search", "allowed_domains", [[], ["x.org"]], ["x.org", [1]]),
-        ("web_fetch", "engine", ["router", "firecrawl"], ["perplexity"]),
-        ("web_fetch", "max_content_tokens", [1], [0]),
-        ("web_fetch", "blocked_domains", [["x"]], [5]),
-        ("image_generation", "model", ["a/b"], [True]),
-        ("image_generation", "size", ["1k", 5, [1, 2]], [None, {}]),
-        ("advisor", "name", ["a", " trim me ", "x" * 64], ["", "  ", "x" * 65, "a!"]),
-        ("advisor", "max_tool_calls", [0, 25], [26, -1]),
-        ("advisor", "forward_transcript", [True], ["yes"]),
-        ("advisor", "stream", [False], [1]),
-        ("advisor", "max_completion_tokens", [1], [0]),
-        ("advisor", "temperature", [0, 2], [2.1]),
-        ("advisor", "instructions", ["x"], [5]),
-        ("subagent", "name", ["sub agent"], ["ä"]),
-        ("subagent", "max_tool_calls", [1, 25], [0, 26]),
-        ("subagent", "tools", [[], [{"type": "router:datetime"}], [{"type": "web_search"}]], [5]),
-        ("subagent", "inherit_functions", [], [True, False]),
-        ("subagent", "inherited_function_names", [], [["f"]]),
-        ("fusion", "analysis_models", [["a"], ["a"] * 8], [[], ["a"] * 9]),
-        ("fusion", "max_tool_calls", [1, 16], [0, 17]),
-        ("fusion", "tools", [[{"type": "router:bash"}] * 8], [[{"type": "router:bash"}] * 9]),
-        ("fusion", "cache_control", [{"type": "ephemeral"}], [5]),
-        ("bash", "engine", ["auto", "native", "router"], ["zsh"]),
-        ("bash", "environment", [{"type": "container_auto"}], [5]),
-        ("bash", "sleep_after_seconds", [0, 2_592_000], [2_592_001, -1]),
-    ],
+    ("kind", "path", "good", "bad"), SETTINGS, ids=[f"{row[0]}.{row[1]}" for row in SETTINGS]
 )
 def test_server_tool_parameters_keep_their_bounds(
-    kind: str, name: str, good: list[Any], bad: list[Any]
+    kind: str, path: str, good: list[Any], bad: list[Any]
 ) -> None:
+    name = path.partition(".")[0]
     for value in good:
         use(f"router:{kind}", **{name: value})
     for value in bad:
-        assert tool_paths(f"router:{kind}", **{name: value})[0].startswith(name)
-
-
-def test_nested_tool_settings_are_named_at_their_path() -> None:
-    reference = {"type": "container_reference", "container_id": "c" * 20}
-    use("router:bash", environment=reference)
-    long = {**reference, "container_id": "c" * 21}
-    assert tool_paths("router:bash", environment=long) == ["environment.container_id"]
-    assert tool_paths("router:bash", environment={"type": "x"}) == ["environment.type"]
-    assert tool_paths("router:advisor", reasoning={"effort": "x"}) == ["reasoning.effort"]
-    for odd in ("function", "router:subagent", "router:nope"):
-        assert tool_paths("router:subagent", tools=[{"type": odd}]) == ["tools.0.type"]
-    assert tool_paths("router:fusion", tools=[{"type": "function"}]) == ["tools.0.type"]
+        assert tool_paths(f"router:{kind}", **{name: value})[0].startswith(path)
 
 
 def test_allowed_and_excluded_domains_exclude_each_other() -> None:
-    both = {"allowed_domains": ["a"], "excluded_domains": ["b"]}
-    use("router:web_search", allowed_domains=["a"], excluded_domains=[])
-    assert paths(tools=[{"type": "router:web_search", "parameters": both}]) == [
-        "tools.0.parameters"
-    ]
-    assert paths(tools=[{"type": "web_search", **both}]) == ["tools.0"]
-    split = {
-        "type": "web_search",
-        "allowed_domains": ["a"],
-        "parameters": {"excluded_domains": ["b"]},
-    }
-    assert paths(tools=[split]) == ["tools.0"]
+    allowed, excluded = {"allowed_domains": ["a"]}, {"excluded_domains": ["b"]}
+    use("router:web_search", **allowed, excluded_domains=[])
+    both = {"type": "router:web_search", "parameters": allowed | excluded}
+    assert paths(tools=[both]) == ["tools.0.parameters"]
+    assert paths(tools=[{"type": "web_search", **allowed, **excluded}]) == ["tools.0"]
+    assert paths(tools=[{"type": "web_search", **allowed, "parameters": excluded}]) == ["tools.0"]
 
 
 @pytest.mark.parametrize("kind", ["router:advisor", "router:subagent"])
 def test_helper_models_have_unique_names(kind: str) -> None:
-    def named(name: str) -> dict[str, Any]:
-        return {"type": kind, "parameters": {"name": name}}
+    def named(name: str, of: str = kind) -> dict[str, Any]:
+        return {"type": of, "parameters": {"name": name}}
 
     nameless = {"type": kind}
-    accepted(tools=[named("a"), named("b"), nameless])
-    accepted(tools=[named("a"), {"type": "router:datetime"}])
-    assert paths(tools=[named("a"), named(" a ")]) == ["tools.1.parameters.name"]
-    assert paths(tools=[nameless, named("a"), nameless]) == ["tools.2.parameters.name"]
+    for bodies in FORMATS.values():
+        bodies.accepted(tools=[named("a"), named("b"), nameless, DATETIME])
+        bodies.accepted(tools=[named("a", "router:advisor"), named("a", "router:subagent")])
+        assert bodies.paths(tools=[named("a"), named(" a ")]) == ["tools.1.parameters.name"]
+        twice = [nameless, named("a"), nameless]
+        assert bodies.paths(tools=twice) == ["tools.2.parameters.name"]
 
 
-def test_an_advisor_and_a_subagent_may_share_a_name() -> None:
-    shared = {"parameters": {"name": "a"}}
-    accepted(tools=[{"type": "router:advisor", **shared}, {"type": "router:subagent", **shared}])
+NAMED = {"type": "function", "function": {"name": "f"}}
+ABSENT = {"type": "function", "function": {"name": "x"}}
+SEARCH = {"type": "web_search"}
 
 
-def test_row_23_tool_choice_names_a_tool_that_is_there() -> None:
-    named = {"type": "function", "function": {"name": "f"}}
-    accepted(tools=[FUNCTION], tool_choice=named)
-    absent = {"type": "function", "function": {"name": "x"}}
-    assert paths(tools=[FUNCTION], tool_choice=absent) == ["tool_choice.function.name"]
-    assert paths(tool_choice=absent) == ["tool_choice.function.name"]
-
-
-def test_tool_choice_of_a_server_tool_takes_either_spelling() -> None:
-    accepted(tools=[{"type": "web_search"}], tool_choice={"type": "router:web_search"})
-    accepted(tools=[{"type": "router:web_search"}], tool_choice={"type": "web_search_preview"})
-    assert paths(tools=[FUNCTION], tool_choice={"type": "web_search"}) == ["tool_choice.type"]
-
-
-def test_tool_choice_words() -> None:
-    for word in ("none", "auto"):
-        accepted(tool_choice=word)
-    accepted(tools=[FUNCTION], tool_choice="required")
-    assert paths(tool_choice="required") == ["tool_choice"]
-    assert paths(tools=[], tool_choice="required") == ["tool_choice"]
-    assert text_of(tool_choice="any") == (
-        'tool_choice: Invalid option: expected one of "none"|"auto"|"required"'
-    )
-    assert paths(tool_choice={"type": "x"}) == ["tool_choice.type"]
-    assert paths(tool_choice={"type": "function"}) == ["tool_choice.function"]
-    assert paths(tool_choice=1) == ["tool_choice"]
-
-
-def test_row_22_stop_conditions_are_not_empty() -> None:
-    assert text_of(stop_server_tools_when=[]) == (
-        "stop_server_tools_when: Too small: expected array to have >=1 items"
-    )
+@pytest.mark.parametrize(
+    ("tools", "choice", "path"),
+    [
+        ([], "none", None),
+        ([], "auto", None),
+        ([FUNCTION], "required", None),
+        ([], "required", "tool_choice"),
+        ([FUNCTION], NAMED, None),
+        ([FUNCTION], ABSENT, "tool_choice.function.name"),
+        ([], ABSENT, "tool_choice.function.name"),
+        ([SEARCH], {"type": "router:web_search"}, None),
+        ([{"type": "router:web_search"}], {"type": "web_search_preview"}, None),
+        ([FUNCTION], SEARCH, "tool_choice.type"),
+        ([FUNCTION], {"type": "x"}, "tool_choice.type"),
+        ([FUNCTION], {"type": "function"}, "tool_choice.function"),
+        ([FUNCTION], 1, "tool_choice"),
+    ],
+)
+def test_a_choice_names_a_tool_that_is_there(
+    tools: list[Any], choice: Any, path: str | None
+) -> None:
+    if path is None:
+        accepted(tools=tools, tool_choice=choice)
+    else:
+        assert paths(tools=tools, tool_choice=choice) == [path]
 
 
 @pytest.mark.parametrize(
@@ -233,6 +208,7 @@ def test_row_22_stop_conditions_are_not_empty() -> None:
         ("max_tokens_used", "max_tokens", [1, 5.0], [1.5, "1", None]),
         ("max_cost", "max_cost_in_dollars", [0, 0.01], [-0.01, "1", None]),
         ("finish_reason_is", "reason", ["stop"], ["", None]),
+        ("never", "type", [], ["never"]),
     ],
 )
 def test_each_stop_condition_is_checked(
@@ -240,20 +216,8 @@ def test_each_stop_condition_is_checked(
 ) -> None:
     for value in good:
         accepted(stop_server_tools_when=[{"type": kind, field: value}])
-    for value in bad:
-        condition = {"type": kind, field: value}
-        assert paths(stop_server_tools_when=[condition]) == [f"stop_server_tools_when.0.{field}"]
-    assert paths(stop_server_tools_when=[{"type": kind}]) == [f"stop_server_tools_when.0.{field}"]
-
-
-def test_an_unknown_stop_condition_is_refused() -> None:
-    assert paths(stop_server_tools_when=[{"type": "never"}]) == ["stop_server_tools_when.0.type"]
-
-
-def test_row_26_an_unknown_plugin_is_refused() -> None:
-    assert paths(plugins=[{"id": "unknown"}]) == ["plugins.0.id"]
-    assert paths(plugins=[{}]) == ["plugins.0.id"]
-    assert paths(plugins=["web"]) == ["plugins.0"]
+    for odd in ({"type": kind}, *({"type": kind, field: value} for value in bad)):
+        assert paths(stop_server_tools_when=[odd]) == [f"stop_server_tools_when.0.{field}"]
 
 
 @pytest.mark.parametrize(
@@ -273,12 +237,7 @@ def test_row_26_an_unknown_plugin_is_refused() -> None:
         ("web", "search_prompt", ["x"], [5]),
         ("web", "include_domains", [["x"]], ["x"]),
         ("web-fetch", "max_uses", [1], [0]),
-        (
-            "file-parser",
-            "pdf",
-            [{}, {"engine": "pdf-text"}, {"engine": "native"}],
-            [{"engine": "x"}],
-        ),
+        ("file-parser", "pdf", [{}, {"engine": "pdf-text"}], [{"engine": "x"}]),
         ("context-compression", "engine", ["middle-out"], ["x"]),
         ("fusion", "analysis_models", [["a"] * 8], [[], ["a"] * 9]),
         ("fusion", "max_tool_calls", [1, 16], [0, 17]),
@@ -292,34 +251,119 @@ def test_plugin_settings_keep_their_bounds(
     plugin: str, name: str, good: list[Any], bad: list[Any]
 ) -> None:
     for value in good:
-        plug(plugin, **{name: value}, zz=1)
+        accepted(plugins=[{"id": plugin, name: value, "zz": 1}])
     for value in bad:
-        assert plugin_paths(plugin, **{name: value})[0].startswith(name)
+        found = paths(plugins=[{"id": plugin, name: value}])
+        assert found[0].startswith(f"plugins.0.{name}")
 
 
-@pytest.mark.parametrize("plugin", ["web"])
-def test_a_plugin_that_nothing_runs_is_unavailable_while_switched_on(plugin: str) -> None:
-    assert needed(accepted(plugins=[{"id": plugin}])) == [plugin]
-    assert needed(accepted(plugins=[{"id": plugin, "enabled": True}])) == [plugin]
-    assert needed(accepted(plugins=[{"id": plugin, "enabled": False}])) == []
-
-
-@pytest.mark.parametrize("plugin", sorted((OF_ROUTERS | BUILT_IN.keys()) - {"web"}))
-def test_router_plugins_and_built_in_ones_are_no_obstacle(plugin: str) -> None:
-    assert needed(accepted(plugins=[{"id": plugin}])) == []
+def test_a_plugin_that_nothing_runs_is_missing_while_switched_on() -> None:
+    for entry, lacking in (({}, ["web"]), ({"enabled": True}, ["web"]), ({"enabled": False}, [])):
+        assert missing(accepted(plugins=[{"id": "web", **entry}]).plugins) == lacking
+    others = (OF_ROUTERS | BUILT_IN.keys()) - {"web"}
+    assert missing(accepted(plugins=[{"id": each} for each in others]).plugins) == []
 
 
 def test_of_one_plugin_twice_the_last_entry_counts() -> None:
-    twice = [{"id": "web"}, {"id": "moderation"}, {"id": "web", "enabled": False}]
-    request = accepted(plugins=twice)
-    assert request.plugins == [{"id": "web", "enabled": False}, {"id": "moderation"}]
-    assert needed(request) == []
+    off = {"id": "web", "enabled": False}
+    request = accepted(plugins=[{"id": "web"}, {"id": "moderation"}, off])
+    assert request.plugins == [off, {"id": "moderation"}]
 
 
 def test_transforms_switch_context_compression() -> None:
-    on = accepted(transforms=["middle-out"])
-    assert on.plugins == [{"id": "context-compression", "enabled": True}]
-    off = accepted(transforms=[])
-    assert off.plugins == [{"id": "context-compression", "enabled": False}]
-    explicit = accepted(transforms=["middle-out"], plugins=[*off.plugins])
-    assert explicit.plugins == off.plugins
+    on, off = ([{"id": "context-compression", "enabled": each}] for each in (True, False))
+    assert accepted(transforms=["middle-out"]).plugins == on
+    assert accepted(transforms=[]).plugins == off
+    assert accepted(transforms=["middle-out"], plugins=off).plugins == off
+
+
+def moved(tool: Any) -> Any:
+    return with_settings_inside({"tools": [tool]})["tools"][0]
+
+
+INNER = [{"type": "router:datetime", "timezone": "UTC"}]
+INNER_MOVED = [{"type": "router:datetime", "parameters": {"timezone": "UTC"}}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "beside", "expected"),
+    [
+        ("web_fetch", {"max_uses": 1, "zz": 1}, {"zz": 1, "parameters": {"max_uses": 1}}),
+        # In both places the one inside counts, and a null is no setting.
+        ("bash", {"engine": "a", "parameters": {"engine": "b"}}, {"parameters": {"engine": "b"}}),
+        ("bash", {"engine": "a", "parameters": {"engine": None}}, {"parameters": {"engine": "a"}}),
+        ("bash", {"engine": "a", "parameters": None}, {"parameters": {"engine": "a"}}),
+        # An agent keeps its name for who chooses it.
+        (
+            "advisor",
+            {"name": "n", "model": "m", "cache_control": {}},
+            {"name": "n", "cache_control": {}, "parameters": {"name": "n", "model": "m"}},
+        ),
+        # Any setting of pictures is one, but what marks a tool of any kind is none.
+        ("image_generation", {"ratio": "1:1"}, {"parameters": {"ratio": "1:1"}}),
+        ("image_generation", {"defer_loading": True}, {"defer_loading": True}),
+        ("image_generation", {"strict": None}, {"strict": None}),
+        ("subagent", {"tools": INNER}, {"parameters": {"tools": INNER_MOVED}}),
+        ("subagent", {"parameters": {"tools": INNER}}, {"parameters": {"tools": INNER_MOVED}}),
+    ],
+)
+def test_settings_beside_the_type_are_moved_inside(
+    kind: str, beside: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert moved({"type": f"router:{kind}", **beside}) == {"type": f"router:{kind}", **expected}
+
+
+def test_settings_of_tools_in_plugins_and_namespaces_are_moved_too() -> None:
+    body = {"plugins": [{"id": "fusion", "tools": INNER}, "x"]}
+    assert with_settings_inside(body)["plugins"] == [{"id": "fusion", "tools": INNER_MOVED}, "x"]
+    space = {"type": "namespace", "name": "n", "tools": INNER}
+    assert moved(space) == {**space, "tools": INNER_MOVED}
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"type": "function", "function": {"name": "f"}, "model": "x"},
+        {"type": "web_search", "max_results": 1},
+        {"type": "router:web_search"},
+        {"type": "router:advisor", "model": None, "parameters": None},
+        {"type": "router:advisor", "model": "a/b", "parameters": []},
+        {"type": ["router:advisor"], "model": "a/b"},
+        {"type": "router:unheard_of", "model": "a/b"},
+        {"model": "a/b"},
+        "router:advisor",
+        None,
+    ],
+)
+def test_everything_else_is_as_it_came(tool: Any) -> None:
+    tools: tuple[Any, ...] = ({"tools": [tool], "plugins": [{"id": "web"}]}, {}, {"tools": "x"})
+    for body in (*tools, {"tools": None}, {"tools": [], "plugins": {}}):
+        assert with_settings_inside(body) is body
+
+
+KEYS = st.sampled_from(["type", "parameters", "tools", "name", "model", "max_uses"])
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([f"router:{name}" for name in SERVER_TOOLS]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["tools", "plugins", "model"]), JSON))
+def test_nothing_breaks_the_move_and_twice_is_once(body: dict[str, Any]) -> None:
+    once = with_settings_inside(body)
+    assert with_settings_inside(once) == once
+
+
+def test_settings_beside_the_type_are_checked_like_those_inside() -> None:
+    tools = [{"type": "router:web_fetch", "max_uses": "x"}, {"type": "router:bash", "engine": "z"}]
+    assert paths(tools=tools) == ["tools.0.parameters.max_uses", "tools.1.parameters.engine"]
+
+
+def test_a_wrong_name_of_a_function_is_told_with_the_pattern() -> None:
+    assert text_of(tools=[{"type": "function", "function": {"name": "bad name!"}}]) == (
+        "tools.0.function.name: Invalid string: must match pattern /^[A-Za-z0-9_-]+$/"
+    )

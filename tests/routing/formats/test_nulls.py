@@ -1,13 +1,15 @@
 """A null of any optional field asks for the very same thing as its absence."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
 import orjson
 import pytest
+from pydantic import TypeAdapter
 
-from gateway.http.validation import Issue
+from gateway.http.validation import UNDEFINED, Issue
 from routing.exchange import Prompt, Terms
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
@@ -24,9 +26,10 @@ from routing.formats.responses.schema import ResponsesBody
 from routing.upstreams.wires import CHAT_KINDS, wire_of
 from tests.routing.formats.messages.bodies import USE, said
 from tests.routing.formats.responses.bodies import CALL
-from tests.routing.formats.schema_walk import Walk
 
 Body = dict[str, Any]
+Pair = tuple[Any, Any]
+_WORDS: Final = ("f", "https://x.example/", "UTC", "1", "data:image/png;base64,AAAA")
 
 SCHEMAS: Final[dict[CallerFormat, Any]] = {
     CHAT: ChatBody,
@@ -48,6 +51,89 @@ _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
     "messages": ("messages", [said("assistant", {**USE, "id": "f"})]),
     "responses": ("input", [{"role": "user", "content": "f"}, {**CALL, "call_id": "f"}]),
 }
+
+
+class Walk:
+    """For each optional field of each object in a schema a pair of values that differ in nothing
+    but that field: absent in the one, null in the other."""
+
+    def __init__(self, schema: Any) -> None:
+        self._schema = TypeAdapter(schema).core_schema
+        self._named: dict[str, Any] = {}
+        self._seen: set[int] = set()
+
+    def pairs(self) -> Iterator[Pair]:
+        return self._pairs(self._schema)
+
+    def _pairs(self, schema: Any) -> Iterator[Pair]:
+        least, schema = self._least(schema), self._plain(schema)
+        kind = schema["type"]
+        if kind == "list":
+            yield from (([one], [other]) for one, other in self._pairs(schema["items_schema"]))
+        elif kind == "dict" and "values_schema" in schema:
+            inner = self._pairs(schema["values_schema"])
+            yield from (({"k": one}, {"k": other}) for one, other in inner)
+        elif kind == "tagged-union":
+            for choice in schema["choices"].values():
+                yield from self._pairs(choice)
+        elif kind == "typed-dict" and id(schema) not in self._seen:
+            self._seen.add(id(schema))
+            for name, field in schema["fields"].items():
+                if name not in least:
+                    yield least, {**least, name: None}
+                for one, other in self._pairs(field["schema"]):
+                    yield {**least, name: one}, {**least, name: other}
+
+    def _least(self, schema: Any) -> Any:
+        """A small value that passes."""
+        plain = self._plain(schema)
+        least = self._least_by_kind(plain)
+        if plain["type"] == "str":
+            return next(word for word in _WORDS if _passes(schema, word))
+        if plain["type"] != "typed-dict" or _passes(schema, least):
+            return least
+        more = ({**least, name: _WORDS[1]} for name in plain["fields"] if name not in least)
+        return next((each for each in more if _passes(schema, each)), least)
+
+    def _least_by_kind(self, schema: Any) -> Any:
+        kind = schema["type"]
+        if kind == "typed-dict":
+            fields = {name: field["schema"] for name, field in schema["fields"].items()}
+            return {
+                name: self._least(field)
+                for name, field in fields.items()
+                if field.get("default") is UNDEFINED
+            }
+        if kind == "tagged-union":
+            return self._least(next(iter(schema["choices"].values())))
+        if kind == "literal":
+            return schema["expected"][0]
+        if kind == "list":
+            return [self._least(schema["items_schema"])] if schema.get("min_length") else []
+        if kind == "dict":
+            return {"k": self._least(schema["values_schema"])} if schema.get("min_length") else {}
+        return {"bool": False, "any": None}.get(kind, schema.get("ge", 1))
+
+    def _plain(self, schema: Any) -> Any:
+        """Without what only judges, or names another schema."""
+        while schema["type"] == "definition-ref" or "schema" in schema:
+            if schema["type"] == "definitions":
+                self._named |= {each["ref"]: each for each in schema["definitions"]}
+            name = schema.get("schema_ref")
+            schema = self._named[name] if name else schema["schema"]
+        return schema
+
+
+def _passes(schema: Any, value: Any) -> bool:
+    """Whether the checks of our own that stand around a value take it, and a text's pattern."""
+    while "schema" in schema:
+        if schema["type"] == "function-after":
+            try:
+                schema["function"]["function"](value)
+            except ValueError:
+                return False
+        schema = schema["schema"]
+    return re.search(schema.get("pattern") or "", str(value)) is not None
 
 
 class Refused(list[Issue]):
@@ -82,13 +168,9 @@ def _sent(request: ChatRequest) -> Iterator[Any]:
     for kind in sorted(CHAT_KINDS):
         body = request.body
         if kind == CHAT.wire:
+            limits: dict[str, Any] = {"user_hash": None, "max_tokens_cap": None}
             body = forwarded_body(
-                request,
-                upstream_model="up-1",
-                supported=_TAKEN,
-                user_hash=None,
-                stream_usage=True,
-                max_tokens_cap=None,
+                request, upstream_model="up-1", supported=_TAKEN, stream_usage=True, **limits
             )
         original = request.original if kind == WIRES[request.format] else None
         cap = request.max_output_tokens

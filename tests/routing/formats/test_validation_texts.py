@@ -31,7 +31,7 @@ class Sample(BaseModel):
     rate: Annotated[float, Field(strict=True, ge=0.0001, lt=1)] = 0.5
     above: Annotated[float, Field(gt=0)] = 1
     flag: Annotated[bool, Field(strict=True)] = False
-    period: Literal["daily", "weekly", "monthly"] = "daily"
+    period: Literal["daily", "weekly"] = "daily"
     constant: Literal["function"] = "function"
     items: Annotated[list[str], Field(min_length=1, max_length=2)] = ["x"]
     pairs: Annotated[dict[Annotated[str, Field(max_length=3)], int], Field(max_length=1)] = {}
@@ -53,46 +53,40 @@ def only_issue(model: type[BaseModel], value: Any) -> Issue:
     return issue
 
 
+def got(expected: str, received: str) -> str:
+    return f"Invalid input: expected {expected}, received {received}"
+
+
 @pytest.mark.parametrize(
     ("field", "value", "path", "text"),
     [
-        ("text", 1, "text", "Invalid input: expected string, received number"),
-        ("text", None, "text", "Invalid input: expected string, received null"),
-        ("text", [], "text", "Invalid input: expected string, received array"),
-        ("text", {}, "text", "Invalid input: expected string, received object"),
-        ("text", True, "text", "Invalid input: expected string, received boolean"),
+        ("text", 1, "text", got("string", "number")),
+        ("text", None, "text", got("string", "null")),
+        ("text", [], "text", got("string", "array")),
+        ("text", {}, "text", got("string", "object")),
+        ("text", True, "text", got("string", "boolean")),
         ("short", "", "short", "Too small: expected string to have >=1 characters"),
         ("short", "xxxx", "short", "Too big: expected string to have <=3 characters"),
         ("slug", "A", "slug", "Invalid string: must match pattern /^[a-z]+$/"),
-        ("count", "1", "count", "Invalid input: expected number, received string"),
-        ("count", 1.5, "count", "Invalid input: expected int, received number"),
+        ("count", "1", "count", got("number", "string")),
+        ("count", 1.5, "count", got("int", "number")),
         ("count", 3, "count", "Too big: expected number to be <=2"),
         ("count", -1, "count", "Too small: expected number to be >=0"),
         ("rate", 0, "rate", "Too small: expected number to be >=0.0001"),
         ("rate", 1, "rate", "Too big: expected number to be <1"),
         ("above", 0, "above", "Too small: expected number to be >0"),
-        ("flag", 1, "flag", "Invalid input: expected boolean, received number"),
-        (
-            "period",
-            "yearly",
-            "period",
-            'Invalid option: expected one of "daily"|"weekly"|"monthly"',
-        ),
+        ("flag", 1, "flag", got("boolean", "number")),
+        ("period", "yearly", "period", 'Invalid option: expected one of "daily"|"weekly"'),
         ("constant", "x", "constant", 'Invalid input: expected "function"'),
         ("items", [], "items", "Too small: expected array to have >=1 items"),
         ("items", ["a"] * 3, "items", "Too big: expected array to have <=2 items"),
-        ("items", ["a", 1], "items.1", "Invalid input: expected string, received number"),
-        ("items", "a", "items", "Invalid input: expected array, received string"),
+        ("items", ["a", 1], "items.1", got("string", "number")),
+        ("items", "a", "items", got("array", "string")),
         ("pairs", {"a": 1, "b": 1}, "pairs", "Too big: expected object to have <=1 keys"),
         ("pairs", {"abcd": 1}, "pairs.abcd", "Too big: expected string to have <=3 characters"),
-        ("inner", 1, "inner", "Invalid input: expected object, received number"),
+        ("inner", 1, "inner", got("object", "number")),
         ("inner", {"name": "x", "foo": 1}, "inner", 'Unrecognized key: "foo"'),
-        (
-            "inners",
-            [{"name": 1}],
-            "inners.0.name",
-            "Invalid input: expected string, received number",
-        ),
+        ("inners", [{"name": 1}], "inners.0.name", got("string", "number")),
         ("id", "x", "id", "Invalid UUID"),
         ("url", "x", "url", "Invalid URL"),
         ("at", "x", "at", "Invalid ISO datetime"),
@@ -102,17 +96,11 @@ def test_each_failure_has_its_wording(field: str, value: Any, path: str, text: s
     assert only_issue(Sample, {field: value}) == Issue(path, text)
 
 
-def test_a_missing_field_was_received_as_undefined() -> None:
+def test_what_is_wrong_with_a_whole_body_has_no_path() -> None:
     assert only_issue(Needs, {}) == Issue("name", "Invalid input: received undefined")
-
-
-def test_a_body_of_the_wrong_type_has_no_path() -> None:
     issue = only_issue(Sample, [1])
     assert issue == Issue("", "Invalid input: expected object, received array")
     assert message_of([issue]) == issue.message
-
-
-def test_an_unknown_key_at_the_root_has_no_path() -> None:
     assert only_issue(Inner, {"name": "x", "foo": 1}) == Issue("", 'Unrecognized key: "foo"')
 
 
@@ -123,19 +111,12 @@ def test_at_most_five_failures_are_told_in_field_order() -> None:
     assert [issue.path for issue in issues] == ["text", "slug", "items", "inner", "inners"]
     assert message_of(issues).count("; ") == 4
     assert message_of([*issues, *issues]) == message_of(issues)
-
-
-def test_thousands_of_failures_are_counted_instead_of_listed() -> None:
     count = FAILURES_LISTED_MAX + 1
-    issue = only_issue(Sample, {"inners": [1] * count})
-    assert issue == Issue("", f"Invalid request parameters ({count} failures)")
+    many = only_issue(Sample, {"inners": [1] * count})
+    assert many == Issue("", f"Invalid request parameters ({count} failures)")
 
 
 def test_a_key_the_caller_invented_is_cut_in_path_and_text() -> None:
     assert dotted(("metadata", "k" * 500)) == "metadata." + "k" * 64 + "…"
-    issue = only_issue(Inner, {"name": "x", "k" * 500: 1})
-    assert len(issue.message) < 100
-
-
-def test_an_unusual_object_is_named_by_its_class() -> None:
+    assert len(only_issue(Inner, {"name": "x", "k" * 500: 1}).message) < 100
     assert received(UUID(int=0)) == "UUID"

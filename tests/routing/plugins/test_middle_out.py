@@ -1,33 +1,41 @@
-"""Taking the middle out of a conversation."""
+"""Taking the middle out of a conversation, and when that is done."""
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.facts import read_messages
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.plugins import context_compression, middle_out
+from routing.plugins.context_compression import compressed
 from routing.plugins.middle_out import fixed_chars, sizes_of, without_middle
+from tests.routing.selection.entries import endpoint
+
+Message = dict[str, Any]
 
 
-def says(role: str, text: str, **more: Any) -> dict[str, Any]:
-    return {"role": role, "content": text, **more}
+def says(role: str, text: str) -> Message:
+    return {"role": role, "content": text}
 
 
-def call(call_id: str) -> dict[str, Any]:
+def call(call_id: str) -> Message:
     function = {"name": "f", "arguments": "{}"}
     calls = [{"id": call_id, "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
-def result(call_id: str, text: str) -> dict[str, Any]:
+def result(call_id: str, text: str) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def shortened(talk: list[dict[str, Any]], chars_max: int) -> list[dict[str, Any]]:
+def shortened(talk: list[Message], chars_max: int) -> list[Message]:
     return without_middle(talk, sizes_of(talk), chars_max)
 
 
-def chars(messages: list[dict[str, Any]]) -> int:
+def chars(messages: list[Message]) -> int:
     return read_messages(messages).text_chars
 
 
@@ -38,53 +46,36 @@ TALK = [
 ]
 
 
-def test_what_fits_is_left_alone() -> None:
-    assert shortened(TALK, chars(TALK)) == TALK
-
-
 def test_the_middle_goes_first() -> None:
-    made = shortened(TALK, chars(TALK) - 300)
-
-    assert made == [*TALK[:3], *TALK[6:]]
+    assert shortened(TALK, chars(TALK)) == TALK
+    assert shortened(TALK, chars(TALK) - 300) == [*TALK[:3], *TALK[6:]]
 
 
 def test_the_last_that_goes_is_only_shortened() -> None:
     made = shortened(TALK, chars(TALK) - 130)
-
     assert len(made) == len(TALK) - 1
-    cut = made[3]
-    assert cut["content"].startswith("2" * 30)
-    assert cut["content"].endswith("2" * 30)
-    assert "…" in cut["content"]
+    cut = made[3]["content"]
+    assert (cut[:30], cut[-30:], "…" in cut) == ("2" * 30, "2" * 30, True)
     assert chars(made) <= chars(TALK) - 130
 
 
 def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
     made = shortened(talk, 1)
-
     assert made == [talk[0], *talk[-3:]]
     assert chars(made) == fixed_chars(talk, sizes_of(talk))
-
-
-def test_a_call_goes_with_its_result() -> None:
-    around = [says("user", "a" * 20), says("assistant", "z" * 20), says("user", "b")]
-    talk = [around[0], call("c1"), result("c1", "r" * 500), *around[1:]]
-
-    assert shortened(talk, 60) == around
-
-
-def test_a_conversation_without_a_user_keeps_its_end() -> None:
+    # A conversation without a user keeps its end.
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
-
     assert shortened(talk, 1) == talk[1:]
 
 
-def test_a_result_goes_with_the_latest_call_of_its_id() -> None:
+def test_a_call_goes_with_its_result_and_a_result_with_the_latest_call_of_its_id() -> None:
+    around = [says("user", "a" * 20), says("assistant", "z" * 20), says("user", "b")]
+    talk = [around[0], call("c1"), result("c1", "r" * 500), *around[1:]]
+    assert shortened(talk, 60) == around
     first, second = ([call("c"), result("c", text * 200)] for text in "ab")
     around = [says("user", "a" * 20), says("user", "z" * 20), says("user", "b")]
     talk = [around[0], *first, *second, *around[1:]]
-
     assert shortened(talk, 270) == [around[0], *second, *around[1:]]
 
 
@@ -97,18 +88,15 @@ def test_each_message_is_looked_at_a_few_times_however_many_results_a_call_has()
             looks += 1
             return super().get(key, default)
 
-    users, results = [says("user", "a")] * 500, [result("c", "b")] * 500
-    talk: list[dict[str, Any]] = [
-        Counted(each) for each in [call("c"), *users, *results, says("user", "z")]
-    ]
-
+    said = [call("c"), *[says("user", "a")] * 500, *[result("c", "b")] * 500, says("user", "z")]
+    talk: list[Message] = [Counted(each) for each in said]
     assert shortened(talk, 50) == talk[500:501] + talk[-1:]
     assert looks < 10 * len(talk)
 
 
 @st.composite
-def talks(draw: st.DrawFn) -> list[dict[str, Any]]:
-    talk: list[dict[str, Any]] = []
+def talks(draw: st.DrawFn) -> list[Message]:
+    talk: list[Message] = []
     for number in range(draw(st.integers(1, 12))):
         text = draw(st.text(max_size=300))
         kind = draw(st.sampled_from(["user", "assistant", "system", "developer", "tools"]))
@@ -121,9 +109,8 @@ def talks(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @given(talks(), st.integers(0, 2_000))
-def test_any_conversation(talk: list[dict[str, Any]], chars_max: int) -> None:
+def test_any_conversation(talk: list[Message], chars_max: int) -> None:
     made = shortened(talk, chars_max)
-
     assert chars(made) <= max(chars_max, fixed_chars(talk, sizes_of(talk)))
     assert not read_messages(made).orphans
     kept = [each for each in made if each in talk]
@@ -134,3 +121,36 @@ def test_any_conversation(talk: list[dict[str, Any]], chars_max: int) -> None:
     assert made[-1] == talk[-1]
     users = [each for each in talk if each["role"] == "user"]
     assert not users or users[-1] in made
+
+
+def long_request() -> ChatRequest:
+    talk = [says("user", "x" * 100)] * 500
+    return parse_chat({"model": "m", "messages": talk}, session_header=None)
+
+
+def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_beside, measured = False, []
+
+    def beside(work: Callable[[], Any], **_: Any) -> Any:
+        nonlocal is_beside
+        is_beside = True
+        try:
+            return work()
+        finally:
+            is_beside = False
+
+    def noted(messages: list[Message]) -> list[int]:
+        measured.append(is_beside)
+        return middle_out.sizes_of(messages)
+
+    monkeypatch.setattr(context_compression, "beside_the_loop", beside)
+    monkeypatch.setattr(context_compression, "sizes_of", noted)
+    made = compressed(long_request(), [endpoint(context_length=1_000)], None)
+    assert made is not None
+    assert 0 < made.chat.message_count < 500
+    assert measured == [True]
+
+
+def test_nothing_is_done_where_no_endpoint_may_compress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(context_compression, "beside_the_loop")
+    assert compressed(long_request(), [endpoint(context_length=100_000)], None) is None

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.errors import Unavailable
-from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Context
 from routing.plugins.moderation import Flagged, Moderation, shortened, texts_of
+from tests.routing.formats.chat_bodies import accepted
 from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
 
 PICTURE = "https://pictures.test/a.png"
 HOOK = "tests.support.moderating.reasons"
 
 
-def request(*texts: str, **fields: Any) -> ChatRequest:
-    messages = [{"role": "user", "content": text} for text in texts]
-    return parse_chat({"model": "m", "messages": messages, **fields}, session_header=None)
+def request(*texts: str) -> ChatRequest:
+    return accepted(messages=[{"role": "user", "content": text} for text in texts])
 
 
 def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
@@ -28,19 +28,12 @@ def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
     return plugin, plugin.judged(chat, context)
 
 
-def test_without_a_hook_it_does_nothing() -> None:
+def test_what_may_pass_does_and_so_does_all_without_a_hook(settings) -> None:
     plugin, refusal = judge(request(FORBIDDEN))
-
-    assert refusal is None
-    assert (plugin.stages, plugin.facts) == ([], {})
-
-
-def test_what_may_pass_does(settings) -> None:
+    assert (refusal, plugin.stages, plugin.facts) == (None, [], {})
     settings.ROUTER_MODERATION_HOOK = HOOK
     plugin, refusal = judge(request("Hello"))
-
-    assert refusal is None
-    assert plugin.stages == []
+    assert (refusal, plugin.stages) == (None, [])
     assert plugin.facts["moderation_latency_ms"] >= 0
 
 
@@ -48,7 +41,6 @@ def test_what_is_flagged_is_refused(settings) -> None:
     settings.ROUTER_MODERATION_HOOK = HOOK
     text = f"Once more: a {FORBIDDEN}. " + "And on it goes. " * 20
     plugin, refusal = judge(request("Hello", text))
-
     error = refusal()
     assert isinstance(error, Flagged)
     assert (error.status, error.error_type) == (403, "content_policy_violation")
@@ -62,7 +54,6 @@ def test_what_is_flagged_is_refused(settings) -> None:
 @pytest.mark.parametrize("text", [OUTAGE, TOO_FEW])
 def test_nothing_goes_on_without_a_hook_that_fails(settings, text: str) -> None:
     settings.ROUTER_MODERATION_HOOK = HOOK
-
     with pytest.raises(Unavailable, match="Moderation is not available"):
         judge(request(text))
 
@@ -78,10 +69,7 @@ def test_the_hook_is_shown_every_text_once() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "result"},
         {"role": "user", "content": "said"},
     ]
-    chat = parse_chat({"model": "m", "messages": messages}, session_header=None)
-
-    seen = texts_of(chat)
-
+    seen = texts_of(accepted(messages=messages))
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
     assert PICTURE not in seen
@@ -90,12 +78,4 @@ def test_the_hook_is_shown_every_text_once() -> None:
 @given(st.text(max_size=300))
 def test_a_long_text_is_told_by_its_ends(text: str) -> None:
     told = shortened(text)
-
-    assert len(told) == min(100, len(text))
-    if len(text) > 100:
-        head, _, tail = told[:49], told[49:52], told[52:]
-        assert told[49:52] == "..."
-        assert text.startswith(head)
-        assert text.endswith(tail)
-    else:
-        assert told == text
+    assert told == (text if len(text) <= 100 else f"{text[:49]}...{text[-48:]}")

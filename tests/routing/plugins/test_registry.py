@@ -1,17 +1,21 @@
-"""Which plugins there are, and what a request makes of them."""
+"""Which plugins there are, the tools some of them add, and what a request makes of them."""
 
 from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
 from routing.plugging import plugged
+from routing.plugins import fusion
+from routing.plugins.fusion import PRESETS, Fusion
 from routing.plugins.interface import Plugin
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, made, missing
 from routing.plugins.texts import with_messages, with_more_tools
+from routing.plugins.web import Web, WebFetch
 
 HERE = "tests.routing.plugins.test_registry"
 OWN = {"type": "function", "function": {"name": "own"}}
+WEB_OFF = {"id": "web", "enabled": False}
 
 
 class Clock(Plugin):
@@ -33,9 +37,19 @@ def request(**fields: Any) -> ChatRequest:
     return parse_chat(body, session_header=None)
 
 
+def asked(**fields: Any) -> ChatRequest:
+    return plugged(request(**fields), "acme/default")[0]
+
+
 @pytest.fixture
 def backends(settings) -> None:
     settings.ROUTER_TOOL_BACKENDS = {"web": f"{HERE}.Clock", "web-fetch": f"{HERE}.Hopeless"}
+
+
+@pytest.fixture
+def searching(settings) -> None:
+    settings.ROUTER_SEARCH_ENGINE = "searxng"
+    settings.ROUTER_SEARCH_URL = "http://127.0.0.1:9"
 
 
 # Search needs an engine of the operator's.
@@ -57,67 +71,126 @@ def test_a_backend_makes_a_plugin_available_and_a_tool_that_is_not_there_does_no
     assert missing([{"id": "web-fetch", "enabled": False}]) == []
 
 
+def test_without_an_engine_the_web_is_not_available() -> None:
+    assert missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web"]
+    assert asked(plugins=[{"id": "web"}]).server_tools == []
+
+
+def test_another_engine_than_the_operators_is_not_available(searching) -> None:
+    assert missing([{"id": "web"}]) == []
+    assert missing([{"id": "web", "engine": "exa"}]) == ["web"]
+
+
 def test_moderation_has_no_switch() -> None:
     on, off = {"id": "moderation", "enabled": False}, {"id": "response-healing", "enabled": False}
-
     assert [type(plugin) for plugin in made([on, off])] == [BUILT_IN["moderation"]]
 
 
 def test_its_tools_join_those_of_the_request(backends) -> None:
     chat, plugins = plugged(request(plugins=[{"id": "web"}], tools=[OWN]), "")
-
     assert [type(plugin) for plugin in plugins] == [Clock]
     assert [tool["type"] for tool in chat.body["tools"]] == ["function", "router:datetime"]
-    assert chat.server_tools == ["router:datetime"]
-    assert chat.tools_given
+    assert (chat.server_tools, chat.tools_given) == (["router:datetime"], True)
     assert chat.text_bytes > request(tools=[OWN]).text_bytes
-
-
-def test_a_tool_that_the_request_names_itself_has_its_own_settings(backends) -> None:
-    asked = request(plugins=[{"id": "web"}], tools=[{"type": "router:datetime"}])
-
-    assert plugged(asked, "")[0].body["tools"] == [{"type": "router:datetime"}]
+    # One that the request names itself keeps its own settings.
+    named = asked(plugins=[{"id": "web"}], tools=[{"type": "router:datetime"}])
+    assert named.body["tools"] == [{"type": "router:datetime"}]
 
 
 @pytest.mark.parametrize(
     ("fields", "count"),
     [
+        ({"plugins": [{"id": "web"}]}, 1),
         ({"model": "m:online"}, 1),
+        ({"model": "m:nitro:online"}, 1),
         ({"models": ["a", "b:nitro:online"]}, 1),
-        ({"model": "m:online", "plugins": [{"id": "web", "enabled": False}]}, 0),
+        ({"model": "m:online", "plugins": [WEB_OFF]}, 0),
         ({"model": "m:free"}, 0),
-        ({"plugins": [{"id": "web", "enabled": False}]}, 0),
-        ({"plugins": [{"id": "web-fetch"}]}, 0),
+        ({"plugins": [WEB_OFF]}, 0),
     ],
 )
-def test_a_suffix_stands_for_a_plugin(backends, fields: dict[str, Any], count: int) -> None:
+def test_a_request_gets_the_search_by_its_plugin_or_a_suffix(
+    searching, fields: dict[str, Any], count: int
+) -> None:
     chat, plugins = plugged(request(**fields), "")
-
     assert len(plugins) == count
-    assert bool(chat.server_tools) is bool(count)
+    assert chat.server_tools == ["router:web_search"] * count
+    tools = chat.body.get("tools", [])
+    assert [tool["type"] for tool in tools] == chat.server_tools
+    assert chat.tools_given is bool(count)
 
 
-def test_so_does_one_of_the_default_model(backends) -> None:
-    asked = request()
-    asked.candidates = []
+def test_a_suffix_of_the_default_model_counts_and_what_cannot_run_does_not(backends) -> None:
+    plain = request()
+    plain.candidates = []
+    assert len(plugged(plain, "m:online")[1]) == 1
+    assert plugged(request(plugins=[{"id": "web-fetch"}]), "")[1] == ()
 
-    assert len(plugged(asked, "m:online")[1]) == 1
+
+def test_a_tool_of_the_callers_own_stays_as_it_is(searching) -> None:
+    own = {"type": "web_search", "max_results": 1}
+    chat = asked(plugins=[{"id": "web", "max_results": 9}, {"id": "web-fetch"}], tools=[own])
+    assert chat.body["tools"] == [own, {"type": "router:web_fetch", "parameters": {}}]
+
+
+def test_a_search_has_one_list_of_domains() -> None:
+    one = {"id": "web", "include_domains": ["a.example"], "exclude_domains": []}
+    asked(plugins=[one])
+    with pytest.raises(ChatInvalid, match="exclude each other"):
+        asked(plugins=[one | {"exclude_domains": ["b.example"]}])
+
+
+def test_settings_of_the_web_plugins_are_those_of_the_tools() -> None:
+    place = {"type": "approximate", "country": "CH"}
+    same = {"engine": "auto", "mode": "deep", "max_results": 3, "max_uses": 2}
+    same |= {"search_prompt": "Cite.", "user_location": place}
+    lists = {"include_domains": ["a.example"], "exclude_domains": ["b.example"]}
+    (tool,) = Web({"id": "web", "enabled": True, **same, **lists}).tools()
+    domains = {"allowed_domains": ["a.example"], "excluded_domains": ["b.example"]}
+    assert tool == {"type": "router:web_search", "parameters": {**same, **domains}}
+    fetching = {"max_uses": 1, "max_content_tokens": 10, "blocked_domains": ["c"]}
+    (tool,) = WebFetch({"id": "web-fetch", **fetching}).tools()
+    assert tool == {"type": "router:web_fetch", "parameters": fetching}
+
+
+PANEL: dict[str, Any] = {"model": "m", "max_tool_calls": 2, "tools": [{"type": "router:datetime"}]}
+FAST = {"preset": "general-fast"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "given"),
+    [
+        ({}, {}),
+        (PANEL, PANEL),
+        (FAST, {"analysis_models": ["general-fast/a", "general-fast/b"]}),
+        ({**FAST, "analysis_models": ["x"]}, {"analysis_models": ["x"]}),
+    ],
+)
+def test_settings_of_a_fusion_are_those_of_the_tool(
+    monkeypatch: pytest.MonkeyPatch, settings: Any, given: Any
+) -> None:
+    monkeypatch.setattr(fusion, "panel_of", lambda preset: [f"{preset}/a", f"{preset}/b"])
+    (tool,) = Fusion({"id": "fusion", "enabled": True, **settings}).tools()
+    assert tool == {"type": "router:fusion", "parameters": given}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("preset", PRESETS)
+def test_an_empty_catalogue_has_no_panel(preset: str) -> None:
+    assert Fusion({"preset": preset}).tools()[0]["parameters"].get("analysis_models", []) == []
 
 
 def test_a_request_without_plugins_is_the_very_same() -> None:
-    asked = request()
-
-    assert plugged(asked, "m") == (asked, ())
-    assert plugged(asked, "m")[0] is asked
-    assert with_more_tools(asked, []) is asked
+    plain = request()
+    assert plugged(plain, "m") == (plain, ())
+    assert plugged(plain, "m")[0] is plain
+    assert with_more_tools(plain, []) is plain
 
 
 def test_other_messages_are_measured_anew() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
     messages = [{"role": "user", "content": [{"type": "text", "text": "Größe"}, image]}]
-    made_so = with_messages(request(), messages)
-    there = request(messages=messages)
-
+    made_so, there = with_messages(request(), messages), request(messages=messages)
     assert made_so.rewritten
     for name in ("text_bytes", "prompt_text_chars", "message_count", "media_parts", "image_parts"):
         assert getattr(made_so, name) == getattr(there, name), name

@@ -7,25 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.plugins import json_mender, response_healing
 from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, healed
+from tests.routing.formats.chat_bodies import accepted
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
 GOOD = json.dumps(VALUE)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**6), 10**6) | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
 objects = st.dictionaries(st.text(max_size=8), json_values, max_size=5)
-
-
-def request(**fields: Any) -> ChatRequest:
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
-    return parse_chat(body, session_header=None)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +39,6 @@ def request(**fields: Any) -> ChatRequest:
 )
 def test_what_was_meant_is_found(text: str) -> None:
     made = healed(text, wants_object=True)
-
     assert made is not None
     assert json.loads(made) == VALUE
 
@@ -61,7 +53,6 @@ def test_what_is_good_stays_as_it_is(text: str) -> None:
 )
 def test_what_cannot_be_mended_stays_as_it_is(text: str) -> None:
     made = healed(text, wants_object=True)
-
     assert made is None or isinstance(json.loads(made), dict)
     if ":" not in text and "{" not in text:
         assert made is None
@@ -70,7 +61,6 @@ def test_what_cannot_be_mended_stays_as_it_is(text: str) -> None:
 def test_a_list_will_do_only_where_no_object_is_asked_for() -> None:
     text = "```json\n[1, 2,]\n```"
     made = healed(text, wants_object=False)
-
     assert made is not None
     assert json.loads(made) == [1, 2]
     assert healed(text, wants_object=True) is None
@@ -79,14 +69,12 @@ def test_a_list_will_do_only_where_no_object_is_asked_for() -> None:
 @pytest.mark.parametrize("text", ["[" * 60_000, '{"a":' * 12_000, '{"a": "' + "x" * 60_000])
 def test_what_is_deep_or_long_harms_nobody(text: str) -> None:
     made = healed(text, wants_object=False)
-
     assert made is None or json.loads(made)
 
 
 @given(objects)
 def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) -> None:
     made = healed(f"Here:\n```json\n{json.dumps(value)}\n```\n", wants_object=True)
-
     assert made is not None
     assert json.loads(made) == value
 
@@ -94,7 +82,6 @@ def test_whatever_stands_in_a_fence_comes_out_the_same(value: dict[str, Any]) ->
 @given(st.lists(st.text(max_size=200), max_size=3))
 def test_any_texts_become_json_or_nothing(texts: list[str]) -> None:
     made = json_mender.mended(texts, wants_object=True)
-
     assert made is None or isinstance(json.loads(made), dict)
 
 
@@ -105,7 +92,6 @@ def test_what_json_has_no_words_for_is_not_mended(text: str) -> None:
 
 def test_what_would_take_hours_is_left_as_it_is() -> None:
     text = "{ // a\n" * (CHARS_MAX // 7)
-
     assert healed(text, wants_object=True) is None
 
 
@@ -117,7 +103,6 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(response_healing, "mended", nothing)
     many = "".join(f"```\n{{{number}]\n```\n" for number in range(1_000))
-
     assert healed(many, wants_object=True) is None
     assert tried[:FENCES_MAX] == ["{0]", "{1]", "{2]"]
     assert len(tried) == FENCES_MAX + 1
@@ -136,11 +121,9 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
-    chat, plugin = request(**fields), ResponseHealing({"id": "response-healing"})
+    chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
-
     made = plugin.answered(chat, message)
-
     assert plugin.rewrites(chat) is is_its_work
     assert (made["content"] == GOOD) is is_its_work
     assert (made is message) is not is_its_work
@@ -149,7 +132,6 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 
 @pytest.mark.parametrize("content", [None, "", "   ", [{"type": "text", "text": "{"}]])
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
-    chat = request(response_format={"type": "json_object"})
+    chat = accepted(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
-
     assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message

@@ -26,7 +26,6 @@ A, B = "https://a.example/x", "https://b.example/"
 
 def test_links_and_bare_urls_have_their_places_in_the_order_of_the_text() -> None:
     text = f"So [b]({B}) says, and <{A}>. Also [a]({A})."
-
     assert places([page(A), page(B)], text) == [(B, f"[b]({B})"), (A, f"[a]({A})")]
     assert places([page(A), page(B)], text, before=7)[0] == (B, f"[b]({B})")
 
@@ -49,6 +48,5 @@ def test_those_that_are_not_named_are_left_out_where_some_are() -> None:
 @given(st.lists(st.sampled_from([A, B, "https://c.example/(1)?q=[2]"])), st.text())
 def test_any_text_and_any_pages(urls: list[str], text: str) -> None:
     told = cited([page(url) for url in urls], text + "".join(urls))
-
     assert {each["url_citation"]["url"] for each in told} <= set(urls)
     assert bool(told) is bool(urls)

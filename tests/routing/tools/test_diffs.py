@@ -16,13 +16,11 @@ def test_a_place_is_found_by_its_lines() -> None:
 
 def test_an_anchor_says_which_of_equal_lines() -> None:
     diff = "@@ def two():\n-    return 1\n+    return 2"
-
     assert patched(TEXT, diff) == TEXT.replace("return 1\n", "return 2\n").replace("2", "1", 1)
 
 
 def test_places_follow_one_another() -> None:
     diff = "@@ def one():\n-    return 1\n+    return 3\n@@\n-    return 1\n+    return 4"
-
     assert patched(TEXT, diff) == "def one():\n    return 3\n\n\ndef two():\n    return 4\n"
 
 
@@ -54,7 +52,6 @@ def test_line_ends_stay() -> None:
 def test_what_does_not_fit_is_told(diff: str, told: str) -> None:
     with pytest.raises(DiffFailed) as failure:
         patched(TEXT, diff)
-
     assert str(failure.value) == told
 
 
@@ -75,7 +72,6 @@ def test_a_whole_diff_makes_the_other_text(
     diff = [f" {line}" for line in head] + [f"-{line}" for line in old]
     diff += [f"+{line}" for line in new] + [f" {line}" for line in tail]
     before, after = ("\n".join([*head, *middle, *tail, ""]) for middle in (old, new))
-
     if diff:
         assert patched(before, "\n".join(diff)) == after
 
@@ -87,7 +83,6 @@ def test_a_whole_diff_makes_the_other_text(
 )
 def test_every_place_is_found(lines: list[str], old: list[str], at: int) -> None:
     everywhere = range(at, len(lines) - len(old) + 1)
-
     assert list(places(lines, old, at)) == [n for n in everywhere if lines[n:][: len(old)] == old]
 
 
@@ -108,9 +103,7 @@ class Line(str):
 
 def test_lines_that_are_all_alike_are_looked_at_a_few_times() -> None:
     Line.looked_at = 0
-
     assert list(places([Line("x")] * 2000, [Line("x")] * 500 + [Line("y")], 0)) == []
-
     assert Line.looked_at <= 4 * 2500
 
 
@@ -118,7 +111,6 @@ def test_a_diff_of_endless_places_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     """Each of them is found only where blanks do not matter, after the whole file was read."""
     monkeypatch.setattr(diffs, "LOOKED_AT_MAX", 10_000)
     file = "x \n" * 1000
-
     assert patched(file, "@@\n-x\n+y\n" * 5).startswith("y\n" * 5 + "x \n")
     with pytest.raises(DiffFailed, match="too many places"):
         patched(file, "@@\n-x\n+y\n" * 20)
@@ -132,7 +124,5 @@ def test_a_file_is_made_alike_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return line
 
     monkeypatch.setattr(diffs, "_LIKE", (counted,))
-
     patched("x\n" * 100, "@@\n-x\n+y\n" * 20)
-
     assert len(made) == 101 + 20

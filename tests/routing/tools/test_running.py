@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,8 @@ from routing.tools.running import Running, ToolCall
 from routing.tools.toolbox import Fitted
 from tests.routing.tools.made import Echo, context
 from tests.support.promptness import in_time
+
+TOO_LONG = "The tool took too long and was stopped"
 
 
 class Odd:
@@ -37,6 +40,21 @@ def results(*calls: ToolCall, **given: Any) -> list[Result]:
     return running.results()
 
 
+def error_of(result: Result) -> str:
+    assert result.failed
+    (told,) = json.loads(result.text).items()
+    assert told[0] == "error"
+    return cast(str, told[1])
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What a tool that hangs waits for."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
 def raises() -> Result:
     raise ValueError("a secret of ours")
 
@@ -56,54 +74,35 @@ def refuses() -> Result:
     ],
 )
 def test_what_goes_wrong_is_told_and_nothing_more(work, told) -> None:
-    (result,) = results(call(Odd(work)))
-
-    assert json.loads(result.text) == {"error": told}
-    assert result.failed
+    assert [error_of(result) for result in results(call(Odd(work)))] == [told]
 
 
-@pytest.mark.parametrize("arguments", ["[]", "{", "5", '{"a": NaN}', "null"])
-def test_arguments_that_are_no_object_are_told(arguments) -> None:
-    (result,) = results(call(Echo({}), arguments))
-
-    assert json.loads(result.text) == {"error": "The arguments are no JSON object"}
-
-
-@pytest.mark.parametrize("arguments", ["", "  ", "{}"])
-def test_no_arguments_are_none(arguments) -> None:
-    (result,) = results(call(Echo({}), arguments))
-
-    assert (result.text, result.failed) == ("{}", False)
+def test_arguments_are_an_object_or_none() -> None:
+    for odd in ("[]", "{", "5", '{"a": NaN}', "null"):
+        (result,) = results(call(Echo({}), odd))
+        assert error_of(result) == "The arguments are no JSON object"
+    for none in ("", "  ", "{}"):
+        (result,) = results(call(Echo({}), none))
+        assert (result.text, result.failed) == ("{}", False)
 
 
 @override_settings(ROUTER_TOOL_RESULT_CHARS=1000)
 def test_ten_megabytes_are_cut() -> None:
     (result,) = results(call(Odd(lambda: Result("x" * 10_000_000))))
-
     assert result.text.startswith("x" * 1000)
     assert result.text.endswith("[cut: the first 1000 of 10000000 characters]")
     assert len(result.text) < 1100
 
 
-def test_one_that_hangs_is_left_behind_and_the_others_are_not() -> None:
-    gate = threading.Event()
+def test_one_that_hangs_is_left_behind_and_the_others_are_not(gate: threading.Event) -> None:
     began = time.monotonic()
-
-    found = results(call(Odd(gate.wait, time_s=0.2)), call(Echo({})))
-
-    gate.set()
-    assert json.loads(found[0].text) == {"error": "The tool took too long and was stopped"}
-    assert found[1].text == "{}"
-    in_time(time.monotonic() - began, 5)
-
-
-def test_the_requests_deadline_ends_what_has_none_of_its_own() -> None:
-    gate = threading.Event()
-
-    (result,) = results(call(Odd(gate.wait, time_s=float("inf"))), deadline=time.monotonic() + 0.2)
-
-    gate.set()
+    hung, echoed = results(call(Odd(gate.wait, time_s=0.2)), call(Echo({})))
+    assert (error_of(hung), echoed.text) == (TOO_LONG, "{}")
+    # The request's deadline ends what has none of its own.
+    endless = Odd(gate.wait, time_s=float("inf"))
+    (result,) = results(call(endless), deadline=time.monotonic() + 0.2)
     assert result.failed
+    in_time(time.monotonic() - began, 5)
 
 
 def test_they_run_side_by_side_and_answer_in_order() -> None:
@@ -124,29 +123,16 @@ def test_they_run_side_by_side_and_answer_in_order() -> None:
 
 def test_one_that_is_refused_is_not_run() -> None:
     ran: list[int] = []
-
     (result,) = results(call(Odd(lambda: ran.append(1)), refused="No steps left"))
-
-    assert json.loads(result.text) == {"error": "No steps left"}
-    assert ran == []
+    assert (error_of(result), ran) == ("No steps left", [])
 
 
-def test_waiting_ends_before_they_do() -> None:
-    gate = threading.Event()
+def test_waiting_ends_before_they_do(gate: threading.Event) -> None:
     running = Running([call(Odd(gate.wait, time_s=5))], context())
-
     assert not running.wait(0.05)
     assert running.stop() == []
-    gate.set()
-
-
-def test_who_has_no_limit_does_not_keep_others_beyond_theirs() -> None:
-    gate = threading.Event()
-    agent, late = Odd(gate.wait, time_s=float("inf")), Odd(gate.wait, time_s=0.0)
+    # Who has no limit does not keep others beyond theirs.
+    agent, late = (Odd(gate.wait, time_s=limit) for limit in (float("inf"), 0.0))
     running = Running([call(agent), call(late)], context())
-
     assert not running.wait(0.0)
-
-    (result,) = running.stop()
-    gate.set()
-    assert json.loads(result.text) == {"error": "The tool took too long and was stopped"}
+    assert [error_of(result) for result in running.stop()] == [TOO_LONG]

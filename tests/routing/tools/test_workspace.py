@@ -41,11 +41,18 @@ def ask(toolbox: Toolbox, name: str, **arguments: Any) -> Result:
     return fitted.tool.run(arguments, context())
 
 
+def told(toolbox: Toolbox, name: str, **arguments: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ask(toolbox, name, **arguments).text)
+    return found
+
+
 def bash(toolbox: Toolbox, command: str, timeout_s: float = 10) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(
-        ask(toolbox, "bash", command=command, timeout_s=timeout_s).text
-    )
-    return told
+    return told(toolbox, "bash", command=command, timeout_s=timeout_s)
+
+
+def fails(toolbox: Toolbox, words: str, name: str, **arguments: Any) -> None:
+    with pytest.raises(ToolFailed, match=words):
+        ask(toolbox, name, **arguments)
 
 
 def programs() -> list[str]:
@@ -64,7 +71,6 @@ def programs() -> list[str]:
 
 def test_output_status_and_files_between_calls(toolbox: Toolbox) -> None:
     first = ask(toolbox, "bash", command="echo out; echo err >&2; echo kept > file; exit 3")
-
     assert json.loads(first.text) == {"stdout": "out\n", "stderr": "err\n", "return_code": 3}
     assert first.block_type == "router_bash_tool_result"
     assert first.block["type"] == "router_bash_result"
@@ -75,27 +81,26 @@ def test_output_status_and_files_between_calls(toolbox: Toolbox) -> None:
 def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox) -> None:
     ask(toolbox, "apply_patch", type="create_file", path="src/a.py", diff="+print(1)\n+print(2)")
     ask(toolbox, "apply_patch", type="update_file", path="src/a.py", diff="-print(2)\n+print(3)")
-
+    again: dict[str, Any] = {"type": "create_file", "path": "src/a.py", "diff": "+b"}
+    fails(toolbox, "The file exists already", "apply_patch", **again)
     ran = ask(toolbox, "shell", commands=["python3 src/a.py", "exit 4"])
-
+    first, second = ({"type": "exit", "exit_code": code} for code in (0, 4))
     assert ran.item["output"] == [
-        {"stdout": "1\n3\n", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}},
-        {"stdout": "", "stderr": "", "outcome": {"type": "exit", "exit_code": 4}},
+        {"stdout": "1\n3\n", "stderr": "", "outcome": first},
+        {"stdout": "", "stderr": "", "outcome": second},
     ]
     assert ran.block_type == "router_shell_tool_result"
     ask(toolbox, "files", action="write", path="b.txt", content="b\u00e4")
-    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
+    listed = told(toolbox, "files", action="list")["files"]
     assert listed == [{"path": "b.txt", "bytes": 3}, {"path": "src/a.py", "bytes": 18}]
-    assert json.loads(ask(toolbox, "files", action="read", path="b.txt").text) == {
-        "text": "b\u00e4"
-    }
+    assert told(toolbox, "files", action="read", path="b.txt") == {"text": "b\u00e4"}
     ask(toolbox, "files", action="delete", path="b.txt")
     ask(toolbox, "apply_patch", operation={"type": "delete_file", "path": "src/a.py"})
     assert bash(toolbox, "find . -type f")["stdout"] == ""
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "told"),
+    ("name", "arguments", "words"),
     [
         ("bash", {}, "A command must be a text"),
         ("bash", {"command": "a\0"}, "A command has at most"),
@@ -109,7 +114,7 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("files", {"action": "write", "path": "x"}, "content must be a text"),
         ("files", {"action": "write", "path": "x", "content": "y" * 1_048_577}, "at most 1048576"),
         ("files", {"action": "write", "path": "/usr/x", "content": ""}, "Read-only file system"),
-        ("files", {"action": "read", "path": "/dev/zero"}, "cut"),
+        ("files", {"action": "read", "path": "\ud800"}, "no valid Unicode text"),
         ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
         ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
         ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
@@ -117,39 +122,20 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
         ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
     ],
 )
-def test_what_is_wrong_is_told(
-    toolbox: Toolbox, name: str, arguments: dict[str, Any], told: str
+def test_what_is_wrong_is_told_and_costs_no_files(
+    toolbox: Toolbox, name: str, arguments: dict[str, Any], words: str
 ) -> None:
-    if told == "cut":
-        assert json.loads(ask(toolbox, name, **arguments).text)["truncated"]
-        return
-    with pytest.raises(ToolFailed, match=told):
-        ask(toolbox, name, **arguments)
+    bash(toolbox, "echo kept > file")
+    fails(toolbox, words, name, **arguments)
+    assert told(toolbox, "files", action="read", path="file") == {"text": "kept\n"}
 
 
-def test_a_new_file_takes_no_other_ones_place(toolbox: Toolbox) -> None:
-    ask(toolbox, "apply_patch", type="create_file", path="a", diff="+a")
-
-    with pytest.raises(ToolFailed, match="The file exists already"):
-        ask(toolbox, "apply_patch", type="create_file", path="a", diff="+b")
-
-
-def test_a_name_that_is_no_utf8_costs_no_files(toolbox: Toolbox) -> None:
+def test_odd_files_are_read_and_listed_as_far_as_that_goes(toolbox: Toolbox) -> None:
+    assert told(toolbox, "files", action="read", path="/dev/zero")["truncated"]
     bash(toolbox, "echo kept > file; touch $'bad\\xff'")
-
-    listed = json.loads(ask(toolbox, "files", action="list").text)["files"]
-
+    listed = told(toolbox, "files", action="list")["files"]
     assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
     assert bash(toolbox, "cat file")["stdout"] == "kept\n"
-
-
-def test_half_a_character_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
-    bash(toolbox, "echo a > kept")
-
-    with pytest.raises(ToolFailed, match="no valid Unicode text"):
-        ask(toolbox, "files", action="read", path="\ud800")
-
-    assert "a" in ask(toolbox, "files", action="read", path="kept").text
 
 
 def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
@@ -159,7 +145,6 @@ def test_nothing_of_the_host_is_there(toolbox: Toolbox) -> None:
         " for f in /x /dev/x /usr/x /srv/x; do echo > $f; done; set -- /proc/[0-9]*; echo $#;"
         " exec 3<>/dev/tcp/127.0.0.1/80",
     )
-
     # The sandbox's first process, what serves it and the shell.
     names = {line.partition("=")[0] for line in seen["stdout"].splitlines() if "=" in line}
     assert names == {"PATH", "LANG", "HOME", "PWD", "SHLVL", "_"}
@@ -189,18 +174,44 @@ def test_what_takes_too_much_is_stopped_and_the_workspace_stays(
     toolbox: Toolbox, command: str, stopped: str
 ) -> None:
     bash(toolbox, "echo kept > file")
-
     ran = bash(toolbox, command, timeout_s=0.3 if "time" in stopped else 30)
-
     assert ran["stopped"] == stopped
     assert ran["return_code"] == 137
     assert len(ran["stdout"]) <= OUTPUT_BYTES
     assert bash(toolbox, "cat file; set -- /proc/[0-9]*; echo $#")["stdout"] == "kept\n3\n"
 
 
+SHARED = """
+import mmap
+memory = mmap.mmap(-1, 100 << 20)
+for at in range(0, len(memory), 4096): memory[at] = 1
+"""
+FIRST_THREAD_ENDED = """
+import ctypes, threading
+def hold():
+    held = b"1" * (30 << 20)
+    time.sleep(60)
+[os.fork() for _ in range(2)]
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+
+
+@override_settings(ROUTER_SHELL_MEMORY_BYTES=64 << 20)
+@pytest.mark.parametrize("program", [SHARED, FIRST_THREAD_ENDED])
+def test_memory_that_no_process_has_for_itself_is_bounded(toolbox: Toolbox, program: str) -> None:
+    ran = bash(toolbox, f"exec python3 -c 'import os, time\n{program}\ntime.sleep(60)'", 30)
+    assert ran.get("stopped") == "stopped: too much memory", ran
+
+
+def test_a_child_that_nobody_waits_for_is_no_offence(toolbox: Toolbox) -> None:
+    program = 'import subprocess, time; p = subprocess.Popen(["true"]); time.sleep(1); print("ok")'
+    ran = bash(toolbox, f"python3 -c '{program}'")
+    assert ran == {"stdout": "ok\n", "stderr": "", "return_code": 0}
+
+
 def test_ten_megabytes_are_cut(toolbox: Toolbox) -> None:
     ran = bash(toolbox, "head -c 10000000 /dev/zero | tr '\\0' x")
-
     assert (len(ran["stdout"]), ran["truncated"], ran["return_code"]) == (OUTPUT_BYTES, True, 0)
 
 
@@ -212,9 +223,7 @@ def test_a_full_disk_is_the_commands_own_trouble(toolbox: Toolbox) -> None:
 
 def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
     began = time.monotonic()
-
     ran = bash(toolbox, "setsid sleep 60 & nohup sleep 60 & disown -a; echo done")
-
     assert ran["stdout"] == "done\n"
     in_time(time.monotonic() - began, 30)
     assert "sleep" not in bash(toolbox, "cat /proc/[0-9]*/cmdline")["stdout"]
@@ -223,16 +232,12 @@ def test_what_a_command_leaves_behind_ends_with_it(toolbox: Toolbox) -> None:
 @pytest.mark.parametrize("command", ["kill -9 -1", "kill -STOP $PPID; sleep 60"])
 def test_who_ends_the_workspace_gets_a_new_one(toolbox: Toolbox, command: str) -> None:
     bash(toolbox, "echo kept > file")
-
-    with pytest.raises(ToolFailed, match="lost with all its files"):
-        bash(toolbox, command, timeout_s=0.5)
-
+    fails(toolbox, "lost with all its files", "bash", command=command, timeout_s=0.5)
     assert bash(toolbox, "ls")["stdout"] == ""
 
 
 def test_what_the_inside_has_open_is_not_for_commands(toolbox: Toolbox) -> None:
     seen = bash(toolbox, "echo lie > /proc/$PPID/fd/1; cat /proc/$PPID/environ; echo done")
-
     assert seen["stdout"] == "done\n"
     assert seen["stderr"].count("Permission denied") == 2
 
@@ -256,21 +261,16 @@ def test_it_inherits_nothing(toolbox: Toolbox) -> None:
 def test_nothing_is_left_once_it_is_closed(toolbox: Toolbox) -> None:
     bash(toolbox, "true")
     assert programs()
-
     toolbox.close()
-
     assert not programs()
-    with pytest.raises(ToolFailed, match="The request has ended"):
-        bash(toolbox, "true")
+    fails(toolbox, "The request has ended", "bash", command="true")
 
 
 def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
     workspace = Workspace()
     workspace.ask({"do": "list", "path": "."})
     assert programs()
-
     del workspace
-
     until = time.monotonic() + 5
     while programs() and time.monotonic() < until:
         Path("/proc").stat()
@@ -281,10 +281,8 @@ def test_one_that_nobody_knows_any_more_ends(toolbox: Toolbox) -> None:
 def test_there_are_only_so_many_at_once(toolbox: Toolbox) -> None:
     bash(toolbox, "true")
     other = Workspace()
-
     with pytest.raises(ToolFailed, match="Too many workspaces"):
         other.ask({"do": "list", "path": "."})
-
     toolbox.close()
     assert other.ask({"do": "list", "path": "."})["files"] == []
     other.close()
@@ -302,10 +300,7 @@ def test_without_a_sandbox_they_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"engine": "native"},
-        {"environment": {"type": "container_reference", "container_id": "c1"}},
-    ],
+    [{"engine": "native"}, {"environment": {"type": "container_reference", "container_id": "c1"}}],
 )
 def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
     assert missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]

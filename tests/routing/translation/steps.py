@@ -63,16 +63,9 @@ def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
             stream_usage=True,
             max_tokens_cap=None,
         )
-    reasoning = request.reasoning
-    prompt = Prompt(
-        body=body,
-        original=None,
-        stream=request.stream,
-        max_output_tokens=request.max_output_tokens,
-        effort=reasoning.effort if reasoning else None,
-        reasoning_tokens=reasoning.max_tokens if reasoning else None,
-        exclude_reasoning=False,
-    )
+    asked = request.reasoning
+    efforts = (asked.effort, asked.max_tokens) if asked else (None, None)
+    prompt = Prompt(body, None, request.stream, request.max_output_tokens, *efforts, False)
     terms = Terms("up-1", SUPPORTED, None, "secret", None, 4096)
     made: dict[str, Any] = json.loads(wire_of(kind).request(prompt, terms).body)
     return made

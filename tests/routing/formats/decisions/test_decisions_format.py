@@ -22,7 +22,6 @@ def test_questions_in_their_order() -> None:
             "b": {"type": "score", "instructions": {}, "criteria": ["low", "high"]},
         }
     }
-
     assert questions_of(body) == {
         "z": Question("noul", "Why?", ("yes", "no"), (None, None)),
         "a": Question("noul", "Why?", ("yes", "no"), ("t", ["f"])),
@@ -34,9 +33,7 @@ def test_questions_in_their_order() -> None:
 
 def test_what_the_pipeline_asks_of_a_request() -> None:
     body = BODY | {"user": "u", "trace": {"x": 1}, "provider": {"zdr": True}, "stream": True}
-
     request = parse_decisions(body, session_header="header", beside={"models": ["n/n"]})
-
     assert request.decides
     assert request.candidates == ["m/m", "n/n"]
     assert (request.session_id, request.user, request.trace) == ("header", "u", {"x": 1})

@@ -1,44 +1,31 @@
-"""Small messages bodies, and what every test here asks of them: what was read, what was refused."""
+"""Small messages bodies."""
 
 from typing import Any
 
-import pytest
+from routing.formats.messages.format import MESSAGES
+from tests.routing.formats.chat_bodies import USER, Bodies
 
-from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.formats.messages.request import parse_messages
+__all__ = ["USER"]
 
-USER: dict[str, Any] = {"role": "user", "content": "hi"}
 TOOL: dict[str, Any] = {"name": "f", "input_schema": {"type": "object"}}
 USE: dict[str, Any] = {"type": "tool_use", "id": "t1", "name": "f", "input": {"a": [1, "é"]}}
 RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t1", "content": "r"}
 TEXT: dict[str, Any] = {"type": "text", "text": "x"}
-IMAGE: dict[str, Any] = {
-    "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"},
-}
+PNG: dict[str, Any] = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+IMAGE: dict[str, Any] = {"type": "image", "source": PNG}
 EPHEMERAL: dict[str, Any] = {"type": "ephemeral"}
 
-
-def body_of(**fields: Any) -> dict[str, Any]:
-    return {"model": "acme/small", "max_tokens": 4096, "messages": [USER], **fields}
-
-
-def accepted(session_header: str | None = None, /, **fields: Any) -> ChatRequest:
-    return parse_messages(body_of(**fields), session_header=session_header)
-
-
-def refused(session_header: str | None = None, /, **fields: Any) -> ChatInvalid:
-    with pytest.raises(ChatInvalid) as caught:
-        parse_messages(body_of(**fields), session_header=session_header)
-    return caught.value
-
-
-def paths(session_header: str | None = None, /, **fields: Any) -> list[str]:
-    return [issue.path for issue in refused(session_header, **fields).issues]
+BODIES = Bodies(MESSAGES, max_tokens=4096, messages=[USER])
+body_of, accepted, refused, paths = BODIES.body, BODIES.accepted, BODIES.refused, BODIES.paths
 
 
 def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
+
+
+def document(source: str, **fields: Any) -> dict[str, Any]:
+    """A document of a kind of source."""
+    return {"type": "document", "source": {"type": source, **fields}}
 
 
 def chat_of(*messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:

@@ -22,15 +22,7 @@ USAGE: dict[str, Any] = {
 
 
 def ending(finish: str = "stop", native_finish: str | None = None, **fields: Any) -> Ending:
-    known: dict[str, Any] = {
-        "usage": USAGE,
-        "service_tier": None,
-        "stop_sequence": None,
-        "native": None,
-        "failure": None,
-        "router_metadata": None,
-    }
-    return Ending(finish, native_finish, **{**known, **fields})
+    return Ending(finish, native_finish, USAGE, None, None, None, None, None)._replace(**fields)
 
 
 def stream(**fields: Any) -> MessagesStream:
@@ -50,10 +42,6 @@ def native(name: str, raw: bytes, value: dict[str, Any]) -> Native:
 
 def call(index: int, arguments: str = "", **names: Any) -> dict[str, Any]:
     """A delta with one piece of a tool call; `id` and `name` begin it."""
-    function: dict[str, Any] = {"arguments": arguments}
-    if "name" in names:
-        function["name"] = names["name"]
-    piece: dict[str, Any] = {"index": index, "function": function}
-    if "id" in names:
-        piece |= {"id": names["id"], "type": "function"}
-    return {"tool_calls": [piece]}
+    function = {"arguments": arguments, **{key: names[key] for key in ("name",) if key in names}}
+    begun = {"id": names["id"], "type": "function"} if "id" in names else {}
+    return {"tool_calls": [{"index": index, "function": function, **begun}]}

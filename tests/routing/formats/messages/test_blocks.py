@@ -1,4 +1,4 @@
-"""Input messages and blocks (inference 4.2)."""
+"""Input messages and blocks (inference 4.2): what passes, and where the rest is refused."""
 
 from typing import Any
 
@@ -7,85 +7,78 @@ import pytest
 from tests.routing.formats.messages.bodies import (
     EPHEMERAL,
     IMAGE,
+    PNG,
     RESULT,
     TEXT,
     USE,
+    USER,
     accepted,
+    document,
     paths,
     refused,
     said,
 )
 
 CALLED = said("assistant", USE)
+FOUND: dict[str, Any] = {"type": "search_result", "source": "s", "title": "t"}
+
+
+def image(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "image", "source": {"type": kind, **fields}}
+
+
+def result_of(kind: str, content: Any) -> dict[str, Any]:
+    return {"type": f"{kind}_tool_result", "tool_use_id": "s", "content": content}
+
+
 ANY_BLOCK: list[dict[str, Any]] = [
     TEXT,
     {**TEXT, "citations": None},
     {**TEXT, "citations": [{"type": "char_location"}], "cache_control": None},
     IMAGE,
-    {"type": "image", "source": {"type": "url", "url": "https://x/y.png"}},
-    {
-        "type": "document",
-        "source": {"type": "base64", "media_type": "application/pdf", "data": "A"},
-    },
-    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "A"}},
-    {"type": "document", "source": {"type": "content", "content": "A"}, "title": None},
-    {"type": "document", "source": {"type": "content", "content": [TEXT, IMAGE]}},
-    {"type": "document", "source": {"type": "url", "url": "http://x"}, "context": "c"},
-    {
-        "type": "document",
-        "source": {"type": "file", "file_id": "f"},
-        "title": "t",
-        "citations": {"enabled": True},
-    },
-    {"type": "search_result", "source": "s", "title": "t", "content": [TEXT]},
+    image("url", url="https://x/y.png"),
+    document("base64", media_type="application/pdf", data="A"),
+    document("text", media_type="text/plain", data="A"),
+    document("content", content="A") | {"title": None},
+    document("content", content=[TEXT, IMAGE]),
+    document("url", url="http://x") | {"context": "c"},
+    document("file", file_id="f") | {"title": "t", "citations": {"enabled": True}},
+    {**FOUND, "content": [TEXT]},
     {"type": "tool_use", "id": "t2", "name": "f"},
     {"type": "tool_result", "tool_use_id": "t1"},
     {"type": "tool_result", "tool_use_id": "t1", "content": [], "is_error": True},
     {"type": "thinking", "thinking": "", "signature": ""},
     {"type": "redacted_thinking", "data": "x"},
     {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-    {"type": "web_search_tool_result", "tool_use_id": "s", "content": [{"type": "x"}]},
-    {"type": "web_search_tool_result", "tool_use_id": "s", "content": {"error_code": "x"}},
+    result_of("web_search", [{"type": "x"}]),
+    result_of("web_search", {"error_code": "x"}),
     {"type": "compaction", "content": None},
     {"type": "compaction", "content": "c", "encrypted_content": "e"},
-    {"type": "advisor_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "router_shell_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "router_bash_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "web_fetch_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "text_editor_code_execution_tool_result", "tool_use_id": "s", "content": {}},
-    {"type": "tool_search_tool_result", "tool_use_id": "s", "content": {}},
+    *(result_of(kind, {}) for kind in ("advisor", "router_shell", "router_bash", "web_fetch")),
+    *(result_of(kind, {}) for kind in ("code_execution", "bash_code_execution", "tool_search")),
+    result_of("text_editor_code_execution", {}),
     {"type": "container_upload", "file_id": "f"},
 ]
-CHANGES: list[dict[str, Any]] = [
-    {"type": kind, "tool": tool}
-    for kind in ("tool_addition", "tool_removal")
-    for tool in ({"type": "tool_reference", "name": "f"}, {"type": "mcp_toolset", "x": 1})
-]
 
 
-@pytest.mark.parametrize("role", ["user", "assistant"])
 @pytest.mark.parametrize("block", ANY_BLOCK, ids=lambda block: str(block["type"]))
-def test_every_block_is_taken_with_fields_that_nobody_knows(
-    role: str, block: dict[str, Any]
-) -> None:
-    request = accepted(messages=[CALLED, said(role, TEXT, {**block, "zz": 1})])
-    assert request.message_count >= 2
-
-
-@pytest.mark.parametrize("block", CHANGES, ids=lambda block: str(block["type"]))
-def test_tool_changes_are_for_the_system_alone(block: dict[str, Any]) -> None:
-    request = accepted(messages=[said("system", block, TEXT)])
-    assert request.body["messages"] == [{"role": "system", "content": "x"}]
+def test_every_block_is_taken_with_fields_that_nobody_knows(block: dict[str, Any]) -> None:
     for role in ("user", "assistant"):
-        assert paths(messages=[said(role, block)]) == ["messages.0.content.0.type"]
+        request = accepted(messages=[CALLED, said(role, TEXT, {**block, "zz": 1})])
+        assert request.message_count >= 2
 
 
-def test_the_system_says_nothing_but_text() -> None:
+@pytest.mark.parametrize("kind", ["tool_addition", "tool_removal"])
+def test_tool_changes_are_for_the_system_which_says_nothing_but_text(kind: str) -> None:
+    for tool in ({"type": "tool_reference", "name": "f"}, {"type": "mcp_toolset", "x": 1}):
+        block = {"type": kind, "tool": tool}
+        request = accepted(messages=[said("system", block, TEXT)])
+        assert request.body["messages"] == [{"role": "system", "content": "x"}]
+        for role in ("user", "assistant"):
+            assert paths(messages=[said(role, block)]) == ["messages.0.content.0.type"]
     assert paths(messages=[said("system", IMAGE)]) == ["messages.0.content.0.type"]
-    wrong = {"type": "tool_addition", "tool": {"type": "tool_reference"}}
-    assert paths(messages=[said("system", wrong)]) == ["messages.0.content.0.tool.name"]
+    nameless = {"type": kind, "tool": {"type": "tool_reference"}}
+    assert paths(messages=[said("system", nameless)]) == ["messages.0.content.0.tool.name"]
 
 
 @pytest.mark.parametrize(
@@ -101,26 +94,17 @@ def test_the_system_says_nothing_but_text() -> None:
         ({**TEXT, "cache_control": {"type": "x"}}, "cache_control.type"),
         ({**TEXT, "cache_control": {**EPHEMERAL, "ttl": "2h"}}, "cache_control.ttl"),
         ({"type": "image"}, "source"),
-        ({"type": "image", "source": {"type": "file"}}, "source.type"),
-        ({"type": "image", "source": {"type": "url", "url": "ftp://x"}}, "source.url"),
-        (
-            {"type": "image", "source": {**IMAGE["source"], "media_type": "image/bmp"}},
-            "source.media_type",
-        ),
-        ({"type": "image", "source": {**IMAGE["source"], "data": "data:x"}}, "source.data"),
-        ({"type": "document", "source": {"type": "base64", "data": "A"}}, "source.media_type"),
-        ({"type": "document", "source": {"type": "text", "data": "A"}}, "source.media_type"),
-        ({"type": "document", "source": {"type": "content"}}, "source.content"),
-        ({"type": "document", "source": {"type": "file", "file_id": ""}}, "source.file_id"),
-        (
-            {"type": "document", "source": {"type": "content", "content": [USE]}},
-            "source.content.0.type",
-        ),
+        (image("file"), "source.type"),
+        (image("url", url="ftp://x"), "source.url"),
+        ({"type": "image", "source": {**PNG, "media_type": "image/bmp"}}, "source.media_type"),
+        ({"type": "image", "source": {**PNG, "data": "data:x"}}, "source.data"),
+        (document("base64", data="A"), "source.media_type"),
+        (document("text", data="A"), "source.media_type"),
+        (document("content"), "source.content"),
+        (document("file", file_id=""), "source.file_id"),
+        (document("content", content=[USE]), "source.content.0.type"),
         ({"type": "search_result", "title": "t", "content": []}, "source"),
-        (
-            {"type": "search_result", "source": "s", "title": "t", "content": [IMAGE]},
-            "content.0.type",
-        ),
+        ({**FOUND, "content": [IMAGE]}, "content.0.type"),
         ({"type": "tool_use", "id": "a"}, "name"),
         ({"type": "tool_use", "name": "a"}, "id"),
         ({"type": "tool_result"}, "tool_use_id"),
@@ -133,9 +117,9 @@ def test_the_system_says_nothing_but_text() -> None:
         ({"type": "redacted_thinking"}, "data"),
         ({"type": "server_tool_use", "id": "s"}, "name"),
         ({"type": "web_search_tool_result", "tool_use_id": "s"}, "content"),
-        ({"type": "web_search_tool_result", "tool_use_id": "s", "content": "x"}, "content"),
+        (result_of("web_search", "x"), "content"),
         ({"type": "compaction"}, "content"),
-        ({"type": "advisor_tool_result", "tool_use_id": "s", "content": []}, "content"),
+        (result_of("advisor", []), "content"),
         ({"type": "router_bash_tool_result", "content": {}}, "tool_use_id"),
     ],
 )
@@ -147,9 +131,7 @@ def test_a_block_is_checked_inside(block: dict[str, Any], path: str) -> None:
 @pytest.mark.parametrize(
     ("message", "path"),
     [
-        ({"role": "wizard", "content": "x"}, "role"),
-        ({"role": "developer", "content": "x"}, "role"),
-        ({"role": "tool", "content": "x"}, "role"),
+        *(({"role": role, "content": "x"}, "role") for role in ("wizard", "developer", "tool")),
         ({"content": "x"}, "role"),
         ({"role": "user"}, "content"),
         ({"role": "user", "content": None}, "content"),
@@ -171,7 +153,5 @@ def test_a_result_of_no_call_is_an_unusable_prompt() -> None:
     error = refused(messages=[CALLED, said("user", TEXT, RESULT, stray)])
     assert error.error_type == "invalid_prompt"
     assert [issue.path for issue in error.issues] == ["messages.1.content.2.tool_use_id"]
-    too_early = refused(messages=[said("user", RESULT), CALLED])
-    assert [issue.path for issue in too_early.issues] == ["messages.0.content.0.tool_use_id"]
-    many = refused(messages=[said("user", *[stray] * 9)])
-    assert len(many.issues) == 5
+    assert paths(messages=[said("user", RESULT), CALLED]) == ["messages.0.content.0.tool_use_id"]
+    assert len(paths(messages=[USER, said("user", *[stray] * 9)])) == 5

@@ -16,48 +16,39 @@ CITED = {
     "title": "T",
     "encrypted_index": "",
 }
+NO_END = {"stop_reason": None, "stop_sequence": None, "stop_details": None, "container": None}
 
 
 def kinds(data: bytes) -> list[str]:
-    return [event["type"] for event in events_of(data)]
+    return [event["type"].removeprefix("content_block_") for event in events_of(data)]
+
+
+def content(*deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
+    return Read(written(*deltas, **fields)).content
 
 
 def test_row_65_a_text_is_told_in_the_order_of_the_format() -> None:
-    events = events_of(written({"content": "Hel"}, {"content": "lo"}))
-    assert [event["type"] for event in events] == [
-        "message_start",
-        "ping",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
+    data = written({"content": "Hel"}, {"content": "lo"})
+    assert kinds(data) == [
+        *("message_start", "ping", "start", "delta", "delta", "stop"),
+        *("message_delta", "message_stop"),
     ]
+    events = events_of(data)
     start = events[0]["message"]
-    assert start["id"].startswith("msg_")
-    assert len(start["id"]) == 28
-    assert {name: start[name] for name in start if name not in ("id", "usage")} == {
+    usage, own_id = start.pop("usage"), start.pop("id")
+    assert (own_id[:4], len(own_id)) == ("msg_", 28)
+    assert start == {
         "type": "message",
         "role": "assistant",
         "model": "acme/small",
         "provider": "Acme",
         "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "stop_details": None,
-        "container": None,
+        **NO_END,
     }
-    assert start["usage"]["output_tokens"] == 0
-    assert start["usage"]["input_tokens"] > 0
+    assert usage["output_tokens"] == 0 < usage["input_tokens"]
     assert events[2]["content_block"] == {"type": "text", "text": "", "citations": []}
     assert events[3]["delta"] == {"type": "text_delta", "text": "Hel"}
-    assert events[6]["delta"] == {
-        "stop_reason": "end_turn",
-        "stop_sequence": None,
-        "stop_details": None,
-        "container": None,
-    }
+    assert events[6]["delta"] == {**NO_END, "stop_reason": "end_turn"}
     assert events[7] == {"type": "message_stop"}
 
 
@@ -73,9 +64,7 @@ def test_the_last_usage_tells_the_charge() -> None:
         "output_tokens_details": {"thinking_tokens": 4},
         "server_tool_use": None,
         "service_tier": "standard",
-        "cost": USAGE["cost"],
-        "cost_details": USAGE["cost_details"],
-        "is_byok": False,
+        **{name: USAGE[name] for name in ("cost", "cost_details", "is_byok")},
     }
 
 
@@ -88,91 +77,32 @@ def test_row_66_metadata_stand_in_the_very_last_event() -> None:
 def test_a_stream_without_anything_to_say_is_whole() -> None:
     assert kinds(written()) == ["message_start", "ping", "message_delta", "message_stop"]
     assert kinds(stream().closing(ending()))[0] == "message_start"
-    assert written({"content": ""}, {"role": "assistant", "content": ""}, {"images": []}) != b""
-    assert Read(written({"content": ""}, {"role": "assistant", "content": None})).content == []
-
-
-def test_reasoning_then_text_then_calls() -> None:
-    data = written(
-        {"reasoning": "h"},
-        {"reasoning": "m"},
-        {"content": "x"},
-        call(0, id="a", name="f"),
-        call(0, '{"a"'),
-        call(0, ":1}"),
-        end=ending("tool_calls"),
-    )
-    assert Read(data).content == [
-        {"type": "thinking", "thinking": "hm", "signature": ""},
-        {"type": "text", "text": "x", "citations": []},
-        {
-            "type": "tool_use",
-            "id": "a",
-            "name": "f",
-            "input": {"a": 1},
-            "caller": {"type": "direct"},
-        },
-    ]
-    assert Read(data).message["stop_reason"] == "tool_use"
-
-
-def test_claudes_thinking_keeps_its_signature_and_what_it_hides() -> None:
-    common = {"index": 0, "format": "anthropic-claude-v1", "id": None}
-    text = {"type": "reasoning.text", "text": "hm", **common}
-    signature = {"type": "reasoning.text", "signature": "c2ln", **common}
-    hidden = {"type": "reasoning.encrypted", "data": "ZGF0YQ", **common, "index": 1}
-    data = written(
-        {"reasoning": "hm", "reasoning_details": [text]},
-        {"reasoning_details": [signature]},
-        {"reasoning_details": [hidden]},
-    )
-    assert Read(data).content == [
-        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
-        {"type": "redacted_thinking", "data": "ZGF0YQ"},
-    ]
-    assert events_of(data)[-5]["type"] == "content_block_stop"
+    nothing: dict[str, Any] = {"images": []}
+    assert content({"content": ""}, {"role": "assistant", "content": None}, nothing) == []
 
 
 def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
     thinking = {"type": "adaptive", "display": "omitted"}
     data = written({"reasoning": "secret"}, {"content": "x"}, thinking=thinking)
-    thinking, text = Read(data).content
+    thought, text = Read(data).content
     assert b"secret" not in data
-    assert (thinking["thinking"], text["text"]) == ("", "x")
-    assert thinking["signature"].startswith(MARK)
-
-
-def test_parallel_calls_are_told_one_after_the_other() -> None:
-    data = written(
-        call(0, id="a", name="f"),
-        call(0, '{"a"'),
-        call(1, '{"b":', id="b", name="g"),
-        {"content": "while"},
-        call(0, ":1}"),
-        call(1, "2}"),
-        call(0, " "),
-    )
-    read = Read(data)
-    assert [block.get("name") for block in read.content] == ["f", "g", None]
-    assert read.arguments == ['{"a":1}', '{"b":2}', ""]
+    assert (thought["thinking"], text["text"]) == ("", "x")
+    assert thought["signature"].startswith(MARK)
 
 
 def test_a_settled_call_lets_the_next_one_go_on_at_once() -> None:
     writer = stream()
     writer.first()
     writer.delta(call(0, '{"a":"}{"}', id="a", name="f"))
-    assert kinds(writer.delta(call(1, "{", id="b", name="g"))) == [
-        "content_block_stop",
-        "content_block_start",
-        "content_block_delta",
-    ]
-    assert kinds(writer.delta(call(1, "}"))) == ["content_block_delta"]
-    assert kinds(writer.delta({"content": "x"})) == [
-        "content_block_stop",
-        "content_block_start",
-        "content_block_delta",
-    ]
-    assert kinds(writer.delta({"content": "y"})) == ["content_block_delta"]
+    for delta, events in (
+        (call(1, "{", id="b", name="g"), ["stop", "start", "delta"]),
+        (call(1, "}"), ["delta"]),
+        ({"content": "x"}, ["stop", "start", "delta"]),
+        ({"content": "y"}, ["delta"]),
+    ):
+        assert kinds(writer.delta(delta)) == events
+    # Nothing but noise follows a whole object.
+    assert writer.delta(call(0, " ")) == b""
 
 
 def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:
@@ -185,38 +115,28 @@ def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:
     ]
     assert Read(written({"tool_calls": unnumbered})).arguments == ["{}", "{}"]
     alike = [call(0, "{}", id=name, name=name) for name in ("a", "b")]
-    assert [block["id"] for block in Read(written(*alike)).content] == ["a", "b"]
+    assert [block["id"] for block in content(*alike)] == ["a", "b"]
     late = [call(0, "{", id="a"), call(0, "", name="f"), call(0, "}", id="a", name="f")]
-    [block] = Read(written(*late)).content
+    [block] = content(*late)
     assert (block["id"], block["name"], block["input"]) == ("a", "f", {})
-    [nameless] = Read(written(call(0, '{"a":1}'))).content
+    [nameless] = content(call(0, '{"a":1}'))
     assert nameless["id"].startswith("toolu_")
     assert (nameless["name"], nameless["input"]) == ("", {"a": 1})
 
 
-def test_the_text_of_a_custom_tool_is_an_input_of_that_name() -> None:
-    pieces = (call(0, "", id="a", name="sql"), call(0, " "), call(0, 'SELECT "a'), call(0, '"\n'))
-    beside = call(1, "{}", id="b", name="f")
-    blocks = Read(written(*pieces[:3], beside, *pieces[3:])).content
-    assert [block["input"] for block in blocks] == [{"input": ' SELECT "a"\n'}, {}]
-
-
 def test_citations_stand_at_the_text_they_belong_to() -> None:
-    data = written({"content": "x"}, {"annotations": [URL, {"type": "file"}, 5]}, {"content": "y"})
-    assert Read(data).content == [{"type": "text", "text": "xy", "citations": [CITED]}]
-    alone = written({"annotations": [URL]})
-    assert Read(alone).content == [{"type": "text", "text": "", "citations": [CITED]}]
+    cited = ({"content": "x"}, {"annotations": [URL, {"type": "file"}, 5]}, {"content": "y"})
+    assert content(*cited) == [{"type": "text", "text": "xy", "citations": [CITED]}]
+    alone = [{"type": "text", "text": "", "citations": [CITED]}]
+    assert content({"annotations": [URL]}) == alone
 
 
 def test_a_refusal_is_a_text_that_says_so_at_the_end() -> None:
     read = Read(written({"refusal": "I "}, {"refusal": "won't"}, end=ending("content_filter")))
     assert [block["text"] for block in read.content] == ["I won't"]
     assert read.message["stop_reason"] == "refusal"
-    assert read.message["stop_details"] == {
-        "type": "refusal",
-        "category": None,
-        "explanation": None,
-    }
+    details = {"type": "refusal", "category": None, "explanation": None}
+    assert read.message["stop_details"] == details
 
 
 @pytest.mark.parametrize(
@@ -233,26 +153,21 @@ def test_a_refusal_is_a_text_that_says_so_at_the_end() -> None:
 def test_how_an_answer_ended(
     finish: str, native_finish: str | None, sequence: str | None, told: Any
 ) -> None:
-    end = ending(finish, native_finish, stop_sequence=sequence)
-    message = Read(written(end=end)).message
+    message = Read(written(end=ending(finish, native_finish, stop_sequence=sequence))).message
     assert (message["stop_reason"], message["stop_sequence"]) == told
 
 
 def test_an_error_ends_the_stream() -> None:
     writer = stream()
-    error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
-    told = {
-        "type": "api_error",
-        "message": "m",
-        "error_type": "provider_unavailable",
-        "code": 502,
-        "metadata": error["metadata"],
-    }
+    metadata = {"error_type": "provider_unavailable"}
+    error = {"code": 502, "message": "m", "metadata": metadata}
+    told = {"type": "api_error", **error, **metadata}
     said = writer.first() + writer.delta({"content": "x"})
     [event] = events_of(writer.error(error, router_metadata=None))
     assert event == {"type": "error", "error": told}
-    assert Read(said + writer.error(error, router_metadata={"a": 1})).error == told
-    assert b"router_metadata" in writer.error(error, router_metadata={"a": 1})
+    routed = writer.error(error, router_metadata={"a": 1})
+    assert Read(said + routed).error == told
+    assert b"router_metadata" in routed
     assert b"router_metadata" not in writer.error({**error, "code": 500}, router_metadata={"a": 1})
 
 

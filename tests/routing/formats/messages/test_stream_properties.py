@@ -1,30 +1,33 @@
-"""What holds for any deltas in any order."""
+"""What holds for any answer, however its stream is cut, and once it comes back as a prompt."""
 
 from itertools import pairwise
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.caller import Whole
+from routing.formats.chat.request import parse_chat
 from routing.formats.messages.answer import blocks_of_message, whole_answer
 from routing.formats.messages.completeness import ObjectScanner
-from tests.routing.formats.messages.bodies import accepted
+from routing.formats.messages.sealing import MARK, sealed, unsealed
+from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, said
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import SERVED, call, ending, native, stream, written
 
+Delta = dict[str, Any]
 # The gateway takes no NUL from a caller, so none can come back.
 letters = st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 texts = st.text(letters, min_size=1, max_size=8)
+short = st.text(letters, max_size=4)
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(letters, max_size=4),
-    lambda inner: (
-        st.lists(inner, max_size=2) | st.dictionaries(st.text(letters, max_size=3), inner)
-    ),
+    st.none() | st.booleans() | st.integers(-9, 9) | short,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(short, inner),
     max_leaves=5,
 )
-objects = st.dictionaries(st.text(letters, max_size=4), values, max_size=3)
+objects = st.dictionaries(short, values, max_size=3)
 # Whole objects, written in more than one way, and what models write when they fail.
 arguments = st.one_of(
     objects.map(lambda value: orjson.dumps(value).decode()),
@@ -32,8 +35,9 @@ arguments = st.one_of(
     st.text(st.sampled_from('{[" \\a1:,é\n'), max_size=12),
 )
 CLAUDE = "anthropic-claude-v1"
-FORMATS = [CLAUDE, "openai-responses-v1", "google-gemini-v1", "unknown", None]
-formats = st.sampled_from(FORMATS)
+formats = st.sampled_from([CLAUDE, "openai-responses-v1", "google-gemini-v1", "unknown", None])
+# Of each kind of reasoning the field that says it.
+SAID = {"text": "text", "encrypted": "data", "summary": "summary", "of_tomorrow": "own"}
 
 
 @st.composite
@@ -44,25 +48,27 @@ def pieces_of(draw: st.DrawFn, text: str) -> list[str]:
 
 
 @st.composite
-def one_call(draw: st.DrawFn, index: int) -> tuple[str, list[dict[str, Any]]]:
-    """The arguments of a call and the deltas that bring them."""
-    text = draw(arguments)
-    first, *rest = draw(pieces_of(text))
-    deltas = [call(index, first, id=f"id{index}", name=f"f{index}")]
-    return text, deltas + [call(index, piece) for piece in rest]
+def calls(draw: st.DrawFn, most: int) -> tuple[list[str], list[list[Delta]]]:
+    """The arguments of calls, and the deltas that bring each."""
+    said = [draw(arguments) for _ in range(draw(st.integers(0, most)))]
+    deltas = []
+    for index, text in enumerate(said):
+        first, *rest = draw(pieces_of(text))
+        begun = call(index, first, id=f"id{index}", name=f"f{index}")
+        deltas.append([begun, *(call(index, piece) for piece in rest)])
+    return said, deltas
 
 
 @st.composite
-def interleaved(draw: st.DrawFn) -> tuple[list[str], str, list[dict[str, Any]]]:
+def interleaved(draw: st.DrawFn) -> tuple[list[str], str, list[Delta]]:
     """Arguments by call, the whole text, and deltas of all of them in any mixture."""
-    calls = [draw(one_call(index)) for index in range(draw(st.integers(0, 4)))]
+    said, queues = draw(calls(4))
     text = draw(st.text(max_size=12))
-    said = [{"content": piece} for piece in draw(pieces_of(text))]
-    queues = [list(deltas) for _, deltas in calls] + [said]
-    mixed: list[dict[str, Any]] = []
+    queues.append([{"content": piece} for piece in draw(pieces_of(text))])
+    mixed: list[Delta] = []
     while waiting := [queue for queue in queues if queue]:
         mixed.append(draw(st.sampled_from(waiting)).pop(0))
-    return [arguments for arguments, _ in calls], text, mixed
+    return said, text, mixed
 
 
 def shown(arguments: str) -> str:
@@ -72,20 +78,22 @@ def shown(arguments: str) -> str:
     return orjson.dumps({"input": arguments}).decode()
 
 
-@given(interleaved())
+@given(interleaved(), st.integers(0, 30))
 def test_whatever_comes_together_arrives_byte_for_byte(
-    case: tuple[list[str], str, list[dict[str, Any]]],
+    case: tuple[list[str], str, list[Delta]], end: int
 ) -> None:
     expected, text, deltas = case
     read = Read(written(*deltas))
-    told = {
-        block["name"]: raw
-        for block, raw in zip(read.content, read.arguments, strict=True)
-        if block["type"] == "tool_use"
-    }
+    blocks = zip(read.content, read.arguments, strict=True)
+    told = {block["name"]: raw for block, raw in blocks if block["type"] == "tool_use"}
     assert told == {f"f{index}": shown(arguments) for index, arguments in enumerate(expected)}
     assert "".join(block.get("text", "") for block in read.content) == text
-    assert read.ended is not None
+    # And it may end after any delta.
+    assert Read(written(*deltas[:end])).ended is not None
+    writer = stream()
+    broken = writer.first() + b"".join(writer.delta(delta) for delta in deltas[:end])
+    error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
+    assert Read(broken + writer.error(error, router_metadata=None)).error is not None
 
 
 @st.composite
@@ -93,77 +101,55 @@ def items(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Reasoning items as upstreams give them, each with a number of its own."""
     made: list[dict[str, Any]] = []
     for index in range(draw(st.integers(0, 4))):
-        form = draw(formats)
-        foreign = form not in (CLAUDE, None)
-        common = {"index": index, "format": form, "id": f"rs_{index}" if foreign else None}
-        kind = draw(st.sampled_from(["text", "encrypted", "summary", "other"]))
-        if kind == "text":
-            item: dict[str, Any] = {"type": "reasoning.text", "text": draw(texts), **common}
-            if form == CLAUDE or draw(st.booleans()):
-                item["signature"] = draw(texts)
-        elif kind == "encrypted":
-            item = {"type": "reasoning.encrypted", "data": draw(texts), **common}
-        elif kind == "summary":
-            item = {"type": "reasoning.summary", "summary": draw(texts), **common}
-        else:
-            item = {"type": "reasoning.of_tomorrow", "own": draw(values), **common}
+        form, kind = draw(formats), draw(st.sampled_from(list(SAID)))
+        own_id = f"rs_{index}" if form not in (CLAUDE, None) else None
+        item = {"type": f"reasoning.{kind}", "index": index, "format": form, "id": own_id}
+        item[SAID[kind]] = draw(values if kind == "of_tomorrow" else texts)
+        if kind == "text" and (form == CLAUDE or draw(st.booleans())):
+            item["signature"] = draw(texts)
         made.append(item)
     return made
 
 
 @st.composite
-def deltas_of(draw: st.DrawFn, item: dict[str, Any]) -> list[dict[str, Any]]:
+def deltas_of(draw: st.DrawFn, item: dict[str, Any]) -> list[Delta]:
     """One item as a stream brings it: its words in pieces, its signature by itself."""
-    name = {"reasoning.text": "text", "reasoning.summary": "summary"}.get(item["type"], "data")
+    name = SAID[item["type"].removeprefix("reasoning.")]
     common = {key: value for key, value in item.items() if key not in (name, "signature")}
-    if name not in item:
+    if name == "own":
         return [{"reasoning_details": [item]}]
-    deltas: list[dict[str, Any]] = []
+    deltas: list[Delta] = []
     for piece in draw(pieces_of(item[name])):
-        delta: dict[str, Any] = {"reasoning_details": [{**common, name: piece}]}
+        delta: Delta = {"reasoning_details": [{**common, name: piece}]}
         deltas.append({"reasoning": piece, **delta} if name != "data" else delta)
     if "signature" in item:
         deltas.append({"reasoning_details": [{**common, "signature": item["signature"]}]})
     return deltas
 
 
-@given(st.data(), items(), st.text(max_size=8), st.booleans())
+@given(st.data(), items(), calls(3), st.text(max_size=8), st.booleans())
 def test_a_stream_says_what_the_whole_answer_says(
-    data: st.DataObject, details: list[dict[str, Any]], text: str, silent: bool
+    data: st.DataObject,
+    details: list[dict[str, Any]],
+    called: tuple[list[str], list[list[Delta]]],
+    text: str,
+    silent: bool,
 ) -> None:
-    calls = [data.draw(one_call(index)) for index in range(data.draw(st.integers(0, 3)))]
-    message = {
-        "content": text,
-        "reasoning_details": details,
-        "tool_calls": [
-            {"id": f"id{index}", "function": {"name": f"f{index}", "arguments": arguments}}
-            for index, (arguments, _) in enumerate(calls)
-        ],
-    }
+    made = [
+        {"id": f"id{index}", "function": {"name": f"f{index}", "arguments": arguments}}
+        for index, arguments in enumerate(called[0])
+    ]
+    message = {"content": text, "reasoning_details": details, "tool_calls": made}
     deltas = [delta for item in details for delta in data.draw(deltas_of(item))]
     deltas += [{"content": piece} for piece in data.draw(pieces_of(text)) if piece]
-    deltas += [delta for _, said in calls for delta in said]
+    deltas += [delta for said in called[1] for delta in said]
     thinking = {"type": "adaptive", "display": "omitted" if silent else None}
     streamed = Read(written(*deltas, thinking=thinking)).content
     assert streamed == blocks_of_message(message, silent=silent)
 
 
-@given(interleaved(), st.integers(0, 30))
-def test_a_stream_may_end_after_any_delta(
-    case: tuple[list[str], str, list[dict[str, Any]]], end: int
-) -> None:
-    _, _, deltas = case
-    said = written(*deltas[:end])
-    assert Read(said).ended is not None
-    writer = stream()
-    broken = writer.first() + b"".join(writer.delta(delta) for delta in deltas[:end])
-    error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
-    assert Read(broken + writer.error(error, router_metadata=None)).error is not None
-
-
-names = st.sampled_from(
-    ["type", "text", "id", "index", "function", "name", "arguments", "signature", "data", "usage"]
-)
+keys = ("type", "text", "id", "index", "function", "name", "arguments", "signature", "data")
+names = st.sampled_from([*keys, "usage"])
 words = st.sampled_from(["reasoning.text", "reasoning.summary", "reasoning.encrypted", "text", "x"])
 junk = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | words,
@@ -172,14 +158,12 @@ junk = st.recursive(
 )
 FIELDS = ["content", "reasoning", "reasoning_details", "refusal", "tool_calls", "annotations"]
 items_of_junk = st.dictionaries(names, junk, max_size=4)
-spoken = st.one_of(junk, st.lists(items_of_junk, max_size=3))
+spoken = junk | st.lists(items_of_junk, max_size=3)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), spoken, max_size=3), max_size=5))
-def test_no_upstream_can_make_a_stream_that_clients_cannot_read(
-    deltas: list[dict[str, Any]],
-) -> None:
-    assert Read(written(*deltas, end=ending("stop"))).ended is not None
+def test_no_upstream_can_make_a_stream_that_clients_cannot_read(deltas: list[Delta]) -> None:
+    assert Read(written(*deltas)).ended is not None
     for delta in deltas:
         blocks_of_message(delta, silent=False)
 
@@ -191,12 +175,11 @@ EVENTS = ["message_start", "content_block_start", "message_delta", "message_stop
 def test_no_message_upstream_can_either(
     events: list[tuple[str, Any]], usage: dict[str, Any]
 ) -> None:
-    writer = stream()
-    said = b""
+    writer, out = stream(), b""
     for name, value in events:
         payload = {"type": name, "message": value, "delta": value, "usage": usage}
-        said += writer.passed(native(name, orjson.dumps(payload), payload))
-    assert events_of(said + writer.closing(ending()))[-1]["type"] == "message_stop"
+        out += writer.passed(native(name, orjson.dumps(payload), payload))
+    assert events_of(out + writer.closing(ending()))[-1]["type"] == "message_stop"
     message = {"content": [value for _, value in events], "usage": usage}
     whole = Whole(SERVED, accepted(), {}, None, None, ending(native=native("", b"", message)))
     assert whole_answer(whole)["usage"]["output_tokens"] == 5
@@ -213,3 +196,66 @@ def test_an_object_is_complete_at_its_last_brace(
         assert not scanner.complete
     scanner.feed("}" + after)
     assert scanner.complete
+
+
+def numberless(detail: dict[str, Any]) -> dict[str, Any]:
+    """Without the number, which is its place in the list."""
+    return {name: item for name, item in detail.items() if name != "index"}
+
+
+@given(items(), st.booleans())
+def test_reasoning_comes_back_as_it_was(details: list[dict[str, Any]], silent: bool) -> None:
+    blocks = blocks_of_message({"reasoning_details": details}, silent=silent)
+    [_, *replayed] = chat_of(USER, said("assistant", *blocks))
+    back = replayed[0].get("reasoning_details", []) if replayed else []
+    for before, after in zip(details, back, strict=True):
+        # Claude's own signature holds the words.
+        hidden = silent and before["format"] == CLAUDE and "text" in before
+        assert numberless(after) == numberless({**before, "text": ""} if hidden else before)
+    parse_chat({"messages": [USER, *replayed]}, session_header=None)
+
+
+@given(texts, objects)
+def test_text_and_calls_come_back_as_they_were(text: str, given_input: dict[str, Any]) -> None:
+    called = {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
+    blocks = blocks_of_message({"content": text, "tool_calls": [called]}, silent=False)
+    blocks[1]["input"] = given_input
+    [_, turn] = chat_of(USER, said("assistant", *blocks))
+    assert turn["content"] == text
+    assert blocks_of_message(turn, silent=False) == blocks
+
+
+def test_plain_reasoning_stays_plain() -> None:
+    [block] = blocks_of_message({"reasoning": "hm"}, silent=False)
+    assert block == {"type": "thinking", "thinking": "hm", "signature": ""}
+    [_, turn] = chat_of(USER, said("assistant", block))
+    detail = {"type": "reasoning.text", "text": "hm", "index": 0, "id": None, "format": None}
+    assert turn["reasoning_details"] == [detail]
+
+
+def test_message_upstreams_never_see_what_they_did_not_sign() -> None:
+    foreign = {"type": "reasoning.encrypted", "data": "x", "format": "openai-responses-v1"}
+    blocks = blocks_of_message({"reasoning": "hm", "reasoning_details": [foreign]}, silent=False)
+    claudes = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
+    request = accepted(messages=[USER, said("assistant", *blocks, claudes, TEXT)])
+    assert request.original is not None
+    assert request.original["messages"][1]["content"] == [claudes, TEXT]
+    assert len(request.body["messages"][1]["reasoning_details"]) == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(MARK, MARK + "!", MARK + "eA==", MARK + "é"),
+        sealed({"type": "reasoning.text", "text": 5}),
+        sealed({"type": "reasoning.summary"}),
+        sealed([1]),  # type: ignore[arg-type] # What a client may make of it.
+    ],
+)
+def test_a_seal_that_a_client_broke_is_no_item(text: str) -> None:
+    assert unsealed(text) is None
+    thinking = {"type": "thinking", "thinking": "hm", "signature": text}
+    broken = [thinking, {"type": "redacted_thinking", "data": text}]
+    details = chat_of(USER, said("assistant", *broken))[1]["reasoning_details"]
+    assert [detail.get("text") for detail in details] == ["hm", None]
+    assert "signature" not in details[0]

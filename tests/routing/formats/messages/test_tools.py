@@ -6,58 +6,30 @@ import pytest
 
 from routing.formats.server_tools import SHORTHANDS
 from tests.routing.formats.messages.bodies import EPHEMERAL, TOOL, accepted, paths
-from tests.routing.formats.needing import needed
 
-SERVER_TOOLS = [
-    "router:bash",
-    "router:datetime",
-    "router:image_generation",
-    "router:experimental__search_models",
-    "router:web_fetch",
-    "router:web_search",
-    "router:shell",
-    "router:tool_search",
-    "router:advisor",
-    "router:subagent",
-    "router:fusion",
-]
-PROVIDERS_TOOLS: list[dict[str, Any]] = [
-    {"type": "bash_20250124", "name": "bash"},
-    {"type": "text_editor_20250124", "name": "str_replace_editor"},
-    {"type": "computer_20250124", "name": "computer", "display_width_px": 1},
-    {"type": "advisor_20260301", "name": "advisor", "model": "m"},
-    {"type": "tool_search_tool_regex", "name": "tool_search_tool_regex"},
-    {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
-    {"type": "of_tomorrow"},
-]
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+BASH = {"type": "bash_20250124", "name": "bash"}
+DATETIME = {"type": "router:datetime"}
 
 
-@pytest.mark.parametrize("kind", SERVER_TOOLS)
-def test_the_gateways_own_tools_are_refused_by_name(kind: str) -> None:
-    request = accepted(tools=[{"type": kind, "zz": 1}])
-    assert needed(request) == [kind]
-    assert paths(tools=[{"type": kind, "parameters": []}]) == ["tools.0.parameters"]
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "router:nope",
-        "router:",
-        "router:files",
-        "router:apply_patch",
-        "tool_search_tool_bm25",
-        "tool_search_tool_bm25_20251119",
-        "",
-        5,
-    ],
-)
+@pytest.mark.parametrize("kind", ["tool_search_tool_bm25", "tool_search_tool_bm25_20251119", "", 5])
 def test_tools_that_nobody_runs_are_refused(kind: Any) -> None:
     assert paths(tools=[TOOL, {"type": kind, "name": "x"}]) == ["tools.1.type"]
 
 
-@pytest.mark.parametrize("tool", PROVIDERS_TOOLS, ids=lambda tool: str(tool["type"]))
+@pytest.mark.parametrize(
+    "tool",
+    [
+        BASH,
+        {"type": "text_editor_20250124", "name": "str_replace_editor"},
+        {"type": "computer_20250124", "name": "computer", "display_width_px": 1},
+        {"type": "advisor_20260301", "name": "advisor", "model": "m"},
+        {"type": "tool_search_tool_regex", "name": "tool_search_tool_regex"},
+        {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
+        {"type": "of_tomorrow"},
+    ],
+    ids=lambda tool: str(tool["type"]),
+)
 def test_a_providers_tool_stays_out_of_the_translation(tool: dict[str, Any]) -> None:
     request = accepted(tools=[tool, TOOL], tool_choice={"type": "auto"})
     assert [each["function"]["name"] for each in request.body["tools"]] == ["f"]
@@ -74,12 +46,9 @@ def test_a_providers_search_may_not_be_left_out() -> None:
     request = accepted(tools=[SEARCH, newer, SEARCH, TOOL])
     assert request.native_tools == ("web_search_20250305", "web_search_20260209")
     assert len(request.body["tools"]) == 1
-
-
-@pytest.mark.parametrize("kind", sorted(SHORTHANDS))
-def test_a_shorthand_is_a_search_too(kind: str) -> None:
-    assert accepted(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
-    assert paths(tools=[{**SEARCH, "type": kind, "name": "x"}]) == ["tools.0.name"]
+    for kind in SHORTHANDS:
+        assert accepted(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
+        assert paths(tools=[{**SEARCH, "type": kind, "name": "x"}]) == ["tools.0.name"]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +68,12 @@ def test_a_shorthand_is_a_search_too(kind: str) -> None:
         ({**SEARCH, "max_uses": 0}, "max_uses"),
         ({**SEARCH, "allowed_domains": "x"}, "allowed_domains"),
         ({"type": "advisor_20260301", "name": "advisor"}, "model"),
-        ({"type": "bash_20250124", "name": 5}, "name"),
-        (
-            {"type": "router:web_search", "parameters": {"max_results": 26}},
-            "parameters.max_results",
+        ({**BASH, "name": 5}, "name"),
+        ({**DATETIME, "parameters": {"timezone": "Mars"}}, "parameters.timezone"),
+        # No subagent of this format inherits functions.
+        *(
+            ({"type": "router:subagent", "parameters": {name: value}}, f"parameters.{name}")
+            for name, value in (("inherit_functions", True), ("inherited_function_names", []))
         ),
     ],
 )
@@ -116,44 +87,13 @@ def test_a_search_has_one_list_of_domains() -> None:
     accepted(tools=[{**search, "blocked_domains": None}])
 
 
-@pytest.mark.parametrize("settings", [{}, {"parameters": {"name": "a"}}])
-def test_agents_are_named_once(settings: dict[str, Any]) -> None:
-    advisor = {"type": "router:advisor", **settings}
-    assert paths(tools=[advisor, TOOL, advisor]) == ["tools.2.parameters.name"]
-    accepted(tools=[advisor, {"type": "router:advisor", "parameters": {"name": "b"}}])
-
-
-@pytest.mark.parametrize(
-    "settings", [{"inherit_functions": True}, {"inherited_function_names": []}]
-)
-def test_no_subagent_inherits_functions(settings: dict[str, Any]) -> None:
-    tool = {"type": "router:subagent", "parameters": settings}
-    assert paths(tools=[tool]) == [f"tools.0.parameters.{name}" for name in settings]
-
-
-def test_a_tool_is_an_object() -> None:
-    assert paths(tools=["f"]) == ["tools.0"]
-    assert paths(tools={}) == ["tools"]
-
-
 def test_a_custom_tool_is_a_function() -> None:
     schema = {"type": "object", "properties": {"a": {}}, "required": ["a"], "zz": 1}
-    tool = {
-        "type": "custom",
-        "name": "a b",
-        "input_schema": schema,
-        "description": "d",
-        "strict": True,
-        "cache_control": EPHEMERAL,
-        "defer_loading": True,
-    }
+    about = {"name": "a b", "description": "d", "strict": True}
+    marks = {"cache_control": EPHEMERAL, "defer_loading": True}
+    tool = {"type": "custom", "input_schema": schema, **about, **marks}
     assert accepted(tools=[tool, {**TOOL, "type": None, "cache_control": None}]).body["tools"] == [
-        {
-            "type": "function",
-            "function": {"name": "a b", "parameters": schema, "description": "d", "strict": True},
-            "cache_control": EPHEMERAL,
-            "defer_loading": True,
-        },
+        {"type": "function", "function": {**about, "parameters": schema}, **marks},
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
     ]
 
@@ -165,23 +105,21 @@ def test_a_custom_tool_is_a_function() -> None:
         ({"type": "any"}, "required"),
         ({"type": "none"}, "none"),
         ({"type": "tool", "name": "f"}, {"type": "function", "function": {"name": "f"}}),
-        ({"type": "tool", "name": "datetime"}, {"type": "router:datetime"}),
+        ({"type": "tool", "name": "datetime"}, DATETIME),
         ({"type": "tool", "name": "bash"}, None),
     ],
 )
 def test_a_choice_is_translated(choice: dict[str, Any], chat: Any) -> None:
-    tools = [{"type": "bash_20250124", "name": "bash"}, {"type": "router:datetime"}, TOOL]
-    request = accepted(tools=tools, tool_choice=choice)
-    assert request.body.get("tool_choice") == chat
-    assert "parallel_tool_calls" not in request.body
-
-
-@pytest.mark.parametrize("kind", ["auto", "any", "tool"])
-def test_calls_may_be_forbidden_to_run_beside_each_other(kind: str) -> None:
-    choice = {"type": kind, "name": "f", "disable_parallel_tool_use": True}
-    assert accepted(tools=[TOOL], tool_choice=choice).body["parallel_tool_calls"] is False
-    choice["disable_parallel_tool_use"] = False
-    assert "parallel_tool_calls" not in accepted(tools=[TOOL], tool_choice=choice).body
+    body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=choice).body
+    assert body.get("tool_choice") == chat
+    assert "parallel_tool_calls" not in body
+    if choice["type"] != "none":
+        alone = {**choice, "disable_parallel_tool_use": True}
+        beside = {**choice, "disable_parallel_tool_use": False}
+        body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=alone).body
+        assert body["parallel_tool_calls"] is False
+        body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=beside).body
+        assert "parallel_tool_calls" not in body
 
 
 @pytest.mark.parametrize(
@@ -194,11 +132,8 @@ def test_calls_may_be_forbidden_to_run_beside_each_other(kind: str) -> None:
         ({"type": "auto", "disable_parallel_tool_use": 1}, "tool_choice.disable_parallel_tool_use"),
     ],
 )
-def test_a_choice_is_checked(choice: Any, path: str) -> None:
+def test_a_choice_is_checked_and_needs_a_tool(choice: Any, path: str) -> None:
     assert paths(tools=[TOOL], tool_choice=choice) == [path]
-
-
-def test_a_choice_needs_a_tool() -> None:
     assert paths(tool_choice={"type": "any"}) == ["tool_choice"]
-    accepted(tool_choice={"type": "auto"})
-    accepted(tool_choice={"type": "none"})
+    for kind in ("auto", "none"):
+        accepted(tool_choice={"type": kind})

@@ -17,43 +17,24 @@ from tests.routing.formats.messages.bodies import (
     USER,
     accepted,
     chat_of,
+    document,
     said,
 )
 
-CALL = {
-    "id": "t1",
-    "type": "function",
-    "function": {"name": "f", "arguments": '{"a":[1,"é"]}'},
-}
+CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":[1,"é"]}'}}
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
 REDACTED = {"type": "redacted_thinking", "data": "ZGF0YQ"}
+CLAUDE = {"id": None, "format": "anthropic-claude-v1"}
 DETAILS = [
-    {
-        "type": "reasoning.text",
-        "text": "hm",
-        "signature": "c2ln",
-        "index": 0,
-        "id": None,
-        "format": "anthropic-claude-v1",
-    },
-    {
-        "type": "reasoning.encrypted",
-        "data": "ZGF0YQ",
-        "index": 1,
-        "id": None,
-        "format": "anthropic-claude-v1",
-    },
+    {"type": "reasoning.text", "text": "hm", "signature": "c2ln", "index": 0, **CLAUDE},
+    {"type": "reasoning.encrypted", "data": "ZGF0YQ", "index": 1, **CLAUDE},
 ]
+DATA_URL = "data:image/png;base64,AAAA"
 
 
 def parts_of(*blocks: dict[str, Any]) -> Any:
     [message] = chat_of(said("user", *blocks))
     return message["content"]
-
-
-def file_of(**document: Any) -> Any:
-    [part] = parts_of({"type": "document", **document})
-    return part["file"]
 
 
 def test_system_and_texts() -> None:
@@ -76,20 +57,15 @@ def test_one_assistant_turn_is_one_message() -> None:
 
 
 def test_results_stand_before_the_rest_of_their_message() -> None:
-    second = {**USE, "id": "t2"}
     results = [
         {**RESULT, "tool_use_id": "t2", "is_error": True},
         {**RESULT, "content": [TEXT, IMAGE], "cache_control": EPHEMERAL},
     ]
-    chat = chat_of(said("assistant", USE, second), said("user", TEXT, *results, TEXT))
-    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    assert chat[1:] == [
+    called = said("assistant", USE, {**USE, "id": "t2"})
+    image = {"type": "image_url", "image_url": {"url": DATA_URL}, "cache_control": EPHEMERAL}
+    assert chat_of(called, said("user", TEXT, *results, TEXT))[1:] == [
         {"role": "tool", "tool_call_id": "t2", "content": "r", "is_error": True},
-        {
-            "role": "tool",
-            "tool_call_id": "t1",
-            "content": [TEXT, {**image, "cache_control": EPHEMERAL}],
-        },
+        {"role": "tool", "tool_call_id": "t1", "content": [TEXT, image]},
         {"role": "user", "content": [TEXT, TEXT]},
     ]
 
@@ -100,110 +76,88 @@ def test_a_result_may_be_empty_or_a_text_with_a_mark() -> None:
         return chat_of(said("assistant", USE), said("user", result))[1]["content"]
 
     assert content() == content(content="") == content(content=[]) == ""
-    assert content(content="r", cache_control=EPHEMERAL) == [
-        {"type": "text", "text": "r", "cache_control": EPHEMERAL}
-    ]
+    marked = {"type": "text", "text": "r", "cache_control": EPHEMERAL}
+    assert content(content="r", cache_control=EPHEMERAL) == [marked]
     assert content(content=[{"type": "tool_reference", "tool_name": "g"}]) == "g"
 
 
-@pytest.mark.parametrize(
-    ("source", "url"),
-    [
-        (IMAGE["source"], "data:image/png;base64,AAAA"),
+def test_images_and_search_results() -> None:
+    for source, url in (
+        (IMAGE["source"], DATA_URL),
         ({"type": "url", "url": "https://x/y.png"}, "https://x/y.png"),
-    ],
-)
-def test_images(source: dict[str, Any], url: str) -> None:
-    block = {"type": "image", "source": source, "cache_control": EPHEMERAL}
-    expected = {"type": "image_url", "image_url": {"url": url}, "cache_control": EPHEMERAL}
-    assert parts_of(block) == [expected]
-
-
-def test_documents_are_files() -> None:
-    pdf = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
-    data = "data:application/pdf;base64,AAAA"
-    assert file_of(source=pdf, title="t.pdf") == {"file_data": data, "filename": "t.pdf"}
-    assert file_of(source={"type": "url", "url": "https://x"}) == {"file_data": "https://x"}
-    assert file_of(source={"type": "file", "file_id": "f"}) == {"file_id": "f"}
-    encoded = base64.b64encode("é".encode()).decode()
-    plain = {"file_data": f"data:text/plain;base64,{encoded}"}
-    assert file_of(source={"type": "text", "media_type": "text/plain", "data": "é"}) == plain
-    assert file_of(source={"type": "content", "content": "é"}) == plain
-
-
-def test_what_a_document_says_of_itself_stays() -> None:
-    inner = {"type": "content", "content": [TEXT, IMAGE]}
-    parts = parts_of(
-        {
-            "type": "document",
-            "source": inner,
-            "title": "T",
-            "context": "C",
-            "cache_control": EPHEMERAL,
-        }
-    )
-    assert [part.get("text") for part in parts] == ["T", "C", "x", None]
-    assert [part.get("cache_control") for part in parts] == [None, None, None, EPHEMERAL]
-    file = {"type": "document", "source": {"type": "file", "file_id": "f"}, "context": "C"}
-    assert [part["type"] for part in parts_of(file)] == ["text", "file"]
-
-
-def test_a_search_result_is_a_text() -> None:
+    ):
+        block = {"type": "image", "source": source, "cache_control": EPHEMERAL}
+        image = {"type": "image_url", "image_url": {"url": url}, "cache_control": EPHEMERAL}
+        assert parts_of(block) == [image]
     block = {"type": "search_result", "source": "http://s", "title": "T", "content": [TEXT, TEXT]}
     assert parts_of(block) == "T\nhttp://s\n\nx\nx"
 
 
-def test_what_only_message_upstreams_understand_is_left_out_and_kept_in_the_original() -> None:
-    server: list[dict[str, Any]] = [
-        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
-        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
-        {"type": "compaction", "content": "c"},
-    ]
-    request = accepted(messages=[said("user", TEXT), said("assistant", *server)])
-    assert request.body["messages"] == [{"role": "user", "content": "x"}]
-    assert request.original is not None
-    assert request.original["messages"][1]["content"] == server
-    alone = accepted(messages=[said("assistant", *server)])
-    assert alone.body["messages"] == [{"role": "user", "content": ""}]
+def test_documents_are_files() -> None:
+    def file_of(source: str, title: str | None = None, **fields: Any) -> Any:
+        [part] = parts_of(document(source, **fields) | ({"title": title} if title else {}))
+        return part["file"]
+
+    pdf = {"file_data": "data:application/pdf;base64,AAAA", "filename": "t.pdf"}
+    assert file_of("base64", "t.pdf", media_type="application/pdf", data="AAAA") == pdf
+    assert file_of("url", url="https://x") == {"file_data": "https://x"}
+    assert file_of("file", file_id="f") == {"file_id": "f"}
+    encoded = base64.b64encode("é".encode()).decode()
+    plain = {"file_data": f"data:text/plain;base64,{encoded}"}
+    assert file_of("text", media_type="text/plain", data="é") == plain
+    assert file_of("content", content="é") == plain
 
 
-def test_a_router_tools_answer_does_not_even_reach_message_upstreams() -> None:
-    use = {"type": "server_tool_use", "id": "s", "name": "shell", "input": {}}
-    result = {"type": "router_shell_tool_result", "tool_use_id": "s", "content": {}}
-    kept = {**use, "id": "other"}
-    original = accepted(messages=[USER, said("assistant", use, result, kept, TEXT)]).original
+def test_what_a_document_says_of_itself_stays() -> None:
+    about = {"title": "T", "context": "C", "cache_control": EPHEMERAL}
+    parts = parts_of(document("content", content=[TEXT, IMAGE]) | about)
+    assert [part.get("text") for part in parts] == ["T", "C", "x", None]
+    assert [part.get("cache_control") for part in parts] == [None, None, None, EPHEMERAL]
+    file = document("file", file_id="f") | {"context": "C"}
+    assert [part["type"] for part in parts_of(file)] == ["text", "file"]
+
+
+def original_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
+    original = accepted(messages=list(messages)).original
     assert original is not None
-    assert original["messages"][1]["content"] == [kept, TEXT]
-    only = accepted(messages=[USER, said("assistant", use, result)]).original
-    assert only is not None
-    assert only["messages"] == [USER]
+    kept: list[dict[str, Any]] = original["messages"]
+    return kept
+
+
+def test_what_only_message_upstreams_understand_is_left_out_and_kept_in_the_original() -> None:
+    use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+    found: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+    turn = said("assistant", use, found, {"type": "compaction", "content": "c"})
+    assert chat_of(said("user", TEXT), turn) == [{"role": "user", "content": "x"}]
+    assert original_of(said("user", TEXT), turn)[1] == turn
+    assert chat_of(turn) == [{"role": "user", "content": ""}]
+    # An answer of the gateway's own tools does not even reach message upstreams.
+    shell = {"type": "router_shell_tool_result", "tool_use_id": "s", "content": {}}
+    other = {**use, "id": "other"}
+    kept = original_of(USER, said("assistant", use, shell, other, TEXT))
+    assert kept == [USER, said("assistant", other, TEXT)]
+    assert original_of(USER, said("assistant", use, shell)) == [USER]
+
+
+THINKING = {"type": "enabled", "budget_tokens": 2048.0}
+ADAPTIVE = {"type": "adaptive"}
 
 
 @pytest.mark.parametrize(
-    ("fields", "reasoning"),
+    ("thinking", "effort", "reasoning"),
     [
-        ({}, None),
-        ({"thinking": {"type": "enabled", "budget_tokens": 2048.0}}, Reasoning(max_tokens=2048)),
-        (
-            {
-                "thinking": {"type": "enabled", "budget_tokens": 2048},
-                "output_config": {"effort": "low"},
-            },
-            Reasoning("low", 2048),
-        ),
-        ({"thinking": {"type": "disabled"}}, Reasoning("none", enabled=False)),
-        ({"thinking": {"type": "adaptive"}}, Reasoning("medium", enabled=True)),
-        ({"thinking": {"type": "between_tools"}}, Reasoning("medium", enabled=True)),
-        (
-            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
-            Reasoning("max", enabled=True),
-        ),
-        ({"output_config": {"effort": "high"}}, Reasoning("high")),
-        ({"output_config": {"effort": None}}, None),
+        (None, None, None),
+        (THINKING, None, Reasoning(max_tokens=2048)),
+        (THINKING, "low", Reasoning("low", 2048)),
+        ({"type": "disabled"}, None, Reasoning("none", enabled=False)),
+        (ADAPTIVE, None, Reasoning("medium", enabled=True)),
+        ({"type": "between_tools"}, None, Reasoning("medium", enabled=True)),
+        (ADAPTIVE, "max", Reasoning("max", enabled=True)),
+        (None, "high", Reasoning("high")),
     ],
 )
-def test_thinking_and_effort_are_reasoning(fields: dict[str, Any], reasoning: Any) -> None:
-    request = accepted(**fields)
+def test_thinking_and_effort_are_reasoning(thinking: Any, effort: Any, reasoning: Any) -> None:
+    request = accepted(thinking=thinking, output_config={"effort": effort})
     assert request.reasoning == reasoning
     assert ("reasoning" in request.supplied_parameters) == (reasoning is not None)
 
@@ -217,38 +171,32 @@ def test_the_output_format_is_a_response_format() -> None:
 
 
 def test_the_plain_parameters() -> None:
+    same: dict[str, Any] = {
+        "temperature": 1,
+        "top_p": 0.5,
+        "stream": True,
+        "cache_control": EPHEMERAL,
+        "trace": {"trace_id": "x", "own": 1},
+        "provider": {"only": ["alpha"]},
+        "preset": "p",
+        "route": "sort",
+    }
     stops = list("abcdef")
-    body = accepted(
-        max_tokens=5.0,
-        temperature=1,
-        top_p=0.5,
-        top_k=3.0,
-        stop_sequences=stops,
-        stream=True,
-        cache_control=EPHEMERAL,
-        metadata={"user_id": "u"},
-        trace={"trace_id": "x", "own": 1},
-        provider={"only": ["alpha"]},
-        preset="p",
-        route="sort",
-        context_management={"edits": []},
-    ).body
-    assert (body["max_completion_tokens"], body["top_k"]) == (5, 3)
+    given = {"max_tokens": 5.0, "top_k": 3.0, "stop_sequences": stops}
+    body = accepted(**same, **given, metadata={"user_id": "u"}, context_management={}).body
+    expected = {**same, "max_completion_tokens": 5, "top_k": 3, "stop": stops, "user": "u"}
+    assert {name: body[name] for name in expected} == expected
     assert type(body["max_completion_tokens"]) is type(body["top_k"]) is int
-    assert (body["temperature"], body["top_p"], body["stop"]) == (1, 0.5, stops)
-    assert (body["stream"], body["cache_control"], body["user"]) == (True, EPHEMERAL, "u")
-    assert (body["trace"], body["provider"]) == ({"trace_id": "x", "own": 1}, {"only": ["alpha"]})
-    assert (body["preset"], body["route"]) == ("p", "sort")
     assert not {"max_tokens", "metadata", "context_management"} & set(body)
     assert accepted(user="mine", metadata={"user_id": "u"}).user == "mine"
     assert "stop" not in accepted(stop_sequences=[]).body
 
 
 def test_the_translation_is_a_chat_body() -> None:
-    thought = {"type": "thinking", "thinking": "hm", "signature": ""}
+    unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
     request = accepted(
         system=[TEXT],
-        messages=[USER, said("assistant", THOUGHT, thought, USE), said("user", RESULT, IMAGE)],
+        messages=[USER, said("assistant", THOUGHT, unsigned, USE), said("user", RESULT, IMAGE)],
         tools=[TOOL],
         tool_choice={"type": "any"},
         thinking={"type": "enabled", "budget_tokens": 1024},
@@ -258,7 +206,6 @@ def test_the_translation_is_a_chat_body() -> None:
         service_tier="standard_only",
     )
     again = parse_chat(request.body, session_header=None)
-    assert (again.candidates, again.reasoning) == (request.candidates, request.reasoning)
-    assert again.supplied_parameters == request.supplied_parameters
-    assert again.text_bytes == request.text_bytes
+    for name in ("candidates", "reasoning", "supplied_parameters", "text_bytes"):
+        assert getattr(again, name) == getattr(request, name)
     assert (request.format, again.format) == ("messages", "chat")

@@ -1,4 +1,4 @@
-"""Answers of one generation, whole and streamed, and a strict reader of the stream."""
+"""Answers of one generation, whole and streamed, and how they broke."""
 
 import json
 from typing import Any
@@ -26,18 +26,8 @@ USAGE: dict[str, Any] = {
 }
 
 
-def ending(finish_reason: str = "stop", **changes: Any) -> Ending:
-    plain = Ending(
-        finish_reason=finish_reason,
-        native_finish=finish_reason,
-        usage=USAGE,
-        service_tier=None,
-        stop_sequence=None,
-        native=None,
-        failure=None,
-        router_metadata=None,
-    )
-    return plain._replace(**changes)
+def ending(finish: str = "stop", **changes: Any) -> Ending:
+    return Ending(finish, finish, USAGE, None, None, None, None, None)._replace(**changes)
 
 
 def stream(**fields: Any) -> Any:
@@ -47,23 +37,19 @@ def stream(**fields: Any) -> Any:
 
 def whole(
     message: dict[str, Any], *, end: Ending | None = None, logprobs: Any = None, **fields: Any
-) -> dict[str, Any]:
+) -> Any:
     """The answer as a caller would read it."""
-    answer = RESPONSES.whole(
-        Whole(
-            served=SERVED,
-            request=accepted(**fields),
-            message={"role": "assistant", "content": None, **message},
-            logprobs=logprobs,
-            system_fingerprint=None,
-            ending=end or ending(),
-        )
-    )
-    return plain(answer)
+    said = {"role": "assistant", "content": None, **message}
+    answer = Whole(SERVED, accepted(**fields), said, logprobs, None, end or ending())
+    return plain(RESPONSES.whole(answer))
 
 
 def plain(value: Any) -> Any:
     return json.loads(dumps(value))
+
+
+def failure(error_type: str = "provider_unavailable", code: int = 502) -> dict[str, Any]:
+    return {"code": code, "message": "broke", "metadata": {"error_type": error_type}}
 
 
 def output_of(message: dict[str, Any]) -> list[dict[str, Any]]:

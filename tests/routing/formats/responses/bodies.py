@@ -1,11 +1,11 @@
-"""Small responses bodies, and what each test asks of them: what was read, what was refused."""
+"""Small responses bodies."""
 
 from typing import Any
 
-import pytest
-
-from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.responses.format import RESPONSES
+from tests.routing.formats.chat_bodies import DATA_URL, Bodies
+
+__all__ = ["DATA_URL"]
 
 CALL: dict[str, Any] = {
     "type": "function_call",
@@ -15,29 +15,10 @@ CALL: dict[str, Any] = {
 }
 CALL_OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "c1", "output": "22"}
 FUNCTION: dict[str, Any] = {"type": "function", "name": "f", "parameters": None}
-DATA_URL = "data:image/png;base64,AAAA"
 
-
-def body(**fields: Any) -> dict[str, Any]:
-    return {"model": "acme/small", "input": "hi", **fields}
-
-
-def accepted(session_header: str | None = None, /, **fields: Any) -> ChatRequest:
-    return RESPONSES.parse(body(**fields), session_header=session_header, models_max=3)
-
-
-def refused(session_header: str | None = None, /, **fields: Any) -> ChatInvalid:
-    with pytest.raises(ChatInvalid) as caught:
-        accepted(session_header, **fields)
-    return caught.value
-
-
-def paths(session_header: str | None = None, /, **fields: Any) -> list[str]:
-    return [issue.path for issue in refused(session_header, **fields).issues]
-
-
-def text_of(**fields: Any) -> str:
-    return str(refused(**fields))
+BODIES = Bodies(RESPONSES, input="hi")
+body, accepted, refused = BODIES.body, BODIES.accepted, BODIES.refused
+paths, text_of = BODIES.paths, BODIES.text_of
 
 
 def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:

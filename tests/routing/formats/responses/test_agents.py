@@ -12,7 +12,6 @@ from routing.upstreams.responses.passing import _input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
 from tests.routing.tools.made import context
 
-OTHER = {**FUNCTION, "name": "g"}
 SAID = [{"role": "user", "content": "Do it"}, {"role": "assistant", "tool_calls": []}]
 STATE = {"type": "router:subagent_state", "name": None, "messages": SAID}
 ITEM = {"type": "router:subagent", "id": "st_1", "status": "in_progress", "call_id": "a1"}
@@ -27,13 +26,16 @@ def agent(**parameters: Any) -> dict[str, Any]:
     return {"type": "router:subagent", "parameters": parameters}
 
 
+HEIR = agent(inherit_functions=True)
+
+
 def called(**fields: Any) -> dict[str, Any]:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     return call | {"subagent_id": "a1", "subagent_items": [STATE]} | fields
 
 
-def settings_of(request: ChatRequest) -> dict[str, Any]:
-    settings: dict[str, Any] = request.body["tools"][-1]["parameters"]
+def settings_of(request: ChatRequest, at: int = -1) -> dict[str, Any]:
+    settings: dict[str, Any] = request.body["tools"][at]["parameters"]
     return settings
 
 
@@ -48,8 +50,7 @@ def settings_of(request: ChatRequest) -> dict[str, Any]:
     ],
 )
 def test_which_functions_a_subagent_has(wish: dict[str, Any], names: list[str]) -> None:
-    request = accepted(tools=[FUNCTION, OTHER, agent(**wish)])
-
+    request = accepted(tools=[FUNCTION, {**FUNCTION, "name": "g"}, agent(**wish)])
     inherited = settings_of(request).get(FUNCTIONS, [])
     assert [each["function"]["name"] for each in inherited] == names
 
@@ -68,10 +69,7 @@ def test_functions_that_there_are_not(wish: dict[str, Any], path: str) -> None:
 
 
 def test_an_agent_that_waits_is_let_go_on_first() -> None:
-    request = accepted(
-        input=[ASKED, ITEM, called(), OUTPUT], tools=[FUNCTION, agent(inherit_functions=True)]
-    )
-
+    request = accepted(input=[ASKED, ITEM, called(), OUTPUT], tools=[FUNCTION, HEIR])
     result = {"role": "tool", "tool_call_id": "c1", "content": "22"}
     assert settings_of(request)[WAITING] == [{"id": "a1", "messages": [*SAID, result]}]
     first, made, told = request.body["messages"]
@@ -84,12 +82,9 @@ def test_an_agent_that_waits_is_let_go_on_first() -> None:
 def test_outputs_may_stand_between_the_calls_of_several() -> None:
     second = called(call_id="c2", subagent_id="b1")
     items = [ASKED, ITEM, {**ITEM, "call_id": "b1"}, called(), OUTPUT, second]
-    both = [agent(inherit_functions=True), agent(name="x")]
-
-    request = accepted(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=[FUNCTION, *both])
-
-    waiting = request.body["tools"][1]["parameters"][WAITING]
-    assert [each["id"] for each in waiting] == ["a1", "b1"]
+    tools = [FUNCTION, HEIR, agent(name="x")]
+    request = accepted(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=tools)
+    assert [each["id"] for each in settings_of(request, 1)[WAITING]] == ["a1", "b1"]
     assert not settings_of(request).get(WAITING)
     assert request.body["tool_choice"] == "required"
 
@@ -97,9 +92,7 @@ def test_outputs_may_stand_between_the_calls_of_several() -> None:
 @pytest.mark.parametrize("later", [[DONE, ANSWER], [ANSWER], [DONE]])
 def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> None:
     items = [ASKED, ITEM, called(), OUTPUT, *later, {"role": "user", "content": "More"}]
-
-    request = accepted(input=items, tools=[FUNCTION, agent(inherit_functions=True)])
-
+    request = accepted(input=items, tools=[FUNCTION, HEIR])
     assert not settings_of(request).get(WAITING)
     assert {each["role"] for each in request.body["messages"]} <= {"user", "assistant"}
     assert all("tool_calls" not in each for each in request.body["messages"])
@@ -124,40 +117,33 @@ def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> Non
 def test_which_agent_a_call_is_for(
     arguments: dict[str, Any], had_to_call: bool, goes_on: str | None
 ) -> None:
-    asked: list[list[dict[str, Any]]] = []
+    asked: list[str] = []
 
     def ask(body: dict[str, Any]) -> Told:
-        asked.append(body["messages"])
+        (message,) = body["messages"]
+        asked.append(message["content"])
         return Told({"role": "assistant", "content": "Done."}, "acme/b")
 
     waiting = [{"id": each, "messages": [{"role": "user", "content": each}]} for each in WAIT]
     subagent = Subagent({WAITING: waiting})
-
     subagent.run(arguments, context(ask=ask, had_to_call=had_to_call))
-
-    assert asked == [[{"role": "user", "content": goes_on or "Another one"}]]
     # Whoever was not meant still waits.
-    for each in WAIT:
-        if each != goes_on:
-            subagent.run({"resume": each}, context(ask=ask))
-    left = [messages[0]["content"] for messages in asked[1:]]
-    assert left == [each for each in WAIT if each != goes_on]
+    others = [each for each in WAIT if each != goes_on]
+    for each in others:
+        subagent.run({"resume": each}, context(ask=ask))
+    assert asked == [goes_on or "Another one", *others]
 
 
 def test_one_that_has_the_id_of_an_earlier_one_is_another() -> None:
     earlier = {**STATE, "messages": [{"role": "user", "content": "Before"}]}
     items = [ASKED, ITEM, called(call_id="c0", subagent_items=[earlier])]
     items += [{**OUTPUT, "call_id": "c0"}, DONE, ASKED, ITEM, called(), OUTPUT]
-
-    request = accepted(input=items, tools=[FUNCTION, agent(inherit_functions=True)])
-
-    (waiting,) = settings_of(request)[WAITING]
+    (waiting,) = settings_of(accepted(input=items, tools=[FUNCTION, HEIR]))[WAITING]
     assert waiting["messages"][:2] == SAID
 
 
 def test_a_choice_of_the_caller_s_stays() -> None:
     given: dict[str, Any] = {"input": [ASKED, called(), OUTPUT], "tools": [FUNCTION, agent()]}
-
     assert accepted(**given, tool_choice="none").body["tool_choice"] == "none"
     assert "tool_choice" not in accepted(**given, reasoning={"effort": "low"}).body
 
@@ -165,31 +151,28 @@ def test_a_choice_of_the_caller_s_stays() -> None:
 @pytest.mark.parametrize(
     ("items", "tools", "path"),
     [
-        ([called()], [FUNCTION, agent()], "input.1.call_id"),
-        ([called(), OUTPUT], [FUNCTION], "input.1.subagent_id"),
-        ([called(), OUTPUT], [FUNCTION, agent(name="x")], "input.1.subagent_id"),
-        ([called(subagent_items=[]), OUTPUT], [FUNCTION, agent()], "input.1.subagent_items"),
-        ([called(subagent_items=[5]), OUTPUT], [agent()], "input.1.subagent_items.0"),
-        ([called(subagent_id=""), OUTPUT], [agent()], "input.1.subagent_id"),
+        ([called()], [FUNCTION, agent()], "call_id"),
+        ([called(), OUTPUT], [FUNCTION], "subagent_id"),
+        ([called(), OUTPUT], [FUNCTION, agent(name="x")], "subagent_id"),
+        ([called(subagent_items=[]), OUTPUT], [FUNCTION, agent()], "subagent_items"),
+        ([called(subagent_items=[5]), OUTPUT], [agent()], "subagent_items.0"),
+        ([called(subagent_id=""), OUTPUT], [agent()], "subagent_id"),
     ],
 )
 def test_calls_that_nothing_goes_on_with(items: list[Any], tools: list[Any], path: str) -> None:
-    assert paths(input=[ASKED, *items], tools=tools) == [path]
+    assert paths(input=[ASKED, *items], tools=tools) == [f"input.1.{path}"]
 
 
-def test_so_many_functions_are_inherited_and_no_more() -> None:
+def test_so_many_functions_are_inherited_and_so_many_agents_wait_and_no_more() -> None:
     functions = [{**FUNCTION, "name": f"f{number}"} for number in range(32)]
     heirs = [agent(name=f"a{number}", inherit_functions=True) for number in range(33)]
-
     assert accepted(tools=[*functions, *heirs[:32]])
     assert paths(tools=[*functions, *heirs]) == ["tools"]
 
-
-def test_so_many_agents_wait_and_no_more() -> None:
     def waiting(count: int) -> list[dict[str, Any]]:
         numbers = [str(number) for number in range(count)]
         calls = [called(call_id=each, subagent_id=each) for each in numbers]
         return [ASKED, *calls, *({**OUTPUT, "call_id": each} for each in numbers)]
 
-    assert accepted(input=waiting(128), tools=[FUNCTION, agent(inherit_functions=True)])
-    assert paths(input=waiting(129), tools=[FUNCTION, agent(inherit_functions=True)]) == ["input"]
+    assert accepted(input=waiting(128), tools=[FUNCTION, HEIR])
+    assert paths(input=waiting(129), tools=[FUNCTION, HEIR]) == ["input"]

@@ -12,67 +12,62 @@ from tests.routing.formats.responses.reader import Reader
 Delta = dict[str, Any]
 texts = st.text(min_size=1, max_size=30)
 finishes = st.sampled_from(["stop", "length", "tool_calls", "content_filter"])
+# Kinds of reasoning, and the field that says it.
+WORDS = [("reasoning.summary", "summary"), ("reasoning.text", "text")]
+SEALS = [("reasoning.text", "signature"), ("reasoning.encrypted", "data")]
 
 
 @st.composite
 def pieces(draw: st.DrawFn, text: str) -> list[str]:
     """The text in pieces."""
     cuts = sorted(draw(st.lists(st.integers(0, len(text)), max_size=4)))
-    bounds = [0, *cuts, len(text)]
-    return [text[a:b] for a, b in pairwise(bounds) if a < b]
+    return [text[a:b] for a, b in pairwise([0, *cuts, len(text)]) if a < b]
 
 
 @st.composite
-def thoughts(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Delta]]:
+def thoughts(draw: st.DrawFn) -> tuple[list[Delta], list[Delta]]:
     """Reasoning details of one answer, and the deltas that say them."""
-    said: list[dict[str, Any]] = []
-    deltas: list[Delta] = []
+    said: list[Delta] = []
+    parts: list[Delta] = []
     for index in range(draw(st.integers(0, 3))):
         given_id = draw(st.sampled_from([None, f"rs_{index}"]))
         common = {"index": index, "id": given_id, "format": "openai-responses-v1"}
-        for kind, key in (("reasoning.summary", "summary"), ("reasoning.text", "text")):
+        for kind, key in WORDS:
             text = draw(st.none() | texts)
             if text is not None:
                 said.append({"type": kind, key: text, **common})
-                deltas += [
-                    {"reasoning_details": [{"type": kind, key: piece, **common}]}
-                    for piece in draw(pieces(text))
-                ]
-        for kind, key in (("reasoning.text", "signature"), ("reasoning.encrypted", "data")):
+                parts += [{"type": kind, key: piece, **common} for piece in draw(pieces(text))]
+        for kind, key in SEALS:
             if draw(st.booleans()):
                 seal = {"type": kind, key: draw(texts), **common}
                 said.append(seal)
-                deltas.append({"reasoning_details": [seal]})
-    return said, deltas
+                parts.append(seal)
+    return said, [{"reasoning_details": [part]} for part in parts]
+
+
+def fragment(index: int, text: str) -> Delta:
+    return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+
+
+def begun(index: int, name: str, arguments: str) -> Delta:
+    function = {"name": name, "arguments": arguments}
+    return {"index": index, "id": f"c{index}", "type": "function", "function": function}
 
 
 @st.composite
-def calls(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[Delta]]:
+def calls(draw: st.DrawFn) -> tuple[list[Delta], list[Delta]]:
     """Tool calls side by side: the calls, and their deltas shuffled together."""
-    made: list[dict[str, Any]] = [
-        {
-            "id": f"c{index}",
-            "type": "function",
-            "function": {"name": draw(texts), "arguments": draw(st.text(max_size=30))},
-        }
+    made = [
+        begun(index, draw(texts), draw(st.text(max_size=30)))
         for index in range(draw(st.integers(0, 3)))
     ]
-    heads: list[Delta] = []
-    waiting: list[list[Delta]] = []
-    for index, call in enumerate(made):
-        opening = {"name": call["function"]["name"], "arguments": ""}
-        heads.append({"tool_calls": [{"index": index, **call, "function": opening}]})
-        cut = draw(pieces(call["function"]["arguments"]))
-        waiting.append([_fragment(index, piece) for piece in cut])
-    deltas = heads
+    names = [call["function"]["name"] for call in made]
+    deltas: list[Delta] = [{"tool_calls": [begun(at, name, "")]} for at, name in enumerate(names)]
+    cuts = [draw(pieces(call["function"]["arguments"])) for call in made]
+    waiting = [[fragment(at, piece) for piece in cut] for at, cut in enumerate(cuts)]
     while any(waiting):
-        queue = draw(st.sampled_from([one for one in waiting if one]))
-        deltas.append(queue.pop(0))
-    return made, deltas
-
-
-def _fragment(index: int, text: str) -> Delta:
-    return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        deltas.append(draw(st.sampled_from([one for one in waiting if one])).pop(0))
+    return [{name: call[name] for name in ("id", "type", "function")} for call in made], deltas
 
 
 @st.composite
@@ -83,13 +78,8 @@ def answers(draw: st.DrawFn) -> tuple[Delta, list[Delta]]:
     deltas += [{"content": piece} for piece in draw(pieces(content))]
     deltas += [{"refusal": piece} for piece in draw(pieces(refusal or ""))]
     made, call_deltas = draw(calls())
-    message = {
-        "content": content or None,
-        "refusal": refusal,
-        "reasoning_details": details,
-        "tool_calls": made,
-    }
-    return message, deltas + call_deltas
+    message = {"content": content or None, "refusal": refusal}
+    return {**message, "reasoning_details": details, "tool_calls": made}, deltas + call_deltas
 
 
 def streamed(deltas: list[Delta], finish: str) -> Reader:
@@ -109,53 +99,32 @@ def test_a_stream_says_what_the_whole_answer_says(
     assert reader.items == expected["output"]
 
 
-kinds_of_delta = st.sampled_from(["content", "refusal", "reasoning", "call", "details", "image"])
-
-
 @st.composite
 def tangles(draw: st.DrawFn) -> list[Delta]:
     """Deltas of every kind in any order; calls are named before their arguments come."""
     deltas: list[Delta] = []
     named = 0
-    for kind in draw(st.lists(kinds_of_delta, max_size=20)):
+    kinds = ["content", "refusal", "reasoning", "call", "details", "image"]
+    for kind in draw(st.lists(st.sampled_from(kinds), max_size=20)):
         text = draw(texts)
         if kind == "image":
             url = {"url": f"data:image/png;base64,{named}"}
             deltas.append({"images": [{"type": "image_url", "image_url": url}]})
         elif kind == "details":
-            index = draw(st.integers(0, 2))
-            deltas.append({"reasoning_details": [_detail(draw, text, index)]})
+            told, key = draw(st.sampled_from([*WORDS, *SEALS]))
+            detail = {"type": told, key: text, "index": draw(st.integers(0, 2))}
+            deltas.append({"reasoning_details": [detail]})
         elif kind != "call":
             deltas.append({kind: text})
         elif named and draw(st.booleans()):
-            deltas.append(_fragment(draw(st.integers(0, named - 1)), text))
+            deltas.append(fragment(draw(st.integers(0, named - 1)), text))
         else:
-            function = {"name": f"f{named}", "arguments": text}
-            call = {"index": named, "id": f"c{named}", "type": "function", "function": function}
-            deltas.append({"tool_calls": [call]})
+            deltas.append({"tool_calls": [begun(named, f"f{named}", text)]})
             named += 1
     return deltas
 
 
-def _detail(draw: st.DrawFn, text: str, index: int) -> dict[str, Any]:
-    kind, key = draw(
-        st.sampled_from(
-            [
-                ("reasoning.text", "text"),
-                ("reasoning.text", "signature"),
-                ("reasoning.summary", "summary"),
-                ("reasoning.encrypted", "data"),
-            ]
-        )
-    )
-    return {"type": kind, key: text, "index": index}
-
-
-def _joined(deltas: list[Delta], name: str) -> str:
-    return "".join(delta.get(name, "") for delta in deltas)
-
-
-def _said(items: list[dict[str, Any]], place: str, kind: str, key: str) -> str:
+def said_in(items: list[Delta], place: str, kind: str, key: str) -> str:
     parts = (part for item in items for part in item.get(place) or ())
     return "".join(part[key] for part in parts if part["type"] == kind)
 
@@ -167,31 +136,27 @@ def test_nothing_is_lost_however_the_deltas_are_tangled(deltas: list[Delta], fin
     details = [one for delta in deltas for one in delta.get("reasoning_details", ())]
     assert items == reader.final["output"]
     assert reader.closed == set(range(len(items)))
-    assert _said(items, "content", "output_text", "text") == _joined(deltas, "content")
-    assert _said(items, "content", "refusal", "refusal") == _joined(deltas, "refusal")
+    for kind, key in (("content", "text"), ("refusal", "refusal")):
+        told = {"content": "output_text"}.get(kind, kind)
+        joined = "".join(delta.get(kind, "") for delta in deltas)
+        assert said_in(items, "content", told, key) == joined
     summaries = "".join(one.get("summary", "") for one in details)
-    assert _said(items, "summary", "summary_text", "text") == summaries
-    seals = [one["signature"] for one in details if "signature" in one]
-    assert [item["signature"] for item in items if "signature" in item] == seals
-    sealed = [one["data"] for one in details if "data" in one]
-    assert [item["encrypted_content"] for item in items if "encrypted_content" in item] == sealed
+    assert said_in(items, "summary", "summary_text", "text") == summaries
+    for key, name in (("signature", "signature"), ("data", "encrypted_content")):
+        seals = [one[key] for one in details if key in one]
+        assert [item[name] for item in items if name in item] == seals
     thoughts_said = "".join(
-        delta.get("reasoning", "") + "".join(one.get("text", "") for one in _details(delta))
+        delta.get("reasoning", "")
+        + "".join(one.get("text", "") for one in delta.get("reasoning_details", ()))
         for delta in deltas
     )
-    assert _said(items, "content", "reasoning_text", "text") == thoughts_said
+    assert said_in(items, "content", "reasoning_text", "text") == thoughts_said
     arguments: dict[str, str] = {}
     for call in (call for delta in deltas for call in delta.get("tool_calls", ())):
         index = f"c{call['index']}"
         arguments[index] = arguments.get(index, "") + call["function"]["arguments"]
-    told = {i["call_id"]: i["arguments"] for i in items if i["type"] == "function_call"}
-    assert told == arguments
+    told_calls = {i["call_id"]: i["arguments"] for i in items if i["type"] == "function_call"}
+    assert told_calls == arguments
     pictures = sum("images" in delta for delta in deltas)
     assert [item["type"] for item in items].count("image_generation_call") == pictures
-    statuses = [item["status"] for item in items]
-    assert set(statuses[:-1]) <= {"completed"}
-
-
-def _details(delta: Delta) -> list[dict[str, Any]]:
-    details: list[dict[str, Any]] = delta.get("reasoning_details", [])
-    return details
+    assert {item["status"] for item in items[:-1]} <= {"completed"}

@@ -4,9 +4,14 @@ from typing import Any
 
 import pytest
 
-from tests.routing.formats.needing import needed
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths, text_of
 
+
+def space(*tools: Any) -> dict[str, Any]:
+    return {"type": "namespace", "name": "n", "description": "d", "tools": list(tools)}
+
+
+OTHER = {**FUNCTION, "name": "g"}
 NATIVE: list[dict[str, Any]] = [
     {"type": "web_search", "user_location": None, "filters": {"allowed_domains": ["x.org"]}},
     {"type": "web_search_2025_08_26"},
@@ -21,46 +26,28 @@ NATIVE: list[dict[str, Any]] = [
     {"type": "shell"},
     {"type": "apply_patch"},
     {"type": "custom", "name": "c", "description": "d", "format": {"type": "text"}},
-    {"type": "namespace", "name": "n", "description": "d", "tools": [{**FUNCTION, "name": "g"}]},
+    space(OTHER),
 ]
 ROUTER = [
-    "router:advisor",
-    "router:apply_patch",
-    "router:bash",
-    "router:datetime",
-    "router:experimental__search_models",
-    "router:files",
-    "router:fusion",
-    "router:image_generation",
-    "router:shell",
-    "router:subagent",
-    "router:tool_search",
-    "router:web_fetch",
+    *("router:advisor", "router:apply_patch", "router:bash", "router:datetime", "router:files"),
+    *("router:experimental__search_models", "router:fusion", "router:image_generation"),
+    *("router:shell", "router:subagent", "router:tool_search", "router:web_fetch"),
     "router:web_search",
 ]
 
 
 def test_a_function_tool_is_flat_here_and_nested_in_chat() -> None:
-    tool = {
-        "type": "function",
-        "name": "f",
-        "description": "d",
-        "parameters": {"type": "object"},
-        "strict": True,
-        "defer_loading": False,
-        "zz": 1,
-    }
-    [nested] = accepted(tools=[tool]).body["tools"]
-    function = {k: tool[k] for k in ("name", "description", "parameters", "strict")}
-    assert nested == {"type": "function", "function": function}
-
-
-def test_nulls_of_a_function_tool_are_left_out() -> None:
+    function = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+    tool = {"type": "function", **function, "defer_loading": False, "zz": 1}
+    assert accepted(tools=[tool]).body["tools"] == [{"type": "function", "function": function}]
     nulls = dict.fromkeys(("description", "strict", "defer_loading", "cache_control"))
-    [tool] = accepted(tools=[{**FUNCTION, **nulls}]).body["tools"]
-    assert tool == {"type": "function", "function": {"name": "f"}}
-    marked = {**FUNCTION, "cache_control": {"type": "ephemeral"}}
-    assert accepted(tools=[marked]).body["tools"][0]["cache_control"] == {"type": "ephemeral"}
+    plain = {"type": "function", "function": {"name": "f"}}
+    assert accepted(tools=[{**FUNCTION, **nulls}]).body["tools"] == [plain]
+    mark = {"cache_control": {"type": "ephemeral"}}
+    assert accepted(tools=[{**FUNCTION, **mark}]).body["tools"] == [{**plain, **mark}]
+
+
+GOOD = {"type": "function", "name": "f", "parameters": {}}
 
 
 @pytest.mark.parametrize(
@@ -68,12 +55,12 @@ def test_nulls_of_a_function_tool_are_left_out() -> None:
     [
         ({"type": "function", "name": "f"}, "parameters"),
         ({"type": "function", "parameters": {}}, "name"),
-        ({"type": "function", "name": "bad name!", "parameters": {}}, "name"),
-        ({"type": "function", "name": "x" * 65, "parameters": {}}, "name"),
-        ({"type": "function", "name": "f", "parameters": "{}"}, "parameters"),
-        ({"type": "function", "name": "f", "parameters": {}, "strict": "x"}, "strict"),
-        ({"type": "function", "name": "f", "parameters": {}, "description": 5}, "description"),
-        ({"type": "function", "name": "f", "parameters": {}, "defer_loading": 5}, "defer_loading"),
+        ({**GOOD, "name": "bad name!"}, "name"),
+        ({**GOOD, "name": "x" * 65}, "name"),
+        ({**GOOD, "parameters": "{}"}, "parameters"),
+        ({**GOOD, "strict": "x"}, "strict"),
+        ({**GOOD, "description": 5}, "description"),
+        ({**GOOD, "defer_loading": 5}, "defer_loading"),
         ({"type": "custom"}, "name"),
         ({"type": "custom", "name": "c", "format": "text"}, "format"),
         ({"type": "namespace", "name": "n", "description": "d"}, "tools"),
@@ -87,6 +74,17 @@ def test_nulls_of_a_function_tool_are_left_out() -> None:
             {"type": "router:subagent", "parameters": {"inherit_functions": 1}},
             "parameters.inherit_functions",
         ),
+        # Tools of a namespace are checked inside.
+        (space(FUNCTION, 5), "tools.1"),
+        (space(FUNCTION, {}), "tools.1.type"),
+        (space(FUNCTION, {"type": []}), "tools.1.type"),
+        (space(FUNCTION, {"type": "nope"}), "tools.1.type"),
+        (space(FUNCTION, {"type": "web_search_2031_01_01"}), "tools.1.type"),
+        (space(FUNCTION, space()), "tools.1.type"),
+        (space(FUNCTION, {"type": "function"}), "tools.1.name"),
+        (space(FUNCTION, {"type": "function", "name": ["g"]}), "tools.1.name"),
+        (space(FUNCTION, {"type": "custom", "name": None}), "tools.1.name"),
+        (space(FUNCTION, {**GOOD, "parameters": "{}"}), "tools.1.parameters"),
     ],
 )
 def test_tools_are_checked_inside(tool: dict[str, Any], path: str) -> None:
@@ -98,15 +96,22 @@ def test_tools_of_the_upstreams_own_are_named_and_left_to_it(tool: dict[str, Any
     request = accepted(tools=[tool, FUNCTION, tool])
     assert request.native_tools == (tool["type"],)
     assert [one["type"] for one in request.body["tools"]] == ["function"]
-    assert needed(request) == []
+    assert request.server_tools == []
     alone = accepted(tools=[tool])
     assert "tools" not in alone.body
     assert alone.text_bytes > accepted().text_bytes
+    if tool["type"] in ("custom", "namespace"):
+        return
+    choice = {"type": tool["type"]}
+    chosen = accepted(tools=[tool, FUNCTION], tool_choice=choice)
+    assert "tool_choice" not in chosen.body
+    assert chosen.original is not None
+    assert chosen.original["tool_choice"] == choice
+    assert paths(tools=[FUNCTION], tool_choice=choice) == ["tool_choice.type"]
 
 
 def test_a_search_among_tools_is_left_out_where_it_is_not_known() -> None:
     request = accepted(tools=[{"type": "tool_search", "execution": "server"}, FUNCTION])
-
     assert request.native_tools == ()
     assert [one["type"] for one in request.body["tools"]] == ["function"]
     assert request.original
@@ -115,148 +120,95 @@ def test_a_search_among_tools_is_left_out_where_it_is_not_known() -> None:
 
 
 @pytest.mark.parametrize("kind", ROUTER)
-def test_server_tools_stay_as_they_are(kind: str) -> None:
-    tool = {"type": kind, "parameters": {"zz": 1}}
-    if kind == "router:image_generation":
-        tool = {"type": kind}
+def test_server_tools_stay_as_they_are_and_no_namespace_hides_one(kind: str) -> None:
+    inside = {} if kind == "router:image_generation" else {"parameters": {"zz": 1}}
+    tool = {"type": kind, **inside}
     request = accepted(tools=[tool])
     assert request.body["tools"] == [tool]
-    assert needed(request) == [kind]
-    assert request.native_tools == ()
-
-
-@pytest.mark.parametrize("kind", ["web_search", "web_search_preview"])
-def test_a_search_has_one_list_of_domains(kind: str) -> None:
-    filters = {"allowed_domains": ["a.example"]}
-    accepted(tools=[{"type": kind, "filters": filters, "excluded_domains": []}])
-    for both in (
-        {"filters": filters, "excluded_domains": ["b.example"]},
-        {"filters": filters, "parameters": {"excluded_domains": ["b.example"]}},
-        {"allowed_domains": ["a.example"], "excluded_domains": ["b.example"]},
-    ):
-        assert len(paths(tools=[{"type": kind, **both}])) == 1
-
-
-def test_agents_are_named_once() -> None:
-    advisor = {"type": "router:advisor"}
-    assert paths(tools=[advisor, advisor]) == ["tools.1.parameters.name"]
-
-
-@pytest.mark.parametrize("choice", ["auto", "none", "required"])
-def test_choices_in_a_word(choice: str) -> None:
-    assert accepted(tools=[FUNCTION], tool_choice=choice).body["tool_choice"] == choice
-
-
-def test_required_needs_tools() -> None:
-    assert text_of(tool_choice="required") == (
-        "tool_choice: Invalid input: required needs at least one tool"
-    )
-
-
-def test_a_named_function() -> None:
-    choice = {"type": "function", "name": "f"}
-    request = accepted(tools=[FUNCTION], tool_choice=choice)
-    assert request.body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
-    other = {"type": "function", "name": "g"}
-    assert text_of(tools=[FUNCTION], tool_choice=other) == (
-        'tool_choice.name: Invalid input: no function named "g" in tools'
-    )
-    assert paths(tool_choice=choice) == ["tool_choice.name"]
-
-
-def test_a_function_inside_a_namespace_can_be_chosen() -> None:
-    accepted(tools=[NATIVE[-1]], tool_choice={"type": "function", "name": "g"})
-
-
-def space(*tools: Any) -> dict[str, Any]:
-    return {"type": "namespace", "name": "n", "description": "d", "tools": list(tools)}
+    assert (request.server_tools, request.native_tools) == ([kind], ())
+    tools = [FUNCTION, space({"type": kind}, {"type": kind}), {"type": kind}]
+    assert accepted(tools=tools[:2]).server_tools == accepted(tools=tools).server_tools == [kind]
 
 
 def test_a_namespace_hides_no_tool_that_the_upstream_runs() -> None:
     search, code = {"type": "web_search_preview"}, {"type": "code_interpreter"}
     request = accepted(tools=[space({"type": "function", "name": "g"}, search, code, search)])
     assert request.native_tools == ("namespace", "web_search_preview", "code_interpreter")
-    assert needed(request) == []
+    assert request.server_tools == []
 
 
-@pytest.mark.parametrize("kind", ROUTER)
-def test_a_namespace_hides_no_server_tool(kind: str) -> None:
-    request = accepted(tools=[FUNCTION, space({"type": kind}, {"type": kind})])
-    assert needed(request) == [kind]
-    twice = accepted(tools=[{"type": "router:datetime"}, space({"type": "router:datetime"})])
-    assert twice.server_tools == ["router:datetime"]
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview"])
+def test_a_search_has_one_list_of_domains(kind: str) -> None:
+    allowed = {"allowed_domains": ["a.example"]}
+    excluded: dict[str, Any] = {"excluded_domains": ["b.example"]}
+    filters = {"filters": allowed}
+    accepted(tools=[{"type": kind, **filters, "excluded_domains": []}])
+    for both in (filters | excluded, filters | {"parameters": excluded}, allowed | excluded):
+        assert len(paths(tools=[{"type": kind, **both}])) == 1
+
+
+DATETIME = {"type": "router:datetime"}
 
 
 @pytest.mark.parametrize(
-    ("tool", "path"),
+    ("tools", "choice", "chat"),
     [
-        (5, ""),
-        ({}, ".type"),
-        ({"type": []}, ".type"),
-        ({"type": "nope"}, ".type"),
-        ({"type": "web_search_2031_01_01"}, ".type"),
-        (space(), ".type"),
-        ({"type": "function"}, ".name"),
-        ({"type": "function", "name": ["g"]}, ".name"),
-        ({"type": "custom", "name": None}, ".name"),
-        ({"type": "function", "name": "g", "parameters": "{}"}, ".parameters"),
+        *(([FUNCTION], word, word) for word in ("auto", "none", "required")),
+        (
+            [FUNCTION],
+            {"type": "function", "name": "f"},
+            {"type": "function", "function": {"name": "f"}},
+        ),
+        ([DATETIME], DATETIME, DATETIME),
     ],
 )
-def test_tools_of_a_namespace_are_checked_inside(tool: Any, path: str) -> None:
-    assert paths(tools=[space(FUNCTION, tool)]) == [f"tools.0.tools.1{path}"]
+def test_a_choice_is_translated(tools: list[Any], choice: Any, chat: Any) -> None:
+    assert accepted(tools=tools, tool_choice=choice).body["tool_choice"] == chat
+    # Of a function inside a namespace, and of a search by any spelling.
+    accepted(tools=[space(OTHER)], tool_choice={"type": "function", "name": "g"})
+    accepted(tools=[{"type": "web_search"}], tool_choice={"type": "web_search_preview"})
+
+
+def test_a_choice_names_a_tool_that_is_there() -> None:
+    assert text_of(tool_choice="required") == (
+        "tool_choice: Invalid input: required needs at least one tool"
+    )
+    choice = {"type": "function", "name": "g"}
+    assert text_of(tools=[FUNCTION], tool_choice=choice) == (
+        'tool_choice.name: Invalid input: no function named "g" in tools'
+    )
+    assert paths(tool_choice=choice) == ["tool_choice.name"]
 
 
 @pytest.mark.parametrize("choice", [None, "auto", {"type": "shell"}])
 def test_a_key_that_a_tool_does_not_name_may_hold_anything(choice: Any) -> None:
-    fields = {} if choice is None else {"tool_choice": choice}
     odds: tuple[Any, ...] = ([], [1], {}, 5, "x")
     for odd in odds:
+        fields = {} if choice is None else {"tool_choice": choice}
         accepted(tools=[{"type": "shell", "name": odd, "parameters": odd}], **fields)
 
 
-@pytest.mark.parametrize("tool", NATIVE[:12], ids=[tool["type"] for tool in NATIVE[:12]])
-def test_a_tool_of_the_upstreams_own_can_be_chosen(tool: dict[str, Any]) -> None:
-    choice = {"type": tool["type"]}
-    request = accepted(tools=[tool, FUNCTION], tool_choice=choice)
-    assert "tool_choice" not in request.body
-    assert request.original is not None
-    assert request.original["tool_choice"] == choice
-    assert paths(tools=[FUNCTION], tool_choice=choice) == ["tool_choice.type"]
-
-
-def test_server_tools_and_web_search_by_any_spelling_can_be_chosen() -> None:
-    datetime = {"type": "router:datetime"}
-    assert accepted(tools=[datetime], tool_choice=datetime).body["tool_choice"] == datetime
-    accepted(tools=[{"type": "web_search"}], tool_choice={"type": "web_search_preview"})
+def allowed(mode: str, *tools: Any) -> dict[str, Any]:
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
 def test_allowed_tools_narrow_the_tools(mode: str) -> None:
-    other = {**FUNCTION, "name": "g"}
-    allowed = {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": "g"}]}
-    request = accepted(tools=[FUNCTION, other], tool_choice=allowed)
-    assert [tool["function"]["name"] for tool in request.body["tools"]] == ["g"]
-    assert request.body["tool_choice"] == mode
+    choice = allowed(mode, {"type": "function", "name": "g"})
+    body = accepted(tools=[FUNCTION, OTHER], tool_choice=choice).body
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["g"]
+    assert body["tool_choice"] == mode
 
 
 @pytest.mark.parametrize(
     ("choice", "path"),
     [
-        ({"type": "allowed_tools", "mode": "none", "tools": [FUNCTION]}, "mode"),
-        ({"type": "allowed_tools", "mode": "auto", "tools": []}, "tools"),
+        (allowed("none", FUNCTION), "mode"),
+        (allowed("auto"), "tools"),
         ({"type": "allowed_tools", "mode": "auto"}, "tools"),
-        (
-            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function"}]},
-            "tools.0.name",
-        ),
-        (
-            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "shell"}]},
-            "tools.0.type",
-        ),
-        (
-            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "allowed_tools"}]},
-            "tools.0.type",
-        ),
+        (allowed("auto", {"type": "function"}), "tools.0.name"),
+        (allowed("auto", {"type": "shell"}), "tools.0.type"),
+        (allowed("auto", {"type": "allowed_tools"}), "tools.0.type"),
         ({"type": "tools"}, "type"),
         ({"type": "function"}, "name"),
         ({"type": "custom", "name": "zz"}, "name"),

@@ -15,12 +15,24 @@ def fields(**given: Any) -> dict[str, Any]:
     return translated
 
 
+SHAPE = {"name": "n", "schema": {}}
+LOW = {"effort": "low", "summary": "auto"}
+NULLS = (
+    *("instructions", "max_output_tokens", "max_tool_calls", "temperature", "top_p", "reasoning"),
+    *("frequency_penalty", "presence_penalty", "top_logprobs", "parallel_tool_calls", "include"),
+    *("metadata", "previous_response_id", "background", "prompt", "truncation", "provider"),
+    *("prompt_cache_key", "prompt_cache_options", "service_tier", "safety_identifier", "route"),
+)
+
+
 @pytest.mark.parametrize(
     ("given", "translated"),
     [
         ({"max_output_tokens": 5.0}, {"max_completion_tokens": 5}),
         ({"top_logprobs": 3.0}, {"logprobs": True, "top_logprobs": 3}),
         ({"top_logprobs": 0}, {}),
+        ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
+        ({"include": ["web_search_call.results"]}, {}),
         ({"top_k": 5.0}, {"top_k": 5}),
         ({"seed": 7.0}, {"seed": 7}),
         ({"stop": ["x"]}, {"stop": ["x"]}),
@@ -32,24 +44,11 @@ def fields(**given: Any) -> dict[str, Any]:
             {"response_format": {"type": "json_object"}},
         ),
         (
-            {
-                "text": {
-                    "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": None}
-                }
-            },
-            {
-                "response_format": {
-                    "type": "json_schema",
-                    "json_schema": {"name": "n", "schema": {}},
-                }
-            },
+            {"text": {"format": {"type": "json_schema", **SHAPE, "strict": None}}},
+            {"response_format": {"type": "json_schema", "json_schema": SHAPE}},
         ),
-        (
-            {"reasoning": {"effort": "low", "summary": "auto", "max_tokens": None, "mode": "pro"}},
-            {"reasoning": {"effort": "low", "summary": "auto"}},
-        ),
+        ({"reasoning": {**LOW, "max_tokens": None, "mode": "pro"}}, {"reasoning": LOW}),
         ({"reasoning": {"max_tokens": 9.0}}, {"reasoning": {"max_tokens": 9}}),
-        ({"reasoning": None}, {}),
         ({"safety_identifier": "s"}, {"user": "s"}),
         ({"safety_identifier": "s", "user": "u"}, {"user": "u"}),
         ({"safety_identifier": "s", "user": ""}, {"user": "s"}),
@@ -61,23 +60,13 @@ def fields(**given: Any) -> dict[str, Any]:
         ({"store": False, "background": None, "previous_response_id": None}, {}),
         ({"zz": None, "yy": [1]}, {"zz": None, "yy": [1]}),
         ({"messages": 5, "max_tokens": "x", "n": 9, "reasoning_effort": 5}, {}),
+        (dict.fromkeys(NULLS), {}),
     ],
 )
 def test_fields(given: dict[str, Any], translated: dict[str, Any]) -> None:
     assert fields(**given) == translated
-
-
-def test_nulls_ask_for_nothing() -> None:
-    nulls = dict.fromkeys(
-        (
-            *("instructions", "max_output_tokens", "max_tool_calls", "temperature", "top_p"),
-            *("frequency_penalty", "presence_penalty", "top_logprobs", "parallel_tool_calls"),
-            *("reasoning", "include", "metadata", "previous_response_id", "background", "prompt"),
-            *("truncation", "prompt_cache_key", "prompt_cache_options", "service_tier"),
-            *("safety_identifier", "provider", "route"),
-        )
-    )
-    assert fields(**nulls) == {}
+    # The original is the caller's own.
+    assert accepted(**given).original == {"model": "acme/small", "input": "hi", **given}
 
 
 def test_what_the_pipeline_asks_about() -> None:
@@ -91,18 +80,16 @@ def test_what_the_pipeline_asks_about() -> None:
         text={"format": {"type": "json_object"}},
         modalities=["text", "image"],
     )
-    assert request.format == "responses"
-    assert request.max_output_tokens == 7
-    assert request.reasoning == Reasoning(effort="medium", enabled=True, summary="concise")
-    assert request.service_tier == "priority"
-    assert request.stream
-    assert request.echo_upstream_body
-    assert request.candidates == ["acme/small", "c/d"]
-    assert request.response_format_type == "json_object"
-    assert request.output_modalities == {"text", "image"}
-    assert request.supplied_parameters == {"max_completion_tokens", "reasoning", "response_format"}
-
-
-def test_the_original_is_the_callers_own() -> None:
-    given = {"text": {"verbosity": "low"}, "zz": 1}
-    assert accepted(**given).original == {"model": "acme/small", "input": "hi", **given}
+    expected = {
+        "format": "responses",
+        "max_output_tokens": 7,
+        "reasoning": Reasoning(effort="medium", enabled=True, summary="concise"),
+        "service_tier": "priority",
+        "stream": True,
+        "echo_upstream_body": True,
+        "candidates": ["acme/small", "c/d"],
+        "response_format_type": "json_object",
+        "output_modalities": {"text", "image"},
+        "supplied_parameters": {"max_completion_tokens", "reasoning", "response_format"},
+    }
+    assert {name: getattr(request, name) for name in expected} == expected

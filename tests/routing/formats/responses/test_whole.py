@@ -8,12 +8,17 @@ from openai.types.responses import Response
 from gateway.http.errors import GatewayError
 from routing.formats.responses.failures import LIMITS, ends_incomplete
 from routing.formats.responses.format import RESPONSES
-from tests.routing.formats.responses.answers import ending, whole
+from tests.routing.formats.responses.answers import ending, failure, whole
 from tests.routing.formats.responses.bodies import FUNCTION
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1 }'}}
 TOKEN = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
 STEM = whole({})["id"].removeprefix("resp_")
+NULLS = (
+    *("error", "incomplete_details", "instructions", "metadata", "temperature", "top_p", "user"),
+    *("presence_penalty", "frequency_penalty", "max_output_tokens", "max_tool_calls", "reasoning"),
+    *("top_logprobs", "safety_identifier", "prompt_cache_key", "previous_response_id"),
+)
 
 
 def test_a_plain_answer_has_every_field() -> None:
@@ -21,45 +26,22 @@ def test_a_plain_answer_has_every_field() -> None:
     assert answer.pop("completed_at") >= answer["created_at"]
     assert len(STEM) == 32
     assert STEM.isalnum()
+    part = {"type": "output_text", "text": "hello", "annotations": [], "logprobs": []}
+    message = {"id": f"msg_{STEM}_0", "type": "message", "role": "assistant", "content": [part]}
     assert answer == {
+        **dict.fromkeys(NULLS),
         "id": f"resp_{STEM}",
         "object": "response",
         "created_at": 1_760_000_000,
         "status": "completed",
-        "error": None,
-        "incomplete_details": None,
         "model": "acme/small",
-        "output": [
-            {
-                "id": f"msg_{STEM}_0",
-                "type": "message",
-                "role": "assistant",
-                "status": "completed",
-                "content": [
-                    {"type": "output_text", "text": "hello", "annotations": [], "logprobs": []}
-                ],
-            }
-        ],
+        "output": [{**message, "status": "completed"}],
         "output_text": "hello",
-        "instructions": None,
-        "metadata": None,
-        "temperature": None,
-        "top_p": None,
-        "presence_penalty": None,
-        "frequency_penalty": None,
-        "max_output_tokens": None,
-        "max_tool_calls": None,
-        "top_logprobs": None,
-        "reasoning": None,
-        "user": None,
-        "safety_identifier": None,
-        "prompt_cache_key": None,
         "tools": [],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "text": {"format": {"type": "text"}},
         "truncation": "disabled",
-        "previous_response_id": None,
         "store": False,
         "background": False,
         "service_tier": "auto",
@@ -81,15 +63,10 @@ def test_a_plain_answer_has_every_field() -> None:
 
 
 def test_the_official_library_reads_it() -> None:
-    answer = Response.model_validate(
-        whole(
-            {"reasoning": "t", "content": "a", "tool_calls": [CALL]},
-            tools=[FUNCTION],
-            tool_choice={"type": "function", "name": "f"},
-            reasoning={"effort": "low"},
-            text={"verbosity": "low"},
-        )
-    )
+    asked: dict[str, Any] = {"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}}
+    asked |= {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}}
+    message = {"reasoning": "t", "content": "a", "tool_calls": [CALL]}
+    answer = Response.model_validate(whole(message, **asked))
     assert answer.output_text == "a"
     assert [item.type for item in answer.output] == ["reasoning", "message", "function_call"]
 
@@ -118,43 +95,25 @@ def test_the_request_is_echoed() -> None:
     assert {name: answer[name] for name in asked} == asked
     assert answer["text"] == {"format": {"type": "text"}, "verbosity": "low"}
     assert answer["service_tier"] == "priority"
-
-
-def test_the_tier_that_served_and_metadata() -> None:
-    answer = whole(
-        {"content": "a"},
-        end=ending(service_tier="default", router_metadata={"attempt": 1}),
-        service_tier="auto",
-    )
-    assert answer["service_tier"] == "default"
-    assert answer["router_metadata"] == {"attempt": 1}
+    end = ending(service_tier="default", router_metadata={"attempt": 1})
+    answer = whole({"content": "a"}, end=end, service_tier="auto")
+    # What served, not what was asked for.
+    assert (answer["service_tier"], answer["router_metadata"]) == ("default", {"attempt": 1})
 
 
 def test_items_stand_in_the_order_reasoning_text_pictures_calls() -> None:
     cited = {"url": "u", "title": None, "start_index": 0, "end_index": 1}
-    answer = whole(
-        {
-            "content": "a",
-            "refusal": "no",
-            "reasoning": "t",
-            "annotations": [
-                {"type": "url_citation", "url_citation": cited},
-                {"type": "file", "file": {"hash": "h"}},
-            ],
-            "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}],
-            "tool_calls": [CALL, {**CALL, "id": "c2"}],
-        },
-        logprobs={"content": [TOKEN], "refusal": None},
-    )
-    kinds = [item["type"] for item in answer["output"]]
-    assert kinds == [
-        "reasoning",
-        "message",
-        "image_generation_call",
-        "function_call",
-        "function_call",
-    ]
-    reasoning, message, picture, call, _ = answer["output"]
+    notes = [{"type": "url_citation", "url_citation": cited}, {"type": "file", "file": {}}]
+    message = {
+        "content": "a",
+        "refusal": "no",
+        "reasoning": "t",
+        "annotations": notes,
+        "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}],
+        "tool_calls": [CALL, {**CALL, "id": "c2"}],
+    }
+    answer = whole(message, logprobs={"content": [TOKEN], "refusal": None})
+    reasoning, text, picture, call, second = answer["output"]
     assert reasoning == {
         "id": f"rs_{STEM}_0",
         "type": "reasoning",
@@ -162,9 +121,10 @@ def test_items_stand_in_the_order_reasoning_text_pictures_calls() -> None:
         "summary": [],
         "content": [{"type": "reasoning_text", "text": "t"}],
     }
-    assert [part["type"] for part in message["content"]][:2] == ["output_text", "refusal"]
-    assert message["content"][0]["logprobs"] == [TOKEN]
-    assert (picture["id"], picture["result"]) == (f"ig_{STEM}_2", "AAAA")
+    assert [part["type"] for part in text["content"]][:2] == ["output_text", "refusal"]
+    assert text["content"][0]["logprobs"] == [TOKEN]
+    made = (picture["type"], picture["id"], picture["result"])
+    assert made == ("image_generation_call", f"ig_{STEM}_2", "AAAA")
     assert call == {
         "id": f"fc_{STEM}_3",
         "type": "function_call",
@@ -173,14 +133,18 @@ def test_items_stand_in_the_order_reasoning_text_pictures_calls() -> None:
         "name": "f",
         "arguments": '{"a": 1 }',
     }
+    assert second["call_id"] == "c2"
 
 
 def test_an_answer_of_nothing_has_no_output() -> None:
     empty: list[dict[str, Any]] = [{"content": None}, {"content": ""}, {"tool_calls": []}]
     for message in empty:
         answer = whole(message)
-        assert (answer["output"], answer["output_text"]) == ([], "")
-        assert answer["status"] == "completed"
+        found = (answer["output"], answer["output_text"], answer["status"])
+        assert found == ([], "", "completed")
+    # Texts that come as parts are joined.
+    parts = [{"type": "text", "text": "a"}, {"type": "thinking"}, 5, {"type": "text", "text": "b"}]
+    assert whole({"content": parts})["output_text"] == "ab"
 
 
 @pytest.mark.parametrize(
@@ -194,11 +158,10 @@ def test_an_answer_of_nothing_has_no_output() -> None:
 )
 def test_how_it_ended(finish: str, status: str, reason: str | None) -> None:
     answer = whole({"reasoning": "t", "content": "a"}, end=ending(finish))
-    assert answer["status"] == status
+    assert (answer["status"], answer["error"]) == (status, None)
     assert answer["incomplete_details"] == (reason and {"reason": reason})
     assert (answer["completed_at"] is None) is (status != "completed")
     assert [item["status"] for item in answer["output"]] == ["completed", status]
-    assert answer["error"] is None
     assert "error_type" not in answer
 
 
@@ -215,21 +178,15 @@ def test_how_it_ended(finish: str, status: str, reason: str | None) -> None:
         ("server", "server_error"),
     ],
 )
-def test_a_break_is_a_failed_response(error_type: str, code: str) -> None:
-    failure = {"code": 502, "message": "broke", "metadata": {"error_type": error_type}}
-    answer = whole({"content": ""}, end=ending("error", failure=failure))
-    assert answer["status"] == "failed"
+def test_a_break_is_a_failed_response_and_partial_output_stays(error_type: str, code: str) -> None:
+    answer = whole({"content": ""}, end=ending("error", failure=failure(error_type)))
+    assert (answer["status"], answer["error_type"]) == ("failed", error_type)
     assert answer["error"] == {"code": code, "message": "broke"}
-    assert answer["error_type"] == error_type
     assert answer["completed_at"] is None
-
-
-def test_partial_output_stays_and_its_last_item_is_incomplete() -> None:
-    failure = {"code": 502, "message": "x", "metadata": {"error_type": "provider_unavailable"}}
-    answer = whole({"content": "par"}, end=ending("error", failure=failure))
-    assert answer["output_text"] == "par"
-    assert answer["output"][0]["status"] == "incomplete"
-    assert answer["usage"]["output_tokens"] == 3
+    if code == "server_error":
+        answer = whole({"content": "par"}, end=ending("error", failure=failure(error_type)))
+        assert (answer["output_text"], answer["output"][0]["status"]) == ("par", "incomplete")
+        assert answer["usage"]["output_tokens"] == 3
 
 
 def test_an_end_that_the_model_calls_an_error_is_a_failure() -> None:
@@ -242,17 +199,13 @@ def test_an_end_that_the_model_calls_an_error_is_a_failure() -> None:
 def test_a_limit_met_half_way_is_an_incomplete_response(error_type: str) -> None:
     assert ends_incomplete(error_type, has_output=True)
     assert not ends_incomplete(error_type, has_output=False)
-    failure = {"code": 400, "message": "x", "metadata": {"error_type": error_type}}
-    answer = whole({"content": "par"}, end=ending("error", failure=failure))
-    assert answer["status"] == "incomplete"
+    end = ending("error", failure=failure(error_type, 400))
+    answer = whole({"content": "par"}, end=end)
+    assert (answer["status"], answer["error"]) == ("incomplete", None)
     assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert answer["error"] is None
-    assert whole({}, end=ending("error", failure=failure))["status"] == "failed"
-
-
-def test_other_failures_are_no_limits() -> None:
-    assert not ends_incomplete("provider_unavailable", has_output=True)
-    assert not ends_incomplete(None, has_output=True)
+    assert whole({}, end=end)["status"] == "failed"
+    for other in ("provider_unavailable", None):
+        assert not ends_incomplete(other, has_output=True)
 
 
 def test_cache_writes_and_server_tools_are_told() -> None:

@@ -16,6 +16,7 @@ from tests.support.search_engine import AGE, SearchEngine, serve_search_engine
 
 KEY = "canary-key"
 ENGINES = ["searxng", "brave", "tavily", "exa"]
+ONE, TWO = "https://one.example/a", "https://two.example/b"
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,17 @@ def search(tool: WebSearch | None = None, query: Any = "cats", **given: Any) -> 
     return (tool or WebSearch(given)).run({"query": query}, context())
 
 
+def results(**given: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(search(**given).text)["results"]
+    return found
+
+
+def error_of(result: Any) -> tuple[str, str]:
+    assert result.failed
+    assert result.block["type"] == "web_search_tool_result_error"
+    return result.block["error_code"], json.loads(result.text)["error"]
+
+
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_engine_is_asked_in_its_way_and_read_alike(
     running_engine: SearchEngine, name: str
@@ -47,68 +59,32 @@ def test_every_engine_is_asked_in_its_way_and_read_alike(
     running_engine.asked.clear()
     with chosen(name, running_engine.url):
         result = search(max_results=2)
-
-    told = json.loads(result.text)
-    assert told == {
-        "query": "cats",
-        "results": [
-            {
-                "title": "One & only",
-                "url": "https://one.example/a",
-                "text": "The first page & more.",
-                "published": AGE,
-            },
-            {
-                "title": "Two",
-                "url": "https://two.example/b",
-                "text": "The second page.",
-                "published": AGE,
-            },
-        ],
-    }
+        allowed = results(allowed_domains=["one.example"])
+        excluded = results(excluded_domains=["one.example"])
+    first = {"title": "One & only", "url": ONE, "text": "The first page & more."}
+    second = {"title": "Two", "url": TWO, "text": "The second page."}
+    found = [{**each, "published": AGE} for each in (first, second)]
+    assert json.loads(result.text) == {"query": "cats", "results": found}
     assert (result.web_searches, result.search_results, result.search_engine) == (1, 2, name)
-    assert [asked.query for asked in running_engine.asked] == ["cats"]
+    assert running_engine.asked[0].query == "cats"
+    assert len(running_engine.asked) == 3
     assert KEY not in result.text
+    # Domains hold whatever the engine does.
+    assert [each["url"] for each in allowed] == [ONE, "https://sub.one.example/c"]
+    assert [each["url"] for each in excluded] == [TWO]
 
 
 def test_what_each_format_shows_of_it(engine: SearchEngine) -> None:
     result = search(max_results=1)
-
-    source = {"type": "url", "url": "https://one.example/a"}
-    assert result.item == {"action": {"type": "search", "query": "cats", "sources": [source]}}
+    sources = [{"type": "url", "url": ONE}]
+    assert result.item == {"action": {"type": "search", "query": "cats", "sources": sources}}
     assert result.block_type == "web_search_tool_result"
-    assert result.block == [
-        {
-            "type": "web_search_result",
-            "url": "https://one.example/a",
-            "title": "One & only",
-            "encrypted_content": "",
-            "page_age": AGE,
-        }
-    ]
-    (annotation,) = result.annotations
-    assert annotation == {
-        "type": "url_citation",
-        "url_citation": {
-            "url": "https://one.example/a",
-            "title": "One & only",
-            "content": "The first page & more.",
-            "start_index": 0,
-            "end_index": 0,
-        },
-    }
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_domains_hold_whatever_the_engine_does(running_engine: SearchEngine, name: str) -> None:
-    with chosen(name, running_engine.url):
-        allowed = search(allowed_domains=["one.example"])
-        excluded = search(excluded_domains=["one.example"])
-
-    urls = [each["url"] for each in json.loads(allowed.text)["results"]]
-    assert urls == ["https://one.example/a", "https://sub.one.example/c"]
-    urls = [each["url"] for each in json.loads(excluded.text)["results"]]
-    assert urls == ["https://two.example/b"]
+    page = {"url": ONE, "title": "One & only"}
+    block = {"type": "web_search_result", **page, "encrypted_content": "", "page_age": AGE}
+    assert result.block == [block]
+    place = {"content": "The first page & more.", "start_index": 0, "end_index": 0}
+    citation = {"type": "url_citation", "url_citation": {**page, **place}}
+    assert list(result.annotations) == [citation]
 
 
 def test_what_engines_are_told_of_the_wishes(running_engine: SearchEngine) -> None:
@@ -119,70 +95,47 @@ def test_what_engines_are_told_of_the_wishes(running_engine: SearchEngine) -> No
         "allowed_domains": ["a.example", "b.example/path"],
         "user_location": {"type": "approximate", "country": "ch"},
     }
-    asked = {}
+    running_engine.asked.clear()
     for name in ENGINES:
-        running_engine.asked.clear()
         with chosen(name, running_engine.url):
             search(**wishes)
-        (asked[name],) = running_engine.asked
-
-    assert asked["searxng"].params["q"] == "cats site:a.example OR site:b.example"
-    assert asked["searxng"].headers["authorization"] == f"Bearer {KEY}"
-    assert (asked["brave"].params["count"], asked["brave"].params["country"]) == ("20", "CH")
-    assert asked["tavily"].json == {
-        "query": "cats",
-        "max_results": 20,
-        "search_depth": "advanced",
-        "include_domains": ["a.example", "b.example"],
-    }
-    assert asked["exa"].json == {
+    with chosen("searxng", running_engine.url, ROUTER_SEARCH_KEY=""):
+        search()
+    searxng, brave, tavily, exa, keyless = running_engine.asked
+    assert searxng.params["q"] == "cats site:a.example OR site:b.example"
+    assert searxng.headers["authorization"] == f"Bearer {KEY}"
+    assert "authorization" not in keyless.headers
+    assert (brave.params["count"], brave.params["country"]) == ("20", "CH")
+    domains = ["a.example", "b.example"]
+    depth = {"max_results": 20, "search_depth": "advanced", "include_domains": domains}
+    assert tavily.json == {"query": "cats", **depth}
+    assert exa.json == {
         "query": "cats",
         "numResults": 25,
         "type": "deep",
         "contents": {"text": {"maxCharacters": 700}},
-        "includeDomains": ["a.example", "b.example"],
+        "includeDomains": domains,
         "userLocation": "CH",
     }
 
 
-def test_a_searxng_without_a_key_is_sent_none(running_engine: SearchEngine) -> None:
-    running_engine.asked.clear()
-    with chosen("searxng", running_engine.url, ROUTER_SEARCH_KEY=""):
-        search()
-
-    assert "authorization" not in running_engine.asked[0].headers
-
-
-def test_texts_are_as_long_as_was_wished(engine: SearchEngine) -> None:
-    assert {len(each["text"]) for each in json.loads(search(max_characters=5).text)["results"]} == {
-        5
-    }
-
-
-def test_a_prompt_of_the_callers_is_told_beside(engine: SearchEngine) -> None:
+def test_texts_are_as_long_as_was_wished_and_a_prompt_is_told_beside(engine: SearchEngine) -> None:
+    assert {len(each["text"]) for each in results(max_characters=5)} == {5}
     told = json.loads(search(search_prompt="Cite well.").text)
-
     assert told["instructions"] == "Cite well."
 
 
 def test_uses_and_results_are_counted_over_the_request(engine: SearchEngine) -> None:
     tool = WebSearch({"max_uses": 3, "max_results": 2, "max_total_results": 3})
-
-    counts = [search(tool).search_results, search(tool).search_results]
-    over = search(tool)
-
-    assert counts == [2, 1]
-    assert error_of(over) == ("max_uses_exceeded", "No more results may be had for this request")
-    assert error_of(search(tool)) == (
-        "max_uses_exceeded",
+    assert [search(tool).search_results, search(tool).search_results] == [2, 1]
+    for told in (
+        "No more results may be had for this request",
         "No more searches may be made for this request",
-    )
+    ):
+        assert error_of(search(tool)) == ("max_uses_exceeded", told)
     assert len(engine.asked) == 2
-
-
-def test_results_that_were_not_got_are_not_counted(engine: SearchEngine) -> None:
+    # Results that were not got are not counted.
     tool = WebSearch({"max_results": 2, "max_total_results": 2})
-
     assert search(tool, "odd").search_results == 0
     assert search(tool, "status 500").failed
     assert search(tool).search_results == 2
@@ -191,9 +144,7 @@ def test_results_that_were_not_got_are_not_counted(engine: SearchEngine) -> None
 @pytest.mark.parametrize(
     ("query", "code", "told"),
     [
-        (None, "invalid_tool_input", "query must be a text"),
-        ("  ", "invalid_tool_input", "query must be a text"),
-        (5, "invalid_tool_input", "query must be a text"),
+        *((odd, "invalid_tool_input", "query must be a text") for odd in (None, "  ", 5)),
         ("x" * 401, "query_too_long", "query is longer than 400 characters"),
         ("status 429", "too_many_requests", "The search engine answered with status 429"),
         ("status 302", "unavailable", "The search engine answered with status 302"),
@@ -206,17 +157,10 @@ def test_what_goes_wrong_is_told_and_nothing_more(
     engine: SearchEngine, query: Any, code: str, told: str
 ) -> None:
     result = search(query=query)
-
     assert error_of(result) == (code, told)
     assert (result.web_searches, result.annotations) == (0, [])
     assert "secret-detail" not in result.text
     assert result.item["action"]["type"] == "search"
-
-
-def error_of(result: Any) -> tuple[str, str]:
-    assert result.failed
-    assert result.block["type"] == "web_search_tool_result_error"
-    return result.block["error_code"], json.loads(result.text)["error"]
 
 
 @pytest.mark.parametrize("query", ["hang", "drip"])
@@ -224,7 +168,6 @@ def test_time_is_bounded(running_engine: SearchEngine, query: str) -> None:
     began = time.monotonic()
     with chosen("searxng", running_engine.url, ROUTER_SEARCH_TIMEOUT=0.3):
         result = search(query=query)
-
     assert error_of(result) == ("unavailable", "The search took too long")
     in_time(time.monotonic() - began, 3)
 
@@ -232,7 +175,6 @@ def test_time_is_bounded(running_engine: SearchEngine, query: str) -> None:
 def test_an_engine_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
     with chosen("searxng", "http://127.0.0.1:9/hidden-place"):
         result = search()
-
     assert error_of(result) == ("unavailable", "The search engine failed")
     assert "hidden-place" not in result.text + caplog.text
 
@@ -250,10 +192,7 @@ def test_an_engine_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_an_engine_that_is_not_here_is_none(engine_name: str, wanted: str, lacking: bool) -> None:
-    tools: list[dict[str, Any]] = [
-        {"type": "router:web_search", "parameters": {"engine": wanted}},
-        {"type": "web_search", "engine": wanted},
-    ]
+    own = {"type": "router:web_search", "parameters": {"engine": wanted}}
     with chosen(engine_name, ""):
-        for tool in tools:
+        for tool in (own, {"type": "web_search", "engine": wanted}):
             assert missing([tool]) == (["router:web_search"] if lacking else [])
