@@ -28,6 +28,6 @@ def make_native() -> None:
             handler.createLock()
 
 
-def _create_native_lock(handler: logging.Handler) -> None:
-    handler.lock = RLock()  # type: ignore[assignment]  # `threading` names it a class of its own.
-    logging._register_at_fork_reinit_lock(handler)  # type: ignore[attr-defined]
+def _create_native_lock(self: logging.Handler) -> None:
+    self.lock = RLock()  # type: ignore[assignment]  # `threading` names it a class of its own.
+    logging._register_at_fork_reinit_lock(self)  # type: ignore[attr-defined]
