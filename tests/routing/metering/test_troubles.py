@@ -1,0 +1,89 @@
+"""What an error of the database means, and what is kept while it will not write."""
+
+import sqlite3
+import uuid
+
+import psycopg
+import pytest
+from psycopg import errors
+from pytest_django import Settings
+
+from routing.metering.backlog import Backlog
+from routing.metering.orders import Payer
+from routing.metering.tickets import Ticket
+from routing.metering.troubles import NotOpened, Trouble, trouble
+from tests.routing.metering.books import hold_order, release_order, settle_order
+
+
+def of_sqlite(kind: type[sqlite3.Error], code: int) -> sqlite3.Error:
+    error = kind("told by SQLite")
+    error.sqlite_errorcode = code
+    return error
+
+
+TROUBLES: dict[Trouble, list[Exception]] = {
+    Trouble.PASSING: [
+        psycopg.OperationalError("server closed the connection"),
+        errors.AdminShutdown(),
+        errors.CannotConnectNow(),
+        errors.TooManyConnections(),
+        errors.DeadlockDetected(),
+        errors.SerializationFailure(),
+        errors.LockNotAvailable(),
+        errors.IdleInTransactionSessionTimeout(),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_BUSY_SNAPSHOT),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_LOCKED),
+        NotOpened("bad conninfo"),
+        OSError("too many open files"),
+    ],
+    Trouble.LASTING: [
+        errors.ReadOnlySqlTransaction(),
+        errors.DiskFull(),
+        errors.IoError(),
+        errors.InsufficientPrivilege(),
+        errors.UndefinedTable(),
+        errors.UndefinedColumn(),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_FULL),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_READONLY_DBMOVED),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_IOERR_FSYNC),
+        of_sqlite(sqlite3.OperationalError, sqlite3.SQLITE_ERROR),
+        of_sqlite(sqlite3.DatabaseError, sqlite3.SQLITE_CORRUPT),
+    ],
+    Trouble.STRANGE: [
+        errors.FeatureNotSupported(),
+        errors.InvalidSqlStatementName(),
+        errors.InternalError_(),
+        errors.RaiseException(),
+    ],
+    Trouble.ITEM: [
+        errors.CheckViolation(),
+        errors.NumericValueOutOfRange(),
+        errors.ProgramLimitExceeded(),
+        psycopg.ProgrammingError("cannot adapt type"),
+        of_sqlite(sqlite3.IntegrityError, sqlite3.SQLITE_CONSTRAINT_CHECK),
+        sqlite3.ProgrammingError("Error binding parameter"),
+        OverflowError("too large"),
+        KeyError("status"),
+    ],
+}
+
+
+@pytest.mark.parametrize("expected", Trouble)
+def test_an_error_is_the_items_fault_or_passes_or_lasts(expected: Trouble) -> None:
+    found = {repr(error): trouble(error) for error in TROUBLES[expected]}
+
+    assert found == dict.fromkeys(found, expected)
+
+
+def test_the_backlog_keeps_every_charge_and_only_so_many_releases(settings: Settings) -> None:
+    settings.LEDGER_QUEUE_MAX = 3
+    hold = hold_order(Payer(uuid.uuid4(), uuid.uuid4(), 1, ()), 0)
+    backlog = Backlog()
+
+    backlog.put(Ticket(release_order(hold)) for _ in range(10))
+    backlog.put(Ticket(settle_order(hold, 0)) for _ in range(10))
+
+    assert len(backlog.tickets) == 13
+    assert backlog.take(200) == []  # Not due yet.
+    backlog.hurry()
+    assert [len(backlog.take(8)), len(backlog.take(8))] == [8, 5]
