@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
+import orjson
 import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, assume, settings
@@ -19,10 +20,13 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     multiple,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
 
+from accounts.caller import read_caller
+from accounts.free_requests import free_requests_of
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.audit import audit
@@ -32,6 +36,7 @@ from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspace_budgets import NotDecreasing, delete_budget, set_budget
 from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, guardrail_scope_id
+from accounts.views.key_objects import current_key_object
 from accounts.windows import window_starts
 from routing.metering.orders import OUTDATED, HoldOrder, Payer, Refusal, TopUpOrder
 from routing.metering.session import Session
@@ -60,7 +65,10 @@ KEYS = st.integers(0, 2)
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
 # The whole audit takes longer than a step and what is compared after each.
 AUDIT_EVERY = 5
-STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)])
+# Whole days and hours, and any other time.
+STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)]) | st.builds(
+    timedelta, seconds=st.integers(1, 40 * 86_400)
+)
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2028, 12, 31), timezones=st.just(UTC))
 
 
@@ -106,6 +114,10 @@ class Model:
         return True
 
 
+def has_begun(life: "BudgetLife") -> bool:
+    return hasattr(life, "account")
+
+
 class BudgetLife(RuleBasedStateMachine):
     """A rich account: two keys in one workspace and a third in another, all of one member."""
 
@@ -148,28 +160,16 @@ class BudgetLife(RuleBasedStateMachine):
 
     @rule(key=KEYS, limit=st.none() | LIMITS, window=WINDOWS, byok=st.booleans())
     def limit_key(self, key: int, limit: int | None, window: WindowName, byok: bool) -> None:
-        change_key(
-            keys=ApiKey.objects.filter(pk=self.keys[key].pk),
-            changes={
-                "limit_nano": limit,
-                "limit_reset": RESETS[window],
-                "include_byok_in_limit": byok,
-            },
-            at=self.now,
-        )
+        row, reset = ApiKey.objects.filter(pk=self.keys[key].pk), RESETS[window]
+        changes = {"limit_nano": limit, "limit_reset": reset, "include_byok_in_limit": byok}
+        change_key(keys=row, changes=changes, at=self.now)
         self._say(f"key {key}", limit and Limit((key,), window, limit, byok))
 
     @rule(interval=st.sampled_from(list(INTERVALS)), limit=LIMITS, byok=st.none() | st.booleans())
     def set_budget(self, interval: str, limit: int, byok: bool | None) -> None:
         try:
             found, _ = set_budget(
-                account_id=self.account.pk,
-                reference="default",
-                interval=interval,
-                limit_nano=limit,
-                include_byok=byok,
-                by=SYSTEM,
-                at=self.now,
+                **self._budget(interval), limit_nano=limit, include_byok=byok, at=self.now
             )
         except NotDecreasing:
             return
@@ -180,11 +180,13 @@ class BudgetLife(RuleBasedStateMachine):
 
     @rule(interval=st.sampled_from(list(INTERVALS)))
     def delete_budget(self, interval: str) -> None:
-        there_was = delete_budget(
-            account_id=self.account.pk, reference="default", interval=interval, by=SYSTEM
-        )
+        there_was = delete_budget(**self._budget(interval))
         assert there_was is (interval in self.model.limits)
         self._say(interval, None)
+
+    def _budget(self, interval: str) -> dict[str, Any]:
+        account = self.account.pk
+        return {"account_id": account, "reference": "default", "interval": interval, "by": SYSTEM}
 
     @rule(name=GUARDRAILS, limit=st.none() | LIMITS, window=WINDOWS, byok=st.booleans())
     def limit_guardrail(self, name: str, limit: int | None, window: WindowName, byok: bool) -> None:
@@ -252,15 +254,11 @@ class BudgetLife(RuleBasedStateMachine):
         assert isinstance(outcome, Refusal)
         budgets = {name: each for name, each in self.model.limits.items() if key in each.keys}
         told = sorted((state.left_nano, state.held_nano) for state in outcome.budgets)
-        expected = sorted(
-            (
-                limit.nano - self.model.counted(limit, self.now, is_open=False),
-                self.model.counted(limit, self.now, is_open=True),
-            )
-            for name, limit in budgets.items()
-            if not name.startswith("key ")
-        )
-        assert told == expected
+        bound = [each for name, each in budgets.items() if not name.startswith("key ")]
+        closed = [self._counted(each, is_open=False) for each in bound]
+        still = [self._counted(each, is_open=True) for each in bound]
+        lefts = [limit.nano - spent for limit, spent in zip(bound, closed, strict=True)]
+        assert told == sorted(zip(lefts, still, strict=True))
         assert (outcome.asked_nano, outcome.byok_nano) == (nano, byok)
 
     @rule(hold=holds, nano=AMOUNTS, byok=st.just(0) | AMOUNTS)
@@ -314,10 +312,12 @@ class BudgetLife(RuleBasedStateMachine):
 
     # --- What is always so ----------------------------------------------------------------------
 
+    def _counted(self, limit: Limit, *, is_open: bool) -> int:
+        return self.model.counted(limit, self.now, is_open=is_open)
+
+    @precondition(has_begun)
     @invariant()
     def every_counter_with_a_limit_says_what_the_requests_add_up_to(self) -> None:
-        if not hasattr(self, "account"):
-            return
         for name, limit in self.model.limits.items():
             rows = SpendCounter.objects.filter(
                 limit_nano__isnull=False,
@@ -328,9 +328,8 @@ class BudgetLife(RuleBasedStateMachine):
             for row in rows:
                 held = row.held_nano + (row.byok_held_nano if row.counts_byok else 0)
                 says = row.counts_byok, row.limit_nano, row.counted_nano, held
-                closed = self.model.counted(limit, self.now, is_open=False)
-                still = self.model.counted(limit, self.now, is_open=True)
-                assert says in {(limit.byok, limit.nano, closed, still)} or (
+                closed, still = (self._counted(limit, is_open=is_open) for is_open in (False, True))
+                assert says == (limit.byok, limit.nano, closed, still) or (
                     # One that nobody has met yet since its guardrail changed.
                     (row.counts_byok, row.limit_nano) != (limit.byok, limit.nano)
                 )
@@ -342,23 +341,43 @@ class BudgetLife(RuleBasedStateMachine):
             return {"scope": "workspace", "scope_id": self.here.pk.hex}
         return {"scope": "guardrail", "scope_id": self.guardrails[name].scope_id}
 
+    @precondition(has_begun)
     @invariant()
     def whoever_asks_is_told_what_was_spent_of_each(self) -> None:
         """Also where nobody has met the budget since it was set."""
-        if not hasattr(self, "account"):
-            return
         scopes = dict(self.guardrails)
         for scope in payer_of(self.keys[0], at=self.now).budgets:
             scopes[WINDOW_WORDS[scope.window]] = scope
         told = spent_in(self.account.pk, list(scopes.values()), at=self.now)
         for name, scope in scopes.items():
-            closed = self.model.counted(self.model.limits[name], self.now, is_open=False)
-            assert told[scope] == closed, name
+            assert told[scope] == self._counted(self.model.limits[name], is_open=False), name
 
+    @precondition(has_begun)
+    @invariant()
+    def a_key_says_what_it_spent_and_what_is_left_of_its_limit(self) -> None:
+        caller = read_caller(self.keys[0].hash)
+        assert caller is not None
+        told = orjson.loads(
+            orjson.dumps(current_key_object(caller, free_requests_of(caller), self.now))
+        )
+        windows: dict[str, WindowName] = {
+            "usage": "total",
+            "usage_daily": "day",
+            "usage_weekly": "week",
+            "usage_monthly": "month",
+        }
+        for name, window in windows.items():
+            spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
+            assert told[name] == spent / USD, name
+        limit = self.model.limits.get("key 0")
+        left = limit and max(0, limit.nano - self._counted(limit, is_open=False)) / USD
+        assert told["limit_remaining"] == left
+
+    @precondition(has_begun)
     @invariant()
     def books_agree(self) -> None:
         self.steps += 1
-        if hasattr(self, "account") and self.steps % self.audit_every == 0:
+        if self.steps % self.audit_every == 0:
             assert audit(now=self.now).mismatches == []
 
     def teardown(self) -> None:
