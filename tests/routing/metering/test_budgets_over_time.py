@@ -60,6 +60,10 @@ LIMITS = st.integers(1, 4 * USD)
 WINDOWS: st.SearchStrategy[WindowName] = st.sampled_from(["total", "month", "week", "day"])
 RESETS = {"total": None, "month": "monthly", "week": "weekly", "day": "daily"}
 INTERVALS = {"lifetime": "total", "monthly": "month", "weekly": "week", "daily": "day"}
+USAGES: tuple[tuple[str, WindowName], ...] = (
+    *(("usage", "total"), ("usage_monthly", "month")),
+    *(("usage_weekly", "week"), ("usage_daily", "day")),
+)
 KEYS = st.integers(0, 2)
 # Of the first key; of the member everywhere; of the member in the first workspace.
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
@@ -261,18 +265,21 @@ class BudgetLife(RuleBasedStateMachine):
         assert told == sorted(zip(lefts, still, strict=True))
         assert (outcome.asked_nano, outcome.byok_nano) == (nano, byok)
 
+    def _key_of(self, hold: HoldOrder) -> int:
+        return [each.pk for each in self.keys].index(hold.payer.key_id)
+
+    def _open(self, hold: HoldOrder) -> Request | None:
+        request = self.model.requests.get(hold.generation_id)
+        return request if request and request.is_open else None
+
     @rule(hold=holds, nano=AMOUNTS, byok=st.just(0) | AMOUNTS)
     def raise_hold(self, hold: HoldOrder, nano: int, byok: int) -> None:
-        request = self.model.requests.get(hold.generation_id)
-        is_open = request is not None and request.is_open
-        fits = False
-        if request is not None and is_open:
-            fits = self.model.fits(request.key, request.at, nano, byok)
-        payer = self._payer([each.pk for each in self.keys].index(hold.payer.key_id))
-        payer = payer._replace(windows=hold.payer.windows)
+        request = self._open(hold)
+        fits = request is not None and self.model.fits(request.key, request.at, nano, byok)
+        payer = self._payer(self._key_of(hold))._replace(windows=hold.payer.windows)
         order = TopUpOrder(hold.generation_id, payer, nano, byok)
-        assert (carry_out(self.writer, order) is True) == (is_open and fits)
-        if request is not None and is_open and fits:
+        assert (carry_out(self.writer, order) is True) == fits
+        if request and fits:
             request.nano, request.byok = request.nano + nano, request.byok + byok
 
     @rule(hold=holds, nano=AMOUNTS)
@@ -287,14 +294,10 @@ class BudgetLife(RuleBasedStateMachine):
         """In time, or after its hold was swept."""
         nano, byok = (each * percent // 100 for each in (hold.amount_nano, hold.byok_nano))
         order = settle_order(hold, nano, byok_nano=byok)._replace(settled_at=self.now)
-        request = self.model.requests.get(hold.generation_id)
         order = order._replace(held_nano=hold.amount_nano, held_byok_nano=hold.byok_nano)
         assert carry_out(self.writer, order) is True
-        if request is None:
-            key = [each.pk for each in self.keys].index(hold.payer.key_id)
-            request = Request(key, hold.created_at, 0, 0)
-            self.model.requests[hold.generation_id] = request
-        request.nano, request.byok, request.is_open = nano, byok, False
+        key, began = self._key_of(hold), hold.created_at
+        self.model.requests[hold.generation_id] = Request(key, began, nano, byok, is_open=False)
 
     @rule(hold=consumes(holds))
     def release(self, hold: HoldOrder) -> None:
@@ -306,8 +309,7 @@ class BudgetLife(RuleBasedStateMachine):
         past = datetime.now(UTC) - timedelta(seconds=1)
         expired = Hold.objects.filter(pk=hold.generation_id).update(lease_expires_at=past)
         assert sweep_all(self.session, datetime.now(UTC)) == expired
-        request = self.model.requests.get(hold.generation_id)
-        if request is not None and request.is_open:
+        if self._open(hold):
             del self.model.requests[hold.generation_id]
 
     # --- What is always so ----------------------------------------------------------------------
@@ -357,16 +359,9 @@ class BudgetLife(RuleBasedStateMachine):
     def a_key_says_what_it_spent_and_what_is_left_of_its_limit(self) -> None:
         caller = read_caller(self.keys[0].hash)
         assert caller is not None
-        told = orjson.loads(
-            orjson.dumps(current_key_object(caller, free_requests_of(caller), self.now))
-        )
-        windows: dict[str, WindowName] = {
-            "usage": "total",
-            "usage_daily": "day",
-            "usage_weekly": "week",
-            "usage_monthly": "month",
-        }
-        for name, window in windows.items():
+        said = current_key_object(caller, free_requests_of(caller), self.now)
+        told = orjson.loads(orjson.dumps(said))
+        for name, window in USAGES:
             spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
             assert told[name] == spent / USD, name
         limit = self.model.limits.get("key 0")

@@ -13,14 +13,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 from routing.metering.tickets import Patience, Ticket
 
 patience = Patience()
-ticket = lambda: Ticket(None)
 
 def timed(one, limit_s):
     began = time.monotonic()
     return patience.wait(one, limit_s), time.monotonic() - began
 
 # An outcome that comes wakes its waiter, whatever others wait for.
-early, late = ticket(), ticket()
+early, late, left = (Ticket(None) for _ in range(3))
 waits = [gevent.spawn(timed, early, 30), gevent.spawn(timed, late, 0.2)]
 gevent.sleep(0)
 early.finish(True)
@@ -33,7 +32,6 @@ assert timed(early, 30)[0] is True
 late.finish(True)
 
 # A waiter that is killed leaves, and its ticket may still come to its end.
-left = ticket()
 leaver = gevent.spawn(timed, left, 30)
 gevent.sleep(0)
 leaver.kill(timeout=10)
@@ -41,21 +39,15 @@ assert leaver.ready()
 left.finish(True)
 
 # After a pause in which nobody waited, somebody is looked after again.
-assert timed(ticket(), 0.2)[0] is False
+assert timed(Ticket(None), 0.2)[0] is False
 gevent.sleep(0.3)
-assert timed(ticket(), 0.2)[0] is False
+assert timed(Ticket(None), 0.2)[0] is False
 print("done")
 """
 
 
 def test_every_waiter_wakes_in_its_time() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    program = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, timeout=60)
 
     assert (ended.stdout, ended.returncode) == ("done\n", 0), ended.stderr

@@ -13,6 +13,7 @@ from gateway.http.errors import Unavailable
 from routing.metering import session as session_module
 from routing.metering.cooperative import CooperativeConnection
 from routing.metering.orders import Order, ReleaseOrder
+from routing.metering.session import Session
 from routing.metering.tickets import Ticket
 from routing.metering.writer import HOLD_WAIT_S, LedgerWriter
 from tests.routing.metering.books import (
@@ -29,7 +30,6 @@ from tests.routing.metering.books import (
     totals,
     wait_all,
 )
-from tests.routing.metering.lines import direct, through_proxy
 from tests.routing.metering.sessions import Commits, held_up
 from tests.support.bed import Bed
 from tests.support.processes import eventually
@@ -37,12 +37,24 @@ from tests.support.promptness import in_time
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.django_db(transaction=True)
+PLAIN = session_module._open_postgresql
 
 
 @pytest.fixture
 def line(stores: Bed, monkeypatch: pytest.MonkeyPatch) -> Iterator[TcpProxy]:
-    with through_proxy(stores, monkeypatch) as proxy:
+    """New sessions go through this proxy; those of `direct` get past it."""
+    with TcpProxy("127.0.0.1", stores.postgres.port) as proxy:
+        through = {"host": "127.0.0.1", "port": str(proxy.port)}
+        monkeypatch.setattr(
+            session_module, "_open_postgresql", lambda parameters: PLAIN(parameters | through)
+        )
         yield proxy
+
+
+def direct() -> Session:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(session_module, "_open_postgresql", PLAIN)
+        return Session()
 
 
 @pytest.mark.parametrize("committed", [True, False])
