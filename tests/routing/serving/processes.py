@@ -49,3 +49,9 @@ class Process:
 
 
 Start = Callable[[], Process]
+
+
+def pass_round(*processes: Process) -> None:
+    """Each tells and hears, one after the other."""
+    for process in processes:
+        process.sync()

@@ -5,73 +5,68 @@ import pytest
 from routing.selection.health import EndpointHealth
 from routing.serving.marks import Mark, Marks
 
-WINDOW_S = 30.0
 E1, E2 = 1, 2
+OUTAGE = Mark("outage", E1, at=100)
+
+
+class Told:
+    """A process and what it is told of others, two seconds after it was."""
+
+    def __init__(self) -> None:
+        self.marks, self.health = Marks(), EndpointHealth(window_s=30.0, probe_s=10)
+
+    def hear(self, *marks: Mark, now: float = 102) -> None:
+        for mark in marks:
+            self.marks.adopt(mark, self.health, now=now)
+
+    def unstable(self, now: float) -> bool:
+        return E1 in self.health.standing(now).unstable
 
 
 @pytest.fixture
-def health() -> EndpointHealth:
-    return EndpointHealth(window_s=WINDOW_S, probe_s=10)
+def told() -> Told:
+    return Told()
 
 
-def unstable(health: EndpointHealth, now: float) -> bool:
-    return E1 in health.standing(now).unstable
+def test_an_outage_elsewhere_is_one_here(told: Told) -> None:
+    told.hear(OUTAGE)
+
+    assert [told.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
+    assert told.health.standing(130).half_open == {E1}
 
 
-def test_an_outage_elsewhere_is_one_here(health: EndpointHealth) -> None:
-    Marks().adopt(Mark("outage", E1, at=100), health, now=102)
+@pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
+def test_a_later_recovery_elsewhere_ends_it(told: Told, well_at: float, ends_it: bool) -> None:
+    told.hear(OUTAGE, Mark("well", E1, at=well_at), now=104)
 
-    assert unstable(health, 102)
-    assert unstable(health, 129.9)
-    assert not unstable(health, 130)
-    assert health.standing(130).half_open == {E1}
-
-
-def test_a_recovery_elsewhere_ends_it(health: EndpointHealth) -> None:
-    marks = Marks()
-    marks.adopt(Mark("outage", E1, at=100), health, now=102)
-    marks.adopt(Mark("well", E1, at=101), health, now=104)
-
-    assert not unstable(health, 104)
-    assert not health.standing(200).half_open
+    assert told.unstable(104) is not ends_it
+    assert bool(told.health.standing(200).half_open) is not ends_it
 
 
-def test_an_older_recovery_does_not(health: EndpointHealth) -> None:
-    marks = Marks()
-    marks.adopt(Mark("outage", E1, at=100), health, now=102)
-    marks.adopt(Mark("well", E1, at=99), health, now=104)
+def test_who_was_answered_since_tells_so(told: Told) -> None:
+    told.marks.well(E1, at=101)
+    assert told.marks.take() == []
 
-    assert unstable(health, 104)
+    told.hear(OUTAGE)
 
-
-def test_who_was_answered_since_tells_so(health: EndpointHealth) -> None:
-    marks = Marks()
-    marks.well(E1, at=101)
-    assert marks.take() == []
-
-    marks.adopt(Mark("outage", E1, at=100), health, now=102)
-
-    assert not unstable(health, 102)
-    assert marks.take() == [Mark("well", E1, at=101)]
+    assert not told.unstable(102)
+    assert told.marks.take() == [Mark("well", E1, at=101)]
 
 
-def test_an_older_outage_does_not_shorten_a_newer_one(health: EndpointHealth) -> None:
-    marks = Marks()
-    health.failed(E1, 100)
-    marks.outage(E1, 100)
+def test_an_older_outage_does_not_shorten_a_newer_one(told: Told) -> None:
+    told.health.failed(E1, 100)
+    told.marks.outage(E1, 100)
 
-    marks.adopt(Mark("outage", E1, at=95), health, now=102)
+    told.hear(Mark("outage", E1, at=95))
 
-    assert unstable(health, 129)
+    assert told.unstable(129)
 
 
-def test_a_parking_lasts_what_is_left_of_it(health: EndpointHealth) -> None:
-    marks = Marks()
-    marks.adopt(Mark("parked", E1, at=100, until=107), health, now=102)
-    marks.adopt(Mark("parked", E2, at=90, until=100), health, now=102)
+def test_a_parking_lasts_what_is_left_of_it(told: Told) -> None:
+    told.hear(Mark("parked", E1, at=100, until=107), Mark("parked", E2, at=90, until=100))
 
-    assert health.standing(106.9).parked == {E1}
-    assert health.standing(107).parked == frozenset()
+    assert told.health.standing(106.9).parked == {E1}
+    assert told.health.standing(107).parked == frozenset()
 
 
 def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
@@ -82,23 +77,14 @@ def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
     marks.well(E1, 13)
     marks.well(E1, 14)
 
-    assert marks.take() == [
-        Mark("parked", E2, 11, 20),
-        Mark("outage", E1, 12),
-        Mark("well", E1, 13),
-    ]
-    assert marks.take() == []
+    latest = [Mark("parked", E2, 11, 20), Mark("outage", E1, 12), Mark("well", E1, 13)]
+    assert [marks.take(), marks.take()] == [latest, []]
 
 
-def test_a_probe_ends_with_whatever_its_endpoint_does() -> None:
-    for met in ("outage", "parked", "well"):
-        marks = Marks()
-        marks.probing.add(E1)
-        match met:
-            case "outage":
-                marks.outage(E1, 1)
-            case "parked":
-                marks.parked(E1, 1, until=2)
-            case _:
-                marks.well(E1, 1)
-        assert (marks.probing, marks.probed) == (set(), [E1])
+@pytest.mark.parametrize("met", ["outage", "parked", "well"])
+def test_a_probe_ends_with_whatever_its_endpoint_does(met: str) -> None:
+    marks = Marks()
+    marks.probing.add(E1)
+    getattr(marks, met)(E1, 1, **({"until": 2} if met == "parked" else {}))
+
+    assert (marks.probing, marks.probed) == (set(), [E1])
