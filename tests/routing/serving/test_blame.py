@@ -11,14 +11,16 @@ from pytest_django import Settings
 from routing.selection.ask import Standing
 from routing.serving import observing, process
 from routing.serving.attempts import Attempts
+from routing.serving.call import Attempt
 from routing.upstreams.door_errors import DeadlineExceeded, FirstByteTimeout
-from routing.upstreams.failures import from_door, from_status
+from routing.upstreams.failures import UpstreamFailure, from_door, from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import Clock, observer, refreshed
 
 TOTAL_S = 60.0
-LATE = DeadlineExceeded("the call's deadline passed", phase="head")
+LATE = from_door(DeadlineExceeded("the call's deadline passed", phase="head"))
+SLOW = from_door(FirstByteTimeout("no head", phase="head"))
 
 
 @pytest.fixture
@@ -35,72 +37,62 @@ def clock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Clock
         memory.cache_clear()
 
 
-# How long the last attempt had, its provider's own limits, and whether it is to blame.
-ROWS: list[tuple[float, dict[str, Any], bool]] = [
-    (1, {}, False),
-    (20, {}, False),
-    (29.9, {}, False),
-    (30, {}, True),
-    (59, {}, True),
-    (5, {"first_byte_s": 5.0}, True),
-    (4.9, {"first_byte_s": 5.0}, False),
-    (9, {"total_s": 9.0}, True),
-    (8, {"total_s": 9.0}, False),
+def attempt_of(clock: Clock, had_s: float, **limits: Any) -> Attempt:
+    served = endpoint("alpha/turbo", provider=provider("alpha", **limits))
+    return replace(attempt_at(served), started=clock.now - had_s)
+
+
+# How long the last attempt had, its provider's own limits, what happened, and whether it is to
+# blame.
+ROWS: list[tuple[float, dict[str, Any], UpstreamFailure, bool]] = [
+    (1, {}, LATE, False),
+    (20, {}, LATE, False),
+    (29.9, {}, LATE, False),
+    (30, {}, LATE, True),
+    (59, {}, LATE, True),
+    (5, {"first_byte_s": 5.0}, LATE, True),
+    (4.9, {"first_byte_s": 5.0}, LATE, False),
+    (9, {"total_s": 9.0}, LATE, True),
+    (8, {"total_s": 9.0}, LATE, False),
+    # A limit of its own is an outage however short.
+    (0.1, {}, SLOW, True),
 ]
 
 
-@pytest.mark.parametrize(("had_s", "limits", "is_to_blame"), ROWS)
+@pytest.mark.parametrize(("had_s", "limits", "failure", "is_to_blame"), ROWS)
 def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
-    clock: Clock, had_s: float, limits: dict[str, Any], is_to_blame: bool
+    clock: Clock, had_s: float, limits: dict[str, Any], failure, is_to_blame: bool
 ) -> None:
-    last = endpoint(provider=provider(**limits))
-    call = call_to(endpoint("slow"), last)
-    call.started, call.deadline = clock.now, clock.now + TOTAL_S
-    clock.now = call.deadline
-    attempt = attempt_at(last)
-    attempt.started = clock.now - had_s
-    failure = from_door(LATE)
+    attempt, told = attempt_of(clock, had_s, **limits), replace(failure)
+    call, last = call_to(endpoint("slow"), attempt.endpoint), attempt.endpoint.pk
+    call.started, call.deadline = clock.now - TOTAL_S, clock.now
 
-    Attempts(call).failed(attempt, failure)
+    Attempts(call).failed(attempt, told)
 
-    standing = process.health().standing(clock.now)
-    assert standing == Standing(unstable=frozenset({last.pk} if is_to_blame else ()))
+    blamed = frozenset({last} if is_to_blame else ())
+    assert process.health().standing(clock.now) == Standing(unstable=blamed)
     seen = observing.observer()
     refreshed(seen)
-    assert (last.pk in seen.recent.totals) is is_to_blame
+    assert set(seen.recent.totals) == blamed
     # The caller is told of the deadline either way.
-    assert failure.deadline
+    assert told.deadline is failure.deadline
 
 
 QUOTED = "canary-prompt"
 
 
 @pytest.mark.parametrize(("status", "level"), [(503, "WARNING"), (429, "WARNING"), (400, "INFO")])
-def test_a_failed_upstream_request_is_one_line_of_the_log(
-    clock: Clock, caplog: pytest.LogCaptureFixture, status: int, level: str
-) -> None:
-    served = endpoint("alpha/turbo", provider=provider(slug="alpha"))
-    attempt = replace(attempt_at(served), started=clock.now - 0.25)
+def test_a_failed_upstream_request_is_one_line_of_the_log(clock, caplog, status, level) -> None:
+    attempt = attempt_of(clock, 0.25)
     body = json.dumps({"error": {"message": f"Bad {QUOTED}", "code": QUOTED}}).encode()
     failure = from_status(status, {}, body)
 
     with caplog.at_level("INFO", logger="routing.upstreams"):
-        Attempts(call_to(served)).failed(attempt, failure)
+        Attempts(call_to(attempt.endpoint)).failed(attempt, failure)
 
     (line,) = caplog.records
-    assert line.levelname == level
-    assert line.getMessage() == (
+    assert (line.levelname, line.getMessage()) == (
+        level,
         "Upstream request failed: generation gen-1-test, model acme/small, provider alpha, "
-        f"endpoint alpha/turbo: {failure.error_type}, status {status}, after 250 ms"
+        f"endpoint alpha/turbo: {failure.error_type}, status {status}, after 250 ms",
     )
-
-
-def test_a_limit_of_its_own_is_an_outage_however_short(clock: Clock) -> None:
-    slow = endpoint()
-    call = call_to(slow)
-    call.started, call.deadline = clock.now, clock.now + TOTAL_S
-    attempt = replace(attempt_at(slow), started=clock.now - 0.1)
-
-    Attempts(call).failed(attempt, from_door(FirstByteTimeout("no head", phase="head")))
-
-    assert process.health().standing(clock.now).unstable == {slow.pk}

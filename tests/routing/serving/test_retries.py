@@ -1,39 +1,59 @@
-"""The retry budget, on a clock of the test's own."""
+"""The retry budget, on a clock of the test's own: never more than it says, whatever the calls."""
 
-from routing.serving.retries import RetryBudget
+from hypothesis import given
+from hypothesis import strategies as st
+
+from routing.serving.retries import WINDOW_S, RetryBudget
 
 
-def drawn(budget: RetryBudget, now: float, tries: int) -> int:
+def budget_of(share: float, floor: int, *, firsts: int = 0) -> RetryBudget:
+    budget = RetryBudget(share=share, floor=floor)
+    for _ in range(firsts):
+        budget.first(0)
+    return budget
+
+
+def drawn(budget: RetryBudget, now: float, tries: int = 100) -> int:
     return sum(budget.draw(now) for _ in range(tries))
 
 
 def test_retries_are_a_share_of_first_attempts_and_a_floor() -> None:
-    budget = RetryBudget(share=0.2, floor=3)
-    for _ in range(50):
-        budget.first(0)
-
-    assert drawn(budget, 0, 100) == 13
-
-
-def test_without_first_attempts_the_floor_is_there() -> None:
-    assert drawn(RetryBudget(share=0.2, floor=3), 0, 100) == 3
+    assert drawn(budget_of(0.2, 3, firsts=50), 0) == 13
+    assert drawn(budget_of(0.2, 3), 0) == 3
+    assert drawn(budget_of(0, 0, firsts=1), 0) == 0
+    # A share of few calls is no whole retry.
+    assert [drawn(budget_of(0.2, 0, firsts=n), 0) for n in (4, 5)] == [0, 1]
 
 
 def test_what_is_older_than_the_window_counts_no_more() -> None:
-    budget = RetryBudget(share=1, floor=0)
+    budget = budget_of(1, 0)
     for now in range(5):
         budget.first(now)
 
-    assert drawn(budget, 4, 10) == 5
-    assert drawn(budget, 10, 10) == 0
     # The retries of second 4 and all first attempts are forgotten after their ten seconds.
-    assert drawn(budget, 14.1, 10) == 0
+    assert [drawn(budget, now) for now in (4, 10, 14.1)] == [5, 0, 0]
     budget.first(14.1)
-    assert drawn(budget, 14.1, 10) == 1
+    assert drawn(budget, 14.1) == 1
 
 
-def test_a_budget_of_nothing_gives_nothing() -> None:
-    budget = RetryBudget(share=0, floor=0)
-    budget.first(0)
-
-    assert not budget.draw(0)
+@given(
+    steps=st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=80),
+    share=st.sampled_from([0.0, 0.2, 1.0]),
+    floor=st.integers(0, 4),
+)
+def test_no_window_holds_more_than_share_and_floor(
+    steps: list[tuple[bool, float]], share: float, floor: int
+) -> None:
+    budget, now = RetryBudget(share=share, floor=floor), 0.0
+    firsts, drawn = list[float](), list[float]()
+    for is_first, pause_s in steps:
+        now += pause_s
+        if is_first:
+            budget.first(now)
+            firsts.append(now)
+        elif budget.draw(now):
+            drawn.append(now)
+            first, again = (
+                sum(now - moment <= WINDOW_S for moment in moments) for moments in (firsts, drawn)
+            )
+            assert again <= share * first + floor

@@ -7,35 +7,23 @@ import pytest
 from routing.serving.tool_calls import StreamedCalls, well_formed
 
 
-def call(name: Any = "look", arguments: Any = "{}", **more: Any) -> dict[str, Any]:
-    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}} | (
-        more
-    )
+def call(name: Any = "look", arguments: Any = "{}") -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 WHOLE: list[tuple[Any, bool | None]] = [
-    (None, None),
-    ([], None),
-    ("text", None),
-    ([call()], True),
-    ([call(arguments='{"a": [1, 2]}')], True),
+    *((none, None) for none in (None, [], "text")),
+    *(([call(arguments=good)], True) for good in ("{}", '{"a": [1, 2]}', "")),
     ([call(), call(name="other")], True),
-    ([call(arguments='{"a": ')], False),
-    ([call(arguments="")], True),
-    ([call(arguments=" ")], False),
-    ([call(arguments="nothing")], False),
-    ([call(arguments=None)], False),
-    ([call(arguments="[1]")], False),
-    ([call(arguments={"a": 1})], False),
-    ([call(name="")], False),
-    ([call(name=None)], False),
+    *(([call(arguments=bad)], False) for bad in ('{"a": ', " ", "nothing", None, "[1]", {"a": 1})),
+    *(([call(name=bad)], False) for bad in ("", None)),
     ([call(), call(arguments="{")], False),
     ([{"id": "c1"}], False),
     (["call"], False),
 ]
 
 
-@pytest.mark.parametrize(("calls", "good"), WHOLE)
+@pytest.mark.parametrize(("calls", "good"), WHOLE, ids=str)
 def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
     assert well_formed(calls) is good
 
@@ -61,10 +49,9 @@ def test_of_a_stream_piece_by_piece() -> None:
     assert streamed([piece(0, "look", "")], [piece(0, None, "no object")]) is False
     assert streamed([piece(0, arguments="{}")]) is False
     assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
-    assert streamed([piece(0, "a", "{"), piece(1, "b", "{")], [piece(1, None, "}")]) is False
-    assert streamed(
-        [piece(0, "a", "{"), piece(1, "b", "{")], [piece(1, None, "}"), piece(0, None, "}")]
-    )
+    two, end = [piece(0, "a", "{"), piece(1, "b", "{")], piece(1, None, "}")
+    assert streamed(two, [end]) is False
+    assert streamed(two, [end, piece(0, None, "}")])
 
 
 def test_of_a_stream_that_numbers_no_calls() -> None:
