@@ -34,12 +34,9 @@ def test_nothing_to_change_changes_nothing() -> None:
 
 
 def test_every_place_is_changed() -> None:
+    sides = {"true": MAIL, "false": {"x": MAIL}}
     questions = {
-        MAIL: {
-            "type": "noul",
-            "instructions": {MAIL: [MAIL]},
-            "criteria": {"true": MAIL, "false": {"x": MAIL}},
-        },
+        MAIL: {"type": "noul", "instructions": {MAIL: [MAIL]}, "criteria": sides},
         "s": {"type": "score", "instructions": MAIL, "criteria": [MAIL, [MAIL], "high"]},
     }
     chat = asking(state=[{MAIL: MAIL}, 5], questions=questions)

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -26,18 +27,10 @@ SMALL = ["redacted a hundred thousand times", "digits", "many messages"]
     ],
 )
 def test_filters_hold_nobody_up(size_bytes: int, at_once: int, names: list[str]) -> None:
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "tests.routing.guarding.holding"),
-            *(str(size_bytes), str(at_once), *names),
-        ],
-        cwd=PROJECT,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=280,
-    )
+    program = [sys.executable, "-m", "tests.routing.guarding.holding"]
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"}
+    how: Any = {"cwd": PROJECT, "env": env, "capture_output": True, "text": True, "timeout": 280}
+    done = subprocess.run([*program, str(size_bytes), str(at_once), *names], check=False, **how)
 
     assert done.returncode == 0, done.stderr
     held_s = json.loads(done.stdout)
