@@ -63,9 +63,7 @@ BEFORE = st.sampled_from(["", "x " * 20_000])
     st.lists(SOUGHT).map("".join),
     BEFORE,
 )
-def test_one_look_at_all_filters_finds_what_each_does(
-    filters: list[PlacedFilter], text: str, before: str
-) -> None:
+def test_one_look_at_all_filters_finds_what_each_does(filters, text: str, before: str) -> None:
     chat = chat_of(user(before + text))
 
     def matches(*those: PlacedFilter) -> int:
@@ -232,9 +230,7 @@ FILTERS = st.lists(st.builds(placed, st.sampled_from(["redact", "flag"]), SLUGS)
 
 
 @given(WORDS, FILTERS, st.randoms())
-def test_filters_take_out_the_same_in_any_order(
-    words: list[str], filters: list[PlacedFilter], random: Any
-) -> None:
+def test_filters_take_out_the_same_in_any_order(words, filters, random) -> None:
     chat = chat_of(user(" ".join(words)))
     shuffled = random.sample(filters, len(filters))
 

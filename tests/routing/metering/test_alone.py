@@ -132,9 +132,7 @@ def test_a_hold_sees_a_key_limit_that_was_used_while_it_waited(
     assert sum(key_counters(payer)["day"]) == 50 * CENT - left + held
 
 
-def test_a_settlement_of_a_hold_that_was_swept_while_it_waited_moves_nothing(
-    sessions: tuple[Session, Session],
-) -> None:
+def test_a_settlement_of_a_hold_that_was_swept_while_it_waited_moves_nothing(sessions) -> None:
     payer = new_payer(USD)
     mine, hold = Order(sessions[1], payer), hold_order(payer, 10 * CENT)
     assert mine.place(hold)
@@ -156,9 +154,7 @@ def test_a_settlement_alone_books_what_it_says_once(sessions: tuple[Session, Ses
     assert_books_agree()
 
 
-def test_a_free_hold_asks_for_no_money_but_that_none_is_owed(
-    sessions: tuple[Session, Session],
-) -> None:
+def test_a_free_hold_asks_for_no_money_but_that_none_is_owed(sessions) -> None:
     payer = new_payer(USD)
     mine, dear = Order(sessions[0], payer), hold_order(payer, USD)
 

@@ -90,9 +90,7 @@ def test_what_is_given_back_is_there_to_be_spent_again(writer: LedgerWriter, pay
     assert totals(payer) == (USD, 6 * CENT, 4 * CENT)
 
 
-def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too(
-    writer: LedgerWriter, payer: Payer
-) -> None:
+def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too(writer, payer) -> None:
     other = payer_with_new_key(Account.objects.get(pk=payer.account_id))
     first, second = members("first", "second")
     for key, member in ((payer, first), (other, second)):
@@ -110,9 +108,7 @@ def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too(
     placed(writer, renewed(other), 9 * CENT)
 
 
-def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(
-    writer: LedgerWriter, payer: Payer
-) -> None:
+def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(writer, payer) -> None:
     """The key that was given to somebody else meanwhile counts for that one."""
     account = Account.objects.get(pk=payer.account_id)
 

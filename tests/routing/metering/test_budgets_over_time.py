@@ -52,7 +52,6 @@ from tests.routing.metering.books import (
     settle_order,
     top_up,
 )
-from tests.support.bed import Bed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both, pytest.mark.thorough]
 AMOUNTS = st.integers(0, USD)
@@ -402,18 +401,14 @@ LIVES = settings(
 
 
 @pytest.mark.timeout(300)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(
-    life: type[BudgetLife], stores: Bed
-) -> None:
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(life, stores) -> None:
     fewer = settings(LIVES, max_examples=15)
     run_state_machine_as_test(life, settings=LIVES if stores.is_postgres else fewer)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3000)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_2000_lives(
-    life: type[BudgetLife],
-) -> None:
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_2000_lives(life) -> None:
     longer = settings(LIVES, max_examples=2000, stateful_step_count=50)
     life.audit_every = 1
     run_state_machine_as_test(life, settings=longer)

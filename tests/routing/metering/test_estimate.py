@@ -65,9 +65,7 @@ OUTPUTS: list[tuple[int | None, int | None, int | None, int | None, int]] = [
 
 
 @pytest.mark.parametrize(("asked", "most", "context", "cap", "held"), OUTPUTS)
-def test_the_output_that_is_held_for(
-    asked: int | None, most: int | None, context: int | None, cap: int | None, held: int
-) -> None:
+def test_the_output_that_is_held_for(asked, most, context, cap, held: int) -> None:
     bound = output_tokens_bound(
         demand(output_tokens_asked=asked), Room(context, most), output_cap=cap
     )

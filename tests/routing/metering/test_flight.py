@@ -48,9 +48,7 @@ def test_statements_are_carried_out_when_the_flight_ends(session: Session) -> No
     assert landed(session) == [(1, "one"), (3, 'a "two" \\ {x,y}')]
 
 
-def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out(
-    session: Session,
-) -> None:
+def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out(session) -> None:
     session.insert("landed", ("id",), [(1,), (2,)])
 
     def move(rows: int) -> None:

@@ -73,9 +73,7 @@ def test_counting_an_hour_asks_the_database_a_few_times(
         assert count_calls(NOW - 40 * MINUTE) == 20
 
 
-def test_who_loses_the_race_writes_nothing(
-    answered: Answered, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
     answered("a/one", 2 * HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - 3 * HOUR)
     count_hour = counting._answered

@@ -66,9 +66,7 @@ def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer: Ledger
     assert key_counters(payer)["day"] == (0, 0)
 
 
-def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(
-    writer: LedgerWriter,
-) -> None:
+def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer) -> None:
     payer = new_payer(USD)
     hold = charged(writer, payer)
 
@@ -89,9 +87,7 @@ def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(
     assert totals(payer) == (USD, 0, 20 * CENT)
 
 
-def test_an_operator_gives_back_by_command(
-    writer: LedgerWriter, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_operator_gives_back_by_command(writer, capsys) -> None:
     payer = new_payer(USD)
     charge = charged(writer, payer).generation_id
 

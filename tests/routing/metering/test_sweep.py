@@ -45,9 +45,7 @@ def sweep_now() -> int:
         session.close()
 
 
-def test_an_expired_hold_is_freed_once_and_its_generation_is_lost_without_an_entry(
-    writer: LedgerWriter,
-) -> None:
+def test_an_expired_hold_is_freed_once_and_its_generation_is_lost_without_an_entry(writer) -> None:
     payer = new_payer(USD, limit_nano=USD)
     alive = placed(writer, payer, 20 * CENT)
     dead = placed(writer, payer, 10 * CENT, lease_s=-1)
@@ -62,9 +60,7 @@ def test_an_expired_hold_is_freed_once_and_its_generation_is_lost_without_an_ent
     assert generation(alive) is None
 
 
-def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_again(
-    writer: LedgerWriter,
-) -> None:
+def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_again(writer) -> None:
     payer = new_payer(USD, limit_nano=USD)
     dead, _ = placed(writer, payer, 10 * CENT, lease_s=-1), placed(writer, payer, 20 * CENT)
     sweep_now()
@@ -111,9 +107,7 @@ def test_an_idle_writer_sweeps_by_itself(settings: Settings) -> None:
     assert_books_agree()
 
 
-def test_a_sweep_that_the_books_refuse_does_not_end_the_writer(
-    settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_sweep_that_the_books_refuse_does_not_end_the_writer(settings, caplog) -> None:
     settings.HOLD_SWEEP_SECONDS = 0.05
     broken, sound = new_payer(USD), new_payer(USD)
     with running_writer() as writer:

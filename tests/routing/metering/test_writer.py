@@ -44,9 +44,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
 
 @pytest.mark.parametrize("charge_nano", [0, 12 * CENT, 45 * CENT], ids=["free", "less", "overrun"])
-def test_a_request_is_held_then_charged_what_it_cost(
-    writer: LedgerWriter, charge_nano: int
-) -> None:
+def test_a_request_is_held_then_charged_what_it_cost(writer, charge_nano: int) -> None:
     payer = new_payer(USD, limit_nano=USD, limit_reset="daily")
 
     hold = placed(writer, payer, 30 * CENT)
@@ -156,9 +154,7 @@ def test_released_and_settled_in_one_batch_it_is_charged_and_freed_once(
     assert totals(payer) == (USD, 7 * CENT, 50 * CENT)
 
 
-def test_fifty_orders_that_wait_for_a_commit_share_the_next_one(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_fifty_orders_that_wait_for_a_commit_share_the_next_one(writer, commits) -> None:
     payers = [new_payer(USD) for _ in range(5)]
 
     orders = [hold_order(payers[n % 5], CENT) for n in range(50)]
@@ -168,9 +164,7 @@ def test_fifty_orders_that_wait_for_a_commit_share_the_next_one(
     assert [open_holds(payer) for payer in payers] == [[CENT] * 10] * 5
 
 
-def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival(writer, commits) -> None:
     payer = new_payer(10 * CENT)
     account = Account.objects.get(pk=payer.account_id)
     second_key = payer_with_new_key(account, limit_nano=2 * CENT, limit_reset="daily")
@@ -184,9 +178,7 @@ def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival(
     assert totals(payer) == (10 * CENT, 0, 10 * CENT)
 
 
-def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(writer, commits) -> None:
     payer = new_payer(10 * CENT)
     held = placed(writer, payer, 10 * CENT)
 
@@ -196,9 +188,7 @@ def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(
     assert totals(payer) == (10 * CENT, 4 * CENT, 6 * CENT)
 
 
-def test_the_queue_is_bounded_but_settlements_always_fit(
-    writer: LedgerWriter, commits: Commits, settings: Settings
-) -> None:
+def test_the_queue_is_bounded_but_settlements_always_fit(writer, commits, settings) -> None:
     settings.LEDGER_QUEUE_MAX = 3
     payer = new_payer(USD)
     held = placed(writer, payer, CENT)

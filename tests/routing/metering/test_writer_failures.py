@@ -57,9 +57,7 @@ def meet_next_batch(commits: Commits, *, committed: bool, what: Any) -> None:
 # --- Waiters who leave ----------------------------------------------------------------------------
 
 
-def test_a_hold_whose_waiter_gave_up_while_it_was_committed_is_released(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_a_hold_whose_waiter_gave_up_while_it_was_committed_is_released(writer, commits) -> None:
     payer, other = new_payer(USD), new_payer(USD)
     placed(writer, other, CENT)
     commits.block()
@@ -75,9 +73,7 @@ def test_a_hold_whose_waiter_gave_up_while_it_was_committed_is_released(
     assert (totals(payer), open_holds(payer)) == ((USD, 0, 0), [])
 
 
-def test_in_the_queue_a_hold_is_given_up_and_a_charge_is_not(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_in_the_queue_a_hold_is_given_up_and_a_charge_is_not(writer, commits) -> None:
     payer, other = new_payer(USD), new_payer(USD)
     hold = placed(writer, payer, 2 * CENT)
 
@@ -95,9 +91,7 @@ def test_in_the_queue_a_hold_is_given_up_and_a_charge_is_not(
 
 
 @BEFORE_OR_AFTER_COMMIT
-def test_a_waiter_that_gave_up_before_the_replay_leaves_no_hold(
-    writer: LedgerWriter, commits: Commits, committed: bool
-) -> None:
+def test_a_waiter_that_gave_up_before_the_replay_leaves_no_hold(writer, commits, committed) -> None:
     payer, other = new_payer(USD), new_payer(USD)
     gave_up = threading.Event()
 
@@ -138,9 +132,7 @@ def test_a_commit_of_unknown_outcome_is_replayed_and_counts_once(
     placed(writer, fresh, CENT)
 
 
-def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(
-    writer: LedgerWriter, commits: Commits
-) -> None:
+def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(writer, commits) -> None:
     payer = new_payer(USD)
     hold = placed(writer, payer, 10 * CENT)
     commits.after.append(break_connection)
@@ -172,9 +164,7 @@ def test_a_failure_nobody_can_read_costs_no_charge(writer: LedgerWriter, commits
 # --- Orders that cannot be written ----------------------------------------------------------------
 
 
-def test_poison_fails_alone_and_its_batch_mates_pass(
-    writer: LedgerWriter, commits: Commits, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_poison_fails_alone_and_its_batch_mates_pass(writer, commits, caplog) -> None:
     payer = new_payer(USD)
     settlements = [settle_order(placed(writer, payer, CENT), CENT) for _ in range(4)]
     settlements[1].record.pop("tokens_prompt")
@@ -233,9 +223,7 @@ class _MortalSession(Session):
 
 
 @DIES
-def test_a_writer_that_dies_fails_all_its_waiters_and_the_next_order_starts_another(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_writer_that_dies_fails_all_its_waiters_and_the_next_order_starts_another(caplog) -> None:
     payer, fate = new_payer(USD), Fate()
     fate.may_open.clear()
 
@@ -268,9 +256,7 @@ def test_an_order_that_comes_while_a_writer_is_dying_is_carried_out() -> None:
 
 @DIES
 @BEFORE_OR_AFTER_COMMIT
-def test_a_charge_outlives_the_writer_that_died_with_it(
-    committed: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_charge_outlives_the_writer_that_died_with_it(committed: bool, caplog) -> None:
     payer, commits = new_payer(USD), Commits()
 
     def die() -> None:

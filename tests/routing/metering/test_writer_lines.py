@@ -58,9 +58,7 @@ def direct() -> Session:
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_whatever_is_cut_at_its_commit_counts_once(
-    line: TcpProxy, writer: LedgerWriter, commits: Commits, committed: bool
-) -> None:
+def test_whatever_is_cut_at_its_commit_counts_once(line, writer, commits, committed: bool) -> None:
     payer = new_payer(40 * CENT)
 
     def cut() -> None:
@@ -117,9 +115,7 @@ def test_a_silent_database_is_hung_up_on_and_what_waits_is_booked_when_it_speaks
     assert (totals(payer), entries(payer)) == ((USD, 7 * CENT, CENT), [7 * CENT])
 
 
-def test_a_silent_sweep_does_not_hold_the_writer_for_ever(
-    line: TcpProxy, writer: LedgerWriter, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_silent_sweep_does_not_hold_the_writer_for_ever(line, writer, settings, caplog) -> None:
     settings.LEDGER_TIMEOUT = 0.3
     payer = new_payer(USD)
     placed(writer, payer, CENT)

@@ -51,9 +51,7 @@ def test_while_the_database_will_not_write_holds_fail_at_once_and_settlements_wa
     assert_books_agree()
 
 
-def test_what_cannot_be_booked_at_the_stop_is_told_to_the_operator(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_what_cannot_be_booked_at_the_stop_is_told_to_the_operator(caplog) -> None:
     payer, moods = new_payer(USD), Moods()
 
     with running_writer(moods.open) as writer:
@@ -74,9 +72,7 @@ def test_what_cannot_be_booked_at_the_stop_is_told_to_the_operator(
     assert_books_agree()
 
 
-def test_a_stop_while_the_database_is_away_ends_in_time_and_tells(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_stop_while_the_database_is_away_ends_in_time_and_tells(caplog) -> None:
     payer, commits, away = new_payer(USD), Commits(), threading.Event()
 
     def open_session() -> Any:

@@ -1,7 +1,6 @@
 """What the ledger and those beside it are told of a call that ended, in whatever way; and that no
 end leaves before its charge is in the books."""
 
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import Mock, call, create_autospec
 
@@ -126,9 +125,7 @@ def test_a_call_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("texts", [None, (), ("Hello", " you")])
-def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(
-    desk: Desk, texts: tuple[str, ...] | None
-) -> None:
+def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(desk, texts) -> None:
     outcome = desk.fail(desk.attempt, None if texts is None else desk.relay(*texts))
 
     assert desk.steps == [*BOOKED, "wait", "wait_kept"]
@@ -153,9 +150,7 @@ def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it
     assert ("wait" in desk.steps) is wait
 
 
-def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
     relays, spy = (None, desk.relay("Hi")), Mock()
     desk.call.loop = loop = Mock()
     monkeypatch.setattr(stream_books, "failed", spy)
@@ -174,9 +169,7 @@ ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
 
 
 @pytest.mark.parametrize(("raised", "comes", "status", "waits"), ENDS)
-def test_whatever_ends_a_whole_answer_is_recorded(
-    desk: Desk, raised: BaseException, comes: type[BaseException], status: int, waits: bool
-) -> None:
+def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, waits) -> None:
     with pytest.raises(comes), Accounted(desk.call, desk.attempts):
         raise raised
 
@@ -186,9 +179,7 @@ def test_whatever_ends_a_whole_answer_is_recorded(
     assert desk.content.failed.call_count == 1
 
 
-def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_failed(
-    desk: Desk,
-) -> None:
+def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_failed(desk) -> None:
     with Accounted(desk.call, desk.attempts):
         pass
     with pytest.raises(KeyboardInterrupt), Accounted(desk.call, desk.attempts):
@@ -253,9 +244,7 @@ def end_broken_off(call: Call, attempt: Attempt) -> None:
 @pytest.mark.parametrize(
     "end", [end_stream, end_stream_of_turns, end_whole, end_whole_of_turns, end_broken_off]
 )
-def test_no_end_is_told_before_its_charge_is_booked(
-    end: Callable[[Call, Attempt], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_end_is_told_before_its_charge_is_booked(end, monkeypatch) -> None:
     silent = create_autospec(LedgerWriter, instance=True)
     silent.wait.side_effect = Unavailable
     monkeypatch.setattr(booking, "ledger", silent)

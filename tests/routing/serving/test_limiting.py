@@ -157,9 +157,7 @@ def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> 
 
 
 @given(used=st.lists(st.integers(0, 3000), max_size=8), asked=st.integers(1, 2000))
-def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(
-    used: list[int], asked: int
-) -> None:
+def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used, asked) -> None:
     counters, running, spent = Counters(), list[Call](), 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)

@@ -97,9 +97,7 @@ UNPACED: list[tuple[dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("changes", "tokens"), UNPACED)
-def test_what_says_nothing_about_the_pace_is_not_counted_for_it(
-    watch: Watch, changes: dict[str, Any], tokens: int
-) -> None:
+def test_what_says_nothing_about_the_pace_is_not_counted_for_it(watch, changes, tokens) -> None:
     watch.meet(tokens=tokens, **changes)
 
     found = watch.figures()

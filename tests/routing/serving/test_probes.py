@@ -20,7 +20,6 @@ from tests.routing.serving.learning import Clock, observer
 from tests.routing.serving.processes import Answers
 from tests.routing.upstreams.raw_upstream import RawUpstream
 from tests.support.operations import CREDENTIAL, fill
-from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -39,9 +38,7 @@ def upstream(models: Answers) -> Iterator[RawUpstream]:
 
 
 @pytest.fixture
-def told(
-    upstream: RawUpstream, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Any]:
+def told(upstream, valkey, monkeypatch) -> Iterator[Any]:
     """Of a provider that is to be probed: what the processes were told."""
     fill(1)
     ProviderProbe.objects.all().delete()

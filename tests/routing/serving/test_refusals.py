@@ -87,9 +87,7 @@ BUDGETS: list[tuple[list[BudgetState], str]] = [
 
 
 @pytest.mark.parametrize(("budgets", "which"), BUDGETS)
-def test_a_spent_budget_comes_before_key_and_balance(
-    budgets: list[BudgetState], which: str
-) -> None:
+def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> None:
     error = refused_by(*budgets)
 
     assert error.text == f"{which} budget of $500.00 exceeded. Contact your org admin."
@@ -189,9 +187,7 @@ def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings: Set
 
 
 @pytest.mark.parametrize("exposed", [True, False])
-def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed(
-    settings: Settings, exposed: bool
-) -> None:
+def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed(settings, exposed: bool) -> None:
     settings.ROUTER_EXPOSE_RAW_ERRORS = exposed
     lost = {"error_type": "provider_unavailable", "raw": "a secret body"}
     first = failed_at(endpoint("alpha"), 500, **lost)
@@ -225,9 +221,7 @@ HINTS: list[tuple[list[tuple[int, float | None]], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("failures", "headers"), HINTS)
-def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(
-    failures: list[tuple[int, float | None]], headers: dict[str, str]
-) -> None:
+def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(failures, headers) -> None:
     attempts = [failed_at(endpoint(), status, retry_after_s=hint) for status, hint in failures]
 
     assert ProviderError(attempts).headers == headers

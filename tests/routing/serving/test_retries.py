@@ -41,9 +41,7 @@ def test_what_is_older_than_the_window_counts_no_more() -> None:
     share=st.sampled_from([0.0, 0.2, 1.0]),
     floor=st.integers(0, 4),
 )
-def test_no_window_holds_more_than_share_and_floor(
-    steps: list[tuple[bool, float]], share: float, floor: int
-) -> None:
+def test_no_window_holds_more_than_share_and_floor(steps, share: float, floor: int) -> None:
     budget, now = RetryBudget(share=share, floor=floor), 0.0
     firsts, drawn = list[float](), list[float]()
     for is_first, pause_s in steps:

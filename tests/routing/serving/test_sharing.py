@@ -32,9 +32,7 @@ def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
         yield found
 
 
-def test_what_one_process_saw_the_others_know_once_and_a_restarted_one_too(
-    start: Start, one: EndpointEntry
-) -> None:
+def test_what_one_process_saw_the_others_know_once_and_a_restarted_one_too(start, one) -> None:
     processes = [start() for _ in range(4)]
     for _ in range(3):
         for process in processes:
@@ -51,9 +49,7 @@ def test_what_one_process_saw_the_others_know_once_and_a_restarted_one_too(
     assert found.throughput_tps is not None
 
 
-def test_an_outage_is_known_elsewhere_and_so_is_its_end(
-    start: Start, clock: Clock, one: EndpointEntry
-) -> None:
+def test_an_outage_is_known_elsewhere_and_so_is_its_end(start, clock, one) -> None:
     first, second = start(), start()
     first.sync()
     first.fails(one)
@@ -78,9 +74,7 @@ def test_a_parking_is_known_elsewhere(start: Start, clock: Clock, one: EndpointE
     assert second.health.standing(clock.now + 10.5).parked == frozenset()
 
 
-def test_keys_expire_and_what_is_too_old_leaves_the_stream(
-    start: Start, one: EndpointEntry, client: "redis.Redis"
-) -> None:
+def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -> None:
     process = start()
     process.sync()
     for number in range(1, 2001):
@@ -149,9 +143,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_cannot_be_read_is_passed_over(
-    start: Start, one: EndpointEntry, client: "redis.Redis", odd: bytes | None
-) -> None:
+def test_what_cannot_be_read_is_passed_over(start, one, client, odd) -> None:
     first, second = start(), start()
     second.sync()
     entry: dict[Any, Any] = {"p": "x"} if odd is None else {"p": "x", "d": odd}
@@ -182,9 +174,7 @@ def harmed(valkey: ValkeyServer, harm: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_a_store_that_is_gone_costs_nothing_but_the_others_words(
-    start: Start, one: EndpointEntry, valkey: ValkeyServer, harm: str
-) -> None:
+def test_a_store_that_is_gone_costs_nothing_but_the_others_words(start, one, valkey, harm) -> None:
     first, second = start(), start()
     pass_round(first, second)
     with harmed(valkey, harm):
@@ -209,9 +199,7 @@ def test_a_store_that_is_gone_costs_nothing_but_the_others_words(
     assert late.figures(one).calls == heard + 1
 
 
-def test_an_emptied_store_is_filled_again(
-    start: Start, one: EndpointEntry, valkey: ValkeyServer
-) -> None:
+def test_an_emptied_store_is_filled_again(start, one, valkey) -> None:
     first, second = start(), start()
     first.answers(one, 5)
     pass_round(first, second)
