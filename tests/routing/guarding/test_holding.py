@@ -31,7 +31,6 @@ def test_filters_hold_nobody_up(size_bytes: int, at_once: int, names: list[str])
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"}
     how: Any = {"cwd": PROJECT, "env": env, "capture_output": True, "text": True, "timeout": 280}
     done = subprocess.run([*program, str(size_bytes), str(at_once), *names], check=False, **how)
-
     assert done.returncode == 0, done.stderr
     held_s = json.loads(done.stdout)
     assert held_s

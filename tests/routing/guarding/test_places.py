@@ -1,4 +1,4 @@
-"""Every text of a request is looked at, in every format."""
+"""Every text of a request is looked at, in every format; and what decisions are asked by stays."""
 
 import base64
 import json
@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import parse_chat
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.formats.decisions.request import parse_decisions, questions_of
 from routing.formats.messages.request import parse_messages
 from routing.formats.responses.request import parse_responses
+from routing.guarding.texts import changed
 from tests.routing.guarding.filtering import MAIL, chat_of, placed, run, user
 
 ENCODED = base64.b64encode(MAIL.encode()).decode()
@@ -54,9 +56,7 @@ CHAT_PLACES: dict[str, list[dict[str, Any]]] = {
 def test_every_place_of_a_chat_request(place: str) -> None:
     chat = chat_of(*CHAT_PLACES[place])
     assert run(chat, BLOCK).refusal is not None
-
     done = run(chat, REDACT)
-
     told = json.dumps(done.chat.body)
     assert MAIL not in told
     assert ENCODED not in told
@@ -140,9 +140,7 @@ def test_ids_names_and_media_are_no_text() -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://zz.test/zz.png"}}
     call = calling('{"zz": 1, "n": 2}', "zz_tool", "call_zz")
     chat = chat_of(HI, call, result("ok", "call_zz"), said("user", picture))
-
     done = run(chat, placed("redact", pattern="zz"), placed("redact", pattern="^2$"))
-
     redacted = calling('{"[REDACTED]":1,"n":"[REDACTED]"}', "zz_tool", "call_zz")
     assert done.chat.body["messages"][1] == redacted
     assert done.chat.body["messages"][3] == chat.body["messages"][3]
@@ -151,6 +149,60 @@ def test_ids_names_and_media_are_no_text() -> None:
 def test_what_a_redaction_saves_is_not_estimated() -> None:
     chat = chat_of(user(f"{MAIL} " * 100))
     done = run(chat, REDACT).chat
-
     assert done.text_bytes == done.prompt_text_chars == len("[EMAIL] ") * 100
     assert chat.text_bytes == (len(MAIL) + 1) * 100
+
+
+# --- Requests for decisions -----------------------------------------------------------------------
+
+
+MAIL = "ada@example.org"
+
+
+def asking(**body: Any) -> ChatRequest:
+    question = {"type": "noul", "instructions": "Is it?"}
+    whole = {"model": "m/m", "state": "s", "questions": {"q": question}} | body
+    return parse_decisions(whole, session_header=None)
+
+
+def hidden(text: str, by_user: bool) -> str:
+    assert by_user
+    return text.replace(MAIL, "[EMAIL]").replace("bob@example.org", "[EMAIL]")
+
+
+def original(chat: ChatRequest) -> dict[str, Any]:
+    assert chat.original is not None
+    return chat.original
+
+
+def test_nothing_to_change_changes_nothing() -> None:
+    choice = {"type": "choice", "instructions": "?", "criteria": {"a": None, "b": {"c": [1]}}}
+    score = {"type": "score", "instructions": ["?"], "criteria": ["low", "high"]}
+    chat = asking(state={"a": [1.5, None]}, questions={"c": choice, "s": score})
+    assert changed(chat, hidden) is chat
+
+
+def test_every_place_is_changed() -> None:
+    sides = {"true": MAIL, "false": {"x": MAIL}}
+    questions = {
+        MAIL: {"type": "noul", "instructions": {MAIL: [MAIL]}, "criteria": sides},
+        "s": {"type": "score", "instructions": MAIL, "criteria": [MAIL, [MAIL], "high"]},
+    }
+    chat = asking(state=[{MAIL: MAIL}, 5], questions=questions)
+
+    new = changed(chat, hidden)
+
+    assert MAIL not in str(original(new)["state"])
+    # What the caller calls it is for the caller alone.
+    assert list(original(new)["questions"]) == [MAIL, "s"]
+    assert MAIL not in str(list(original(new)["questions"].values()))
+    assert new.text_bytes < chat.text_bytes
+    assert original(chat)["questions"] is questions
+
+
+def test_labels_that_become_alike_stay_apart() -> None:
+    criteria = {MAIL: None, "[EMAIL]": "d", "bob@example.org": "e", "other": None}
+    chat = asking(questions={"q": {"type": "choice", "instructions": "?", "criteria": criteria}})
+    new = questions_of(original(changed(chat, hidden)))["q"]
+    assert new.labels == ("[EMAIL]", "[EMAIL] (2)", "[EMAIL] (3)", "other")
+    assert new.criteria == (None, "d", "e", None)

@@ -15,7 +15,6 @@ from accounts.services.spend_scopes import outdate_limits
 from accounts.spending import SpendScope, guardrail_scope_id
 from routing.metering.orders import Payer
 from routing.metering.reversals import reverse_usage
-from routing.metering.writer import LedgerWriter
 from tests.routing.metering.books import (
     CENT,
     USD,
@@ -58,7 +57,7 @@ def spent(scope: SpendScope) -> int:
     return SpendCounter.objects.get(scope_id=scope.scope_id).spent_nano
 
 
-def test_what_a_key_spent_is_its_new_member_s(writer: LedgerWriter, payer: Payer) -> None:
+def test_what_a_key_spent_is_its_new_member_s(writer, payer) -> None:
     first, second = members("first", "second")
     ApiKey.objects.filter(pk=payer.key_id).update(creator=first)
     before, after = limited(payer, first, 50), limited(payer, second, 15)
@@ -74,7 +73,7 @@ def test_what_a_key_spent_is_its_new_member_s(writer: LedgerWriter, payer: Payer
     assert (spent(before), spent(after)) == (0, 10 * CENT)
 
 
-def test_what_is_given_back_is_there_to_be_spent_again(writer: LedgerWriter, payer: Payer) -> None:
+def test_what_is_given_back_is_there_to_be_spent_again(writer, payer) -> None:
     (user,) = members("first")
     ApiKey.objects.filter(pk=payer.key_id).update(creator=user)
     scope = limited(payer, user, 10)

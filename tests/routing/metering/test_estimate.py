@@ -34,14 +34,12 @@ def demand(**changes: Any) -> Demand:
 
 def test_the_estimate_of_the_reference() -> None:
     asked = demand(text_bytes=84, output_tokens_asked=50)
-
     # 84 bytes and 16 for the message at $1, 50 tokens of output at $2 per million.
     assert estimate_nano(asked, Room(128_000, 16_384), PLAIN) == 100 * 1000 + 50 * 2000
 
 
 def test_a_prompt_takes_a_token_per_byte_and_an_allowance_per_message_and_media_part() -> None:
     asked = demand(text_bytes=10, messages=2, media_parts=3)
-
     bound = 10 + 2 * TOKENS_PER_MESSAGE + 3 * TOKENS_PER_MEDIA_PART
     assert prompt_tokens_bound(asked, Room(None, None)) == bound
     assert prompt_tokens_bound(asked, Room(100, None)) == 100
@@ -69,7 +67,6 @@ def test_the_output_that_is_held_for(asked, most, context, cap, held: int) -> No
     bound = output_tokens_bound(
         demand(output_tokens_asked=asked), Room(context, most), output_cap=cap
     )
-
     assert bound == held
 
 
@@ -79,13 +76,11 @@ def test_the_output_that_is_held_for(asked, most, context, cap, held: int) -> No
 )
 def test_a_part_of_a_nano_is_held_as_a_whole_one(usd: str, nano: int) -> None:
     prices = Prices.parse({"prompt": usd, "completion": "0"})
-
     assert estimate_nano(demand(), Room(None, 1), prices) == nano
 
 
 def test_an_absurd_price_fits_the_column_and_no_balance() -> None:
     dearest = Prices.parse({"prompt": "10000", "completion": "10000"})
-
     assert estimate_nano(demand(text_bytes=10**9), Room(None, None), dearest) == 2**62
 
 
@@ -109,9 +104,7 @@ def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str, usage: Usage
     pricing = {"prompt": "0", "completion": "0", "overrides": [{key: "0.5"}]}
     asked = demand(text_bytes=1, images=1, media_parts=1, output_tokens_asked=1)
     prices = Prices.parse(pricing)
-
     charge = cost_of(usage, prices.effective(1, MIDNIGHT), Units(images=1)).total_nano
-
     assert charge == 500_000_000
     assert estimate_nano(asked, Room(None, None), prices) >= charge
 

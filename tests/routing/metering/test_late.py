@@ -11,7 +11,6 @@ from routing.history.rolling import roll_up
 from routing.history.spans import HOUR, hour_of
 from routing.metering.late import MARKED_AFTER, ROLLED_AFTER, is_late
 from routing.metering.orders import HoldOrder, SettleOrder
-from routing.metering.writer import LedgerWriter
 from tests.routing.metering.books import (
     CENT,
     USD,
@@ -21,7 +20,7 @@ from tests.routing.metering.books import (
     settle_order,
     wait_all,
 )
-from tests.routing.metering.sessions import Commits, held_up
+from tests.routing.metering.sessions import held_up
 
 AGO = st.integers(0, 3 * 3600).map(lambda seconds: timedelta(seconds=seconds))
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 2, 1), timezones=st.just(UTC))
@@ -40,7 +39,6 @@ def test_whatever_was_written_before_the_mark_is_there_when_its_hour_is_rolled_u
     written = began + waited
     # The first moment at which the schedule may roll this hour up.
     rolled = hour_of(began) + HOUR + ROLLED_AFTER
-
     assert is_late(order, written) or written + (ROLLED_AFTER - MARKED_AFTER) < rolled
     assert not (is_late(order, written) and written < hour_of(began) + HOUR)
 
@@ -49,7 +47,7 @@ def test_whatever_was_written_before_the_mark_is_there_when_its_hour_is_rolled_u
 @pytest.mark.both
 @pytest.mark.parametrize("together", [1, 3])
 def test_a_late_record_marks_its_hour_in_the_transaction_that_writes_it(
-    writer: LedgerWriter, commits: Commits, together: int
+    writer, commits, together: int
 ) -> None:
     payer, now = new_payer(USD), datetime.now(UTC)
     late = now - 3 * HOUR
@@ -64,7 +62,7 @@ def test_a_late_record_marks_its_hour_in_the_transaction_that_writes_it(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.both
-def test_an_hour_with_a_late_record_is_rolled_up_anew(writer: LedgerWriter) -> None:
+def test_an_hour_with_a_late_record_is_rolled_up_anew(writer) -> None:
     payer, began = new_payer(USD), datetime.now(UTC) - 3 * HOUR
 
     for hold in [placed(writer, payer, CENT) for _ in range(2)]:

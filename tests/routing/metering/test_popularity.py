@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 from django.db import OperationalError
-from pytest_django import DjangoAssertNumQueries
 
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
@@ -41,19 +40,17 @@ def rows() -> dict[tuple[str, str], int]:
     return {(row.model, row.day.isoformat()): row.calls for row in DailyCalls.objects.all()}
 
 
-def test_calls_are_counted_by_model_and_day(answered: Answered) -> None:
+def test_calls_are_counted_by_model_and_day(answered) -> None:
     answered("a/one", 3 * DAY, 2 * HOUR, 3 * HOUR)
     answered("a/two", 3 * HOUR)
     answered("a/two", HOUR, status=502)
-
     assert count_calls(NOW) == 4
     days = {("a/one", "2026-03-17"): 1, ("a/one", "2026-03-20"): 2, ("a/two", "2026-03-20"): 1}
     assert rows() == days
 
 
-def test_each_call_is_counted_once_and_not_before_it_can_have_ended(answered: Answered) -> None:
+def test_each_call_is_counted_once_and_not_before_it_can_have_ended(answered) -> None:
     answered("a/one", 2 * HOUR, MINUTE)
-
     assert [count_calls(NOW), count_calls(NOW)] == [1, 0]
     # A long call that began before the others were counted, and has ended since.
     answered("a/one", 2 * MINUTE)
@@ -62,12 +59,11 @@ def test_each_call_is_counted_once_and_not_before_it_can_have_ended(answered: An
 
 
 def test_counting_an_hour_asks_the_database_a_few_times(
-    answered: Answered, django_assert_num_queries: DjangoAssertNumQueries
+    answered, django_assert_num_queries
 ) -> None:
     for n in range(20):
         answered(f"a/m{n}", HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - HOUR - 10 * MINUTE)
-
     # Mark, count, begin, move, read, write, commit, clear away.
     with django_assert_num_queries(8):
         assert count_calls(NOW - 40 * MINUTE) == 20
@@ -88,11 +84,10 @@ def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
     assert (count_calls(NOW), rows()) == (0, {})
 
 
-def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(answered: Answered) -> None:
+def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(answered) -> None:
     answered("a/old", 40 * DAY)
     answered("a/new", 20 * DAY)
     DailyCalls.objects.create(model="a/gone", day=(NOW - 31 * DAY).date(), calls=5)
-
     assert count_calls(NOW) == 1
     assert rows() == {("a/new", "2026-02-28"): 1}
 
@@ -106,12 +101,11 @@ def test_the_last_days_are_added_up() -> None:
     for days, calls in ((0, 1), (6, 10), (7, 100), (29, 1000), (30, 10_000)):
         DailyCalls.objects.create(model="a/one", day=(NOW - days * DAY).date(), calls=calls)
     DailyCalls.objects.create(model="a/two", day=(NOW - 20 * DAY).date(), calls=3)
-
     assert counting.read_calls(NOW) == {"a/one": Calls(11, 1111), "a/two": Calls(0, 3)}
 
 
 def test_a_process_reads_them_once_a_minute_and_outlives_the_database(
-    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+    monkeypatch, django_assert_num_queries
 ) -> None:
     DailyCalls.objects.create(model="a/one", day=datetime.now(UTC).date(), calls=3)
     known = Popularity()

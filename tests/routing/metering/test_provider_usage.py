@@ -199,9 +199,7 @@ def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
     """What it costs: 5003 and 359 tokens, not what an estimate of the texts would say."""
     usage = {"queue_time": 0.2, "prompt_tokens": 5003, "completion_tokens": 359}
     choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
-
     told = _streamed("openai", choices=[choice], x_groq={"id": "req_1", "usage": usage})
-
     assert told == Usage(5003, 359)
 
 
@@ -210,6 +208,5 @@ def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
 )
 def test_reasoning_is_added_only_where_the_total_says_so(total: Any) -> None:
     usage = _whole("openai", {**SHAPES["xai"][1], "total_tokens": total})
-
     assert usage is not None
     assert usage.completion_tokens == 9

@@ -37,7 +37,7 @@ def give_back(hold: HoldOrder, nano: int, ref: str) -> bool:
     return new
 
 
-def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer: LedgerWriter) -> None:
+def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer) -> None:
     payer = new_payer(USD)
     hold = charged(writer, payer)
 
@@ -55,14 +55,12 @@ def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer: LedgerWr
         reverse_usage(generation_id="gen-none", amount_nano=1, source_ref="ref")
 
 
-def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer: LedgerWriter) -> None:
+def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     payer = new_payer(USD, at=yesterday)
     hold = charged(writer, payer)
     Generation.objects.filter(pk=hold.generation_id).update(created_at=yesterday)
-
     give_back(hold, 10 * CENT, str(payer.account_id))
-
     assert key_counters(payer)["day"] == (0, 0)
 
 

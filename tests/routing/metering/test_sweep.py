@@ -5,14 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db.models import F
-from pytest_django import Settings
 
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey
 from accounts.services.repeatable import AnswerNotKept, Claim, Wanted, claim
 from routing.metering.session import Session
 from routing.metering.sweeping import SWEEP_BATCH, sweep_all
-from routing.metering.writer import LedgerWriter
 from tests.routing.metering.books import (
     CENT,
     USD,
@@ -75,34 +73,29 @@ def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_aga
     assert recorded(dead, "lost", "charge_nano") == (False, 7 * CENT)
 
 
-def test_a_late_release_changes_nothing(writer: LedgerWriter) -> None:
+def test_a_late_release_changes_nothing(writer) -> None:
     payer = new_payer(USD)
     dead = placed(writer, payer, 10 * CENT, lease_s=-1)
     sweep_now()
-
     assert carry_out(writer, release_order(dead)) is True
-
     assert totals(payer) == (USD, 0, 0)
     assert recorded(dead, "lost") == (True,)
 
 
-def test_more_expired_holds_than_one_batch_are_all_freed(writer: LedgerWriter) -> None:
+def test_more_expired_holds_than_one_batch_are_all_freed(writer) -> None:
     payer = new_payer(USD)
     orders = [hold_order(payer, 1000, lease_s=-1) for _ in range(SWEEP_BATCH + 20)]
     assert set(wait_all(writer, map(writer.submit, orders))) == {True}
-
     assert sweep_now() == SWEEP_BATCH + 20
-
     assert totals(payer) == (USD, 0, 0)
 
 
-def test_an_idle_writer_sweeps_by_itself(settings: Settings) -> None:
+def test_an_idle_writer_sweeps_by_itself(settings) -> None:
     settings.HOLD_SWEEP_SECONDS = 0.05
     payer = new_payer(USD)
     with running_writer() as writer:
         placed(writer, payer, 10 * CENT, lease_s=0.1)
         eventually(lambda: open_holds(payer) == [], within_s=10, what="the sweep", log=None)
-
     assert totals(payer) == (USD, 0, 0)
     assert_books_agree()
 
@@ -115,24 +108,21 @@ def test_a_sweep_that_the_books_refuse_does_not_end_the_writer(settings, caplog)
         # By hand: less is held than the hold says, so that freeing it would go below zero.
         Account.objects.filter(pk=broken.account_id).update(held_nano=F("held_nano") - 1)
         eventually(lambda: "sweep" in caplog.text, within_s=10, what="the sweep", log=None)
-
         placed(writer, sound, CENT)
 
 
-def test_a_hold_is_pinned_to_its_windows_when_it_is_swept(writer: LedgerWriter) -> None:
+def test_a_hold_is_pinned_to_its_windows_when_it_is_swept(writer) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     payer = new_payer(USD, limit_nano=USD, limit_reset="daily", at=yesterday)
     placed(writer, payer, 10 * CENT, lease_s=-1)
     assert key_counters(payer)["day"] == (0, 10 * CENT)
-
     sweep_now()
-
     assert key_counters(payer)["day"] == (0, 0)
 
 
 @pytest.mark.parametrize("charged_first", [True, False])
 def test_a_request_whose_key_another_took_over_is_charged_late_or_given_up(
-    writer: LedgerWriter, charged_first: bool
+    writer, charged_first: bool
 ) -> None:
     payer, now = new_payer(USD), datetime.now(UTC)
 

@@ -133,7 +133,6 @@ def test_parts_of_an_answer_are_added_up() -> None:
     one = Usage(1, 2, cached_tokens=1, accepted_prediction_tokens=5, estimated=True)
     other = Usage(10, 20, reasoning_tokens=3, web_searches=1)
     details: Any = {"cached_tokens": 1, "reasoning_tokens": 3, "accepted_prediction_tokens": 5}
-
     both = Usage(11, 22, **details, estimated=True, web_searches=1)
     assert summed(one, other) == summed(other, one) == both
     assert summed(one, one).accepted_prediction_tokens == 10
@@ -148,7 +147,6 @@ def test_writes_for_an_hour_are_among_the_writes() -> None:
 def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
     usage = Usage(100, 0, cache_write_tokens=30, cache_write_1h_tokens=20)
     short, hour = {"input_cache_write": "0.00000125"}, {"input_cache_write_1h": "0.000002"}
-
     assert prompt_nano(usage) == 100_000
     assert prompt_nano(usage, **short) == 107_500
     assert prompt_nano(usage, **hour) == 120_000
@@ -158,7 +156,6 @@ def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
 @pytest.mark.parametrize(("told", "counted"), [(3, 3), (-1, 0), ("3", 0), (10**6, 0), (None, 0)])
 def test_searches_of_the_upstream_are_counted(told: Any, counted: int) -> None:
     reported = counts(1, 1, server_tool_use_details={"web_search_requests": told})
-
     assert believed(reported) == Usage(1, 1, web_searches=counted)
 
 
@@ -166,7 +163,6 @@ def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
     """It told of the prompt when it began, and never of the completion."""
     told = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 80}}
     bare = {"prompt_tokens": 100}
-
     usage = Usage(100, 7, cached_tokens=80, estimated=True)
     assert believed(told, produced_tokens=7) == usage
     assert believed(told) is None
@@ -176,7 +172,6 @@ def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
 
 def test_of_an_upstream_that_told_of_the_completion_alone_that_is_believed() -> None:
     told = {"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}
-
     usage = Usage(12, 50, reasoning_tokens=30, estimated=True)
     assert believed(told, produced_tokens=7, prompt_estimate=12) == usage
     assert believed(told) is None
@@ -184,7 +179,6 @@ def test_of_an_upstream_that_told_of_the_completion_alone_that_is_believed() -> 
 
 def test_no_estimate_stands_for_a_count_that_cannot_be_true() -> None:
     estimates = {"produced_tokens": 7, "prompt_estimate": 12}
-
     for told in (counts(-1, 50), counts("5", 50), counts(5, -1), counts(None, CONTEXT + 1)):
         assert believed(told, **estimates) is None
     assert believed(counts(100, 50), **estimates) == Usage(100, 50)

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from pytest_django import Settings
 
 from accounts.models import Account
 from gateway.http.errors import Unavailable
@@ -37,8 +36,7 @@ from tests.routing.metering.books import (
     totals,
     wait_all,
 )
-from tests.routing.metering.sessions import Commits, held_up, in_one_batch
-from tests.support.bed import Bed
+from tests.routing.metering.sessions import held_up, in_one_batch
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
@@ -59,20 +57,18 @@ def test_a_request_is_held_then_charged_what_it_cost(writer, charge_nano: int) -
     assert recorded(hold, "charge_nano", "hold_nano", "lost") == (charge_nano, 30 * CENT, False)
 
 
-def test_a_free_call_asks_for_no_money_but_that_none_is_owed(writer: LedgerWriter) -> None:
+def test_a_free_call_asks_for_no_money_but_that_none_is_owed(writer) -> None:
     payer = new_payer(CENT)
     dear = placed(writer, payer, CENT)
-
     settle(writer, placed(writer, payer, 0), 0)
     settle(writer, dear, 2 * CENT)
-
     outcome = carry_out(writer, hold_order(payer, 0))
     assert isinstance(outcome, Refusal)
     assert outcome.balance_nano == -CENT
     assert entries(payer) == [0, 2 * CENT]
 
 
-def test_a_refusal_says_what_was_there(writer: LedgerWriter) -> None:
+def test_a_refusal_says_what_was_there(writer) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT, limit_reset="weekly")
     settle(writer, placed(writer, payer, 10 * CENT), 10 * CENT)
     placed(writer, payer, 30 * CENT)
@@ -87,7 +83,7 @@ def test_a_refusal_says_what_was_there(writer: LedgerWriter) -> None:
     )
 
 
-def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer: LedgerWriter) -> None:
+def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT)
     hold = placed(writer, payer, 20 * CENT)
 
@@ -102,17 +98,15 @@ def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer: LedgerW
     assert totals(payer) == (USD, 45 * CENT, 0)
 
 
-def test_a_hold_that_is_gone_cannot_be_raised(writer: LedgerWriter) -> None:
+def test_a_hold_that_is_gone_cannot_be_raised(writer) -> None:
     payer = new_payer(USD)
     hold = placed(writer, payer, CENT)
     carry_out(writer, release_order(hold))
-
     assert carry_out(writer, TopUpOrder(hold.generation_id, payer, CENT)) is False
-
     assert totals(payer) == (USD, 0, 0)
 
 
-def test_a_hold_settles_in_the_windows_it_was_placed_in(writer: LedgerWriter) -> None:
+def test_a_hold_settles_in_the_windows_it_was_placed_in(writer) -> None:
     before_midnight = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
     payer = new_payer(USD, limit_nano=USD, limit_reset="daily", at=before_midnight)
     tomorrow = dict(payer.windows) | {"day": (before_midnight + timedelta(days=1)).date()}
@@ -126,40 +120,34 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in(writer: LedgerWriter) ->
     assert key_counters(later)["day"] == (0, 40 * CENT)
 
 
-def test_settled_fifty_times_at_once_by_two_writers_counts_once(writer: LedgerWriter) -> None:
+def test_settled_fifty_times_at_once_by_two_writers_counts_once(writer) -> None:
     payer = new_payer(USD)
     # Enough is held that a second release would not be refused.
     hold, _ = placed(writer, payer, 10 * CENT), placed(writer, payer, 50 * CENT)
-
     with running_writer() as other, ThreadPoolExecutor(50) as pool:
         orders = [settle_order(hold, 10 * CENT) for _ in range(50)]
         assert list(pool.map(carry_out, [writer, other] * 25, orders)) == [True] * 50
-
     assert entries(payer) == [10 * CENT]
     assert totals(payer) == (USD, 10 * CENT, 50 * CENT)
 
 
 @pytest.mark.parametrize("released_first", [True, False])
 def test_released_and_settled_in_one_batch_it_is_charged_and_freed_once(
-    writer: LedgerWriter, commits: Commits, released_first: bool
+    writer, commits, released_first: bool
 ) -> None:
     payer = new_payer(USD)
     hold, _ = placed(writer, payer, 10 * CENT), placed(writer, payer, 50 * CENT)
     closing: list[Any] = [release_order(hold), settle_order(hold, 7 * CENT)]
-
     in_order = closing if released_first else closing[::-1]
     assert in_one_batch(writer, commits, in_order) == [True, True]
-
     assert commits.count == 2
     assert totals(payer) == (USD, 7 * CENT, 50 * CENT)
 
 
 def test_fifty_orders_that_wait_for_a_commit_share_the_next_one(writer, commits) -> None:
     payers = [new_payer(USD) for _ in range(5)]
-
     orders = [hold_order(payers[n % 5], CENT) for n in range(50)]
     assert in_one_batch(writer, commits, orders) == [True] * 50
-
     assert commits.count == 2  # The one that was held up, and one for all the others.
     assert [open_holds(payer) for payer in payers] == [[CENT] * 10] * 5
 
@@ -181,10 +169,8 @@ def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival(writer, c
 def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(writer, commits) -> None:
     payer = new_payer(10 * CENT)
     held = placed(writer, payer, 10 * CENT)
-
     orders = [hold_order(payer, 6 * CENT), settle_order(held, 4 * CENT)]
     assert in_one_batch(writer, commits, orders) == [True, True]
-
     assert totals(payer) == (10 * CENT, 4 * CENT, 6 * CENT)
 
 
@@ -205,13 +191,11 @@ def test_the_queue_is_bounded_but_settlements_always_fit(writer, commits, settin
 
 
 def test_billing_that_is_not_enforced_lets_the_balance_go_but_not_the_key_limit(
-    writer: LedgerWriter, settings: Settings
+    writer, settings
 ) -> None:
     settings.BILLING_ENFORCED = False
     payer = new_payer(0, limit_nano=5 * CENT)
-
     placed(writer, payer, 5 * CENT)
-
     assert is_refused(writer, payer, 1)
     assert totals(payer) == (0, 0, 5 * CENT)
 
@@ -251,7 +235,7 @@ class _MeetingSession(Session):
 
 @pytest.mark.parametrize("hasty", [False, True])
 def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadlock(
-    writer: LedgerWriter, hasty: bool, stores: Bed
+    writer, hasty: bool, stores
 ) -> None:
     if hasty and not stores.is_postgres:
         return  # SQLite has one writer at a time: nobody deadlocks.

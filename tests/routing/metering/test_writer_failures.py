@@ -113,7 +113,7 @@ def test_a_waiter_that_gave_up_before_the_replay_leaves_no_hold(writer, commits,
 
 @BEFORE_OR_AFTER_COMMIT
 def test_a_commit_of_unknown_outcome_is_replayed_and_counts_once(
-    writer: LedgerWriter, commits: Commits, committed: bool, caplog: pytest.LogCaptureFixture
+    writer, commits, committed: bool, caplog
 ) -> None:
     payer, fresh = new_payer(USD), new_payer(USD)
     hold = placed(writer, payer, 10 * CENT)
@@ -136,15 +136,13 @@ def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(writer, 
     payer = new_payer(USD)
     hold = placed(writer, payer, 10 * CENT)
     commits.after.append(break_connection)
-
     assert_failed(writer, writer.submit(TopUpOrder(hold.generation_id, payer, 5 * CENT)))
-
     assert open_holds(payer) == [15 * CENT]
     settle(writer, hold, 10 * CENT)
     assert totals(payer) == (USD, 10 * CENT, 0)
 
 
-def test_a_failure_nobody_can_read_costs_no_charge(writer: LedgerWriter, commits: Commits) -> None:
+def test_a_failure_nobody_can_read_costs_no_charge(writer, commits) -> None:
     """Such as a plan that a migration outdated: a fresh connection has none."""
     payer = new_payer(USD)
     holds = placed(writer, payer, 10 * CENT), placed(writer, payer, CENT)
@@ -286,7 +284,7 @@ class Deadly(dict[str, Any]):
 
 
 @DIES
-def test_a_charge_that_kills_writers_is_told_and_let_go(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_charge_that_kills_writers_is_told_and_let_go(caplog) -> None:
     payer = new_payer(USD)
 
     with running_writer() as writer:

@@ -7,7 +7,6 @@ import psycopg
 import pytest
 from django.db import connection
 from gevent import Timeout
-from pytest_django import Settings
 
 from gateway.http.errors import Unavailable
 from routing.metering import session as session_module
@@ -15,7 +14,7 @@ from routing.metering.cooperative import CooperativeConnection
 from routing.metering.orders import Order, ReleaseOrder
 from routing.metering.session import Session
 from routing.metering.tickets import Ticket
-from routing.metering.writer import HOLD_WAIT_S, LedgerWriter
+from routing.metering.writer import HOLD_WAIT_S
 from tests.routing.metering.books import (
     CENT,
     USD,
@@ -30,7 +29,7 @@ from tests.routing.metering.books import (
     totals,
     wait_all,
 )
-from tests.routing.metering.sessions import Commits, held_up
+from tests.routing.metering.sessions import held_up
 from tests.support.bed import Bed
 from tests.support.processes import eventually
 from tests.support.promptness import in_time
@@ -95,7 +94,7 @@ def await_hang_up(caplog: pytest.LogCaptureFixture, word: str, line: TcpProxy) -
 
 
 def test_a_silent_database_is_hung_up_on_and_what_waits_is_booked_when_it_speaks_again(
-    line: TcpProxy, writer: LedgerWriter, settings: Settings, caplog: pytest.LogCaptureFixture
+    line, writer, settings, caplog
 ) -> None:
     settings.LEDGER_TIMEOUT = 1
     payer = new_payer(USD)
@@ -120,16 +119,14 @@ def test_a_silent_sweep_does_not_hold_the_writer_for_ever(line, writer, settings
     payer = new_payer(USD)
     placed(writer, payer, CENT)
     line.freeze()
-
     writer._next_sweep_at = 0.0
     writer._work.set()
     await_hang_up(caplog, "sweep", line)
-
     placed(writer, payer, CENT)
 
 
 def test_a_transaction_whose_client_fell_silent_does_not_lock_others_out(
-    line: TcpProxy, writer: LedgerWriter, commits: Commits, monkeypatch: pytest.MonkeyPatch
+    line, writer, commits, monkeypatch
 ) -> None:
     monkeypatch.setattr(session_module, "_GHOST_MS", 200)
     payer = new_payer(USD)
@@ -150,7 +147,7 @@ def test_a_transaction_whose_client_fell_silent_does_not_lock_others_out(
 
 
 def test_a_database_that_is_away_for_long_costs_no_charge_and_no_memory(
-    line: TcpProxy, writer: LedgerWriter, settings: Settings, monkeypatch: pytest.MonkeyPatch
+    line, writer, settings, monkeypatch
 ) -> None:
     settings.LEDGER_QUEUE_MAX = 20
     payer = new_payer(USD)

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
 @pytest.mark.parametrize("unwilling", ["read_only", "no_table"])
 def test_while_the_database_will_not_write_holds_fail_at_once_and_settlements_wait(
-    unwilling: str, caplog: pytest.LogCaptureFixture
+    unwilling: str, caplog
 ) -> None:
     payer, moods = new_payer(USD), Moods()
 

@@ -21,14 +21,12 @@ def errands(*, most: int | None = None, options: int | None = None, **asked: Any
 
 def test_questions_keep_their_names_and_pieces_get_others() -> None:
     [errand] = errands(options=4, **{"0": NOUL, "team": SIX, "2": NOUL})
-
     assert list(errand.parts) == ["0", "1", "3", "4", "2"]
     assert (errand.split, errand.is_whole) == ({"1", "3", "4"}, False)
 
 
 def test_calls_of_several_questions_are_of_the_caller_s_own() -> None:
     made = errands(most=2, **{f"q{n}": NOUL for n in range(5)})
-
     assert [list(each.parts) for each in made] == [["q0", "q1"], ["q2", "q3"], ["q4"]]
     assert not any(each.split or each.is_whole for each in made)
     [whole] = errands(most=2, a=NOUL, b=NOUL)
@@ -45,5 +43,4 @@ def test_calls_of_several_questions_are_of_the_caller_s_own() -> None:
 )
 def test_whose_fault_it_is(options: int | None, blamed: Any, is_of_caller: bool) -> None:
     [errand] = errands(options=options, q=NOUL, team=SIX)
-
     assert errand.is_of_caller(frozenset(blamed)) is is_of_caller

@@ -77,7 +77,7 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 BOOKED = ["submit", "uses.note", "limiting.settle", "keep"]
 
 
-def test_a_call_is_booked_once_and_told_to_all_who_count(desk: Desk) -> None:
+def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
     usage = measured(desk.call, desk.attempt, None, 8)
     ends: Any = {"finish_reason": "stop", "native_finish": "stop", "service_tier": None}
     outcome = answered(desk.call, desk.attempt, usage, **ends)
@@ -94,33 +94,28 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk: Desk, wait: bool) -> None:
+def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) -> None:
     settle(desk.call, failed(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
-
     assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_kept"] if wait else [])]
     settle(desk.call, failed(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
     assert desk.told.meanwhile.call_count == 1
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_stream_is_charged_for_what_came(desk: Desk, cancelled: bool) -> None:
+def test_a_stream_is_charged_for_what_came(desk, cancelled: bool) -> None:
     relay = desk.relay("Hello", " you")
-
     outcome = outcome_of(desk.call, desk.attempt, relay, cancelled=cancelled)
-
     assert outcome.usage == measured(desk.call, desk.attempt, relay.usage, len("Hello you"))
     assert outcome.charged_nano == outcome.cost.total_nano > 0
     assert outcome.cancelled is cancelled
 
 
-def test_a_call_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
+def test_a_call_that_reached_nobody_gives_its_hold_back(desk) -> None:
     assert desk.fail(None, None) is None
     assert (desk.attempts.release.call_count, desk.call.settled) == (1, True)
-
     desk.call.attempts, desk.call.settled = [], False
     with pytest.raises(GatewayError), Accounted(desk.call, desk.attempts):
         raise GatewayError
-
     assert (desk.attempts.release.call_count, desk.steps) == (2, [])
 
 
@@ -141,12 +136,10 @@ def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(desk,
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it_may(
-    desk: Desk, wait: bool
+    desk, wait: bool
 ) -> None:
     desk.ledger.wait.side_effect = Unavailable
-
     assert desk.fail(desk.attempt, None, wait=wait).status == 404
-
     assert ("wait" in desk.steps) is wait
 
 
@@ -172,7 +165,6 @@ ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
 def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, waits) -> None:
     with pytest.raises(comes), Accounted(desk.call, desk.attempts):
         raise raised
-
     assert desk.steps == BOOKED + ["wait"] * waits
     assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
     assert desk.attempts.end_probe.call_count == 1
@@ -187,7 +179,6 @@ def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_fail
     desk.call.settled = True
     with pytest.raises(NotFound), Accounted(desk.call, desk.attempts):
         raise NotFound("gone")
-
     assert (desk.steps, desk.content.failed.call_count) == ([], 0)
 
 
@@ -249,8 +240,6 @@ def test_no_end_is_told_before_its_charge_is_booked(end, monkeypatch) -> None:
     silent.wait.side_effect = Unavailable
     monkeypatch.setattr(booking, "ledger", silent)
     target = endpoint()
-
     with pytest.raises(Unavailable):
         end(call_to(target), attempt_at(target))
-
     assert silent.submit.call_count == 1

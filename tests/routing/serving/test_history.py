@@ -103,9 +103,7 @@ def test_it_is_done_once_when_its_stretch_is_over_and_the_store_there(
 def test_many_entries_are_read_page_by_page(served: int, store, tell) -> None:
     for number in range(450):
         tell(number / 2, {served: tally(1)})
-
     record_shared(OVER_S, store=store)
-
     assert EndpointSample.objects.get().calls == 450
 
 
@@ -113,7 +111,6 @@ def test_what_is_old_is_forgotten(served: int, settings) -> None:
     settings.ROUTER_HISTORY_DAYS = 2
     add_samples(samples_of({served: tally(1)}, NUMBER))
     two_days_s = 2 * 24 * 3600
-
     assert forget_old(BEGINS_S + two_days_s) == 0
     assert forget_old(BEGINS_S + STRETCH_S + two_days_s) == 1
 
@@ -121,7 +118,6 @@ def test_what_is_old_is_forgotten(served: int, settings) -> None:
 def test_processes_without_a_store_add_up(served: int) -> None:
     add_samples(samples_of({served: tally(30, latency_s=1.0), 999_999: tally(1)}, NUMBER))
     add_samples(samples_of({served: tally(9, failed=1, limited=2, latency_s=3.0)}, NUMBER))
-
     row = EndpointSample.objects.get()
     assert (row.calls, row.errors, row.rate_limited) == (40, 1, 2)
     assert (row.first_token_p50_ms,) == near(1500)

@@ -47,7 +47,6 @@ def test_a_session_is_led_back_to_who_served_it_and_the_nameless_to_a_cache() ->
     served(talk("one"), "alpha", Usage(1, 1))
     assert [sticky(talk(name)) for name in ("one", "two")] == [("alpha", True), (None, True)]
     assert sticky(talk()) == (None, False)
-
     served(talk(), "beta")
     assert sticky(talk()) == ("beta", False)
     assert sticky(talk(messages=[{"role": "user", "content": "other"}])) == (None, False)
@@ -64,13 +63,11 @@ def test_a_session_is_led_back_to_who_served_it_and_the_nameless_to_a_cache() ->
 )
 def test_it_is_not_asked_for_where_it_makes_no_difference(policy, session, led: bool) -> None:
     served(talk(session), "beta")
-
     assert sticky(talk(session), policy)[0] == ("beta" if led else None)
 
 
 def test_a_virtual_router_is_told_the_model() -> None:
     stickiness.remember(talk("one").key(), ALPHA, Usage(1, 1))
-
     assert [talk(name).model_id() for name in ("one", "two")] == ["acme/small", None]
 
 
@@ -88,7 +85,6 @@ def test_the_draws_of_a_session_are_the_same_everywhere() -> None:
 def test_the_standing_is_that_of_this_moment() -> None:
     assert state_for(talk(), MODELS, NO_POLICY).standing is ALL_WELL
     process.health().failed(ALPHA.pk, process.now())
-
     assert state_for(talk(), MODELS, NO_POLICY).standing.unstable == {ALPHA.pk}
 
 
@@ -96,9 +92,7 @@ def test_one_request_of_all_sends_the_probe() -> None:
     health, now = process.health(), process.now()
     health.failed(ALPHA.pk, now - 10_000)
     assert health.standing(now).half_open == {ALPHA.pk}
-
     assert may_go_on(Plan((ALPHA, BETA), (), (ALPHA, BETA), probe=ALPHA.pk))
-
     assert health.standing(process.now()).unstable == {ALPHA.pk}
     assert may_go_on(Plan((ALPHA,), (), (ALPHA,), probe=ALPHA.pk))
     assert may_go_on(Plan((BETA,), (), (BETA,)))

@@ -70,7 +70,6 @@ class Agent:
 def test_an_answer_is_just_an_answer() -> None:
     asked = Agent(cancels=True, left=False)
     asked.goes.set()
-
     assert asked.job.get() is GOOD
     assert asked.loop.tally.usage == Usage(0, 0)
 
@@ -78,7 +77,6 @@ def test_an_answer_is_just_an_answer() -> None:
 def test_a_provider_that_stops_its_bill_is_cut_off_and_paid_the_prompt() -> None:
     asked = Agent(cancels=True)
     asked.stop()
-
     asked.assert_left(cuts=1, owed_nano=1000)
     assert asked.loop.tally.usage == Usage(prompt_tokens=1, completion_tokens=0, estimated=True)
 
@@ -88,7 +86,6 @@ def test_another_is_heard_to_the_end_and_paid_in_full() -> None:
     asked.stop()
     assert not asked.job.ready()
     asked.goes.set()
-
     asked.assert_left(cuts=0, owed_nano=30 * 1000 + 3 * 2000)
     assert asked.loop.tally.usage == Usage(prompt_tokens=30, completion_tokens=3)
 
@@ -102,7 +99,6 @@ def test_what_no_provider_bills_is_free(cancels: bool, provider: dict[str, Any])
     asked = Agent(cancels=cancels, **provider)
     asked.stop()
     asked.goes.set()
-
     asked.assert_left(cuts=0, owed_nano=0)
 
 
@@ -110,7 +106,6 @@ def test_what_no_provider_bills_is_free(cancels: bool, provider: dict[str, Any])
 def test_a_worker_that_stops_waits_for_nobody_and_charges_nothing(cancels: bool) -> None:
     asked = Agent(cancels=cancels, left=False)
     asked.stop()
-
     asked.assert_left(cuts=1, owed_nano=0)
 
 
@@ -118,5 +113,4 @@ def test_a_worker_that_stops_while_one_is_heard_out_ends_it() -> None:
     asked = Agent(cancels=False)
     asked.stop()
     asked.stop()
-
     asked.assert_left(cuts=1, owed_nano=0)

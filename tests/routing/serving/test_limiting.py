@@ -1,6 +1,11 @@
-"""Which limits a call counts against, and what it takes of them. Nothing here asks a store."""
+"""Which limits a call counts against and what it takes of them, asking no store; when keys were
+used, and a key that is moved while a call of it waits."""
 
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,13 +15,16 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.hints import Hints
-from gateway.http.errors import RateLimited
+from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
 from routing import refusing
 from routing.catalogue.entries import EndpointEntry
+from routing.metering.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
-from routing.serving import limiting
+from routing.serving import attempts, limiting
+from routing.serving.attempts import Attempts
 from routing.serving.call import Call
+from routing.serving.key_uses import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 
@@ -68,7 +76,6 @@ def wanted(call: Call) -> list[tuple[str, int, int, int]]:
 
 def test_by_default_nothing_is_counted(counters) -> None:
     call = call_to(at(PAID))
-
     assert limiting.too_many(call) is None
     assert (call.taken, counters._counts) == (None, {})
 
@@ -138,7 +145,6 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
 def test_a_minute_s_free_requests(all_on, counters) -> None:
     call = call_to(at(FREE))
     *found, last = [limiting.too_many(call) for _ in range(21)]
-
     assert found == [None] * 20
     assert last is not None
     assert last.text == "Rate limit exceeded: free-models-per-min"
@@ -149,7 +155,6 @@ def test_a_minute_s_free_requests(all_on, counters) -> None:
 
 def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> None:
     small, large, huge = (at(PAID, max_completion_tokens=most) for most in (100, 900, 60_000))
-
     # "Hello" is five bytes, beside its message's allowance.
     assert wanted(call_to(small))[-1][3] == 5 + 16 + 100
     assert wanted(call_to(small, large))[-1][3] == 5 + 16 + 900
@@ -183,5 +188,85 @@ def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
     for _ in range(2):
         limiting.settle(call, Usage(10, 5))
         limiting.give_back(call)
-
     assert (counters.left(TOKENS), counters.left(REQUESTS)) == (5000 - 15, 6)
+
+
+# --- Keys -----------------------------------------------------------------------------------------
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(seconds=1)
+Uses = Mapping[int, datetime]
+
+
+class Written:
+    """What was told to the database, and what that says to each time."""
+
+    def __init__(self, *answers: Callable[[Uses], set[int]]) -> None:
+        self.told: list[dict[int, datetime]] = []
+        self.uses, self._answers = KeyUses(self._record), iter(answers)
+
+    def _record(self, uses: Uses) -> set[int]:
+        self.told.append(dict(uses))
+        return next(self._answers, set)(uses)
+
+
+def test_what_was_written_is_not_written_again() -> None:
+    # The second key's row is locked at first: its note waits for the next time.
+    written = Written(lambda uses: {1})
+    mine = written.uses
+    mine.write()
+    for key, at in ((1, NOON), (2, NOON), (1, LATER)):
+        mine.note(key, at)
+    for _ in range(3):
+        mine.write()
+    assert written.told == [{1: LATER, 2: NOON}, {2: NOON}]
+
+
+def test_a_use_while_others_are_written_is_kept() -> None:
+    def used_meanwhile(uses: Uses) -> set[int]:
+        written.uses.note(1, LATER)
+        return set(uses)
+
+    written = Written(used_meanwhile)
+    written.uses.note(1, NOON)
+    for _ in range(3):
+        written.uses.write()
+
+    assert written.told == [{1: NOON}, {1: LATER}]
+
+
+def test_nothing_is_lost_where_the_database_fails() -> None:
+    def fail(uses: Uses) -> set[int]:
+        raise ConnectionError("gone")
+
+    written = Written(fail)
+    written.uses.note(1, NOON)
+    with pytest.raises(ConnectionError):
+        written.uses.write()
+    written.uses.write()
+
+    assert written.told == [{1: NOON}, {1: NOON}]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
+    moved: bool, monkeypatch
+) -> None:
+    call, asked = call_to(), list[TopUpOrder]()
+    place = uuid.uuid4() if moved else call.caller.workspace_id
+    now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
+    ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
+    monkeypatch.setattr(attempts, "ledger", ledger)
+    monkeypatch.setattr(attempts, "renewed", lambda caller: now)
+    before: Payer = call.payer
+    order = TopUpOrder("gen-1", before, 5)
+
+    if moved:
+        with pytest.raises(Unavailable):
+            Attempts(call)._told_again(order)
+        assert (asked, call.payer) == ([], before)
+    else:
+        assert Attempts(call)._told_again(order) is True
+        assert [each.payer for each in asked] == [call.payer]
+        assert (call.payer.limits_version, call.payer.limited) == (7, "day")

@@ -102,16 +102,13 @@ def test_the_place_that_others_may_be_reading_is_left_alone(
         before.answers(one, 10)
         before.sync()
         places.append(left().place)
-
     assert places == [0, 1, 0, 1]
 
 
 def test_what_is_there_in_part_is_not_taken(start, one, client, before, left) -> None:
     client.rpop(place_key(left().place))
-
     after = start()
     assert after.sync()
-
     # The stream still has all of it, and it is counted once.
     assert after.seen.day.totals[one.pk].calls == 10
 
@@ -139,9 +136,7 @@ def test_a_head_that_is_none_is_told_apart(odd: bytes) -> None:
 def test_pieces_that_nobody_wrote_are_passed_over(start, one, client, before, odd: bytes) -> None:
     client.rpush(place_key(0), odd)
     client.set(head_key(), head_json(Head("1-0", 1, 0, 3)))
-
     after = start()
-
     assert after.sync()
     assert after.figures(one).calls == 10
 
@@ -185,7 +180,7 @@ class Timed(Hints):
 
 @pytest.mark.timeout(120)
 def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
-    valkey: ValkeyServer, left, monkeypatch: pytest.MonkeyPatch
+    valkey, left, monkeypatch
 ) -> None:
     # How much of the processor it took from one turn of the others to the next.
     stretches = stretches_of(long_windows, monkeypatch, clock=time.thread_time)

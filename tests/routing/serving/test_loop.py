@@ -1,4 +1,5 @@
-"""The loop by itself: steps, conditions, what is sent back and what is told."""
+"""The loop by itself: steps, conditions, what is sent back and what is told; and which calls of
+tools can be carried out."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ from routing.metering.cost import NO_COST
 from routing.metering.usage import Usage
 from routing.serving.loop import CALLS_PER_TURN_MAX, STEPS_MAX, Loop, with_tools
 from routing.serving.recorder import Recorder
+from routing.serving.tool_calls import StreamedCalls, well_formed
 from routing.tools.interface import Result
 from routing.tools.toolbox import Toolbox
 
@@ -75,7 +77,6 @@ CALLS = says(0, ["datetime"])
 
 def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
     played = play(request(), CALLS)
-
     assert len(played.ran) == STEPS_MAX == 30
     assert [chat.tools_off for chat in played.sent] == [False] * 30 + [True]
     assert (played.sent[-1].body["tool_choice"], played.finish) == ("none", "stop")
@@ -84,13 +85,11 @@ def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_max_tool_calls_lowers_it(steps: int) -> None:
     played = play(request(max_tool_calls=steps), CALLS)
-
     assert (len(played.ran), len(played.sent)) == (steps, steps + 1)
 
 
 def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
     played = play(request(max_tool_calls=2), says(0, ["datetime"] * 5))
-
     assert (len(played.ran), len(played.refused)) == (2, 3)
     assert (played.loop.requested, played.loop.executed) == (5, 2)
     assert [m["role"] for m in played.sent[1].body["messages"]].count("tool") == 5
@@ -112,7 +111,6 @@ def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
 def test_a_condition_lets_what_is_pending_run_and_then_one_turn(condition, turns_made) -> None:
     other = {"type": "has_tool_call", "tool_name": "nobody"}
     played = play(request(stop_server_tools_when=[other, condition]), CALLS)
-
     assert (len(played.sent), len(played.ran)) == (turns_made, turns_made - 1)
     assert played.sent[-1].tools_off
 
@@ -120,7 +118,6 @@ def test_a_condition_lets_what_is_pending_run_and_then_one_turn(condition, turns
 def test_conditions_take_the_place_of_the_thirty_steps_and_a_turn_has_a_bound_of_its_own() -> None:
     late, soon = ([{"type": "step_count_is", "step_count": steps}] for steps in (45, 1))
     many = says(0, ["datetime"] * 99)
-
     assert len(play(request(stop_server_tools_when=late, max_tool_calls=3), CALLS).ran) == 45
     assert len(play(request(stop_server_tools_when=soon), many).ran) == CALLS_PER_TURN_MAX
 
@@ -128,7 +125,6 @@ def test_conditions_take_the_place_of_the_thirty_steps_and_a_turn_has_a_bound_of
 @pytest.mark.parametrize("choice", ["required", {"type": "router:datetime"}])
 def test_a_forced_choice_holds_once(choice) -> None:
     played = play(request(tool_choice=choice), CALLS, says(1, [], "Late."))
-
     named = {"type": "function", "function": {"name": "datetime"}}
     first = "required" if choice == "required" else named
     assert [chat.body["tool_choice"] for chat in played.sent] == [first, "auto"]
@@ -137,16 +133,13 @@ def test_a_forced_choice_holds_once(choice) -> None:
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error"])
 def test_calls_of_an_answer_that_broke_off_are_not_run(finish) -> None:
     loop = Loop(request(), Toolbox(TOOLS))
-
     assert loop.take(says(0, ["datetime"], "Hm"), finish=finish) == []
     assert (loop.requested, loop.executed, loop.finish(finish)) == (1, 0, finish)
 
 
 def test_two_calls_with_one_id_are_told_apart() -> None:
     said = {"role": "assistant", "content": None, "tool_calls": [called("c", "datetime")] * 2}
-
     one, other = Loop(request(), Toolbox(TOOLS)).take(said, finish="tool_calls")
-
     assert one.id != other.id
 
 
@@ -221,3 +214,68 @@ def test_a_recorded_stream_is_the_message_it_tells(pieces, calls, numbered) -> N
     assert (message.get("content") or "") == "".join(p.get("content", "") for p in pieces)
     made = [(c["id"], c["function"]["arguments"]) for c in message.get("tool_calls", ())]
     assert made == [(f"c{n}", "".join(texts)) for n, texts in enumerate(calls)]
+
+
+# --- Calls that can be carried out ----------------------------------------------------------------
+
+
+def call(name: Any = "look", arguments: Any = "{}") -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WHOLE: list[tuple[Any, bool | None]] = [
+    *((none, None) for none in (None, [], "text")),
+    *(([call(arguments=good)], True) for good in ("{}", '{"a": [1, 2]}', "")),
+    ([call(), call(name="other")], True),
+    *(([call(arguments=bad)], False) for bad in ('{"a": ', " ", "nothing", None, "[1]", {"a": 1})),
+    *(([call(name=bad)], False) for bad in ("", None)),
+    ([call(), call(arguments="{")], False),
+    ([{"id": "c1"}], False),
+    (["call"], False),
+]
+
+
+@pytest.mark.parametrize(("calls", "good"), WHOLE, ids=str)
+def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
+    assert well_formed(calls) is good
+
+
+def streamed(*deltas: Any) -> bool | None:
+    calls = StreamedCalls()
+    for delta in deltas:
+        calls.add(delta)
+    return calls.good
+
+
+def piece(index: int, name: str | None = None, arguments: str | None = None) -> dict[str, Any]:
+    said = {"name": name, "arguments": arguments}
+    return {"index": index, "function": {k: v for k, v in said.items() if v is not None}}
+
+
+def test_of_a_stream_piece_by_piece() -> None:
+    assert streamed() is None
+    assert streamed([piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")])
+    assert streamed([piece(0, "look", '{"a"')]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "")]) is True
+    assert streamed([piece(0, "look")]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "no object")]) is False
+    assert streamed([piece(0, arguments="{}")]) is False
+    assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
+    two, end = [piece(0, "a", "{"), piece(1, "b", "{")], piece(1, None, "}")
+    assert streamed(two, [end]) is False
+    assert streamed(two, [end, piece(0, None, "}")])
+
+
+def test_of_a_stream_that_numbers_no_calls() -> None:
+    assert streamed([call()], [call("other", '{"b": 2}')])
+    assert streamed([call()], [call("other", "{")]) is False
+
+
+@pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
+def test_whatever_an_upstream_puts_there(odd: Any) -> None:
+    assert streamed(odd) in (None, False)
+
+
+def test_too_much_to_look_at_is_not_judged() -> None:
+    assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
+    assert well_formed([call(arguments="x" * 2_000_000)]) is None

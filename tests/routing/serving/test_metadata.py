@@ -62,7 +62,6 @@ def test_nothing_tried_leaves_out_what_only_an_attempt_has() -> None:
 def test_a_total_failure_counts_its_attempts_and_selects_nobody() -> None:
     call = call_to(ALPHA, BETA)
     call.attempts += [failed_at(ALPHA, 502), failed_at(BETA, 524)]
-
     assert told(call) == UNTRIED | {
         "summary": "available=2",
         "attempt": 2,
@@ -74,7 +73,6 @@ def test_a_total_failure_counts_its_attempts_and_selects_nobody() -> None:
 def test_a_part_served_of_an_earlier_attempt_is_that_attempts() -> None:
     call, first = call_to(ALPHA, BETA), failed_at(ALPHA, 200, told_status=502)
     call.attempts += [first, failed_at(BETA, 503)]
-
     found = told(call, first)
     assert (found["attempt"], found["summary"]) == (1, "available=2, selected=Alpha")
 
@@ -95,17 +93,14 @@ def test_params_say_what_the_choice_was_held_to(strategy: str, floors, params: A
     call.choice = call.choice._replace(models=(family,))
     if floors:
         call.choice = call.choice._replace(policy=Policy(min_throughput_tps=floors))
-
     assert told(call).get("params") == params
 
 
 def test_the_pipeline_shows_only_stages_that_did_something() -> None:
     call = call_to(ALPHA)
     assert "pipeline" not in told(call)
-
     stage = {"type": "guardrail", "name": "pii", "data": {"action": "blocked"}}
     call.stages.append(stage)
-
     assert told(call)["pipeline"] == [stage]
 
 

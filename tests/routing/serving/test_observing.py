@@ -70,19 +70,17 @@ def near(*values: float | None) -> tuple[Any, ...]:
     return tuple(each and pytest.approx(each, rel=RELATIVE_ERROR + 1e-6) for each in values)
 
 
-def test_answers_become_figures(watch: Watch) -> None:
+def test_answers_become_figures(watch) -> None:
     watch.meet(tokens=50, tools_good=True)
-
     assert watch.p50s()[:2] == near(0.5, 50)
     found = watch.figures()
     assert (found.tool_success, found.calls) == (1.0, 10)
     assert (found.uptime_5m, found.uptime_30m, found.uptime_1d) == (100.0, 100.0, 100.0)
 
 
-def test_an_answer_in_one_piece_or_at_once_is_paced_over_its_whole_time(watch: Watch) -> None:
+def test_an_answer_in_one_piece_or_at_once_is_paced_over_its_whole_time(watch) -> None:
     watch.meet(first_token_s=2.0, took_s=2.0, streamed=False, tokens=50)
     assert watch.p50s()[:2] == near(2.0, 25)
-
     at_once = Watch(watch.clock)
     at_once.meet(first_token_s=1.0, took_s=1.001, tokens=100)
     assert at_once.p50s()[:2] == near(1.0, 100)
@@ -99,7 +97,6 @@ UNPACED: list[tuple[dict[str, Any], int]] = [
 @pytest.mark.parametrize(("changes", "tokens"), UNPACED)
 def test_what_says_nothing_about_the_pace_is_not_counted_for_it(watch, changes, tokens) -> None:
     watch.meet(tokens=tokens, **changes)
-
     found = watch.figures()
     assert (found.throughput_tps, found.calls) == (None, 10)
 
@@ -116,47 +113,42 @@ FAILURES: list[tuple[UpstreamFailure, str]] = [
 
 
 @pytest.mark.parametrize(("failure", "counts_as"), FAILURES)
-def test_who_is_to_blame(watch: Watch, failure: UpstreamFailure, counts_as: str) -> None:
+def test_who_is_to_blame(watch, failure: UpstreamFailure, counts_as: str) -> None:
     watch.meet()
     watch.meet(failure=failure)
-
     found = watch.figures()
     uptime = {"error": 50.0, "nothing": 100.0, "answer": 100.0}[counts_as]
     assert (found.uptime_5m, found.calls) == (uptime, 10 if counts_as == "nothing" else 20)
 
 
-def test_failures_are_marked_for_others(clock: Clock, watch: Watch) -> None:
+def test_failures_are_marked_for_others(clock, watch) -> None:
     two = some_endpoint()
     watch.meet(1, failure=FAILURE)
     watch.meet(1, at=two, failure=LIMITED)
     clock.now += 1
     watch.meet(1, at=two, failure=replace(LIMITED, retry_after_s=7.0))
     watch.meet(1, failure=from_status(400, {}, b""))
-
     outage, parked = Mark("outage", watch.one.pk, 1000), Mark("parked", two.pk, 1001, 1008)
     assert watch.seen.marks.take() == [outage, parked]
 
 
-def test_thin_data_says_nothing(watch: Watch) -> None:
+def test_thin_data_says_nothing(watch) -> None:
     watch.meet(4, tokens=50, tools_good=False)
-
     assert watch.figures() == Figures(calls=4)
 
 
-def test_windows_pass(clock: Clock, watch: Watch) -> None:
+def test_windows_pass(clock, watch) -> None:
     watch.meet(failure=FAILURE)
-
     told = []
     for minutes in (0, 6, 36, 60 * 25):
         clock.now = 1000 + 60 * minutes
         found = watch.figures()
         told.append((found.uptime_5m, found.uptime_30m, found.uptime_1d))
-
     assert told == [(0, 0, 0), (None, 0, 0), (None, None, 0), (None, None, None)]
     assert watch.one.pk not in watch.seen.figures()
 
 
-def test_latency_and_pace_are_known_of_half_an_hour_too(clock: Clock, watch: Watch) -> None:
+def test_latency_and_pace_are_known_of_half_an_hour_too(clock, watch) -> None:
     watch.meet(tokens=50)
     refreshed(watch.seen)
     clock.now += 600
@@ -170,33 +162,29 @@ def test_latency_and_pace_are_known_of_half_an_hour_too(clock: Clock, watch: Wat
     assert watch.figures().latency_30m_s is None
 
 
-def test_figures_are_made_anew_once_a_second_at_most(clock: Clock, watch: Watch) -> None:
+def test_figures_are_made_anew_once_a_second_at_most(clock, watch) -> None:
     assert watch.one.pk not in watch.seen.figures()
     watch.meet()
-
     clock.now += REFRESH_S / 2
     assert watch.one.pk not in watch.seen.figures()
     clock.now += REFRESH_S / 2
     assert watch.seen.figures()[watch.one.pk].calls == 10
 
 
-def test_only_what_is_followed_is_left_alone(clock: Clock, watch: Watch) -> None:
+def test_only_what_is_followed_is_left_alone(clock, watch) -> None:
     """Where a greenlet does it, no request does."""
     watch.seen.followed = True
     watch.meet(1)
     clock.now += 10 * REFRESH_S
-
     assert watch.one.pk not in watch.seen.figures()
 
 
-def test_what_was_counted_here_is_handed_out_once(watch: Watch) -> None:
+def test_what_was_counted_here_is_handed_out_once(watch) -> None:
     watch.seen.collects = True
     for _ in range(3):
         watch.meet(1)
         refreshed(watch.seen)
-
     taken = watch.seen.take()
-
     assert {endpoint: tally.answered for endpoint, tally in taken.items()} == {watch.one.pk: 3}
     assert watch.seen.take() == {}
 
@@ -235,18 +223,16 @@ def durations(seen: Observer) -> list[float]:
 
 
 @pytest.mark.timed
-def test_ten_thousand_endpoints_hold_nobody_up(clock: Clock) -> None:
+def test_ten_thousand_endpoints_hold_nobody_up(clock) -> None:
     traffic = Traffic(clock, 10_000)
     for _ in range(31):
         traffic.pass_slice()
-
     steps = sorted(step for _ in range(3) for step in traffic.pass_slice())
-
     assert len(steps) > 100
     in_time(steps[-1 - len(steps) // 50], STEP_S)
 
 
-def test_the_memory_of_an_endpoint_is_bounded(clock: Clock) -> None:
+def test_the_memory_of_an_endpoint_is_bounded(clock) -> None:
     endpoints = 100
     traffic = Traffic(clock, endpoints)
     tracemalloc.start()
@@ -260,7 +246,7 @@ def test_the_memory_of_an_endpoint_is_bounded(clock: Clock) -> None:
     assert used / endpoints <= BYTES_PER_ENDPOINT_MAX
 
 
-def test_a_record_costs_a_few_microseconds(watch: Watch) -> None:
+def test_a_record_costs_a_few_microseconds(watch) -> None:
     ended, best_s = attempt(watch.clock, watch.one), float("inf")
     for _ in range(5):
         begun = time.perf_counter()
@@ -268,5 +254,4 @@ def test_a_record_costs_a_few_microseconds(watch: Watch) -> None:
             watch.seen.observed(ended, streamed=True, tokens=50, tools_good=None)
         best_s = min(best_s, (time.perf_counter() - begun) / 10_000)
         refreshed(watch.seen)
-
     in_time(best_s, RECORD_S)

@@ -54,7 +54,6 @@ CHARGED: list[tuple[Usage, str, str | None, bool, int]] = [
 @pytest.mark.parametrize(("usage", "finish", "native", "cancelled", "nano"), CHARGED)
 def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: int) -> None:
     outcome = ended(usage, finish=finish, native=native, cancelled=cancelled)
-
     assert outcome.charged_nano == nano
     assert outcome.cost.total_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert outcome.finish_reason == (None if cancelled else finish)
@@ -69,9 +68,7 @@ def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
     attempt = failed_at(endpoint(), 502)
     call = tried(attempt)
     cost = price(call, attempt, TEN_AND_FIVE)
-
     told = record(call, failed(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
-
     assert (told["charge_nano"], told["upstream_cost_nano"]) == (0, COST_NANO)
     assert (told["status"], told["finish_reason"]) == (503, "error")
 
@@ -88,9 +85,7 @@ def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
 def test_what_was_not_told_is_counted_by_the_estimator(reported: Any, completion: int) -> None:
     attempt = attempt_at(endpoint(context_length=1000))
     call = call_to(attempt.endpoint)
-
     usage = measured(call, attempt, reported, produced_chars=40)
-
     assert usage == Usage(prompt_tokens=1, completion_tokens=completion, estimated=True)
     assert price(call, attempt, usage).total_nano == 1000 + completion * 2000
 
@@ -102,16 +97,13 @@ def test_a_charge_above_the_hold_is_flagged(held_nano: int | None, overrun: bool
     call = tried(attempt_at(endpoint()))
     call.held_nano = held_nano
     order = settle_order(call, ended(TEN_AND_FIVE))
-
     assert order.charge_nano == order.record["charge_nano"] == COST_NANO
     assert order.record["overrun"] is overrun
 
 
 def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> None:
     call = tried(failed_at(BETA, 500), attempt_at(ALPHA, status=200))
-
     told = record(call, ended(TEN_AND_FIVE))
-
     assert set(told) == set(RECORD_COLUMNS)
     assert (told["provider_name"], told["endpoint_tag"]) == ("Alpha", "alpha")
     assert [each["status"] for each in orjson.loads(told["attempts"])] == [500, 200]
@@ -128,9 +120,7 @@ def trace_of(call: Call, outcome: Outcome) -> tuple[Any, list[Any]]:
 def test_the_record_says_why_it_went_where_it_went() -> None:
     call = call_to(BETA, ALPHA, GAMMA)
     call.attempts += [failed_at(BETA, 500), attempt_at(ALPHA, status=200)]
-
     trace, rows = trace_of(call, ended(TEN_AND_FIVE))
-
     failed_first = ("beta", "failed", "provider_overloaded")
     assert rows == [failed_first, ("alpha", "chosen", None), ("gamma", "in reserve", None)]
     assert (trace["requested"], trace["models"]) == (["acme/small"], ["acme/small"])
@@ -138,15 +128,12 @@ def test_the_record_says_why_it_went_where_it_went() -> None:
 
 def test_a_call_that_ends_in_an_error_of_ours_chose_nobody() -> None:
     _, rows = trace_of(tried(attempt_at(ALPHA)), failed(Unavailable()))
-
     assert rows == [("alpha", "failed", "provider_overloaded")]
 
 
 def test_long_words_of_an_upstream_fit_their_columns() -> None:
     call = tried(attempt_at(endpoint(), upstream_id="u" * 5000))
-
     told = record(call, ended(TEN_AND_FIVE, native="n" * 5000))
-
     assert (len(told["upstream_id"]), len(told["native_finish_reason"])) == (200, 64)
 
 

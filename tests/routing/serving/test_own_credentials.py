@@ -73,7 +73,6 @@ def state_with(entries: list[ByokEntry], *models: Any) -> Any:
 def test_places_are_numbers_among_the_caller_s_credentials() -> None:
     entries = [own_entry("x"), own_entry(), own_entry(), own_entry(is_fallback=True)]
     state = state_with(entries)
-
     assert state.byok == {ENDPOINT.pk: (1, 2)}
     assert state.byok_fallback == {ENDPOINT.pk: (3,)}
     assert entry_at(Turn(ENDPOINT, 2), entries) is entries[2]
@@ -94,7 +93,6 @@ def test_a_credential_may_keep_the_gateway_s_own_one_away(mine, unshared) -> Non
     large = endpoint("acme", model_id="acme/large", provider=ENDPOINT.provider)
     others = endpoint("other", model_id="acme/small")
     state = state_with([own_entry(**mine)], model(ENDPOINT, others), model(large, id="acme/large"))
-
     assert {each.model_id for each in (ENDPOINT, large) if each.pk in state.unshared} == unshared
     assert others.pk not in state.unshared
 
@@ -107,7 +105,6 @@ def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
     entries = [own_entry(), own_entry(id="second")]
     own_rests.rest(entries[0], ENDPOINT.pk, until=float("inf"))
     state = state_with(entries, model(ENDPOINT, other))
-
     assert state.byok == {ENDPOINT.pk: (1,), other.pk: (0, 1)}
     assert state.byok_fallback == {ENDPOINT.pk: (2,)}
     assert entry_at(Turn(ENDPOINT, 2), entries) is entries[0]
@@ -131,7 +128,6 @@ def test_no_more_of_them_are_remembered_than_fit() -> None:
     rests = Rests(size_max=3)
     for number in range(10):
         rests.rest(own_entry(), number, until=100.0)
-
     assert [n for n in range(10) if rests.rests(own_entry(), n, now=0.0)] == [7, 8, 9]
 
 
@@ -197,9 +193,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
     shared = failed(status, own=False)
     before = process.health().standing(clock.now)
     assert shared in before.unstable | before.parked
-
     own, no_access = failed(status, own=True), failed(404, own=True)
-
     assert process.health().standing(clock.now) == before
     assert set(observing.observer().recent.totals) == {shared}
     rest = {pk: own_rests.rests(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
@@ -208,7 +202,6 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
 
 def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
     own = failed(503, own=True)
-
     assert process.health().standing(clock.now).unstable == {own}
     assert own in observing.observer().recent.totals
     assert not own_rests
@@ -237,7 +230,6 @@ def test_the_team_s_key_is_hidden_from_what_its_provider_says(clock, monkeypatch
     one = endpoint()
     failure = from_status(401, {}, b'{"error": {"message": "bad sk-mine-0123", "code": "x"}}')
     Attempts(call_to(one)).failed(attempt_at(one, own=own_entry()), failure)
-
     assert "sk-mine" not in f"{failure.raw} {failure.message} {failure.provider_code}"
     assert failure.raw is not None
 

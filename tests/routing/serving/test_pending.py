@@ -76,17 +76,14 @@ def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
 def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, waiting, reply) -> None:
     waiting._gone = True
     gevent.spawn_later(REST_S, reply.gate.set)
-
     with pytest.raises(StopIteration) as ended:
         next(sent(waiting, reply))
-
     assert ended.value.value is reply
     assert looks == []
 
 
 def test_the_twin_a_caller_who_is_there_gets_keep_alives(looks, waiting, reply) -> None:
     generator = sent(waiting, reply)
-
     assert [next(generator) for _ in range(3)] == [KEEP_ALIVE] * 3
     reply.gate.set()
     waiting._gone = True
@@ -102,7 +99,6 @@ def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
     carrier = gevent.spawn(lambda: list(sent(waiting, reply)))
     gevent.idle()
     carrier.kill()
-
     assert handle.aborted
     reply.gate.set()
     assert reply.closed.wait(5)
@@ -122,7 +118,6 @@ def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
 
 def test_a_reply_is_there_once_the_work_has_ended(reply) -> None:
     pending = PendingReply(lambda: reply)
-
     assert pending.wait(None)
     assert pending.reply() is pending.late_reply() is reply
     assert not reply.closed.is_set()

@@ -15,7 +15,6 @@ from routing.serving import probes
 from routing.serving.probes import ask, probe_due
 from routing.serving.shared_form import read_entry, stream
 from routing.serving.sharing import Sharing
-from routing.simulator.testing import SimulatedUpstream
 from tests.routing.serving.learning import Clock, observer
 from tests.routing.serving.processes import Answers
 from tests.routing.upstreams.raw_upstream import RawUpstream
@@ -57,7 +56,6 @@ def told(upstream, valkey, monkeypatch) -> Iterator[Any]:
 
 def test_a_provider_is_asked_for_its_models_with_its_credential(told, models) -> None:
     assert probe_due(NOW) == 1
-
     (head,) = models.heads
     assert head.startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert f"Authorization: Bearer {CREDENTIAL}".encode() in head
@@ -69,7 +67,6 @@ def test_a_provider_is_asked_for_its_models_with_its_credential(told, models) ->
 
 def test_only_when_it_is_due(told, models) -> None:
     asked = [probe_due(NOW + timedelta(seconds=s)) for s in (0, 1, 29, 30, 31, 60)]
-
     assert asked == [1, 0, 0, 1, 0, 1]
     assert len(models.heads) == 3
 
@@ -77,7 +74,6 @@ def test_only_when_it_is_due(told, models) -> None:
 @pytest.mark.parametrize("changes", [{"probe_interval_s": None}, {"status": -5}])
 def test_nobody_is_asked_who_need_not_be(told, models, changes: dict[str, Any]) -> None:
     Provider.objects.update(**changes)
-
     assert (probe_due(NOW), models.heads) == (0, [])
 
 
@@ -95,7 +91,6 @@ def test_an_outage_is_told_each_time_and_its_end_once(told, models) -> None:
     for minute, status in enumerate((200, 503, 503, 200, 200)):
         models.status = status
         probe_due(NOW + timedelta(minutes=minute))
-
     assert told() == [["outage"], ["outage"], ["well"]]
 
 
@@ -116,18 +111,15 @@ def test_processes_hear_of_it_and_count_no_call(told, models) -> None:
 
 def test_who_does_not_answer_at_all_is_down(told) -> None:
     Provider.objects.update(base_url="http://127.0.0.1:9/v1")
-
     probe_due(NOW)
-
     probe = ProviderProbe.objects.get()
     assert (probe.ok, probe.status) == (False, None)
     assert probe.said.startswith("No answer")
     assert told() == [["outage"]]
 
 
-def test_the_simulated_upstream_answers(simulator: SimulatedUpstream) -> None:
+def test_the_simulated_upstream_answers(simulator) -> None:
     found = ask(f"{simulator.url}/first/v1", "openai", "first-secret")
-
     assert (found.ok, found.status) == (True, 200)
 
 
@@ -136,7 +128,6 @@ def test_the_simulated_upstream_answers(simulator: SimulatedUpstream) -> None:
 )
 def test_each_kind_has_its_own_way_to_say_who_asks(upstream, models, kind, header) -> None:
     ask(f"http://127.0.0.1:{upstream.port}/v1", kind, "canary")
-
     (line,) = [line for line in models.heads[0].split(b"\r\n") if b"canary" in line]
     assert line.decode().lower().startswith(header)
 
@@ -145,8 +136,6 @@ def test_the_interval_stands_in_a_catalogue_file() -> None:
     acme = {"slug": "acme", "name": "A", "base_url": "http://a.test/v1", "probe_interval_s": 30.0}
     assert load({"providers": [acme]})["errors"] == []
     assert Provider.objects.get(slug="acme").probe_interval_s == 30
-
     acme["probe_interval_s"] = 1.0
     (error,) = load({"providers": [acme]})["errors"]
-
     assert "probe_interval_s" in error

@@ -71,7 +71,6 @@ def test_an_effort_that_is_not_supported_is_the_nearest(given, wishes: Wishes, k
 @pytest.mark.parametrize(("given", "wishes"), NONE)
 def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(given, wishes, kind: str) -> None:
     body = sent(given, kind, wishes, rules=MUST)
-
     assert effort_in(body) == "low"
     assert body.get("thinking") != OFF
     assert "enabled" not in body.get("reasoning", {})
@@ -82,7 +81,6 @@ def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -
     off = {"enabled": False}
     by_budget = sent("chat", "openai", {"reasoning": off}, rules=rules, takes=BUDGETS)
     by_effort = sent("chat", "responses", {"reasoning": off}, rules=rules)
-
     assert (by_budget["reasoning"], by_effort["reasoning"]["effort"]) == (off, "none")
     assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
 
@@ -143,9 +141,7 @@ def test_the_callers_own_words_are_not_changed() -> None:
     given = {"effort": "max", "summary": "detailed", "exclude": True}
     target = endpoint(efforts=HIGH_LOW)
     chat = call_to(target, reasoning=given).chat
-
     fitted = fit_reasoning(chat, target, None)
-
     assert given["effort"] == "max"
     assert chat.body["reasoning"] is given
     assert fitted.body["reasoning"] == {"effort": "high", "summary": "detailed", "exclude": True}

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 from django.urls import resolve
-from pytest_django import Settings
 
 from accounts.money import dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
@@ -59,7 +58,6 @@ def test_the_first_reason_of_the_reference_s_order_is_told(
     asked: int, balance: int, held: int, left: int | None, key_held: int, metadata: dict[str, Any]
 ) -> None:
     body = refused(asked, balance, held, left, key_held).body()
-
     assert body["code"] == 402
     assert isinstance(body["metadata"].pop("remedy_hint"), str)
     assert body["metadata"] == {"error_type": "payment_required", **metadata}
@@ -89,7 +87,6 @@ BUDGETS: list[tuple[list[BudgetState], str]] = [
 @pytest.mark.parametrize(("budgets", "which"), BUDGETS)
 def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> None:
     error = refused_by(*budgets)
-
     assert error.text == f"{which} budget of $500.00 exceeded. Contact your org admin."
     assert (error.status, error.error_type, error.headers) == (403, "permission_denied", {})
     assert isinstance(error.metadata["remedy_hint"], str)
@@ -97,13 +94,11 @@ def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> Non
 
 def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
     error = refused_by(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
-
     assert error.metadata["limit_source"] == "router_credits"
 
 
 def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None:
     refusal = Refusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
-
     assert told(refusal).metadata["limit_source"] == "router_key_limit"
     spent = told(replace(refusal, key_left_nano=0))
     assert spent.metadata["reason"] == "key_limit_exhausted"
@@ -171,7 +166,6 @@ def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_affo
 def test_who_waits_is_told_what_running_requests_hold() -> None:
     of_key, of_nothing = refused(100, 1000, 0, 100, 1), refused(100, 1000, 0, 100, 0)
     of_budget = refused_by(state("workspace", "day", 150, held=60), **RICH)
-
     assert f'They hold the limit of API key "CI". {KEY_REMEDY}' in of_key.text
     assert "They hold the daily budget of $500.00 of workspace" in of_budget.text
     assert (of_budget.status, of_budget.headers) == (402, {"Retry-After": "1"})
@@ -179,9 +173,8 @@ def test_who_waits_is_told_what_running_requests_hold() -> None:
     assert of_nothing.text.endswith("Retry when they have finished.")
 
 
-def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings: Settings) -> None:
+def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings) -> None:
     settings.BILLING_ENFORCED = False
-
     assert refused(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
     assert refused(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
 
@@ -223,12 +216,10 @@ HINTS: list[tuple[list[tuple[int, float | None]], dict[str, str]]] = [
 @pytest.mark.parametrize(("failures", "headers"), HINTS)
 def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(failures, headers) -> None:
     attempts = [failed_at(endpoint(), status, retry_after_s=hint) for status, hint in failures]
-
     assert ProviderError(attempts).headers == headers
 
 
 def test_a_429_says_whose_limit_it_was() -> None:
     metadata = ProviderError([failed_at(endpoint(), 429)]).metadata
-
     assert metadata["limit_source"] == "upstream_provider_shared_pool"
     assert metadata["remedy_hint"]

@@ -71,10 +71,8 @@ def _text_of(value: dict[str, Any]) -> str:
 @pytest.mark.parametrize("piece_bytes", [1, 7, 10_000])
 def test_every_wire_is_told_in_every_format(kind: str, name: str, piece_bytes: int) -> None:
     relay, sent = relay_of(kind, name), b"".join(EVENTS[kind]("Simulated", " 🦊", " words"))
-
     pieces = [sent[at : at + piece_bytes] for at in range(0, len(sent), piece_bytes)]
     out = b"".join(map(relay.feed, pieces))
-
     assert relay.ended
     assert text_in(out + relay.closing(REPORT, None)) == "Simulated 🦊 words"
     assert (relay.finish_reason, relay.produced_chars) == ("stop", len("Simulated 🦊 words"))
@@ -100,7 +98,6 @@ def test_nothing_is_written_before_the_first_content_and_what_breaks_off_is_a_fa
 @EVERY_PAIR
 def test_an_answer_without_content_has_an_opening_and_an_end(kind: str, name: str) -> None:
     relay = relay_of(kind, name)
-
     assert relay.feed(b"".join(EVENTS[kind]())) == b""
     assert b"acme/small" in relay.closing(REPORT, None)
 
@@ -142,9 +139,7 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
 
 def test_what_passes_is_word_for_word_what_the_upstream_said() -> None:
     relay, events = relay_of("anthropic", "messages"), messages_events("Said")
-
     begun, *passed = relay.feed(b"".join(events)).split(b"\n\n")[:-1]
-
     assert b'"odd":1' in begun
     assert b'"model":"acme/small"' in begun
     assert [event for event in events if event.removesuffix(b"\n\n") in passed] == events[1:5]
@@ -152,9 +147,7 @@ def test_what_passes_is_word_for_word_what_the_upstream_said() -> None:
 
 def test_the_upstreams_own_end_comes_with_the_charge() -> None:
     relay = relay_of("anthropic", "messages", *messages_events("Said"))
-
     end, stop = told(relay.closing(REPORT, {"attempt": 1}))
-
     assert (end["delta"]["stop_reason"], end["delta"]["stop_sequence"]) == ("stop_sequence", "END")
     assert end["usage"]["cost"] == 7e-9
     assert stop["router_metadata"] == {"attempt": 1}
@@ -164,16 +157,13 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
     begin, *others, last, done = chat_events("Said")
     first = {"choices": [{"delta": {}}], "x_groq": {"id": "r", "seed": 1}, "own": "first"}
     late = orjson.loads(last[6:]) | {"x_groq": {"id": "r", "usage": {}}, "own": "last"}
-
     relay = relay_of("openai", "chat", *said(first), begin, *others, *said(late), done)
-
     end = told(relay.closing(REPORT, None))[-1]
     assert (end["x_groq"], end["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
 
 
 def test_a_stop_sequence_is_told_in_the_format_that_has_a_place_for_it() -> None:
     relay = relay_of("anthropic", "chat", *messages_events("Said"))
-
     assert b'"native_finish_reason":"stop_sequence"' in relay.closing(REPORT, None)
 
 
@@ -181,11 +171,9 @@ def test_a_stop_sequence_is_told_in_the_format_that_has_a_place_for_it() -> None
 def test_openings_without_end_are_bounded(filler: bytes | None) -> None:
     relay = relay_of("anthropic", "messages")
     filler = filler or named({"type": "odd", "more": "x" * (EVENT_BYTES_MAX // 10)})[0]
-
     for _ in range(200):
         relay.feed(filler)
         assert len(relay._held) < 110
-
     assert relay.started
 
 
@@ -194,10 +182,8 @@ def test_tool_arguments_arrive_byte_for_byte() -> None:
     head = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
     calls = [head, *({"function": {"arguments": each}} for each in fragments)]
     deltas = [{"delta": {"tool_calls": [{"index": 0, **call}]}} for call in calls]
-
     sent = said(*({"choices": [delta]} for delta in deltas))
     out = told(relay_of("openai", "messages").feed(b"".join(sent)))
-
     pieces = [value["delta"] for value in out if value["type"] == "content_block_delta"]
     assert [piece["partial_json"] for piece in pieces] == fragments
 
@@ -206,9 +192,7 @@ def test_tool_arguments_arrive_byte_for_byte() -> None:
 def test_a_limit_met_half_way_ends_an_answer_where_the_format_says_so(name: str) -> None:
     relay, word = relay_of("openai", name, *chat_events("Said")[:2]), "context_length_exceeded"
     failure = {"code": 400, "message": "Too long", "metadata": {"error_type": word}}
-
     finishes = word in FORMATS[name].finishing_errors
-
     assert finishes is (name == "responses")
     if finishes:
         closing = relay.closing(REPORT, None, failure=failure)

@@ -81,7 +81,6 @@ def test_so_does_one_that_was_never_sent_or_whose_caller_left(
     attempts.release()
     attempts.end_probe()
     here.sync()
-
     assert is_free()
     assert here.health.standing(clock.now).half_open == {one.pk}
 
@@ -126,7 +125,6 @@ def test_what_the_store_did_not_take_is_given_back_later(
         assert not here.sync()
     finally:
         valkey.resume()
-
     assert here.sync()
     assert is_free()
 
@@ -138,5 +136,4 @@ def test_keys_of_probes_that_have_ended_are_given_back(start, one, client, is_fr
     process.seen.marks.probing.add(one.pk)
     process.answers(one, 1)
     process.sync()
-
     assert is_free()

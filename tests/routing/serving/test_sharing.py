@@ -1,5 +1,5 @@
 """Processes tell each other what they have seen, through a real hint store: also while it goes,
-comes back, or holds what nobody wrote."""
+comes back, or holds what nobody wrote. Outages, parkings and recoveries may come in any order."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,18 +10,18 @@ import orjson
 import pytest
 import redis
 
-from routing.catalogue.entries import EndpointEntry
+from routing.selection.health import EndpointHealth
 from routing.serving.long_windows import head_key
+from routing.serving.marks import Mark, Marks
 from routing.serving.shared_form import VERSION, entry_json, read_entry, stream
 from tests.routing.serving.learning import (
     LIMITED,
-    Clock,
     attempt,
     observer,
     refreshed,
     some_endpoint,
 )
-from tests.routing.serving.processes import Start, pass_round
+from tests.routing.serving.processes import pass_round
 from tests.support.promptness import in_time
 from tests.support.valkey import ValkeyServer
 
@@ -65,11 +65,10 @@ def test_an_outage_is_known_elsewhere_and_so_is_its_end(start, clock, one) -> No
     assert [each.unstable(one) for each in (first, second, later)] == [False] * 3
 
 
-def test_a_parking_is_known_elsewhere(start: Start, clock: Clock, one: EndpointEntry) -> None:
+def test_a_parking_is_known_elsewhere(start, clock, one) -> None:
     first, second = start(), start()
     first.fails(one, LIMITED)
     pass_round(first, second)
-
     assert second.health.standing(clock.now + 9).parked == {one.pk}
     assert second.health.standing(clock.now + 10.5).parked == frozenset()
 
@@ -81,33 +80,30 @@ def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -
         client.xadd(stream(), {"p": "old", "d": b"{}"}, id=f"{number}-0")
     process.answers(one)
     process.sync()
-
     assert client.xlen(stream()) < 500
     assert {key for key in client.keys("gateway:*") if client.ttl(key) < 0} == set()
 
 
-def test_a_process_that_leaves_tells_what_is_left(start: Start, one: EndpointEntry) -> None:
+def test_a_process_that_leaves_tells_what_is_left(start, one) -> None:
     first, second = start(), start()
     first.sync()
     first.answers(one, 10)
     refreshed(first.seen)
     first.sharing.part()
     second.sync()
-
     assert second.figures(one).calls == 10
 
 
-def test_many_endpoints_travel_in_several_entries(start: Start, client: "redis.Redis") -> None:
+def test_many_endpoints_travel_in_several_entries(start, client) -> None:
     first, second = start(), start()
     second.sync()
     for each in [some_endpoint() for _ in range(1000)]:
         first.answers(each, 1)
     pass_round(first, second)
-
     assert (len(second.seen.recent.totals), client.xlen(stream())) == (1000, 5)
 
 
-def test_an_entry_comes_back_as_it_was(clock: Clock, one: EndpointEntry) -> None:
+def test_an_entry_comes_back_as_it_was(clock, one) -> None:
     process = observer(clock, collects=True)
     process.observed(attempt(clock, one, failure=LIMITED), streamed=True)
     refreshed(process)
@@ -206,5 +202,83 @@ def test_an_emptied_store_is_filled_again(start, one, valkey) -> None:
     valkey.flush()
     first.answers(one, 5)
     pass_round(first, second)
-
     assert second.figures(one).calls == 10
+
+
+# --- Marks, in any order --------------------------------------------------------------------------
+
+
+E1, E2 = 1, 2
+OUTAGE = Mark("outage", E1, at=100)
+
+
+class Told:
+    """A process and what it is told of others, two seconds after it was."""
+
+    def __init__(self) -> None:
+        self.marks, self.health = Marks(), EndpointHealth(window_s=30.0, probe_s=10)
+
+    def hear(self, *marks: Mark, now: float = 102) -> None:
+        for mark in marks:
+            self.marks.adopt(mark, self.health, now=now)
+
+    def unstable(self, now: float) -> bool:
+        return E1 in self.health.standing(now).unstable
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_an_outage_elsewhere_is_one_here(told) -> None:
+    told.hear(OUTAGE)
+    assert [told.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
+    assert told.health.standing(130).half_open == {E1}
+
+
+@pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
+def test_a_later_recovery_elsewhere_ends_it(told, well_at: float, ends_it: bool) -> None:
+    told.hear(OUTAGE, Mark("well", E1, at=well_at), now=104)
+    assert told.unstable(104) is not ends_it
+    assert bool(told.health.standing(200).half_open) is not ends_it
+
+
+def test_who_was_answered_since_tells_so(told) -> None:
+    told.marks.well(E1, at=101)
+    assert told.marks.take() == []
+    told.hear(OUTAGE)
+    assert not told.unstable(102)
+    assert told.marks.take() == [Mark("well", E1, at=101)]
+
+
+def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
+    told.health.failed(E1, 100)
+    told.marks.outage(E1, 100)
+    told.hear(Mark("outage", E1, at=95))
+    assert told.unstable(129)
+
+
+def test_a_parking_lasts_what_is_left_of_it(told) -> None:
+    told.hear(Mark("parked", E1, at=100, until=107), Mark("parked", E2, at=90, until=100))
+    assert told.health.standing(106.9).parked == {E1}
+    assert told.health.standing(107).parked == frozenset()
+
+
+def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
+    marks = Marks()
+    marks.outage(E1, 10)
+    marks.parked(E2, 11, until=20)
+    marks.outage(E1, 12)
+    marks.well(E1, 13)
+    marks.well(E1, 14)
+    latest = [Mark("parked", E2, 11, 20), Mark("outage", E1, 12), Mark("well", E1, 13)]
+    assert [marks.take(), marks.take()] == [latest, []]
+
+
+@pytest.mark.parametrize("met", ["outage", "parked", "well"])
+def test_a_probe_ends_with_whatever_its_endpoint_does(met: str) -> None:
+    marks = Marks()
+    marks.probing.add(E1)
+    getattr(marks, met)(E1, 1, **({"until": 2} if met == "parked" else {}))
+    assert (marks.probing, marks.probed) == (set(), [E1])

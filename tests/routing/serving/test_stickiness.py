@@ -57,7 +57,6 @@ def test_a_session_goes_before_a_cache_key_before_the_messages() -> None:
     plain, cached = key(chat()), key(chat(prompt_cache_key="k"))
     named = key(chat(session_id="s", prompt_cache_key="k"))
     others = [{"role": "user", "content": "x"}]
-
     assert named == key(chat("s")) == key(chat(session_id="s", messages=others))
     assert len({plain.digest, cached.digest, named.digest}) == 3
     assert [each.by_session for each in (plain, cached, named)] == [False, False, True]
@@ -66,7 +65,6 @@ def test_a_session_goes_before_a_cache_key_before_the_messages() -> None:
 
 def test_account_and_model_are_part_of_it() -> None:
     request = chat(session_id="s")
-
     assert key(request) != key(request, account=OTHER_ACCOUNT)
     assert key(request) != key(request, name="acme/other")
 
@@ -126,9 +124,7 @@ def test_draws_of_one_key_are_the_same_everywhere_and_even() -> None:
     digest = key(chat(session_id="s")).digest
     one, two = seeded_random(digest), seeded_random(digest)
     assert [one() for _ in range(5)] == [two() for _ in range(5)]
-
     draws = [seeded_random(key(chat(session_id=str(n))).digest)() for n in range(4000)]
-
     assert all(0 <= draw < 1 for draw in draws)
     tenths = Counter(int(draw * 10) for draw in draws)
     # 400 each; five standard deviations of a fair draw.
@@ -185,14 +181,12 @@ def test_what_one_process_keeps_another_recalls(two) -> None:
     assert recall(SESSION) == kept_at(ALPHA)
     remember(SESSION, BETA, PLAIN)
     two[0].use()
-
     assert recall(SESSION) == kept_at(BETA)
 
 
 def test_it_lasts_as_long_as_the_setting_says(two, client, settings) -> None:
     settings.ROUTER_STICKY_SECONDS = 123
     remember(SESSION, ALPHA, PLAIN)
-
     (name,) = client.keys("gateway:*:sticky:*")
     assert 120_000 < client.pttl(name) <= 123_000
 
@@ -201,7 +195,6 @@ def test_without_a_store_a_process_keeps_for_itself(alone) -> None:
     assert recall(SESSION) is None
     remember(SESSION, ALPHA, PLAIN)
     remember(None, BETA, CACHED)
-
     assert (recall(SESSION), len(alone.records)) == (kept_at(ALPHA), 1)
 
 
@@ -222,7 +215,6 @@ def test_what_cannot_be_read_is_as_good_as_nothing(two, client, odd: bytes) -> N
     (name,) = client.keys("gateway:*:sticky:*")
     client.set(name, odd)
     two[1].use()
-
     assert recall(SESSION) is None
 
 
@@ -242,14 +234,12 @@ SET: list[tuple[dict[str, Any], dict[str, str], Usage, bool]] = [
 def test_when_a_record_is_set(alone, body, pricing, usage: Usage, is_kept: bool) -> None:
     found, where = key(chat(**body)), endpoint("alpha", pricing=pricing)
     remember(found, where, usage)
-
     assert recall(found) == (kept_at(where) if is_kept else None)
 
 
 def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
     first = model(endpoint("alpha"), endpoint("beta"), id="acme/first")
     second = model(endpoint("beta"), id="acme/second")
-
     assert Kept("acme/second", "beta").endpoint_in([first, second]) is second.endpoints[0]
     assert Kept("acme/first", "gone").endpoint_in([first, second]) is None
     assert Kept("acme/gone", "beta").endpoint_in([first, second]) is None

@@ -1,5 +1,5 @@
 """What each kind of endpoint is sent for each kind of caller, what is taken of a stream after its
-end, and which ends are an endpoint's outage."""
+end, which ends are an endpoint's outage, and counting a prompt's tokens."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,9 @@ from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
+from routing.serving import process
 from routing.serving.call import Call
+from routing.serving.counting import input_tokens
 from routing.serving.upstream_call import (
     beta_names,
     output_default,
@@ -25,8 +27,10 @@ from routing.serving.upstream_call import (
 from routing.upstreams import door_errors
 from routing.upstreams.failures import from_door
 from routing.upstreams.reply import Reply
-from tests.routing.selection.entries import endpoint
+from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import call_to
+from tests.routing.serving.processes import Answers
+from tests.routing.upstreams.raw_upstream import RawUpstream
 
 MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, dict[str, Any]] = {
@@ -48,7 +52,6 @@ def call_in(given: CallerFormat, *endpoints: EndpointEntry, **more: Any) -> Call
 def test_each_kind_is_spoken_to_in_its_own_format(given: CallerFormat, kind: str) -> None:
     target = endpoint(kind=kind)
     request = request_for(call_in(given, target), target)
-
     body = orjson.loads(request.body)
     assert (request.path, body["model"]) == (PATHS[kind], target.upstream_model)
     assert ("input" in body) is (kind == "responses")
@@ -75,7 +78,6 @@ def test_the_default_cap_is_the_endpoints_own_where_the_context_has_room(
 ) -> None:
     target = endpoint(kind="anthropic", context_length=context, max_completion_tokens=most)
     messages = [{"role": "user", "content": prompt}]
-
     assert output_default(call_in(CHAT, target, messages=messages), target) == default
 
 
@@ -84,7 +86,6 @@ def test_the_default_cap_is_the_endpoints_own_where_the_context_has_room(
 def test_the_hold_covers_the_default_cap(context: int | None, most: int | None) -> None:
     target = endpoint(kind="anthropic", context_length=context, max_completion_tokens=most)
     held = output_tokens_bound(Demand(1, 1, 0, 0, None), Room(context, most), output_cap=None)
-
     assert 0 < output_default(call_in(CHAT, target), target) <= held
 
 
@@ -92,16 +93,13 @@ def test_the_hold_covers_the_default_cap(context: int | None, most: int | None) 
 def test_betas_reach_message_style_upstreams_alone(kind: str) -> None:
     target = endpoint(kind=kind)
     call = replace(call_in(MESSAGES, target), betas="one-2025, two-2025")
-
     told = dict(request_for(call, target).headers).get("anthropic-beta")
     assert told == ("one-2025,two-2025" if kind == "anthropic" else None)
 
 
 def test_betas_of_caller_and_adapter_are_one_header() -> None:
     request = WireRequest("/messages", (("anthropic-beta", "a,b"), ("X", "y")), b"{}")
-
     told = with_betas(request, "b, c,,")
-
     assert told.headers == (("X", "y"), ("anthropic-beta", "a,b,c"))
 
 
@@ -123,9 +121,7 @@ def test_a_conversation_of_which_nothing_is_left_is_sent_all_the_same() -> None:
     target = endpoint(kind="anthropic")
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
     messages = [{"role": "assistant", "content": [thinking]}]
-
     request = request_for(call_in(MESSAGES, target, messages=messages), target)
-
     nothing = [{"type": "text", "text": "."}]
     assert orjson.loads(request.body)["messages"] == [{"role": "user", "content": nothing}]
 
@@ -156,7 +152,6 @@ class Said(Reply):
 def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max: int) -> None:
     reply = Said(what)
     read_to_end(reply)
-
     assert 1 <= reply.reads <= reads_max
 
 
@@ -172,3 +167,41 @@ def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max
 )
 def test_too_much_of_an_answer_is_no_outage(kind: Any, outage: bool) -> None:
     assert from_door(kind("what happened", phase="body")).outage is outage
+
+
+# --- Counting where the upstream's own counter is no help -----------------------------------------
+
+
+ESTIMATE = 25
+
+
+def counted_at(port: int) -> int:
+    acme = provider(kind="anthropic", base_url=f"http://127.0.0.1:{port}/v1")
+    target = endpoint(provider=acme)
+    body = {"model": "acme/small", "messages": [{"role": "user", "content": "x" * 4 * ESTIMATE}]}
+    chat = MESSAGES.parse(body, session_header=None, models_max=3)
+    call = replace(call_to(target), format=MESSAGES, chat=chat, deadline=process.now() + 10)
+    return input_tokens(call)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "tokens"),
+    [
+        (200, b'{"input_tokens": 7}', 7),
+        (200, b'{"input_tokens": 0}', 0),
+        (200, b'{"input_tokens": -1}', ESTIMATE),
+        (200, b'{"input_tokens": true}', ESTIMATE),
+        (200, b'{"input_tokens": 1e99}', ESTIMATE),
+        (200, b"[]", ESTIMATE),
+        (200, b"<html>", ESTIMATE),
+        (404, b"{}", ESTIMATE),
+        (529, b'{"input_tokens": 7}', ESTIMATE),
+    ],
+)
+def test_a_count_is_believed_only_where_it_is_one(status: int, body: bytes, tokens: int) -> None:
+    with RawUpstream(Answers(body, status)) as upstream:
+        assert counted_at(upstream.port) == tokens
+
+
+def test_a_counter_that_is_not_there_is_replaced_by_the_estimator() -> None:
+    assert counted_at(1) == ESTIMATE
