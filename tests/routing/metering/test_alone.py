@@ -87,9 +87,10 @@ def sessions(transactional_db: None) -> Iterator[tuple[Session, Session]]:
 
 
 def after_a_wait(
-    other: Session, mine: Session, work: Callable[[], bool], *changes: tuple[str, list[Any]]
+    sessions: tuple[Session, Session], work: Callable[[], bool], *changes: tuple[str, list[Any]]
 ) -> bool:
     """What `work` of my session comes to when the other one changes rows that it waits for."""
+    other, mine = sessions
     pid = mine.execute("SELECT pg_backend_pid()").fetchone()[0]
     other.begin()
     for sql, parameters in changes:
@@ -114,7 +115,7 @@ def test_a_hold_sees_a_balance_that_was_taken_while_it_waited(
     mine, hold = Order(sessions[1], payer), hold_order(payer, 10 * CENT)
     take = f"UPDATE accounts_account SET {taken} = %s WHERE id = %s"  # noqa: S608 - A column named above.
     change = (take, [USD - left, payer.account_id])
-    assert after_a_wait(*sessions, lambda: mine.place(hold), change) is stands
+    assert after_a_wait(sessions, lambda: mine.place(hold), change) is stands
     assert open_holds(payer) == ([10 * CENT] if stands else [])
     credits_nano, usage_nano, held_nano = totals(payer)
     assert credits_nano - usage_nano - held_nano == left - (10 * CENT if stands else 0)
@@ -131,7 +132,7 @@ def test_a_hold_sees_a_key_limit_that_was_used_while_it_waited(
     spend = f"UPDATE accounts_spendcounter SET {taken} = %s WHERE id = ANY(%s)"  # noqa: S608 - A column named above.
 
     used = (spend, [50 * CENT - left, list(mine.ids.every)])
-    assert after_a_wait(*sessions, lambda: mine.place(hold), lock, used) is stands
+    assert after_a_wait(sessions, lambda: mine.place(hold), lock, used) is stands
 
     held = 10 * CENT if stands else 0
     assert (sum(open_holds(payer)), totals(payer)[2]) == (held, held)
@@ -143,7 +144,7 @@ def test_a_settlement_of_a_hold_that_was_swept_while_it_waited_moves_nothing(ses
     mine, hold = Order(sessions[1], payer), hold_order(payer, 10 * CENT)
     assert mine.place(hold)
     gone = "DELETE FROM accounts_hold WHERE generation_id = %s", [hold.generation_id]
-    assert after_a_wait(*sessions, lambda: mine.settle(hold, 7 * CENT), gone) is False
+    assert after_a_wait(sessions, lambda: mine.settle(hold, 7 * CENT), gone) is False
     assert (totals(payer), entries(payer)) == ((USD, 0, 10 * CENT), [0])
 
 

@@ -1,6 +1,7 @@
 """A key that is given to another member takes along what it spent, for the budgets of both."""
 
 import uuid
+from typing import Any
 
 import pytest
 from django.db import transaction
@@ -117,9 +118,9 @@ def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(writer, paye
     back, stays = admit("back"), admit("stays")
     other = payer_with_new_key(account)
     ApiKey.objects.filter(pk__in=(payer.key_id, other.key_id)).update(creator=back)
-    mine = {"account_id": account.pk, "by": SYSTEM}
+    mine: Any = {"account_id": account.pk, "by": SYSTEM}
     guardrail = create_guardrail(workspace_id=None, settings={"name": "g", **BUDGET}, **mine)
-    assigned = {"guardrail_id": guardrail.pk, "assigner": None, "user_ids": [back.public_id]}
+    assigned: Any = {"guardrail_id": guardrail.pk, "assigner": None, "user_ids": [back.public_id]}
     assign_members(**assigned, **mine)
     for key, cents in ((payer, 20), (other, 5)):
         settle(writer, placed(writer, renewed(key), cents * CENT), cents * CENT)

@@ -51,8 +51,13 @@ CACHED = {
 }
 UNCACHED = {"cache_creation_input_tokens": None, "cache_read_input_tokens": None}
 XAI = details(text_tokens=32, audio_tokens=0, image_tokens=0, cached_tokens=6) | reasoned(94)
-GROQ = {"queue_time": 0.037, "prompt_time": 0.0006, "completion_time": 0.463, "total_time": 0.464}
-SEARCHED = {"search_context_size": "low", "citation_tokens": 0, "num_search_queries": 1}
+GROQ: Any = {
+    "queue_time": 0.037,
+    "prompt_time": 0.0006,
+    "completion_time": 0.463,
+    "total_time": 0.464,
+}
+SEARCHED: Any = {"search_context_size": "low", "citation_tokens": 0, "num_search_queries": 1}
 EXPLICIT = {
     "cache_creation_input_tokens": 1480,
     "cache_creation": {"ephemeral_5m_input_tokens": 1480},

@@ -1,11 +1,10 @@
 """Half an hour and a day of what endpoints did, left in the hint store for processes to come."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 
 from gateway.hints import Hints
 from routing.selection.figures import Tally
@@ -27,7 +26,6 @@ from tests.routing.serving.learning import Clock, observer, refreshed
 from tests.support.promptness import in_time
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import stretches_of
-from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.thorough
 
@@ -39,15 +37,9 @@ HELD_S = 0.02
 
 
 @pytest.fixture
-def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
-    with redis.Redis.from_url(valkey.url) as found:
-        yield found
-
-
-@pytest.fixture
-def left(client: "redis.Redis") -> Callable[[], Head]:
+def left(client) -> Callable[[], Head]:
     """What processes left."""
-    return lambda: read_head(client.get(head_key()))  # type: ignore[arg-type]  # It is not asked later.
+    return lambda: read_head(client.get(head_key()))
 
 
 @pytest.fixture

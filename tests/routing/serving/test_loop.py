@@ -20,7 +20,7 @@ from routing.tools.interface import Result
 from routing.tools.toolbox import Toolbox
 
 FUNCTION = {"type": "function", "function": {"name": "own", "parameters": {"type": "object"}}}
-TOOLS = [{"type": "router:datetime"}, FUNCTION]
+TOOLS: list[dict[str, Any]] = [{"type": "router:datetime"}, FUNCTION]
 
 
 def request(**fields: Any) -> ChatRequest:
@@ -224,7 +224,9 @@ def call(name: Any = "look", arguments: Any = "{}") -> dict[str, Any]:
 
 
 WHOLE: list[tuple[Any, bool | None]] = [
-    *((none, None) for none in (None, [], "text")),
+    (None, None),
+    ([], None),
+    ("text", None),
     *(([call(arguments=good)], True) for good in ("{}", '{"a": [1, 2]}', "")),
     ([call(), call(name="other")], True),
     *(([call(arguments=bad)], False) for bad in ('{"a": ', " ", "nothing", None, "[1]", {"a": 1})),

@@ -119,5 +119,5 @@ def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
 def test_a_reply_is_there_once_the_work_has_ended(reply) -> None:
     pending = PendingReply(lambda: reply)
     assert pending.wait(None)
-    assert pending.reply() is pending.late_reply() is reply
+    assert (pending.reply(), pending.late_reply()) == (reply, reply)
     assert not reply.closed.is_set()

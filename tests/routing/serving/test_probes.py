@@ -1,6 +1,6 @@
 """Active probes: asked when due, told to the processes, and no part of any statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,21 +37,26 @@ def upstream(models: Answers) -> Iterator[RawUpstream]:
 
 
 @pytest.fixture
-def told(upstream, valkey, monkeypatch) -> Iterator[Any]:
+def store(valkey, monkeypatch) -> Iterator[Hints]:
+    hints = Hints(valkey.url, timeout_s=0.5)
+    monkeypatch.setattr(probes, "hints", lambda: hints)
+    yield hints
+    hints.close()
+
+
+@pytest.fixture
+def told(upstream, store) -> Callable[[], list[list[str]]]:
     """Of a provider that is to be probed: what the processes were told."""
     fill(1)
     ProviderProbe.objects.all().delete()
     base_url = f"http://127.0.0.1:{upstream.port}/v1"
     Provider.objects.update(base_url=base_url, probe_interval_s=30)
-    hints = Hints(valkey.url, timeout_s=0.5)
-    monkeypatch.setattr(probes, "hints", lambda: hints)
 
     def told_() -> list[list[str]]:
-        entries: Any = hints.run(lambda client: client.xrange(stream()), None)
+        entries: Any = store.run(lambda client: client.xrange(stream()), None)
         return [[mark.kind for mark in read_entry(f[b"d"], at=0).marks] for _, f in entries]
 
-    yield told_
-    hints.close()
+    return told_
 
 
 def test_a_provider_is_asked_for_its_models_with_its_credential(told, models) -> None:
@@ -94,10 +99,10 @@ def test_an_outage_is_told_each_time_and_its_end_once(told, models) -> None:
     assert told() == [["outage"], ["outage"], ["well"]]
 
 
-def test_processes_hear_of_it_and_count_no_call(told, models) -> None:
+def test_processes_hear_of_it_and_count_no_call(told, models, store) -> None:
     clock = Clock()
     seen, health = observer(clock, collects=True), EndpointHealth(window_s=30, probe_s=10)
-    sharing = Sharing(seen, health, probes.hints(), clock=clock)
+    sharing = Sharing(seen, health, store, clock=clock)
     sharing.sync()
     models.status = 503
     probe_due(NOW)

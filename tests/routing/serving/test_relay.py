@@ -179,7 +179,11 @@ def test_openings_without_end_are_bounded(filler: bytes | None) -> None:
 
 def test_tool_arguments_arrive_byte_for_byte() -> None:
     fragments = ['{"city": "O', "sl", 'o",  "n":1.0}']
-    head = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": ""}}
+    head: dict[str, Any] = {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "f", "arguments": ""},
+    }
     calls = [head, *({"function": {"arguments": each}} for each in fragments)]
     deltas = [{"delta": {"tool_calls": [{"index": 0, **call}]}} for call in calls]
     sent = said(*({"choices": [delta]} for delta in deltas))

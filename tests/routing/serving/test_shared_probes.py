@@ -1,10 +1,9 @@
 """One request of all processes probes an endpoint; once that has ended, however, the next may."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import redis
 
 from routing.catalogue.entries import EndpointEntry
 from routing.serving import observing, process, sharing
@@ -16,7 +15,6 @@ from routing.upstreams.failures import UpstreamFailure, from_status, malformed, 
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint
 from tests.routing.serving.processes import Process, Start
-from tests.support.valkey import ValkeyServer
 
 
 @pytest.fixture
@@ -32,13 +30,7 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Process:
 
 
 @pytest.fixture
-def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
-    with redis.Redis.from_url(valkey.url) as found:
-        yield found
-
-
-@pytest.fixture
-def is_free(client: "redis.Redis", one: EndpointEntry) -> Callable[[], bool]:
+def is_free(client, one) -> Callable[[], bool]:
     return lambda: not client.exists(probe_key(one.pk))
 
 

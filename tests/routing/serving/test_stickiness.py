@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from gateway.hints import Hints
 from routing.catalogue.entries import EndpointEntry
@@ -163,12 +162,6 @@ def two(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Process:
     return Process(monkeypatch, "").use()
-
-
-@pytest.fixture
-def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
-    with redis.Redis.from_url(valkey.url) as found:
-        yield found
 
 
 def kept_at(where: EndpointEntry) -> Kept:
