@@ -68,10 +68,7 @@ KEYS = st.integers(0, 2)
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
 # The whole audit takes longer than a step and what is compared after each.
 AUDIT_EVERY = 5
-# Whole days and hours, and any other time.
-STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)]) | st.builds(
-    timedelta, seconds=st.integers(1, 40 * 86_400)
-)
+STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)])
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2028, 12, 31), timezones=st.just(UTC))
 
 
@@ -355,7 +352,13 @@ class BudgetLife(RuleBasedStateMachine):
 
     @precondition(has_begun)
     @invariant()
-    def a_key_says_what_it_spent_and_what_is_left_of_its_limit(self) -> None:
+    def books_agree_and_a_key_says_what_it_spent_and_what_is_left(self) -> None:
+        self.steps += 1
+        if self.steps % self.audit_every == 0:
+            self._check_what_a_key_says()
+            assert audit(now=self.now).mismatches == []
+
+    def _check_what_a_key_says(self) -> None:
         caller = read_caller(self.keys[0].hash)
         assert caller is not None
         said = current_key_object(caller, free_requests_of(caller), self.now)
@@ -366,13 +369,6 @@ class BudgetLife(RuleBasedStateMachine):
         limit = self.model.limits.get("key 0")
         left = limit and max(0, limit.nano - self._counted(limit, is_open=False)) / USD
         assert told["limit_remaining"] == left
-
-    @precondition(has_begun)
-    @invariant()
-    def books_agree(self) -> None:
-        self.steps += 1
-        if self.steps % self.audit_every == 0:
-            assert audit(now=self.now).mismatches == []
 
     def teardown(self) -> None:
         """Nothing of this life is left for the audit of the next one to read."""
