@@ -66,8 +66,6 @@ USAGES: tuple[tuple[str, WindowName], ...] = (
 KEYS = st.integers(0, 2)
 # Of the first key; of the member everywhere; of the member in the first workspace.
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
-# The whole audit takes longer than a step and what is compared after each.
-AUDIT_EVERY = 5
 STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)])
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2028, 12, 31), timezones=st.just(UTC))
 
@@ -123,7 +121,7 @@ class BudgetLife(RuleBasedStateMachine):
 
     writer: ClassVar[LedgerWriter]
     session: ClassVar[Session]
-    audit_every: ClassVar[int] = AUDIT_EVERY
+    audit_every: ClassVar[int] = 5  # It takes longer than a step and what is compared after each.
     holds = Bundle("holds")
 
     def __init__(self) -> None:
@@ -138,8 +136,8 @@ class BudgetLife(RuleBasedStateMachine):
         self.now = now
         self.account = open_account(name=f"payer-{uuid.uuid4()}")
         top_up(self.account, 100_000 * USD)
-        name = f"user-{uuid.uuid4()}"
-        self.user = admit_member(account=self.account, username=name, role=Membership.Role.MEMBER)
+        member: Any = {"username": f"user-{uuid.uuid4()}", "role": Membership.Role.MEMBER}
+        self.user = admit_member(account=self.account, **member)
         self.here = self.account.workspaces.get()
         there = open_workspace(account=self.account, slug="there")
         self.keys = [
@@ -206,10 +204,9 @@ class BudgetLife(RuleBasedStateMachine):
         return SpendScope("guardrail", scope_id, window, limit, byok, confined)
 
     def _say(self, name: str, limit: Any) -> None:
+        self.model.limits.pop(name, None)
         if limit:
             self.model.limits[name] = limit
-        else:
-            self.model.limits.pop(name, None)
 
     # --- Requests -------------------------------------------------------------------------------
 
