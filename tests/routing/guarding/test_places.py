@@ -1,4 +1,4 @@
-"""Every text of a request is looked at, in every format."""
+"""Every text of a request is looked at, in every format; and what decisions are asked by stays."""
 
 import base64
 import json
@@ -6,240 +6,203 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.request import parse_chat
+from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.formats.decisions.request import parse_decisions, questions_of
 from routing.formats.messages.request import parse_messages
 from routing.formats.responses.request import parse_responses
+from routing.guarding.texts import changed
 from tests.routing.guarding.filtering import MAIL, chat_of, placed, run, user
 
-CHAT_PLACES: dict[str, Any] = {
-    "system": [{"role": "system", "content": MAIL}, user("hi")],
-    "developer part": [
-        {"role": "developer", "content": [{"type": "text", "text": MAIL}]},
-        user("hi"),
-    ],
+ENCODED = base64.b64encode(MAIL.encode()).decode()
+BLOCK, REDACT = placed("block", "email"), placed("redact", "email")
+USER_ONLY = placed("block", "email", user_only=True)
+
+
+def said(role: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": list(parts), **more}
+
+
+def text(value: str, kind: str = "text") -> dict[str, Any]:
+    return {"type": kind, "text": value}
+
+
+def calling(arguments: str, name: str = "f", id: str = "c1") -> dict[str, Any]:
+    call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def result(content: Any, id: str = "c1") -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id, "content": content}
+
+
+HI, GO = user("hi"), user("go")
+FILE = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{ENCODED}"}
+PICTURE = {"type": "image_url", "image_url": {"url": "https://x.test/i.png"}}
+CHAT_PLACES: dict[str, list[dict[str, Any]]] = {
+    "system": [{"role": "system", "content": MAIL}, HI],
+    "developer part": [said("developer", text(MAIL)), HI],
     "user": [user(MAIL)],
-    "name": [{"role": "user", "content": "hi", "name": MAIL}],
-    "one part of many": [
-        user(
-            [
-                {"type": "text", "text": "hi"},
-                {"type": "image_url", "image_url": {"url": "https://x.test/i.png"}},
-                {"type": "text", "text": MAIL},
-            ]
-        )
-    ],
-    "assistant": [user("hi"), {"role": "assistant", "content": MAIL}, user("go")],
-    "reasoning": [
-        user("hi"),
-        {"role": "assistant", "content": "x", "reasoning": MAIL},
-        user("go"),
-    ],
-    "call": [
-        user("hi"),
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "c1",
-                    "type": "function",
-                    "function": {"name": "f", "arguments": json.dumps({"to": [MAIL]})},
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": "ok"},
-    ],
-    "result": [
-        user("hi"),
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": MAIL}]},
-    ],
-    "text file": [
-        user(
-            [
-                {
-                    "type": "file",
-                    "file": {
-                        "filename": "a.txt",
-                        "file_data": "data:text/plain;base64,"
-                        + base64.b64encode(MAIL.encode()).decode(),
-                    },
-                }
-            ]
-        )
-    ],
+    "name": [{**HI, "name": MAIL}],
+    "one part of many": [said("user", text("hi"), PICTURE, text(MAIL))],
+    "assistant": [HI, {"role": "assistant", "content": MAIL}, GO],
+    "reasoning": [HI, {"role": "assistant", "content": "x", "reasoning": MAIL}, GO],
+    "call": [HI, calling(json.dumps({"to": [MAIL]})), result("ok")],
+    "result": [HI, calling("{}"), result([text(MAIL)])],
+    "text file": [said("user", {"type": "file", "file": FILE})],
 }
 
 
 @pytest.mark.parametrize("place", CHAT_PLACES)
 def test_every_place_of_a_chat_request(place: str) -> None:
     chat = chat_of(*CHAT_PLACES[place])
-
-    assert run(chat, placed("block", "email")).refusal is not None
-    done = run(chat, placed("redact", "email"))
-
+    assert run(chat, BLOCK).refusal is not None
+    done = run(chat, REDACT)
     told = json.dumps(done.chat.body)
     assert MAIL not in told
-    assert base64.b64encode(MAIL.encode()).decode() not in told
+    assert ENCODED not in told
     assert len(done.stages) == 1
     parse_chat(done.chat.body, session_header=None)
 
 
-def message(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
-    return {"role": role, "content": list(blocks)}
+def used(given: Any, content: str) -> list[dict[str, Any]]:
+    use = {"type": "tool_use", "id": "t1", "name": "f", "input": given}
+    answer = {"type": "tool_result", "tool_use_id": "t1", "content": content}
+    return [HI, said("assistant", use), said("user", answer)]
 
 
-USE = {"type": "tool_use", "id": "t1", "name": "f", "input": {"to": MAIL}}
-MESSAGES_PLACES: dict[str, Any] = {
-    "system": {"system": [{"type": "text", "text": MAIL}], "messages": [user("hi")]},
+SOURCE = {"type": "text", "media_type": "text/plain", "data": MAIL}
+MESSAGES_PLACES: dict[str, dict[str, Any]] = {
+    "system": {"system": [text(MAIL)], "messages": [HI]},
     "user": {"messages": [user(MAIL)]},
-    "document": {
-        "messages": [
-            message(
-                "user",
-                {
-                    "type": "document",
-                    "source": {"type": "text", "media_type": "text/plain", "data": MAIL},
-                },
-            )
-        ]
-    },
-    "use": {
-        "messages": [
-            user("hi"),
-            message("assistant", USE),
-            message("user", {"type": "tool_result", "tool_use_id": "t1", "content": "ok"}),
-        ]
-    },
-    "result": {
-        "messages": [
-            user("hi"),
-            message("assistant", {**USE, "input": {}}),
-            message("user", {"type": "tool_result", "tool_use_id": "t1", "content": MAIL}),
-        ]
-    },
+    "document": {"messages": [said("user", {"type": "document", "source": SOURCE})]},
+    "use": {"messages": used({"to": MAIL}, "ok")},
+    "result": {"messages": used({}, MAIL)},
+}
+ANSWER = said("assistant", text(MAIL, "output_text"), type="message")
+SEARCH = {"type": "web_search_call", "id": "w", "action": {"query": MAIL}}
+
+
+def called(arguments: str, output: str) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
+    return [HI, call, {"type": "function_call_output", "call_id": "c", "output": output}]
+
+
+RESPONSES_PLACES: dict[str, dict[str, Any]] = {
+    "instructions": {"instructions": MAIL, "input": "hi"},
+    "input": {"input": MAIL},
+    "message": {"input": [said("user", text(MAIL, "input_text"))]},
+    "answer": {"input": [HI, ANSWER]},
+    "call": {"input": called(f'{{"to":"{MAIL}"}}', "ok")},
+    "output": {"input": called("{}", MAIL)},
+    "replayed": {"input": [HI, SEARCH]},
+}
+FORMATS: dict[str, tuple[Any, dict[str, dict[str, Any]], dict[str, Any]]] = {
+    "messages": (parse_messages, MESSAGES_PLACES, {"model": "m", "max_tokens": 5}),
+    "responses": (parse_responses, RESPONSES_PLACES, {"model": "m"}),
 }
 
 
-@pytest.mark.parametrize("place", MESSAGES_PLACES)
-def test_every_place_of_a_messages_request(place: str) -> None:
-    body = {"model": "m", "max_tokens": 5, **MESSAGES_PLACES[place]}
-    chat = parse_messages(body, session_header=None)
+@pytest.mark.parametrize(
+    ("name", "place"), [(name, place) for name in FORMATS for place in FORMATS[name][1]]
+)
+def test_every_place_of_a_request_in_another_format(name: str, place: str) -> None:
+    parse, places, body = FORMATS[name]
 
-    done = run(chat, placed("redact", "email"))
+    done = run(parse(body | places[place], session_header=None), REDACT)
 
-    encoded = base64.b64encode(MAIL.encode()).decode()
     for side in (done.chat.body, done.chat.original):
         told = json.dumps(side)
         assert MAIL not in told
-        assert encoded not in told
+        assert ENCODED not in told
     assert "[EMAIL]" in json.dumps(done.chat.original)
-    parse_messages(done.chat.original or {}, session_header=None)
-
-
-RESPONSES_PLACES: dict[str, Any] = {
-    "input": MAIL,
-    "message": [{"role": "user", "content": [{"type": "input_text", "text": MAIL}]}],
-    "answer": [
-        {"role": "user", "content": "hi"},
-        {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": MAIL}],
-        },
-    ],
-    "call": [
-        {"role": "user", "content": "hi"},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": f'{{"to":"{MAIL}"}}'},
-        {"type": "function_call_output", "call_id": "c", "output": "ok"},
-    ],
-    "output": [
-        {"role": "user", "content": "hi"},
-        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": MAIL},
-    ],
-    "replayed": [
-        {"role": "user", "content": "hi"},
-        {"type": "web_search_call", "id": "w", "action": {"query": MAIL}},
-    ],
-}
-
-
-@pytest.mark.parametrize("place", RESPONSES_PLACES)
-def test_every_place_of_a_responses_request(place: str) -> None:
-    chat = parse_responses({"model": "m", "input": RESPONSES_PLACES[place]}, session_header=None)
-
-    done = run(chat, placed("redact", "email"))
-
-    for side in (done.chat.body, done.chat.original):
-        assert MAIL not in json.dumps(side)
-    assert "[EMAIL]" in json.dumps(done.chat.original)
-    parse_responses(done.chat.original or {}, session_header=None)
-
-
-def test_instructions_are_text_too() -> None:
-    body = {"model": "m", "instructions": MAIL, "input": "hi"}
-
-    done = run(parse_responses(body, session_header=None), placed("redact", "email"))
-
-    assert (done.chat.original or {})["instructions"] == "[EMAIL]"
-    assert done.chat.body["messages"][0]["content"] == "[EMAIL]"
+    # The one is a file by then, and the other nobody's text.
+    if place not in ("document", "replayed"):
+        assert "[EMAIL]" in json.dumps(done.chat.body)
+    parse(done.chat.original or {}, session_header=None)
 
 
 def test_user_only_leaves_the_others_alone() -> None:
-    only = placed("block", "email", user_only=True)
-    for place in ("user", "one part of many"):
-        assert run(chat_of(*CHAT_PLACES[place]), only).refusal is not None
-    for place in ("system", "assistant", "call", "result"):
-        assert run(chat_of(*CHAT_PLACES[place]), only).refusal is None
-    body = {"model": "m", "max_tokens": 5, **MESSAGES_PLACES["result"]}
-    assert run(parse_messages(body, session_header=None), only).refusal is None
-    body["messages"] = [user(MAIL)]
-    assert run(parse_messages(body, session_header=None), only).refusal is not None
-    both = (only, placed("flag", "email"))
-    assert run(chat_of(*CHAT_PLACES["system"]), *both).stages[0]["data"]["action"] == "flagged"
+    def is_refused(**places: Any) -> bool:
+        chat = parse_messages({"model": "m", "max_tokens": 5, **places}, session_header=None)
+        return run(chat, USER_ONLY).refusal is not None
+
+    refused = {
+        place for place in CHAT_PLACES if run(chat_of(*CHAT_PLACES[place]), USER_ONLY).refusal
+    }
+    assert refused == {"user", "name", "one part of many", "text file"}
+    assert not is_refused(**MESSAGES_PLACES["result"])
+    assert is_refused(**MESSAGES_PLACES["user"])
+    both = run(chat_of(*CHAT_PLACES["system"]), USER_ONLY, placed("flag", "email"))
+    assert both.stages[0]["data"]["action"] == "flagged"
 
 
 def test_ids_names_and_media_are_no_text() -> None:
-    chat = chat_of(
-        user("hi"),
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [
-                {
-                    "id": "call_zz",
-                    "type": "function",
-                    "function": {"name": "zz_tool", "arguments": '{"zz": 1, "n": 2}'},
-                }
-            ],
-        },
-        {"role": "tool", "tool_call_id": "call_zz", "content": "ok"},
-        user([{"type": "image_url", "image_url": {"url": "https://zz.test/zz.png"}}]),
-    )
-
+    picture = {"type": "image_url", "image_url": {"url": "https://zz.test/zz.png"}}
+    call = calling('{"zz": 1, "n": 2}', "zz_tool", "call_zz")
+    chat = chat_of(HI, call, result("ok", "call_zz"), said("user", picture))
     done = run(chat, placed("redact", pattern="zz"), placed("redact", pattern="^2$"))
-
-    call = done.chat.body["messages"][1]["tool_calls"][0]
-    assert call["id"] == "call_zz"
-    assert call["function"] == {
-        "name": "zz_tool",
-        "arguments": '{"[REDACTED]":1,"n":"[REDACTED]"}',
-    }
+    redacted = calling('{"[REDACTED]":1,"n":"[REDACTED]"}', "zz_tool", "call_zz")
+    assert done.chat.body["messages"][1] == redacted
     assert done.chat.body["messages"][3] == chat.body["messages"][3]
 
 
 def test_what_a_redaction_saves_is_not_estimated() -> None:
     chat = chat_of(user(f"{MAIL} " * 100))
-
-    done = run(chat, placed("redact", "email"))
-
-    assert done.chat.text_bytes == len("[EMAIL] ") * 100
-    assert done.chat.prompt_text_chars == done.chat.text_bytes
+    done = run(chat, REDACT).chat
+    assert done.text_bytes == done.prompt_text_chars == len("[EMAIL] ") * 100
     assert chat.text_bytes == (len(MAIL) + 1) * 100
+
+
+# --- Requests for decisions -----------------------------------------------------------------------
+
+
+MAIL = "ada@example.org"
+
+
+def asking(**body: Any) -> ChatRequest:
+    question = {"type": "noul", "instructions": "Is it?"}
+    whole = {"model": "m/m", "state": "s", "questions": {"q": question}} | body
+    return parse_decisions(whole, session_header=None)
+
+
+def hidden(text: str, by_user: bool) -> str:
+    assert by_user
+    return text.replace(MAIL, "[EMAIL]").replace("bob@example.org", "[EMAIL]")
+
+
+def original(chat: ChatRequest) -> dict[str, Any]:
+    assert chat.original is not None
+    return chat.original
+
+
+def test_nothing_to_change_changes_nothing() -> None:
+    choice = {"type": "choice", "instructions": "?", "criteria": {"a": None, "b": {"c": [1]}}}
+    score = {"type": "score", "instructions": ["?"], "criteria": ["low", "high"]}
+    chat = asking(state={"a": [1.5, None]}, questions={"c": choice, "s": score})
+    assert changed(chat, hidden) is chat
+
+
+def test_every_place_is_changed() -> None:
+    sides = {"true": MAIL, "false": {"x": MAIL}}
+    questions = {
+        MAIL: {"type": "noul", "instructions": {MAIL: [MAIL]}, "criteria": sides},
+        "s": {"type": "score", "instructions": MAIL, "criteria": [MAIL, [MAIL], "high"]},
+    }
+    chat = asking(state=[{MAIL: MAIL}, 5], questions=questions)
+
+    new = changed(chat, hidden)
+
+    assert MAIL not in str(original(new)["state"])
+    # What the caller calls it is for the caller alone.
+    assert list(original(new)["questions"]) == [MAIL, "s"]
+    assert MAIL not in str(list(original(new)["questions"].values()))
+    assert new.text_bytes < chat.text_bytes
+    assert original(chat)["questions"] is questions
+
+
+def test_labels_that_become_alike_stay_apart() -> None:
+    criteria = {MAIL: None, "[EMAIL]": "d", "bob@example.org": "e", "other": None}
+    chat = asking(questions={"q": {"type": "choice", "instructions": "?", "criteria": criteria}})
+    new = questions_of(original(changed(chat, hidden)))["q"]
+    assert new.labels == ("[EMAIL]", "[EMAIL] (2)", "[EMAIL] (3)", "other")
+    assert new.criteria == (None, "d", "e", None)

@@ -2,7 +2,7 @@
 
 import itertools
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,9 +15,10 @@ from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.windows import windows_of
 from routing.metering.models import Generation
-from routing.metering.orders import HoldOrder, Payer, ReleaseOrder, SettleOrder
+from routing.metering.orders import HoldOrder, Payer, Refusal, ReleaseOrder, SettleOrder
 from routing.metering.session import Session
 from routing.metering.settlements import RECORD_COLUMNS
+from routing.metering.tickets import Ticket
 from routing.metering.writer import LedgerWriter
 
 USD = 1_000_000_000
@@ -47,14 +48,8 @@ def payer_with_new_key(
     limit_reset: str | None = None,
     at: datetime | None = None,
 ) -> Payer:
-    workspace = account.workspaces.get()
-    key, _ = create_key(
-        account=account,
-        name="test",
-        workspace=workspace,
-        limit_nano=limit_nano,
-        limit_reset=limit_reset,
-    )
+    limit: Any = {"limit_nano": limit_nano, "limit_reset": limit_reset}
+    key, _ = create_key(account=account, name="test", workspace=account.workspaces.get(), **limit)
     return payer_of(key, at=at)
 
 
@@ -63,10 +58,8 @@ def payer_of(key: ApiKey, *, at: datetime | None = None) -> Payer:
     windows = windows_of((at or datetime.now(UTC)).date())
     caller = read_caller(key.hash)
     assert caller is not None
-    return Payer(
-        *(key.account_id, key.workspace_id, key.pk, windows, caller.budgets),
-        *(caller.limits_version, caller.limited),
-    )
+    scopes = caller.budgets, caller.limits_version, caller.limited
+    return Payer(key.account_id, key.workspace_id, key.pk, windows, *scopes)
 
 
 def renewed(payer: Payer) -> Payer:
@@ -153,6 +146,25 @@ def carry_out(writer: LedgerWriter, order: Any) -> Any:
     return writer.wait(writer.submit(order), WAIT_S)
 
 
+def placed(writer: LedgerWriter, payer: Payer, amount_nano: int, **more: Any) -> HoldOrder:
+    """A hold that stands."""
+    order = hold_order(payer, amount_nano, **more)
+    assert carry_out(writer, order) is True
+    return order
+
+
+def settle(writer: LedgerWriter, hold: HoldOrder, charge_nano: int) -> None:
+    assert carry_out(writer, settle_order(hold, charge_nano)) is True
+
+
+def is_refused(writer: LedgerWriter, payer: Payer, amount_nano: int) -> bool:
+    return isinstance(carry_out(writer, hold_order(payer, amount_nano)), Refusal)
+
+
+def wait_all(writer: LedgerWriter, tickets: Iterable[Ticket]) -> list[Any]:
+    return [writer.wait(ticket, WAIT_S) for ticket in tickets]
+
+
 def totals(payer: Payer) -> tuple[int, int, int]:
     """Credits, usage and what is held, as the account's row says."""
     row = Account.objects.get(pk=payer.account_id)
@@ -182,6 +194,11 @@ def open_holds(payer: Payer) -> list[int]:
 
 def generation(hold: HoldOrder) -> Generation | None:
     return Generation.objects.filter(pk=hold.generation_id).first()
+
+
+def recorded(hold: HoldOrder, *names: str) -> tuple[Any, ...]:
+    """These columns of a generation's record."""
+    return tuple(Generation.objects.values_list(*names).get(pk=hold.generation_id))
 
 
 def assert_books_agree() -> None:

@@ -10,7 +10,7 @@ import psycopg
 from routing.metering.session import Session
 from routing.metering.tickets import Ticket
 from routing.metering.writer import LedgerWriter
-from tests.routing.metering.books import CENT, WAIT_S, carry_out, hold_order, new_payer
+from tests.routing.metering.books import CENT, WAIT_S, hold_order, new_payer, placed, wait_all
 
 _GUARDS = (" AND total_credits_nano - total_usage_nano", " AND NOT EXISTS")
 # The same in a statement that is a whole transaction; what takes their place is always true.
@@ -59,7 +59,7 @@ class Commits:
 def held_up(writer: LedgerWriter, commits: Commits) -> Ticket:
     """Bring the writer to a commit that waits for `go_on`; what is submitted now is one batch."""
     payer = new_payer()
-    carry_out(writer, hold_order(payer, CENT))  # The sweep of the beginning is over by then.
+    placed(writer, payer, CENT)  # The sweep of the beginning is over by then.
     commits.block()
     ticket = writer.submit(hold_order(payer, CENT))
     commits.wait_reached()
@@ -72,8 +72,7 @@ def in_one_batch(writer: LedgerWriter, commits: Commits, orders: list[Any]) -> l
     first = held_up(writer, commits)
     tickets = [writer.submit(order) for order in orders]
     commits.go_on.set()
-    outcomes = [writer.wait(ticket, WAIT_S) for ticket in (first, *tickets)]
-    return outcomes[1:]
+    return wait_all(writer, [first, *tickets])[1:]
 
 
 class _WatchedSession(Session):

@@ -1,9 +1,18 @@
-"""Several spending processes at once, let loose by a barrier."""
+"""Several processes that spend at once, let loose by a barrier.
+
+Run as a script with one JSON argument, this is one of them: `payers` (each `[account_id,
+workspace_id, key_id]`), `requests`, `threads`, `hold_nano`, `charge_nano`, `guarded` and
+`guardrails` (scopes that apply to all of them, each as its fields). It places and settles holds
+through a ledger writer of its own: it prints `ready`, waits for a line on stdin, spends, and prints
+`{"served", "refused", "failed"}`.
+"""
 
 import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +66,7 @@ def _start(stores: Bed, task: dict[str, Any]) -> subprocess.Popen[str]:
     home = stores.folder / "home"
     env = stores.environment(home=home, database_url=stores.database_url, redis_url="")
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.routing.metering.spender", json.dumps(task)],
+        [sys.executable, "-m", "tests.routing.metering.spenders", json.dumps(task)],
         cwd=PROJECT,
         env={**os.environ, **env},
         stdin=subprocess.PIPE,
@@ -66,3 +75,49 @@ def _start(stores: Bed, task: dict[str, Any]) -> subprocess.Popen[str]:
         text=True,
         preexec_fn=dies_with_parent(),
     )
+
+
+def spend(task: dict[str, Any]) -> dict[str, int]:
+    """All the requests, one payer after the other, `threads` at a time."""
+    from accounts.models import ApiKey
+    from accounts.spending import SpendScope
+    from gateway.http.errors import Unavailable
+    from routing.metering.orders import Refusal
+    from routing.metering.session import Session
+    from tests.routing.metering import books
+    from tests.routing.metering.sessions import UnguardedSession
+
+    guardrails = tuple(SpendScope(*scope) for scope in task.get("guardrails", ()))
+    payers = [books.payer_of(ApiKey.objects.get(pk=key)) for _, _, key in task["payers"]]
+    payers = [payer._replace(budgets=(*guardrails, *payer.budgets)) for payer in payers]
+    counts = {"served": 0, "refused": 0, "failed": 0}
+    lock = threading.Lock()
+
+    def one(number: int) -> None:
+        hold = books.hold_order(payers[number % len(payers)], task["hold_nano"])
+        try:
+            outcome = books.carry_out(writer, hold)
+            is_refused = isinstance(outcome, Refusal)
+            if not is_refused:
+                books.carry_out(writer, books.settle_order(hold, task["charge_nano"]))
+            kind = "refused" if is_refused else "served"
+        except Unavailable:
+            kind = "failed"
+        with lock:
+            counts[kind] += 1
+
+    with (
+        books.running_writer(Session if task["guarded"] else UnguardedSession) as writer,
+        ThreadPoolExecutor(task["threads"]) as pool,
+    ):
+        print("ready", flush=True)  # noqa: T201 - The parent waits for it.
+        sys.stdin.readline()
+        list(pool.map(one, range(task["requests"])))
+    return counts
+
+
+if __name__ == "__main__":
+    import django
+
+    django.setup()
+    print(json.dumps(spend(json.loads(sys.argv[1]))))  # noqa: T201 - The answer to the parent.

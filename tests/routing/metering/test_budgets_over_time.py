@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
+import orjson
 import pytest
 from django.db import transaction
 from hypothesis import HealthCheck, assume, settings
@@ -19,10 +20,13 @@ from hypothesis.stateful import (
     initialize,
     invariant,
     multiple,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
 
+from accounts.caller import read_caller
+from accounts.free_requests import free_requests_of
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.audit import audit
@@ -32,6 +36,7 @@ from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspace_budgets import NotDecreasing, delete_budget, set_budget
 from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, guardrail_scope_id
+from accounts.views.key_objects import current_key_object
 from accounts.windows import window_starts
 from routing.metering.orders import OUTDATED, HoldOrder, Payer, Refusal, TopUpOrder
 from routing.metering.session import Session
@@ -47,7 +52,6 @@ from tests.routing.metering.books import (
     settle_order,
     top_up,
 )
-from tests.support.bed import Bed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both, pytest.mark.thorough]
 AMOUNTS = st.integers(0, USD)
@@ -55,11 +59,13 @@ LIMITS = st.integers(1, 4 * USD)
 WINDOWS: st.SearchStrategy[WindowName] = st.sampled_from(["total", "month", "week", "day"])
 RESETS = {"total": None, "month": "monthly", "week": "weekly", "day": "daily"}
 INTERVALS = {"lifetime": "total", "monthly": "month", "weekly": "week", "daily": "day"}
+USAGES: tuple[tuple[str, WindowName], ...] = (
+    *(("usage", "total"), ("usage_monthly", "month")),
+    *(("usage_weekly", "week"), ("usage_daily", "day")),
+)
 KEYS = st.integers(0, 2)
 # Of the first key; of the member everywhere; of the member in the first workspace.
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
-# The whole audit takes longer than a step and what is compared after each.
-AUDIT_EVERY = 5
 STEPS = st.sampled_from([timedelta(hours=1), timedelta(days=1), timedelta(days=9)])
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2028, 12, 31), timezones=st.just(UTC))
 
@@ -106,12 +112,16 @@ class Model:
         return True
 
 
+def has_begun(life: "BudgetLife") -> bool:
+    return hasattr(life, "account")
+
+
 class BudgetLife(RuleBasedStateMachine):
     """A rich account: two keys in one workspace and a third in another, all of one member."""
 
     writer: ClassVar[LedgerWriter]
     session: ClassVar[Session]
-    audit_every: ClassVar[int] = AUDIT_EVERY
+    audit_every: ClassVar[int] = 5  # It takes longer than a step and what is compared after each.
     holds = Bundle("holds")
 
     def __init__(self) -> None:
@@ -126,8 +136,8 @@ class BudgetLife(RuleBasedStateMachine):
         self.now = now
         self.account = open_account(name=f"payer-{uuid.uuid4()}")
         top_up(self.account, 100_000 * USD)
-        name = f"user-{uuid.uuid4()}"
-        self.user = admit_member(account=self.account, username=name, role=Membership.Role.MEMBER)
+        member: Any = {"username": f"user-{uuid.uuid4()}", "role": Membership.Role.MEMBER}
+        self.user = admit_member(account=self.account, **member)
         self.here = self.account.workspaces.get()
         there = open_workspace(account=self.account, slug="there")
         self.keys = [
@@ -148,29 +158,16 @@ class BudgetLife(RuleBasedStateMachine):
 
     @rule(key=KEYS, limit=st.none() | LIMITS, window=WINDOWS, byok=st.booleans())
     def limit_key(self, key: int, limit: int | None, window: WindowName, byok: bool) -> None:
-        change_key(
-            keys=ApiKey.objects.filter(pk=self.keys[key].pk),
-            changes={
-                "limit_nano": limit,
-                "limit_reset": RESETS[window],
-                "include_byok_in_limit": byok,
-            },
-            at=self.now,
-        )
+        row, reset = ApiKey.objects.filter(pk=self.keys[key].pk), RESETS[window]
+        changes = {"limit_nano": limit, "limit_reset": reset, "include_byok_in_limit": byok}
+        change_key(keys=row, changes=changes, at=self.now)
         self._say(f"key {key}", limit and Limit((key,), window, limit, byok))
 
     @rule(interval=st.sampled_from(list(INTERVALS)), limit=LIMITS, byok=st.none() | st.booleans())
     def set_budget(self, interval: str, limit: int, byok: bool | None) -> None:
+        wanted: Any = {"limit_nano": limit, "include_byok": byok, "at": self.now}
         try:
-            found, _ = set_budget(
-                account_id=self.account.pk,
-                reference="default",
-                interval=interval,
-                limit_nano=limit,
-                include_byok=byok,
-                by=SYSTEM,
-                at=self.now,
-            )
+            found, _ = set_budget(**self._budget(interval), **wanted)
         except NotDecreasing:
             return
         for row in found.rows:
@@ -180,11 +177,13 @@ class BudgetLife(RuleBasedStateMachine):
 
     @rule(interval=st.sampled_from(list(INTERVALS)))
     def delete_budget(self, interval: str) -> None:
-        there_was = delete_budget(
-            account_id=self.account.pk, reference="default", interval=interval, by=SYSTEM
-        )
+        there_was = delete_budget(**self._budget(interval))
         assert there_was is (interval in self.model.limits)
         self._say(interval, None)
+
+    def _budget(self, interval: str) -> dict[str, Any]:
+        account = self.account.pk
+        return {"account_id": account, "reference": "default", "interval": interval, "by": SYSTEM}
 
     @rule(name=GUARDRAILS, limit=st.none() | LIMITS, window=WINDOWS, byok=st.booleans())
     def limit_guardrail(self, name: str, limit: int | None, window: WindowName, byok: bool) -> None:
@@ -205,10 +204,9 @@ class BudgetLife(RuleBasedStateMachine):
         return SpendScope("guardrail", scope_id, window, limit, byok, confined)
 
     def _say(self, name: str, limit: Any) -> None:
+        self.model.limits.pop(name, None)
         if limit:
             self.model.limits[name] = limit
-        else:
-            self.model.limits.pop(name, None)
 
     # --- Requests -------------------------------------------------------------------------------
 
@@ -233,12 +231,8 @@ class BudgetLife(RuleBasedStateMachine):
 
     @rule(target=holds, key=KEYS)
     def hold_all_that_is_left(self, key: int) -> object:
-        lefts = [
-            limit.nano - self.model.counted(limit, self.now)
-            for limit in self.model.limits.values()
-            if key in limit.keys
-        ]
-        left = min(lefts, default=0)
+        mine = [limit for limit in self.model.limits.values() if key in limit.keys]
+        left = min((each.nano - self.model.counted(each, self.now) for each in mine), default=0)
         return self.hold(key, left, 0) if left > 0 else multiple()
 
     @rule(key=KEYS, nano=st.integers(1, USD))
@@ -250,31 +244,30 @@ class BudgetLife(RuleBasedStateMachine):
 
     def _check_refusal(self, outcome: object, key: int, nano: int, byok: int) -> None:
         assert isinstance(outcome, Refusal)
-        budgets = {name: each for name, each in self.model.limits.items() if key in each.keys}
+        mine = {name: each for name, each in self.model.limits.items() if key in each.keys}
         told = sorted((state.left_nano, state.held_nano) for state in outcome.budgets)
-        expected = sorted(
-            (
-                limit.nano - self.model.counted(limit, self.now, is_open=False),
-                self.model.counted(limit, self.now, is_open=True),
-            )
-            for name, limit in budgets.items()
-            if not name.startswith("key ")
-        )
-        assert told == expected
+        bound = [each for name, each in mine.items() if not name.startswith("key ")]
+        closed = [self._counted(each, is_open=False) for each in bound]
+        still = [self._counted(each, is_open=True) for each in bound]
+        lefts = [limit.nano - spent for limit, spent in zip(bound, closed, strict=True)]
+        assert told == sorted(zip(lefts, still, strict=True))
         assert (outcome.asked_nano, outcome.byok_nano) == (nano, byok)
+
+    def _key_of(self, hold: HoldOrder) -> int:
+        return [each.pk for each in self.keys].index(hold.payer.key_id)
+
+    def _open(self, hold: HoldOrder) -> Request | None:
+        request = self.model.requests.get(hold.generation_id)
+        return request if request and request.is_open else None
 
     @rule(hold=holds, nano=AMOUNTS, byok=st.just(0) | AMOUNTS)
     def raise_hold(self, hold: HoldOrder, nano: int, byok: int) -> None:
-        request = self.model.requests.get(hold.generation_id)
-        is_open = request is not None and request.is_open
-        fits = False
-        if request is not None and is_open:
-            fits = self.model.fits(request.key, request.at, nano, byok)
-        payer = self._payer([each.pk for each in self.keys].index(hold.payer.key_id))
-        payer = payer._replace(windows=hold.payer.windows)
+        request = self._open(hold)
+        fits = request is not None and self.model.fits(request.key, request.at, nano, byok)
+        payer = self._payer(self._key_of(hold))._replace(windows=hold.payer.windows)
         order = TopUpOrder(hold.generation_id, payer, nano, byok)
-        assert (carry_out(self.writer, order) is True) == (is_open and fits)
-        if request is not None and is_open and fits:
+        assert (carry_out(self.writer, order) is True) == fits
+        if request and fits:
             request.nano, request.byok = request.nano + nano, request.byok + byok
 
     @rule(hold=holds, nano=AMOUNTS)
@@ -289,14 +282,10 @@ class BudgetLife(RuleBasedStateMachine):
         """In time, or after its hold was swept."""
         nano, byok = (each * percent // 100 for each in (hold.amount_nano, hold.byok_nano))
         order = settle_order(hold, nano, byok_nano=byok)._replace(settled_at=self.now)
-        request = self.model.requests.get(hold.generation_id)
         order = order._replace(held_nano=hold.amount_nano, held_byok_nano=hold.byok_nano)
         assert carry_out(self.writer, order) is True
-        if request is None:
-            key = [each.pk for each in self.keys].index(hold.payer.key_id)
-            request = Request(key, hold.created_at, 0, 0)
-            self.model.requests[hold.generation_id] = request
-        request.nano, request.byok, request.is_open = nano, byok, False
+        key, began = self._key_of(hold), hold.created_at
+        self.model.requests[hold.generation_id] = Request(key, began, nano, byok, is_open=False)
 
     @rule(hold=consumes(holds))
     def release(self, hold: HoldOrder) -> None:
@@ -308,16 +297,17 @@ class BudgetLife(RuleBasedStateMachine):
         past = datetime.now(UTC) - timedelta(seconds=1)
         expired = Hold.objects.filter(pk=hold.generation_id).update(lease_expires_at=past)
         assert sweep_all(self.session, datetime.now(UTC)) == expired
-        request = self.model.requests.get(hold.generation_id)
-        if request is not None and request.is_open:
+        if self._open(hold):
             del self.model.requests[hold.generation_id]
 
     # --- What is always so ----------------------------------------------------------------------
 
+    def _counted(self, limit: Limit, *, is_open: bool) -> int:
+        return self.model.counted(limit, self.now, is_open=is_open)
+
+    @precondition(has_begun)
     @invariant()
     def every_counter_with_a_limit_says_what_the_requests_add_up_to(self) -> None:
-        if not hasattr(self, "account"):
-            return
         for name, limit in self.model.limits.items():
             rows = SpendCounter.objects.filter(
                 limit_nano__isnull=False,
@@ -327,13 +317,10 @@ class BudgetLife(RuleBasedStateMachine):
             )
             for row in rows:
                 held = row.held_nano + (row.byok_held_nano if row.counts_byok else 0)
-                says = row.counts_byok, row.limit_nano, row.counted_nano, held
-                closed = self.model.counted(limit, self.now, is_open=False)
-                still = self.model.counted(limit, self.now, is_open=True)
-                assert says in {(limit.byok, limit.nano, closed, still)} or (
-                    # One that nobody has met yet since its guardrail changed.
-                    (row.counts_byok, row.limit_nano) != (limit.byok, limit.nano)
-                )
+                if (row.counts_byok, row.limit_nano) != (limit.byok, limit.nano):
+                    continue  # Nobody has met it yet since its guardrail changed.
+                closed, still = (self._counted(limit, is_open=is_open) for is_open in (False, True))
+                assert (row.counted_nano, held) == (closed, still)
 
     def _place(self, name: str) -> dict[str, Any]:
         if name.startswith("key "):
@@ -342,24 +329,36 @@ class BudgetLife(RuleBasedStateMachine):
             return {"scope": "workspace", "scope_id": self.here.pk.hex}
         return {"scope": "guardrail", "scope_id": self.guardrails[name].scope_id}
 
+    @precondition(has_begun)
     @invariant()
     def whoever_asks_is_told_what_was_spent_of_each(self) -> None:
         """Also where nobody has met the budget since it was set."""
-        if not hasattr(self, "account"):
-            return
         scopes = dict(self.guardrails)
         for scope in payer_of(self.keys[0], at=self.now).budgets:
             scopes[WINDOW_WORDS[scope.window]] = scope
         told = spent_in(self.account.pk, list(scopes.values()), at=self.now)
         for name, scope in scopes.items():
-            closed = self.model.counted(self.model.limits[name], self.now, is_open=False)
-            assert told[scope] == closed, name
+            assert told[scope] == self._counted(self.model.limits[name], is_open=False), name
 
+    @precondition(has_begun)
     @invariant()
-    def books_agree(self) -> None:
+    def books_agree_and_a_key_says_what_it_spent_and_what_is_left(self) -> None:
         self.steps += 1
-        if hasattr(self, "account") and self.steps % self.audit_every == 0:
+        if self.steps % self.audit_every == 0:
+            self._check_what_a_key_says()
             assert audit(now=self.now).mismatches == []
+
+    def _check_what_a_key_says(self) -> None:
+        caller = read_caller(self.keys[0].hash)
+        assert caller is not None
+        said = current_key_object(caller, free_requests_of(caller), self.now)
+        told = orjson.loads(orjson.dumps(said))
+        for name, window in USAGES:
+            spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
+            assert told[name] == spent / USD, name
+        limit = self.model.limits.get("key 0")
+        left = limit and max(0, limit.nano - self._counted(limit, is_open=False)) / USD
+        assert told["limit_remaining"] == left
 
     def teardown(self) -> None:
         """Nothing of this life is left for the audit of the next one to read."""
@@ -388,18 +387,14 @@ LIVES = settings(
 
 
 @pytest.mark.timeout(300)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(
-    life: type[BudgetLife], stores: Bed
-) -> None:
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_thirty_lives(life, stores) -> None:
     fewer = settings(LIVES, max_examples=15)
     run_state_machine_as_test(life, settings=LIVES if stores.is_postgres else fewer)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3000)
-def test_no_limit_is_passed_and_no_counter_is_wrong_in_2000_lives(
-    life: type[BudgetLife],
-) -> None:
+def test_no_limit_is_passed_and_no_counter_is_wrong_in_2000_lives(life) -> None:
     longer = settings(LIVES, max_examples=2000, stateful_step_count=50)
     life.audit_every = 1
     run_state_machine_as_test(life, settings=longer)

@@ -34,14 +34,12 @@ def demand(**changes: Any) -> Demand:
 
 def test_the_estimate_of_the_reference() -> None:
     asked = demand(text_bytes=84, output_tokens_asked=50)
-
     # 84 bytes and 16 for the message at $1, 50 tokens of output at $2 per million.
     assert estimate_nano(asked, Room(128_000, 16_384), PLAIN) == 100 * 1000 + 50 * 2000
 
 
 def test_a_prompt_takes_a_token_per_byte_and_an_allowance_per_message_and_media_part() -> None:
     asked = demand(text_bytes=10, messages=2, media_parts=3)
-
     bound = 10 + 2 * TOKENS_PER_MESSAGE + 3 * TOKENS_PER_MEDIA_PART
     assert prompt_tokens_bound(asked, Room(None, None)) == bound
     assert prompt_tokens_bound(asked, Room(100, None)) == 100
@@ -65,33 +63,24 @@ OUTPUTS: list[tuple[int | None, int | None, int | None, int | None, int]] = [
 
 
 @pytest.mark.parametrize(("asked", "most", "context", "cap", "held"), OUTPUTS)
-def test_the_output_that_is_held_for(
-    asked: int | None, most: int | None, context: int | None, cap: int | None, held: int
-) -> None:
+def test_the_output_that_is_held_for(asked, most, context, cap, held: int) -> None:
     bound = output_tokens_bound(
         demand(output_tokens_asked=asked), Room(context, most), output_cap=cap
     )
-
     assert bound == held
 
 
-def test_a_free_endpoint_holds_nothing_and_a_paid_one_at_least_a_nano() -> None:
-    tiny = {"prompt": "0.0000000000000001", "completion": "0"}
-
-    assert estimate_nano(demand(), Room(None, 1), Prices.parse(dict(tiny, prompt="0"))) == 0
-    assert estimate_nano(demand(), Room(None, 1), Prices.parse(tiny)) == 1
-
-
-@pytest.mark.parametrize(("usd", "nano"), [("0.000000001", 16), ("0.0000000010000000001", 17)])
+@pytest.mark.parametrize(
+    ("usd", "nano"),
+    [("0", 0), ("0.0000000000000001", 1), ("0.000000001", 16), ("0.0000000010000000001", 17)],
+)
 def test_a_part_of_a_nano_is_held_as_a_whole_one(usd: str, nano: int) -> None:
     prices = Prices.parse({"prompt": usd, "completion": "0"})
-
     assert estimate_nano(demand(), Room(None, 1), prices) == nano
 
 
 def test_an_absurd_price_fits_the_column_and_no_balance() -> None:
     dearest = Prices.parse({"prompt": "10000", "completion": "10000"})
-
     assert estimate_nano(demand(text_bytes=10**9), Room(None, None), dearest) == 2**62
 
 
@@ -115,9 +104,7 @@ def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str, usage: Usage
     pricing = {"prompt": "0", "completion": "0", "overrides": [{key: "0.5"}]}
     asked = demand(text_bytes=1, images=1, media_parts=1, output_tokens_asked=1)
     prices = Prices.parse(pricing)
-
     charge = cost_of(usage, prices.effective(1, MIDNIGHT), Units(images=1)).total_nano
-
     assert charge == 500_000_000
     assert estimate_nano(asked, Room(None, None), prices) >= charge
 
@@ -126,59 +113,43 @@ def test_an_override_that_makes_a_unit_dearer_is_held_for(key: str, usage: Usage
 OPTIONAL = sorted({*PRICE_KEYS} - {"prompt", "completion", "web_search"})
 PRICE = st.integers(0, 10**6).map(lambda n: f"{Decimal(n).scaleb(-10):f}")
 TIME = st.integers(0, 23).map(lambda hour: f"{hour:02d}00")
+PRICES = dict.fromkeys(("prompt", "completion", *OPTIONAL), PRICE)
 OVERRIDE = st.fixed_dictionaries(
-    {},
-    optional={
-        "min_prompt_tokens": st.integers(0, 500),
-        **dict.fromkeys(("prompt", "completion", *OPTIONAL), PRICE),
-    },
+    {}, optional={"min_prompt_tokens": st.integers(0, 500), **PRICES}
 ).filter(lambda entry: set(entry) & set(PRICE_KEYS))
+TIMED = st.builds(
+    lambda entry, start: {**entry, "utc_start": start, "utc_end": "2400"}, OVERRIDE, TIME
+)
 PRICING = st.fixed_dictionaries(
     {"prompt": PRICE, "completion": PRICE},
     optional={
         **dict.fromkeys(OPTIONAL, PRICE),
         "discount": st.sampled_from(["0", "0.25", "0.999"]),
-        "overrides": st.lists(
-            st.one_of(
-                OVERRIDE,
-                st.tuples(OVERRIDE, TIME).map(
-                    lambda pair: {**pair[0], "utc_start": pair[1], "utc_end": "2400"}
-                ),
-            ),
-            max_size=3,
-        ),
+        "overrides": st.lists(OVERRIDE | TIMED, max_size=3),
     },
 )
 # Bytes that a tokenizer may spend a token on each: emoji with joiners, CJK, controls, digits.
 TEXT = st.text(st.one_of(st.characters(codec="utf-8"), st.sampled_from("👩‍🚀🏳️‍🌈漢字é\t7")))
-FUNCTION = st.fixed_dictionaries(
-    {"name": st.just("look_up"), "description": TEXT.filter(lambda text: "\x00" not in text)}
+TOOL = st.builds(
+    lambda text: {"type": "function", "function": {"name": "look_up", "description": text}},
+    TEXT.filter(lambda text: "\x00" not in text),
 )
+MESSAGE = st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": TEXT})
 BODY = st.fixed_dictionaries(
-    {
-        "messages": st.lists(
-            st.fixed_dictionaries({"role": st.sampled_from(["user", "system"]), "content": TEXT}),
-            min_size=1,
-            max_size=4,
-        )
-    },
+    {"messages": st.lists(MESSAGE, min_size=1, max_size=4)},
     optional={
         "max_tokens": st.integers(1, 400),
-        "tools": st.lists(
-            FUNCTION.map(lambda function: {"type": "function", "function": function}),
-            min_size=1,
-            max_size=2,
-        ),
+        "tools": st.lists(TOOL, min_size=1, max_size=2),
     },
 )
 
 
-def shares(data: st.DataObject, total: int, count: int) -> list[int]:
-    """`count` numbers that together are at most `total`."""
-    parts = []
-    for _ in range(count):
-        parts.append(data.draw(st.integers(0, total)))
-        total -= parts[-1]
+def shares(data: st.DataObject, total: int, *names: str) -> Any:
+    """Numbers that together are at most `total`."""
+    parts = {}
+    for name in names:
+        parts[name] = data.draw(st.integers(0, total))
+        total -= parts[name]
     return parts
 
 
@@ -204,30 +175,18 @@ def test_the_hold_is_never_below_the_charge_of_an_upstream_that_keeps_to_its_lim
     seen += [tool["function"]["description"] for tool in body.get("tools", ())]
     bytes_seen = sum(len(text.encode()) for text in seen)
     assert chat.text_bytes >= bytes_seen
-    asked = demand(
-        text_bytes=chat.text_bytes,
-        messages=chat.message_count,
-        output_tokens_asked=chat.max_output_tokens,
-    )
+    counted = {"text_bytes": chat.text_bytes, "messages": chat.message_count}
+    asked = demand(output_tokens_asked=chat.max_output_tokens, **counted)
     room, prices = Room(context, most), Prices.parse(pricing)
     tokens_max = bytes_seen + chat.message_count * TOKENS_PER_MESSAGE
     prompt = data.draw(st.integers(0, min(tokens_max, context or tokens_max)))
-    completion = data.draw(
-        st.integers(0, min(each for each in (chat.max_output_tokens, most, context, 8_192) if each))
-    )
-    cached, written, heard = shares(data, prompt, 3)
-    thought, spoken, drawn = shares(data, completion, 3)
-    usage = Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        cached_tokens=cached,
-        cache_write_tokens=written,
-        cache_write_1h_tokens=data.draw(st.integers(0, written)),
-        prompt_audio_tokens=heard,
-        reasoning_tokens=thought,
-        completion_audio_tokens=spoken,
-        completion_image_tokens=drawn,
-    )
+    bounds = [each for each in (chat.max_output_tokens, most, context, 8_192) if each]
+    completion = data.draw(st.integers(0, min(bounds)))
+    heard = ("cached_tokens", "cache_write_tokens", "prompt_audio_tokens")
+    said = ("reasoning_tokens", "completion_audio_tokens", "completion_image_tokens")
+    details = shares(data, prompt, *heard) | shares(data, completion, *said)
+    hourly = data.draw(st.integers(0, details["cache_write_tokens"]))
+    usage = Usage(prompt, completion, cache_write_1h_tokens=hourly, **details)
 
     charge = cost_of(usage, prices.effective(prompt, MIDNIGHT + timedelta(hours=hour))).total_nano
 

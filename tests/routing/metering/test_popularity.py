@@ -6,7 +6,6 @@ from itertools import count
 
 import pytest
 from django.db import OperationalError
-from pytest_django import DjangoAssertNumQueries
 
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
@@ -16,23 +15,23 @@ from tests.support.operations import generation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOW = datetime(2026, 3, 20, 12, 30, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-DAY = timedelta(days=1)
-
-
+MINUTE, HOUR, DAY = (timedelta(**{unit: 1}) for unit in ("minutes", "hours", "days"))
+Answered = Callable[..., None]
 _number = count()
 
 
 @pytest.fixture
-def answered(db: None) -> Callable[..., None]:
-    """`answered("a/one", at)`: a generation of that model, begun then."""
+def answered(db: None) -> Answered:
+    """`answered("a/one", ago)`: a generation of that model, begun then."""
     account = open_account(name="mine")
     workspace = account.workspaces.get()
     key, _ = create_key(account=account, name="k", workspace=workspace)
     owner = {"account": account, "workspace": workspace, "api_key": key}
 
-    def make(model: str, at: datetime, status: int = 200) -> None:
-        generation(id=f"gen-{next(_number)}", model=model, created_at=at, status=status, **owner)
+    def make(model: str, *agos: timedelta, status: int = 200) -> None:
+        for ago in agos:
+            made = {"id": f"gen-{next(_number)}", "created_at": NOW - ago}
+            generation(model=model, status=status, **made, **owner)
 
     return make
 
@@ -41,53 +40,37 @@ def rows() -> dict[tuple[str, str], int]:
     return {(row.model, row.day.isoformat()): row.calls for row in DailyCalls.objects.all()}
 
 
-def test_calls_are_counted_by_model_and_day(
-    answered: Callable[..., None],
-) -> None:
-    answered("a/one", NOW - 3 * DAY)
-    answered("a/one", NOW - 2 * HOUR)
-    answered("a/one", NOW - 3 * HOUR)
-    answered("a/two", NOW - 3 * HOUR)
-    answered("a/two", NOW - HOUR, status=502)
-
+def test_calls_are_counted_by_model_and_day(answered) -> None:
+    answered("a/one", 3 * DAY, 2 * HOUR, 3 * HOUR)
+    answered("a/two", 3 * HOUR)
+    answered("a/two", HOUR, status=502)
     assert count_calls(NOW) == 4
-    assert rows() == {
-        ("a/one", "2026-03-17"): 1,
-        ("a/one", "2026-03-20"): 2,
-        ("a/two", "2026-03-20"): 1,
-    }
+    days = {("a/one", "2026-03-17"): 1, ("a/one", "2026-03-20"): 2, ("a/two", "2026-03-20"): 1}
+    assert rows() == days
 
 
-def test_each_call_is_counted_once_and_not_before_it_can_have_ended(
-    answered: Callable[..., None],
-) -> None:
-    answered("a/one", NOW - 2 * HOUR)
-    answered("a/one", NOW - timedelta(minutes=1))
-
-    assert count_calls(NOW) == 1
-    assert count_calls(NOW) == 0
+def test_each_call_is_counted_once_and_not_before_it_can_have_ended(answered) -> None:
+    answered("a/one", 2 * HOUR, MINUTE)
+    assert [count_calls(NOW), count_calls(NOW)] == [1, 0]
     # A long call that began before the others were counted, and has ended since.
-    answered("a/one", NOW - timedelta(minutes=2))
+    answered("a/one", 2 * MINUTE)
     assert count_calls(NOW + HOUR) == 2
     assert rows() == {("a/one", "2026-03-20"): 3}
 
 
 def test_counting_an_hour_asks_the_database_a_few_times(
-    answered: Callable[..., None], django_assert_num_queries: DjangoAssertNumQueries
+    answered, django_assert_num_queries
 ) -> None:
     for n in range(20):
-        answered(f"a/m{n}", NOW - HOUR)
-    CallsCounted.objects.create(pk=1, until=NOW - HOUR - timedelta(minutes=10))
-
+        answered(f"a/m{n}", HOUR)
+    CallsCounted.objects.create(pk=1, until=NOW - HOUR - 10 * MINUTE)
     # Mark, count, begin, move, read, write, commit, clear away.
     with django_assert_num_queries(8):
-        assert count_calls(NOW - timedelta(minutes=40)) == 20
+        assert count_calls(NOW - 40 * MINUTE) == 20
 
 
-def test_who_loses_the_race_writes_nothing(
-    answered: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answered("a/one", NOW - 2 * HOUR)
+def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
+    answered("a/one", 2 * HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - 3 * HOUR)
     count_hour = counting._answered
 
@@ -98,17 +81,13 @@ def test_who_loses_the_race_writes_nothing(
 
     monkeypatch.setattr(counting, "_answered", overtaken)
 
-    assert count_calls(NOW) == 0
-    assert rows() == {}
+    assert (count_calls(NOW), rows()) == (0, {})
 
 
-def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(
-    answered: Callable[..., None],
-) -> None:
-    answered("a/old", NOW - 40 * DAY)
-    answered("a/new", NOW - 20 * DAY)
+def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(answered) -> None:
+    answered("a/old", 40 * DAY)
+    answered("a/new", 20 * DAY)
     DailyCalls.objects.create(model="a/gone", day=(NOW - 31 * DAY).date(), calls=5)
-
     assert count_calls(NOW) == 1
     assert rows() == {("a/new", "2026-02-28"): 1}
 
@@ -122,12 +101,11 @@ def test_the_last_days_are_added_up() -> None:
     for days, calls in ((0, 1), (6, 10), (7, 100), (29, 1000), (30, 10_000)):
         DailyCalls.objects.create(model="a/one", day=(NOW - days * DAY).date(), calls=calls)
     DailyCalls.objects.create(model="a/two", day=(NOW - 20 * DAY).date(), calls=3)
-
     assert counting.read_calls(NOW) == {"a/one": Calls(11, 1111), "a/two": Calls(0, 3)}
 
 
 def test_a_process_reads_them_once_a_minute_and_outlives_the_database(
-    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+    monkeypatch, django_assert_num_queries
 ) -> None:
     DailyCalls.objects.create(model="a/one", day=datetime.now(UTC).date(), calls=3)
     known = Popularity()

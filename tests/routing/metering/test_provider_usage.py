@@ -25,21 +25,48 @@ class Counted(NamedTuple):
     written_1h: int = 0
 
 
+def chat(prompt: int, completion: int, total: int | None = None, **more: Any) -> dict[str, Any]:
+    total = prompt + completion if total is None else total
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}
+    return counts | more
+
+
+def details(**prompt: Any) -> dict[str, Any]:
+    return {"prompt_tokens_details": prompt}
+
+
+def reasoned(tokens: int) -> dict[str, Any]:
+    others = ("audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
+    return {"completion_tokens_details": {"reasoning_tokens": tokens, **dict.fromkeys(others, 0)}}
+
+
+CACHED = {
+    "input_tokens": 50,
+    "cache_read_input_tokens": 100_000,
+    "cache_creation_input_tokens": 248,
+    "cache_creation": {"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100},
+    "output_tokens": 503,
+    "service_tier": "standard",
+    "server_tool_use": {"web_search_requests": 0},
+}
+UNCACHED = {"cache_creation_input_tokens": None, "cache_read_input_tokens": None}
+XAI = details(text_tokens=32, audio_tokens=0, image_tokens=0, cached_tokens=6) | reasoned(94)
+GROQ: Any = {
+    "queue_time": 0.037,
+    "prompt_time": 0.0006,
+    "completion_time": 0.463,
+    "total_time": 0.464,
+}
+SEARCHED: Any = {"search_context_size": "low", "citation_tokens": 0, "num_search_queries": 1}
+EXPLICIT = {
+    "cache_creation_input_tokens": 1480,
+    "cache_creation": {"ephemeral_5m_input_tokens": 1480},
+    "cache_type": "ephemeral",
+}
 SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
     "openai chat": (
         "openai",
-        {
-            "prompt_tokens": 2006,
-            "completion_tokens": 300,
-            "total_tokens": 2306,
-            "prompt_tokens_details": {"cached_tokens": 1920, "audio_tokens": 0},
-            "completion_tokens_details": {
-                "reasoning_tokens": 128,
-                "audio_tokens": 0,
-                "accepted_prediction_tokens": 0,
-                "rejected_prediction_tokens": 0,
-            },
-        },
+        chat(2006, 300, **details(cached_tokens=1920, audio_tokens=0), **reasoned(128)),
         Counted(2006, 300, cached=1920, reasoning=128),
     ),
     "openai responses": (
@@ -55,157 +82,55 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
     ),
     "anthropic": (
         "anthropic",
-        {
-            "input_tokens": 50,
-            "cache_read_input_tokens": 100_000,
-            "cache_creation_input_tokens": 248,
-            "cache_creation": {"ephemeral_5m_input_tokens": 148, "ephemeral_1h_input_tokens": 100},
-            "output_tokens": 503,
-            "service_tier": "standard",
-            "server_tool_use": {"web_search_requests": 0},
-        },
+        CACHED,
         Counted(100_298, 503, cached=100_000, written=248, written_1h=100),
     ),
     "anthropic without caching": (
         "anthropic",
-        {
-            "input_tokens": 2095,
-            "output_tokens": 503,
-            "cache_creation_input_tokens": None,
-            "cache_read_input_tokens": None,
-        },
+        {"input_tokens": 2095, "output_tokens": 503, **UNCACHED},
         Counted(2095, 503),
     ),
     "deepseek": (
         "openai",
-        {
-            "prompt_tokens": 160,
-            "prompt_cache_hit_tokens": 128,
-            "prompt_cache_miss_tokens": 32,
-            "completion_tokens": 44,
-            "total_tokens": 204,
-            "completion_tokens_details": {"reasoning_tokens": 20},
-        },
+        chat(
+            *(160, 44),
+            prompt_cache_hit_tokens=128,
+            prompt_cache_miss_tokens=32,
+            completion_tokens_details={"reasoning_tokens": 20},
+        ),
         Counted(160, 44, cached=128, reasoning=20),
     ),
     "xai": (
         "openai",
-        {
-            "prompt_tokens": 32,
-            "completion_tokens": 9,
-            "total_tokens": 135,
-            "prompt_tokens_details": {
-                "text_tokens": 32,
-                "audio_tokens": 0,
-                "image_tokens": 0,
-                "cached_tokens": 6,
-            },
-            "completion_tokens_details": {
-                "reasoning_tokens": 94,
-                "audio_tokens": 0,
-                "accepted_prediction_tokens": 0,
-                "rejected_prediction_tokens": 0,
-            },
-            "num_sources_used": 0,
-        },
+        chat(32, 9, 135, num_sources_used=0, **XAI),
         Counted(32, 103, cached=6, reasoning=94),
     ),
     "gemini with reasoning that it does not tell": (
         "openai",
-        {"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109},
+        chat(35, 12, 109),
         Counted(35, 74, reasoning=62),
     ),
     "gemini over another gateway, written and read at once": (
         "openai",
-        {
-            "prompt_tokens": 2168,
-            "completion_tokens": 100,
-            "total_tokens": 2268,
-            "prompt_tokens_details": {"cached_tokens": 2161, "cache_write_tokens": 2161},
-        },
+        chat(2168, 100, **details(cached_tokens=2161, cache_write_tokens=2161)),
         Counted(2168, 100, cached=2161, written=2161),
     ),
-    "mistral with a cache": (
-        "openai",
-        {"prompt_tokens": 70, "completion_tokens": 12, "total_tokens": 82, "num_cached_tokens": 69},
-        Counted(70, 12, cached=69),
-    ),
+    "mistral with a cache": ("openai", chat(70, 12, num_cached_tokens=69), Counted(70, 12, 69)),
     "one whose prompt leaves out what was cached": (
         "openai",
-        {
-            "prompt_tokens": 10,
-            "completion_tokens": 5,
-            "total_tokens": 915,
-            "prompt_tokens_details": {"cached_tokens": 900},
-        },
+        chat(10, 5, 915, **details(cached_tokens=900)),
         Counted(10, 5),
     ),
-    "moonshot": (
-        "openai",
-        {
-            "prompt_tokens": 1900,
-            "completion_tokens": 21,
-            "total_tokens": 1921,
-            "cached_tokens": 1800,
-        },
-        Counted(1900, 21, cached=1800),
-    ),
-    "mistral": (
-        "openai",
-        {"prompt_tokens": 16, "completion_tokens": 34, "total_tokens": 50},
-        Counted(16, 34),
-    ),
-    "groq": (
-        "openai",
-        {
-            "queue_time": 0.037,
-            "prompt_tokens": 18,
-            "prompt_time": 0.0006,
-            "completion_tokens": 556,
-            "completion_time": 0.463,
-            "total_tokens": 574,
-            "total_time": 0.464,
-        },
-        Counted(18, 556),
-    ),
-    "perplexity": (
-        "openai",
-        {
-            "prompt_tokens": 14,
-            "completion_tokens": 70,
-            "total_tokens": 84,
-            "search_context_size": "low",
-            "citation_tokens": 0,
-            "num_search_queries": 1,
-            "reasoning_tokens": 0,
-        },
-        Counted(14, 70),
-    ),
+    "moonshot": ("openai", chat(1900, 21, cached_tokens=1800), Counted(1900, 21, cached=1800)),
+    "mistral": ("openai", chat(16, 34), Counted(16, 34)),
+    "groq": ("openai", chat(18, 556, **GROQ), Counted(18, 556)),
+    "perplexity": ("openai", chat(14, 70, reasoning_tokens=0, **SEARCHED), Counted(14, 70)),
     "alibaba with explicit caching": (
         "openai",
-        {
-            "prompt_tokens": 1494,
-            "completion_tokens": 33,
-            "total_tokens": 1527,
-            "prompt_tokens_details": {
-                "cached_tokens": 0,
-                "cache_creation_input_tokens": 1480,
-                "cache_creation": {"ephemeral_5m_input_tokens": 1480},
-                "cache_type": "ephemeral",
-            },
-        },
+        chat(1494, 33, **details(cached_tokens=0, **EXPLICIT)),
         Counted(1494, 33, written=1480),
     ),
-    "fireworks": (
-        "openai",
-        {
-            "prompt_tokens": 900,
-            "total_tokens": 1100,
-            "completion_tokens": 200,
-            "prompt_tokens_details": {"cached_tokens": 512},
-        },
-        Counted(900, 200, cached=512),
-    ),
+    "fireworks": ("openai", chat(900, 200, **details(cached_tokens=512)), Counted(900, 200, 512)),
 }
 PRICES = Prices.parse(
     {
@@ -231,29 +156,29 @@ def _nano(counted: Counted) -> int:
     return prompt + counted.completion * 2_000
 
 
+CHOICE = {"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}
+ITEM = {"type": "output_text", "text": "Hi", "annotations": []}
+SAID = {"type": "message", "role": "assistant"}
 ANSWERS: dict[str, dict[str, Any]] = {
-    "openai": {
-        "object": "chat.completion",
-        "choices": [{"index": 0, "message": {"content": "Hi"}, "finish_reason": "stop"}],
-    },
-    "anthropic": {
-        "type": "message",
-        "role": "assistant",
-        "content": [{"type": "text", "text": "Hi"}],
-        "stop_reason": "end_turn",
-    },
+    "openai": {"object": "chat.completion", "choices": [CHOICE]},
+    "anthropic": SAID | {"content": [{"type": "text", "text": "Hi"}], "stop_reason": "end_turn"},
     "responses": {
         "object": "response",
         "status": "completed",
-        "output": [
-            {
-                "type": "message",
-                "role": "assistant",
-                "content": [{"type": "output_text", "text": "Hi", "annotations": []}],
-            }
-        ],
+        "output": [SAID | {"content": [ITEM]}],
     },
 }
+
+
+def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
+    body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
+    answer = wire_of(kind).answer(body, "application/json")
+    return believable(answer.usage, context_length=None)
+
+
+def _streamed(kind: str, **chunk: Any) -> Usage | None:
+    (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
+    return believable(event.usage, context_length=None)
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -265,54 +190,28 @@ def test_every_token_is_counted_once(name: str) -> None:
     assert usage is not None
     assert not usage.estimated
     assert counted == (
-        usage.prompt_tokens,
-        usage.completion_tokens,
-        usage.cached_tokens,
-        usage.cache_write_tokens,
-        usage.reasoning_tokens,
-        usage.cache_write_1h_tokens,
+        *(usage.prompt_tokens, usage.completion_tokens, usage.cached_tokens),
+        *(usage.cache_write_tokens, usage.reasoning_tokens, usage.cache_write_1h_tokens),
     )
     assert cost_of(usage, PRICES).total_nano == NANO.get(name, _nano(counted))
-
-
-@pytest.mark.parametrize("name", [name for name in SHAPES if SHAPES[name][0] == "openai"])
-def test_the_last_chunk_of_a_stream_says_the_same(name: str) -> None:
-    kind, reported, _ = SHAPES[name]
-    chunk = {"object": "chat.completion.chunk", "choices": [], "usage": reported}
-
-    (event,) = wire_of(kind).reader().events(json.dumps(chunk).encode())
-
-    assert believable(event.usage, context_length=None) == _whole(kind, reported)
+    if kind == "openai":
+        # The last chunk of a stream says the same.
+        last = {"object": "chat.completion.chunk", "choices": [], "usage": reported}
+        assert _streamed(kind, **last) == usage
 
 
 def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
     """What it costs: 5003 and 359 tokens, not what an estimate of the texts would say."""
     usage = {"queue_time": 0.2, "prompt_tokens": 5003, "completion_tokens": 359}
     choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    chunk = {"choices": [choice], "x_groq": {"id": "req_1", "usage": usage}}
-
-    (event,) = wire_of("openai").reader().events(json.dumps(chunk).encode())
-
-    assert believable(event.usage, context_length=None) == Usage(5003, 359)
-
-
-def test_there_are_eight_providers_and_more() -> None:
-    assert len({name.split()[0] for name in SHAPES}) >= 8
+    told = _streamed("openai", choices=[choice], x_groq={"id": "req_1", "usage": usage})
+    assert told == Usage(5003, 359)
 
 
 @pytest.mark.parametrize(
     "total", [None, 41, 135.5, "135"], ids=["none", "without reasoning", "a fraction", "text"]
 )
 def test_reasoning_is_added_only_where_the_total_says_so(total: Any) -> None:
-    reported = {**SHAPES["xai"][1], "total_tokens": total}
-
-    usage = _whole("openai", reported)
-
+    usage = _whole("openai", {**SHAPES["xai"][1], "total_tokens": total})
     assert usage is not None
     assert usage.completion_tokens == 9
-
-
-def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
-    body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
-    answer = wire_of(kind).answer(body, "application/json")
-    return believable(answer.usage, context_length=None)

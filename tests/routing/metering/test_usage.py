@@ -10,46 +10,44 @@ from routing.metering.cost import cost_of
 from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens, summed
 
 CONTEXT = 1000
+PLAIN = {"prompt": "0.000001", "completion": "0.000002"}
 
 
 def counts(prompt: Any, completion: Any, **details: Any) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, **details}
 
 
+def believed(reported: Any, **more: Any) -> Usage | None:
+    return believable(reported, context_length=CONTEXT, **more)
+
+
+def prompted(details: Any) -> Usage | None:
+    return believed(counts(100, 50, prompt_tokens_details=details))
+
+
+def prompt_nano(usage: Usage | None, **own: str) -> int:
+    assert usage is not None
+    return cost_of(usage, Prices.parse(PLAIN | own)).prompt_nano
+
+
+ODD: list[Any] = [None, -1, -1.0, "5", True, 1.5, float("nan"), float("inf"), [], 10**12, 10**400]
 INCREDIBLE: list[Any] = [
-    None,
-    [],
-    "12",
-    {},
-    counts(None, 1),
-    counts(1, None),
-    counts(-1, 1),
-    counts(1, -1),
-    counts(-1.0, 1),
-    counts("5", 1),
-    counts(True, 1),
-    counts(1.5, 1),
-    counts(float("nan"), 1),
-    counts(float("inf"), 1),
-    counts([], 1),
-    counts(CONTEXT + 1, 1),
-    counts(1, 10**12),
-    counts(10**400, 1),
+    *(None, [], "12", {}, counts(CONTEXT + 1, 1)),
+    *(counts(odd, 1) for odd in ODD),
+    *(counts(1, odd) for odd in ODD),
 ]
 
 
-@pytest.mark.parametrize("reported", INCREDIBLE, ids=str)
+@pytest.mark.parametrize("reported", INCREDIBLE, ids=lambda each: str(each)[:60])
 def test_a_report_that_cannot_be_true_is_not_believed(reported: Any) -> None:
-    assert believable(reported, context_length=CONTEXT) is None
+    assert believed(reported) is None
 
 
 def test_the_limits_themselves_are_believed() -> None:
-    assert believable(counts(0, 0), context_length=CONTEXT) == Usage(0, 0)
-    assert believable(counts(CONTEXT, 5.0), context_length=CONTEXT) == Usage(CONTEXT, 5)
+    assert believed(counts(0, 0)) == Usage(0, 0)
+    assert believed(counts(CONTEXT, 5.0)) == Usage(CONTEXT, 5)
     assert believable(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
-
-
-def test_without_a_context_length_a_count_past_every_model_is_a_lie() -> None:
+    # Without a context length a count past every model is a lie.
     assert believable(counts(COUNT_MAX + 1, 1), context_length=None) is None
     assert believable(counts(1, 10**17), context_length=None) is None
 
@@ -68,30 +66,22 @@ def test_details_are_read() -> None:
         },
     )
 
-    assert believable(reported, context_length=CONTEXT) == Usage(
-        100, 50, 60, 20, 20, 0, 30, 5, 15, 3, 4
-    )
+    assert believed(reported) == Usage(100, 50, 60, 20, 20, 0, 30, 5, 15, 3, 4)
 
 
 def test_tokens_that_were_written_and_read_at_once_are_both() -> None:
     """Gemini over another gateway, which bills both."""
     details = {"cached_tokens": 216, "cache_write_tokens": 216}
 
-    usage = believable(counts(218, 10, prompt_tokens_details=details), context_length=CONTEXT)
+    usage = believed(counts(218, 10, prompt_tokens_details=details))
 
     assert usage == Usage(218, 10, cached_tokens=216, cache_write_tokens=216)
-    plain = {"prompt": "0.000001", "completion": "0.000002"}
-    for own, nano in (
-        ({}, 218_000),
-        ({"input_cache_read": "0.0000001"}, 2_000 + 21_600),
-        ({"input_cache_write": "0.000000083"}, 2_000 + 17_928),
-        ({"input_cache_read": "0", "input_cache_write": "0.000000083"}, 2_000 + 17_928),
-        (
-            {"input_cache_read": "0.0000001", "input_cache_write": "0.000000083"},
-            2_000 + 21_600 + 17_928,
-        ),
-    ):
-        assert cost_of(usage, Prices.parse(plain | own)).prompt_nano == nano
+    read, write = {"input_cache_read": "0.0000001"}, {"input_cache_write": "0.000000083"}
+    assert prompt_nano(usage) == 218_000
+    assert prompt_nano(usage, **read) == 2_000 + 21_600
+    assert prompt_nano(usage, **write) == 2_000 + 17_928
+    assert prompt_nano(usage, input_cache_read="0", **write) == 2_000 + 17_928
+    assert prompt_nano(usage, **read, **write) == 2_000 + 21_600 + 17_928
 
 
 LIES: list[Any] = [
@@ -108,9 +98,7 @@ LIES: list[Any] = [
 
 @pytest.mark.parametrize("details", LIES, ids=str)
 def test_details_that_do_not_fit_their_count_are_dropped(details: Any) -> None:
-    reported = counts(100, 50, prompt_tokens_details=details)
-
-    assert believable(reported, context_length=CONTEXT) == Usage(100, 50)
+    assert prompted(details) == Usage(100, 50)
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 1), (8, 2), (4001, 1000)])
@@ -118,13 +106,17 @@ def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -
     assert estimated_tokens(chars) == tokens
 
 
+def thought(**text: Any) -> dict[str, Any]:
+    return {"type": "text", **text}
+
+
 @pytest.mark.parametrize(
     "message",
     [
         {"content": "x" * 400},
-        {"content": [{"type": "text", "text": "x" * 300}, {"type": "text", "text": "x" * 100}]},
+        {"content": [thought(text="x" * 300), thought(text="x" * 100)]},
         {"content": "", "refusal": "x" * 400},
-        {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "x" * 400}]}]},
+        {"content": [{"type": "thinking", "thinking": [thought(text="x" * 400)]}]},
         {"reasoning": "x" * 400, "reasoning_details": [{"text": "x" * 400}]},
         {"reasoning": "x" * 400, "reasoning_content": "x" * 400},
         {"reasoning_details": [{"text": "x" * 300}, {"summary": "x" * 100}, {"data": "x" * 999}]},
@@ -133,88 +125,60 @@ def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -
     ],
 )
 def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -> None:
-    prices = Prices.parse({"prompt": "0.000001", "completion": "0.000002"})
     usage = Usage(0, estimated_tokens(text_chars({"role": "assistant", **message})))
-    assert cost_of(usage, prices).total_nano == 100 * 2_000
+    assert cost_of(usage, Prices.parse(PLAIN)).total_nano == 100 * 2_000
 
 
 def test_parts_of_an_answer_are_added_up() -> None:
     one = Usage(1, 2, cached_tokens=1, accepted_prediction_tokens=5, estimated=True)
     other = Usage(10, 20, reasoning_tokens=3, web_searches=1)
-    both = Usage(
-        *(11, 22),
-        cached_tokens=1,
-        reasoning_tokens=3,
-        accepted_prediction_tokens=5,
-        estimated=True,
-        web_searches=1,
-    )
-
+    details: Any = {"cached_tokens": 1, "reasoning_tokens": 3, "accepted_prediction_tokens": 5}
+    both = Usage(11, 22, **details, estimated=True, web_searches=1)
     assert summed(one, other) == summed(other, one) == both
     assert summed(one, one).accepted_prediction_tokens == 10
 
 
 def test_writes_for_an_hour_are_among_the_writes() -> None:
-    details = {"cache_write_tokens": 30, "cache_write_1h_tokens": 20}
-    read = believable(counts(100, 1, prompt_tokens_details=details), context_length=CONTEXT)
-    lie = believable(
-        counts(100, 1, prompt_tokens_details=details | {"cache_write_1h_tokens": 40}),
-        context_length=CONTEXT,
-    )
-
-    assert read == Usage(100, 1, cache_write_tokens=30, cache_write_1h_tokens=20)
-    assert lie == Usage(100, 1, cache_write_tokens=30, cache_write_1h_tokens=30)
+    for told, counted in ((20, 20), (40, 30)):
+        read = prompted({"cache_write_tokens": 30, "cache_write_1h_tokens": told})
+        assert read == Usage(100, 50, cache_write_tokens=30, cache_write_1h_tokens=counted)
 
 
-@pytest.mark.parametrize(
-    ("more", "nano"),
-    [
-        ({}, 100_000),
-        ({"input_cache_write": "0.00000125"}, 107_500),
-        ({"input_cache_write_1h": "0.000002"}, 120_000),
-        ({"input_cache_write": "0.00000125", "input_cache_write_1h": "0.000002"}, 122_500),
-    ],
-)
-def test_writes_for_an_hour_have_a_price_of_their_own(more: dict[str, str], nano: int) -> None:
-    prices = Prices.parse({"prompt": "0.000001", "completion": "0.000002", **more})
+def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
     usage = Usage(100, 0, cache_write_tokens=30, cache_write_1h_tokens=20)
-
-    assert cost_of(usage, prices).total_nano == nano
+    short, hour = {"input_cache_write": "0.00000125"}, {"input_cache_write_1h": "0.000002"}
+    assert prompt_nano(usage) == 100_000
+    assert prompt_nano(usage, **short) == 107_500
+    assert prompt_nano(usage, **hour) == 120_000
+    assert prompt_nano(usage, **short, **hour) == 122_500
 
 
 @pytest.mark.parametrize(("told", "counted"), [(3, 3), (-1, 0), ("3", 0), (10**6, 0), (None, 0)])
 def test_searches_of_the_upstream_are_counted(told: Any, counted: int) -> None:
     reported = counts(1, 1, server_tool_use_details={"web_search_requests": told})
-
-    assert believable(reported, context_length=CONTEXT) == Usage(1, 1, web_searches=counted)
+    assert believed(reported) == Usage(1, 1, web_searches=counted)
 
 
 def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
     """It told of the prompt when it began, and never of the completion."""
     told = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 80}}
-
-    usage = believable(told, context_length=1000, produced_tokens=7)
-
-    assert usage == Usage(100, 7, cached_tokens=80, estimated=True)
-    assert believable(told, context_length=1000) is None
     bare = {"prompt_tokens": 100}
-    assert believable(bare, context_length=1000, produced_tokens=7) == Usage(100, 7, estimated=True)
-    assert believable({"completion_tokens": 5}, context_length=1000, produced_tokens=7) is None
+    usage = Usage(100, 7, cached_tokens=80, estimated=True)
+    assert believed(told, produced_tokens=7) == usage
+    assert believed(told) is None
+    assert believed(bare, produced_tokens=7) == Usage(100, 7, estimated=True)
+    assert believed({"completion_tokens": 5}, produced_tokens=7) is None
 
 
 def test_of_an_upstream_that_told_of_the_completion_alone_that_is_believed() -> None:
     told = {"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}
-
-    usage = believable(told, context_length=CONTEXT, produced_tokens=7, prompt_estimate=12)
-
-    assert usage == Usage(12, 50, reasoning_tokens=30, estimated=True)
-    assert believable(told, context_length=CONTEXT) is None
+    usage = Usage(12, 50, reasoning_tokens=30, estimated=True)
+    assert believed(told, produced_tokens=7, prompt_estimate=12) == usage
+    assert believed(told) is None
 
 
 def test_no_estimate_stands_for_a_count_that_cannot_be_true() -> None:
+    estimates = {"produced_tokens": 7, "prompt_estimate": 12}
     for told in (counts(-1, 50), counts("5", 50), counts(5, -1), counts(None, CONTEXT + 1)):
-        estimates = {"produced_tokens": 7, "prompt_estimate": 12}
-        assert believable(told, context_length=CONTEXT, **estimates) is None
-    told = counts(100, 50)
-    usage = believable(told, context_length=CONTEXT, produced_tokens=7, prompt_estimate=12)
-    assert usage == Usage(100, 50)
+        assert believed(told, **estimates) is None
+    assert believed(counts(100, 50), **estimates) == Usage(100, 50)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import window_starts
 from routing.catalogue.entries import EndpointEntry
@@ -23,38 +24,32 @@ ADMITTED_AT = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) -> Call:
     """A chat request that plans to try these endpoints."""
-    chat = parse_chat(
-        {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}], **body},
-        session_header=None,
-    )
+    said = {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}], **body}
+    chat = parse_chat(said, session_header=None)
     account, workspace = uuid.uuid4(), uuid.uuid4()
+    caller = Caller(
+        key_id=1,
+        key_hash="0" * 64,
+        management=False,
+        account_id=account,
+        workspace_id=workspace,
+        creator_id=None,
+        creator_left=False,
+        disabled=False,
+        expires_at=None,
+        default_text_model="",
+        key_name="CI",
+    )
+    ask = Ask(kinds=frozenset({"openai"}))
     return Call(
         generation_id="gen-1-test",
-        caller=Caller(
-            key_id=1,
-            key_hash="0" * 64,
-            management=False,
-            account_id=account,
-            workspace_id=workspace,
-            creator_id=None,
-            creator_left=False,
-            disabled=False,
-            expires_at=None,
-            default_text_model="",
-            key_name="CI",
-        ),
+        caller=caller,
         payer=Payer(account, workspace, 1, tuple(window_starts(at).items())),
         format=CHAT,
         chat=chat,
         demand=Demand(chat.text_bytes, 1, 0, 0, chat.max_output_tokens),
         plan=Plan(endpoints, (), endpoints),
-        choice=Choice(
-            ("acme/small",),
-            (model(*endpoints),),
-            Ask(kinds=frozenset({"openai"})),
-            NO_POLICY,
-            NOTHING_LEARNED,
-        ),
+        choice=Choice(("acme/small",), (model(*endpoints),), ask, NO_POLICY, NOTHING_LEARNED),
         requested_model="acme/small",
         strategy="direct",
         root_url=ROOT,
@@ -73,3 +68,9 @@ def attempt_at(endpoint: EndpointEntry, **changes: Any) -> Attempt:
 def failed_at(endpoint: EndpointEntry, status: int = 503, **changes: Any) -> Attempt:
     failure = UpstreamFailure(status, status, "provider_overloaded", "Provider returned error")
     return attempt_at(endpoint, status=status, failure=replace(failure, **changes))
+
+
+def own_entry(provider: str = "acme", **changes: Any) -> ByokEntry:
+    """A team's own credential."""
+    shown: Any = {"id": f"id-{provider}", "label": "sk-...AbCd", "sealed": "v1:" + "s" * 60}
+    return replace(ByokEntry(provider=provider, is_fallback=False, **shown), **changes)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import redis
 
 from tests.support.valkey import ValkeyServer
 
@@ -35,6 +36,12 @@ def start(valkey: ValkeyServer, clock: "Clock") -> "Iterator[Start]":
     yield start_
     for process in processes:
         process.hints.close()
+
+
+@pytest.fixture
+def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
+    with redis.Redis.from_url(valkey.url) as found:
+        yield found
 
 
 @pytest.fixture

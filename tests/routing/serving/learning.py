@@ -40,8 +40,8 @@ class Clock:
         return self.now
 
 
-def observer(clock: Clock, *, window_s: float = 300, collects: bool = False) -> Observer:
-    made = Observer(window_s=window_s, clock=clock)
+def observer(clock: Clock, *, collects: bool = False) -> Observer:
+    made = Observer(window_s=300, clock=clock)
     made.collects = collects
     return made
 

@@ -1,4 +1,5 @@
-"""Web processes as far as they share what they have seen, all of them in this one."""
+"""Web processes as far as they share what they have seen, all of them in this one; and whoever
+answers them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,24 @@ from routing.selection.health import EndpointHealth
 from routing.serving.observing import Observer
 from routing.serving.sharing import Sharing
 from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refreshed
+from tests.routing.upstreams.raw_upstream import Peer
+
+
+class Answers:
+    """An upstream that answers everything with the same body, and remembers what it was sent."""
+
+    def __init__(self, body: bytes, status: int = 200) -> None:
+        self.body, self.status = body, status
+        self.heads: list[bytes] = []
+
+    def __call__(self, peer: Peer) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += peer.sock.recv(65_536)
+        self.heads.append(head)
+        said = b"Content-Type: application/json\r\nContent-Length: %d" % len(self.body)
+        start = b"HTTP/1.1 %d X\r\n%b\r\nConnection: close" % (self.status, said)
+        peer.send(start + b"\r\n\r\n" + self.body)
 
 
 class Process:
@@ -49,3 +68,9 @@ class Process:
 
 
 Start = Callable[[], Process]
+
+
+def pass_round(*processes: Process) -> None:
+    """Each tells and hears, one after the other."""
+    for process in processes:
+        process.sync()

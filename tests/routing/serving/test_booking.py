@@ -1,4 +1,5 @@
-"""What the ledger and those beside it are told of a call that ended, in whatever way."""
+"""What the ledger and those beside it are told of a call that ended, in whatever way; and that no
+end leaves before its charge is in the books."""
 
 from typing import Any
 from unittest.mock import Mock, call, create_autospec
@@ -7,19 +8,27 @@ import pytest
 from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError, NotFound, Unavailable
+from routing.exchange import Answer
 from routing.history.drafts import Draft
 from routing.metering.writer import LedgerWriter
-from routing.serving import booking, stream_books
+from routing.serving import booking, stream_books, whole
 from routing.serving.attempts import Attempts
 from routing.serving.booking import Accounted, book
 from routing.serving.call import Attempt, Call
+from routing.serving.conversation import Talk
+from routing.serving.loop import Loop
+from routing.serving.loop_stream import LoopStream
 from routing.serving.outcome import answered, failed, measured
 from routing.serving.relay import Relay
 from routing.serving.relaying import relay_for
+from routing.serving.stream import AnswerStream
 from routing.serving.stream_books import outcome_of, settle, settle_failure
+from routing.tools.toolbox import Toolbox
+from routing.upstreams.failures import from_error_object
+from routing.upstreams.reply import Reply
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
-from tests.routing.serving.test_relay import chat_events
+from tests.routing.serving.streams import chat_events
 
 
 class Desk:
@@ -68,16 +77,10 @@ def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
 BOOKED = ["submit", "uses.note", "limiting.settle", "keep"]
 
 
-def test_a_call_is_booked_once_and_told_to_all_who_count(desk: Desk) -> None:
+def test_a_call_is_booked_once_and_told_to_all_who_count(desk) -> None:
     usage = measured(desk.call, desk.attempt, None, 8)
-    outcome = answered(
-        desk.call,
-        desk.attempt,
-        usage,
-        finish_reason="stop",
-        native_finish="stop",
-        service_tier=None,
-    )
+    ends: Any = {"finish_reason": "stop", "native_finish": "stop", "service_tier": None}
+    outcome = answered(desk.call, desk.attempt, usage, **ends)
 
     assert book(desk.call, outcome) is desk.ledger.submit.return_value
     assert book(desk.call, outcome) is None
@@ -91,37 +94,33 @@ def test_a_call_is_booked_once_and_told_to_all_who_count(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk: Desk, wait: bool) -> None:
+def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) -> None:
     settle(desk.call, failed(NotFound("gone")), wait=wait, meanwhile=desk.told.meanwhile)
-
     assert desk.steps == [*BOOKED, "meanwhile", *(["wait", "wait_kept"] if wait else [])]
     settle(desk.call, failed(NotFound("gone")), wait=True, meanwhile=desk.told.meanwhile)
     assert desk.told.meanwhile.call_count == 1
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_stream_is_charged_for_what_came(desk: Desk, cancelled: bool) -> None:
+def test_a_stream_is_charged_for_what_came(desk, cancelled: bool) -> None:
     relay = desk.relay("Hello", " you")
-
     outcome = outcome_of(desk.call, desk.attempt, relay, cancelled=cancelled)
-
     assert outcome.usage == measured(desk.call, desk.attempt, relay.usage, len("Hello you"))
     assert outcome.charged_nano == outcome.cost.total_nano > 0
     assert outcome.cancelled is cancelled
 
 
-def test_a_call_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
+def test_a_call_that_reached_nobody_gives_its_hold_back(desk) -> None:
     assert desk.fail(None, None) is None
-
-    assert desk.attempts.release.call_count == 1
-    assert desk.call.settled
-    assert desk.steps == []
+    assert (desk.attempts.release.call_count, desk.call.settled) == (1, True)
+    desk.call.attempts, desk.call.settled = [], False
+    with pytest.raises(GatewayError), Accounted(desk.call, desk.attempts):
+        raise GatewayError
+    assert (desk.attempts.release.call_count, desk.steps) == (2, [])
 
 
 @pytest.mark.parametrize("texts", [None, (), ("Hello", " you")])
-def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(
-    desk: Desk, texts: tuple[str, ...] | None
-) -> None:
+def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(desk, texts) -> None:
     outcome = desk.fail(desk.attempt, None if texts is None else desk.relay(*texts))
 
     assert desk.steps == [*BOOKED, "wait", "wait_kept"]
@@ -135,25 +134,16 @@ def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(
     assert len(desk.ledger.submit.call_args_list) == 1
 
 
+@pytest.mark.parametrize("wait", [True, False])
 def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it_may(
-    desk: Desk,
+    desk, wait: bool
 ) -> None:
     desk.ledger.wait.side_effect = Unavailable
-
-    assert desk.fail(desk.attempt, None).status == 404
-
-    assert "wait" in desk.steps
+    assert desk.fail(desk.attempt, None, wait=wait).status == 404
+    assert ("wait" in desk.steps) is wait
 
 
-def test_a_failure_is_not_waited_for_where_there_is_no_time(desk: Desk) -> None:
-    desk.fail(desk.attempt, None, wait=False)
-
-    assert desk.steps == BOOKED
-
-
-def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_tools_of_a_loop_did_is_charged_of_a_failed_stream(desk, monkeypatch) -> None:
     relays, spy = (None, desk.relay("Hi")), Mock()
     desk.call.loop = loop = Mock()
     monkeypatch.setattr(stream_books, "failed", spy)
@@ -172,42 +162,84 @@ ENDS: list[tuple[BaseException, type[BaseException], int, bool]] = [
 
 
 @pytest.mark.parametrize(("raised", "comes", "status", "waits"), ENDS)
-def test_whatever_ends_a_whole_answer_is_recorded(
-    desk: Desk, raised: BaseException, comes: type[BaseException], status: int, waits: bool
-) -> None:
+def test_whatever_ends_a_whole_answer_is_recorded(desk, raised, comes, status, waits) -> None:
     with pytest.raises(comes), Accounted(desk.call, desk.attempts):
         raise raised
-
     assert desk.steps == BOOKED + ["wait"] * waits
     assert (desk.order.record["status"], desk.order.charge_nano) == (status, 0)
     assert desk.attempts.end_probe.call_count == 1
     assert desk.content.failed.call_count == 1
 
 
-def test_an_answer_that_ends_well_or_is_interrupted_is_not_recorded_as_failed(desk: Desk) -> None:
+def test_what_ends_well_or_is_interrupted_or_was_settled_is_not_recorded_as_failed(desk) -> None:
     with Accounted(desk.call, desk.attempts):
         pass
     with pytest.raises(KeyboardInterrupt), Accounted(desk.call, desk.attempts):
         raise KeyboardInterrupt
-
-    assert desk.steps == []
-
-
-def test_an_answer_that_reached_nobody_gives_its_hold_back(desk: Desk) -> None:
-    desk.call.attempts = []
-
-    with pytest.raises(GatewayError), Accounted(desk.call, desk.attempts):
-        raise GatewayError
-
-    assert desk.attempts.release.call_count == 1
-    assert desk.steps == []
-
-
-def test_what_was_settled_already_stays_as_it_was_told(desk: Desk) -> None:
     desk.call.settled = True
-
     with pytest.raises(NotFound), Accounted(desk.call, desk.attempts):
         raise NotFound("gone")
+    assert (desk.steps, desk.content.failed.call_count) == ([], 0)
 
-    assert desk.steps == []
-    assert desk.content.failed.call_count == 0
+
+# --- No end before its charge ---------------------------------------------------------------------
+
+
+class ReadReply(Reply):
+    """An upstream's reply of which all was read."""
+
+    def __init__(self) -> None:
+        return
+
+    def read_some(self, wait_s: float | None = None) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        return
+
+
+def an_answer() -> Answer:
+    return Answer({"role": "assistant", "content": "Hi"}, "stop", *[None] * 6)
+
+
+def loop_of(call: Call) -> Loop:
+    return Loop(call.chat, Toolbox([{"type": "router:datetime"}]))
+
+
+def end_stream(call: Call, attempt: Attempt, kind: type[AnswerStream] = AnswerStream) -> None:
+    stream, relay = kind(call, None), relay_for(call, attempt)
+    stream._committed = True
+    relay.feed(b"".join(chat_events("Hi")))
+    next(stream._finish(attempt, relay, ReadReply()))
+
+
+def end_stream_of_turns(call: Call, attempt: Attempt) -> None:
+    call.loop = loop_of(call)
+    end_stream(call, attempt, LoopStream)
+
+
+def end_whole(call: Call, attempt: Attempt) -> None:
+    whole._answered(call, attempt, an_answer())
+
+
+def end_whole_of_turns(call: Call, attempt: Attempt) -> None:
+    call.loop = loop_of(call)
+    call.loop.take({"role": "assistant", "content": "Hi"}, finish="stop")
+    whole._conversed(call, Talk(attempt, an_answer(), "stop"))
+
+
+def end_broken_off(call: Call, attempt: Attempt) -> None:
+    whole._told_broken(call, attempt, an_answer(), from_error_object({"message": "broke off"}))
+
+
+@pytest.mark.parametrize(
+    "end", [end_stream, end_stream_of_turns, end_whole, end_whole_of_turns, end_broken_off]
+)
+def test_no_end_is_told_before_its_charge_is_booked(end, monkeypatch) -> None:
+    silent = create_autospec(LedgerWriter, instance=True)
+    silent.wait.side_effect = Unavailable
+    monkeypatch.setattr(booking, "ledger", silent)
+    target = endpoint()
+    with pytest.raises(Unavailable):
+        end(call_to(target), attempt_at(target))
+    assert silent.submit.call_count == 1

@@ -1,23 +1,35 @@
-"""Which limits a call counts against, and what it takes of them. Nothing here asks a store."""
+"""Which limits a call counts against and what it takes of them, asking no store; when keys were
+used, and a key that is moved while a call of it waits."""
 
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.conf import settings as live
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.hints import Hints
-from gateway.http.errors import RateLimited
+from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
 from routing import refusing
 from routing.catalogue.entries import EndpointEntry
+from routing.metering.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
-from routing.serving import limiting
+from routing.serving import attempts, limiting
+from routing.serving.attempts import Attempts
 from routing.serving.call import Call
+from routing.serving.key_uses import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
+
+PAID, FREE = "acme/small", "acme/small:free"
+REQUESTS, TOKENS = Limit("key_requests:1", 7, MINUTE_S), Limit("key_tokens:1", 5000, MINUTE_S)
 
 
 class Counters(Limits):
@@ -41,27 +53,6 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     return found
 
 
-def at(model_id: str, **more: Any) -> EndpointEntry:
-    return endpoint(model_id=model_id, **more)
-
-
-PAID, FREE = "acme/small", "acme/small:free"
-
-
-def wanted(call: Call) -> list[tuple[str, int, int, int]]:
-    """Kind, number, window and cost of each limit that the call counts against."""
-    found = limiting._limits_of(call)
-    return [(limiting._kind(each), each.most, each.window_s, each.cost) for each in found]
-
-
-def test_by_default_nothing_is_counted(counters: Counters) -> None:
-    call = call_to(at(PAID))
-
-    assert limiting.too_many(call) is None
-    assert call.taken is None
-    assert not counters._counts
-
-
 @pytest.fixture
 def all_on(settings: Settings) -> Settings:
     settings.ROUTER_FREE_RPM = 20
@@ -73,68 +64,70 @@ def all_on(settings: Settings) -> Settings:
     return settings
 
 
-def test_who_is_refused_early_is_refused_for_nothing(
-    all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def at(model_id: str, **more: Any) -> EndpointEntry:
+    return endpoint(model_id=model_id, **more)
+
+
+def wanted(call: Call) -> list[tuple[str, int, int, int]]:
+    """Kind, number, window and cost of each limit that the call counts against."""
+    found = limiting._limits_of(call)
+    return [(limiting._kind(each), each.most, each.window_s, each.cost) for each in found]
+
+
+def test_by_default_nothing_is_counted(counters) -> None:
+    call = call_to(at(PAID))
+    assert limiting.too_many(call) is None
+    assert (call.taken, counters._counts) == (None, {})
+
+
+def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypatch) -> None:
     # Of money another test speaks: this call has no account that could be read.
     monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
     call = call_to()
     limit = limiting._limits_of(call)[0]
+    with monkeypatch.context() as patch:
+        # Whoever takes, though it be to give back, fails here.
+        patch.setattr(counters, "take", None)
+        for _ in range(2 * all_on.ROUTER_KEY_RPM):
+            refusing.refuse_early(call)
+    assert (call.taken, counters.left(limit)) == (None, limit.most)
 
-    for _ in range(2 * all_on.ROUTER_KEY_RPM):
-        refusing.refuse_early(call)
-
-    assert call.taken is None
-    assert counters.left(limit) == limit.most
     assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
     with pytest.raises(RateLimited) as refused:
         refusing.refuse_early(call)
+
     assert refused.value.headers["X-RateLimit-Limit"] == str(all_on.ROUTER_KEY_RPM)
     told = limiting.too_many(call)
     assert told is not None
     assert (told.text, told.metadata) == (refused.value.text, refused.value.metadata)
 
 
-def test_who_is_judged_early_takes_from_nobody(
-    all_on: Settings, counters: Counters, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(refusing, "_refuse_broke", lambda call: None)
-    # Whoever takes, though it be to give back, fails here.
-    monkeypatch.setattr(counters, "take", None)
-
-    refusing.refuse_early(call_to())
-
-
-MINE = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]
-
-
-def test_free_variants_count_for_the_account_and_the_rest_for_the_key(all_on: Settings) -> None:
-    bound: dict[str, Any] = {"max_tokens": 100}
-    paid = wanted(call_to(at(PAID), **bound))
-    assert [each[0] for each in paid] == ["key_requests", "key_tokens"]
-    assert wanted(call_to(at(FREE), **bound)) == MINE
-    assert wanted(call_to(at(FREE), at(PAID), **bound)) == MINE + paid
-    router = call_to(at(PAID), **bound)
+def test_free_variants_count_for_the_account_and_the_rest_for_the_key(all_on) -> None:
+    mine = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]
+    bound: Any = {"max_tokens": 100}
+    paid, router = wanted(call_to(at(PAID), **bound)), call_to(at(PAID), **bound)
     router.strategy = "free"
-    assert wanted(router) == MINE
+
+    assert [each[0] for each in paid] == ["key_requests", "key_tokens"]
+    assert wanted(call_to(at(FREE), **bound)) == mine
+    assert wanted(call_to(at(FREE), at(PAID), **bound)) == mine + paid
+    assert wanted(router) == mine
+    # A call that nobody serves counts by what was named.
+    assert [each[0] for each in wanted(call_to())] == ["key_requests", "key_tokens"]
 
 
-def test_a_call_that_nobody_serves_counts_by_what_was_named(all_on: Settings) -> None:
-    named = call_to()
-    assert [each[0] for each in wanted(named)] == ["key_requests", "key_tokens"]
+UNLOCK = "free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"
 
 
 @pytest.mark.parametrize(
     ("bought", "most", "text"),
     [
-        (0, 50, "free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"),
-        (10 * 10**9 - 1, 50, "free-models-per-day. Add 10 credits to unlock"),
+        (0, 50, UNLOCK),
+        (10 * 10**9 - 1, 50, UNLOCK),
         (10 * 10**9, 1000, "free-models-per-day-high-balance"),
     ],
 )
-def test_who_bought_enough_has_the_larger_day(
-    all_on: Settings, counters: Counters, bought: int, most: int, text: str
-) -> None:
+def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, text) -> None:
     all_on.ROUTER_FREE_RPM = 0
     call = call_to(at(FREE))
     call.caller = replace(call.caller, bought_nano=bought)
@@ -149,43 +142,31 @@ def test_who_bought_enough_has_the_larger_day(
     assert error.metadata["limit_source"] == "router_free_tier_daily"
 
 
-def test_a_minute_s_free_requests(all_on: Settings, counters: Counters) -> None:
+def test_a_minute_s_free_requests(all_on, counters) -> None:
     call = call_to(at(FREE))
-    found = [limiting.too_many(call) for _ in range(21)]
-
-    assert found[:20] == [None] * 20
-    assert found[20] is not None
-    assert found[20].text == "Rate limit exceeded: free-models-per-min"
-    assert found[20].headers["Retry-After"] == "40"
+    *found, last = [limiting.too_many(call) for _ in range(21)]
+    assert found == [None] * 20
+    assert last is not None
+    assert last.text == "Rate limit exceeded: free-models-per-min"
+    assert last.headers["Retry-After"] == "40"
     counters.now += 40
     assert limiting.too_many(call) is None
 
 
-def test_tokens_are_bounded_by_the_dearest_endpoint(all_on: Settings) -> None:
-    small, large = at(PAID, max_completion_tokens=100), at(PAID, max_completion_tokens=900)
-    one, both = wanted(call_to(small)), wanted(call_to(small, large))
-
-    assert both[-1][3] - one[-1][3] == 800
+def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> None:
+    small, large, huge = (at(PAID, max_completion_tokens=most) for most in (100, 900, 60_000))
     # "Hello" is five bytes, beside its message's allowance.
-    assert one[-1][3] == 5 + 16 + 100
-
-
-def test_no_reservation_exceeds_the_limit(all_on: Settings) -> None:
-    assert wanted(call_to(at(PAID, max_completion_tokens=60_000)))[-1][3] == 5000
+    assert wanted(call_to(small))[-1][3] == 5 + 16 + 100
+    assert wanted(call_to(small, large))[-1][3] == 5 + 16 + 900
+    assert wanted(call_to(huge))[-1][3] == 5000
 
 
 @given(used=st.lists(st.integers(0, 3000), max_size=8), asked=st.integers(1, 2000))
-def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(
-    used: list[int], asked: int
-) -> None:
+def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used, asked) -> None:
+    counters, running, spent = Counters(), list[Call](), 0
     with pytest.MonkeyPatch.context() as patch:
-        from django.conf import settings
-
-        patch.setattr(settings, "ROUTER_KEY_TPM", 5000)
-        counters = Counters()
+        patch.setattr(live, "ROUTER_KEY_TPM", 5000)
         patch.setattr(limiting, "limits", lambda: counters)
-        running: list[Call] = []
-        spent = 0
         for tokens in used:
             call = call_to(at(PAID), max_tokens=asked)
             if limiting.too_many(call) is None:
@@ -198,16 +179,94 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(
                 spent += tokens
         for call in running:
             limiting.give_back(call)
-        limit = Limit("key_tokens:1", 5000, MINUTE_S)
-        assert counters.left(limit) == 5000 - spent
+        assert counters.left(TOKENS) == 5000 - spent
 
 
-def test_told_twice_of_an_end_it_corrects_once(all_on: Settings, counters: Counters) -> None:
+def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
     call = call_to(at(PAID), max_tokens=1000)
     assert limiting.too_many(call) is None
     for _ in range(2):
         limiting.settle(call, Usage(10, 5))
         limiting.give_back(call)
+    assert (counters.left(TOKENS), counters.left(REQUESTS)) == (5000 - 15, 6)
 
-    assert counters.left(Limit("key_tokens:1", 5000, MINUTE_S)) == 5000 - 15
-    assert counters.left(Limit("key_requests:1", 7, MINUTE_S)) == 6
+
+# --- Keys -----------------------------------------------------------------------------------------
+
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOON + timedelta(seconds=1)
+Uses = Mapping[int, datetime]
+
+
+class Written:
+    """What was told to the database, and what that says to each time."""
+
+    def __init__(self, *answers: Callable[[Uses], set[int]]) -> None:
+        self.told: list[dict[int, datetime]] = []
+        self.uses, self._answers = KeyUses(self._record), iter(answers)
+
+    def _record(self, uses: Uses) -> set[int]:
+        self.told.append(dict(uses))
+        return next(self._answers, set)(uses)
+
+
+def test_what_was_written_is_not_written_again() -> None:
+    # The second key's row is locked at first: its note waits for the next time.
+    written = Written(lambda uses: {1})
+    mine = written.uses
+    mine.write()
+    for key, at in ((1, NOON), (2, NOON), (1, LATER)):
+        mine.note(key, at)
+    for _ in range(3):
+        mine.write()
+    assert written.told == [{1: LATER, 2: NOON}, {2: NOON}]
+
+
+def test_a_use_while_others_are_written_is_kept() -> None:
+    def used_meanwhile(uses: Uses) -> set[int]:
+        written.uses.note(1, LATER)
+        return set(uses)
+
+    written = Written(used_meanwhile)
+    written.uses.note(1, NOON)
+    for _ in range(3):
+        written.uses.write()
+
+    assert written.told == [{1: NOON}, {1: LATER}]
+
+
+def test_nothing_is_lost_where_the_database_fails() -> None:
+    def fail(uses: Uses) -> set[int]:
+        raise ConnectionError("gone")
+
+    written = Written(fail)
+    written.uses.note(1, NOON)
+    with pytest.raises(ConnectionError):
+        written.uses.write()
+    written.uses.write()
+
+    assert written.told == [{1: NOON}, {1: NOON}]
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
+    moved: bool, monkeypatch
+) -> None:
+    call, asked = call_to(), list[TopUpOrder]()
+    place = uuid.uuid4() if moved else call.caller.workspace_id
+    now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
+    ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
+    monkeypatch.setattr(attempts, "ledger", ledger)
+    monkeypatch.setattr(attempts, "renewed", lambda caller: now)
+    before: Payer = call.payer
+    order = TopUpOrder("gen-1", before, 5)
+
+    if moved:
+        with pytest.raises(Unavailable):
+            Attempts(call)._told_again(order)
+        assert (asked, call.payer) == ([], before)
+    else:
+        assert Attempts(call)._told_again(order) is True
+        assert [each.payer for each in asked] == [call.payer]
+        assert (call.payer.limits_version, call.payer.limited) == (7, "day")

@@ -1,14 +1,12 @@
 """Half an hour and a day of what endpoints did, left in the hint store for processes to come."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import redis
 
 from gateway.hints import Hints
-from routing.catalogue.entries import EndpointEntry
 from routing.selection.figures import Tally
 from routing.selection.window import PIECE_ENDPOINTS
 from routing.serving import long_windows
@@ -25,11 +23,9 @@ from routing.serving.observing import Observer
 from routing.serving.shared_form import stream
 from routing.serving.sharing import LONG_EVERY_S
 from tests.routing.serving.learning import Clock, observer, refreshed
-from tests.routing.serving.processes import Start
 from tests.support.promptness import in_time
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.turns import stretches_of
-from tests.support.valkey import ValkeyServer
 
 pytestmark = pytest.mark.thorough
 
@@ -41,25 +37,30 @@ HELD_S = 0.02
 
 
 @pytest.fixture
-def client(valkey: ValkeyServer) -> "Iterator[redis.Redis]":
-    with redis.Redis.from_url(valkey.url) as found:
-        yield found
+def left(client) -> Callable[[], Head]:
+    """What processes left."""
+    return lambda: read_head(client.get(head_key()))
 
 
-def test_they_are_left_for_those_to_come(
-    start: Start, clock: Clock, one: EndpointEntry, client: "redis.Redis"
-) -> None:
+@pytest.fixture
+def before(start, one) -> Any:
+    """A process that has told of ten answers."""
+    found = start()
+    found.answers(one, 10)
+    found.sync()
+    return found
+
+
+def test_they_are_left_for_those_to_come(start, clock, one, client, left) -> None:
     before = start()
     before.answers(one, 10)
     before.fails(one)
     before.sync()
     clock.now += LONG_EVERY_S
     before.sync()
-    left = client.get(head_key())
-    assert isinstance(left, bytes)
-    assert read_head(left).pieces == 2
+    assert left().pieces == 2
     assert client.ttl(head_key()) > 0
-    assert client.ttl(place_key(read_head(left).place)) > 0
+    assert client.ttl(place_key(left().place)) > 0
     client.delete(stream())
 
     after = start()
@@ -69,12 +70,7 @@ def test_they_are_left_for_those_to_come(
     assert after.figures(one).uptime_1d == pytest.approx(100 * 10 / 11)
 
 
-def test_what_is_in_them_is_not_counted_again(
-    start: Start, clock: Clock, one: EndpointEntry
-) -> None:
-    before = start()
-    before.answers(one, 10)
-    before.sync()
+def test_what_is_in_them_is_not_counted_again(start, clock, one, before) -> None:
     clock.now += LONG_EVERY_S
     before.sync()
     before.answers(one, 5)
@@ -89,52 +85,35 @@ def test_what_is_in_them_is_not_counted_again(
 
 
 def test_the_place_that_others_may_be_reading_is_left_alone(
-    start: Start, clock: Clock, one: EndpointEntry, client: "redis.Redis"
+    clock, one, client, before, left
 ) -> None:
-    process, places = start(), []
-    for _ in range(4):
-        process.answers(one, 10)
-        process.sync()
-        left = client.get(head_key())
-        assert isinstance(left, bytes)
-        places.append(read_head(left).place)
+    places = [left().place]
+    for _ in range(3):
         clock.now += LONG_EVERY_S
         client.delete(*client.keys("gateway:*:turn"))
-
+        before.answers(one, 10)
+        before.sync()
+        places.append(left().place)
     assert places == [0, 1, 0, 1]
 
 
-def test_what_is_there_in_part_is_not_taken(
-    start: Start, one: EndpointEntry, client: "redis.Redis"
-) -> None:
-    before = start()
-    before.answers(one, 10)
-    before.sync()
-    left = client.get(head_key())
-    assert isinstance(left, bytes)
-    client.rpop(place_key(read_head(left).place))
-
+def test_what_is_there_in_part_is_not_taken(start, one, client, before, left) -> None:
+    client.rpop(place_key(left().place))
     after = start()
     assert after.sync()
-
     # The stream still has all of it, and it is counted once.
     assert after.seen.day.totals[one.pk].calls == 10
 
 
+GOOD = head_json(Head("1-0", 1, 0, 1))
 ODD = [
-    b"",
-    b"\xff",
-    b"[]",
-    b'{"v": 1}',
-    b'{"v": 2}',
+    *(b"", b"\xff", b"[]", b'{"v": 1}', b'{"v": 2}'),
     head_json(Head("1-0", 1, 2, 1)),
     head_json(Head("1-0", 1, 0, -1)),
     head_json(Head("1-0", 1, 0, 10**9)),
-    head_json(Head("1-0", 1, 0, 1))[:-2] + b'"1"}',
-    head_json(Head("1-0", 1, 0, 1)).replace(b'"1-0"', b"1"),
+    GOOD[:-2] + b'"1"}',
+    GOOD.replace(b'"1-0"', b"1"),
 ]
-
-
 # What the JSON reader says, and what we say.
 WRONG = "JSON|Input|input|character|version|head|str is not"
 
@@ -146,17 +125,10 @@ def test_a_head_that_is_none_is_told_apart(odd: bytes) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"0", b"0 1 nothing", b"7 0 x", b"x 0 x", b"0 x x"])
-def test_pieces_that_nobody_wrote_are_passed_over(
-    start: Start, one: EndpointEntry, client: "redis.Redis", odd: bytes
-) -> None:
-    before = start()
-    before.answers(one, 10)
-    before.sync()
+def test_pieces_that_nobody_wrote_are_passed_over(start, one, client, before, odd: bytes) -> None:
     client.rpush(place_key(0), odd)
     client.set(head_key(), head_json(Head("1-0", 1, 0, 3)))
-
     after = start()
-
     assert after.sync()
     assert after.figures(one).calls == 10
 
@@ -169,13 +141,11 @@ def busy(clock: Clock) -> Observer:
     seen = observer(clock)
     for slices, window in ((6, seen.half_hour), (24, seen.day)):
         for ago in range(slices):
-            window.add(window.number_at(clock.now) - ago, pairs(bare=window is seen.day))
+            bare = window is seen.day
+            pairs = [(endpoint, tally(endpoint, bare=bare)) for endpoint in range(1, BUSY + 1)]
+            window.add(window.number_at(clock.now) - ago, pairs)
     refreshed(seen)
     return seen
-
-
-def pairs(*, bare: bool) -> list[tuple[int, Tally]]:
-    return [(endpoint, tally(endpoint, bare=bare)) for endpoint in range(1, BUSY + 1)]
 
 
 def tally(endpoint: int, *, bare: bool) -> Tally:
@@ -200,27 +170,17 @@ class Timed(Hints):
             self.took_s.append(time.monotonic() - begun)
 
 
-@pytest.fixture
-def stretches(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How much of the processor it took from one turn of the others to the next."""
-    return stretches_of(long_windows, monkeypatch, clock=time.thread_time)
-
-
-def head_of(store: Hints) -> Head:
-    left = store.run(lambda client: client.get(head_key()), None)
-    assert isinstance(left, bytes)
-    return read_head(left)
-
-
 @pytest.mark.timeout(120)
 def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
-    valkey: ValkeyServer, stretches: list[float]
+    valkey, left, monkeypatch
 ) -> None:
+    # How much of the processor it took from one turn of the others to the next.
+    stretches = stretches_of(long_windows, monkeypatch, clock=time.thread_time)
     clock = Clock(time.monotonic())
     before, after, near = busy(clock), observer(clock), Timed(valkey.url)
     stretches.clear()
     assert LongWindows(before, near, clock=clock).leave(entry_id="1-0", at_ms=1)
-    assert LongWindows(observer(clock), near, clock=clock).load(head_of(near), then=clock.now)
+    assert LongWindows(observer(clock), near, clock=clock).load(left(), then=clock.now)
     near.close()
     # Without the first, which began with the test.
     held = sorted(stretches[1:])
@@ -228,8 +188,7 @@ def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
     in_time(held[-1 - len(held) // 50], HELD_S)
 
     with TcpProxy(str(valkey.socket)) as line:
-        far = Timed(f"redis://127.0.0.1:{line.port}/0")
-        head = head_of(far)
+        far, head = Timed(f"redis://127.0.0.1:{line.port}/0"), left()
         line.delay_s = CHUNK_S
         assert LongWindows(before, far, clock=clock).leave(entry_id="2-0", at_ms=2)
         assert LongWindows(after, far, clock=clock).load(head, then=clock.now)

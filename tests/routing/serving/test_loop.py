@@ -1,6 +1,6 @@
-"""The loop by itself: steps, conditions, what is sent back and what is told."""
+"""The loop by itself: steps, conditions, what is sent back and what is told; and which calls of
+tools can be carried out."""
 
-import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,11 +15,12 @@ from routing.metering.cost import NO_COST
 from routing.metering.usage import Usage
 from routing.serving.loop import CALLS_PER_TURN_MAX, STEPS_MAX, Loop, with_tools
 from routing.serving.recorder import Recorder
+from routing.serving.tool_calls import StreamedCalls, well_formed
 from routing.tools.interface import Result
 from routing.tools.toolbox import Toolbox
 
 FUNCTION = {"type": "function", "function": {"name": "own", "parameters": {"type": "object"}}}
-TOOLS = [{"type": "router:datetime"}, FUNCTION]
+TOOLS: list[dict[str, Any]] = [{"type": "router:datetime"}, FUNCTION]
 
 
 def request(**fields: Any) -> ChatRequest:
@@ -27,15 +28,12 @@ def request(**fields: Any) -> ChatRequest:
     return parse_chat(body, session_header=None)
 
 
+def called(id: str, name: str) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
 def says(number: int, names: list[str], text: str | None = None) -> dict[str, Any]:
-    calls = [
-        {
-            "id": f"call_{number}_{place}",
-            "type": "function",
-            "function": {"name": name, "arguments": "{}"},
-        }
-        for place, name in enumerate(names)
-    ]
+    calls = [called(f"call_{number}_{place}", name) for place, name in enumerate(names)]
     return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
 
 
@@ -50,7 +48,7 @@ class Played:
     finish: str = ""
 
 
-def play(chat: ChatRequest, turns: list[dict[str, Any]], tokens: int = 10) -> Played:
+def play(chat: ChatRequest, *turns: dict[str, Any], tokens: int = 10) -> Played:
     """What comes of a model that says these turns, and the last of them for ever."""
     toolbox = Toolbox(chat.body["tools"])
     played = Played(Loop(chat, toolbox))
@@ -74,31 +72,27 @@ def play(chat: ChatRequest, turns: list[dict[str, Any]], tokens: int = 10) -> Pl
     raise AssertionError("it does not end")
 
 
-def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
-    played = play(request(), [says(0, ["datetime"])])
+CALLS = says(0, ["datetime"])
 
+
+def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
+    played = play(request(), CALLS)
     assert len(played.ran) == STEPS_MAX == 30
-    assert len(played.sent) == 31
     assert [chat.tools_off for chat in played.sent] == [False] * 30 + [True]
-    assert played.sent[-1].body["tool_choice"] == "none"
-    assert played.finish == "stop"
+    assert (played.sent[-1].body["tool_choice"], played.finish) == ("none", "stop")
 
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
 def test_max_tool_calls_lowers_it(steps: int) -> None:
-    played = play(request(max_tool_calls=steps), [says(0, ["datetime"])])
-
-    assert len(played.ran) == steps
-    assert len(played.sent) == steps + 1
+    played = play(request(max_tool_calls=steps), CALLS)
+    assert (len(played.ran), len(played.sent)) == (steps, steps + 1)
 
 
 def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
-    played = play(request(max_tool_calls=2), [says(0, ["datetime"] * 5)])
-
+    played = play(request(max_tool_calls=2), says(0, ["datetime"] * 5))
     assert (len(played.ran), len(played.refused)) == (2, 3)
     assert (played.loop.requested, played.loop.executed) == (5, 2)
-    told = [m for m in played.sent[1].body["messages"] if m["role"] == "tool"]
-    assert len(told) == 5
+    assert [m["role"] for m in played.sent[1].body["messages"]].count("tool") == 5
 
 
 @pytest.mark.parametrize(
@@ -116,69 +110,41 @@ def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
 )
 def test_a_condition_lets_what_is_pending_run_and_then_one_turn(condition, turns_made) -> None:
     other = {"type": "has_tool_call", "tool_name": "nobody"}
-    asked = request(stop_server_tools_when=[other, condition])
-
-    played = play(asked, [says(0, ["datetime"])])
-
-    assert len(played.sent) == turns_made
-    assert len(played.ran) == turns_made - 1
+    played = play(request(stop_server_tools_when=[other, condition]), CALLS)
+    assert (len(played.sent), len(played.ran)) == (turns_made, turns_made - 1)
     assert played.sent[-1].tools_off
 
 
-def test_conditions_take_the_place_of_the_thirty_steps() -> None:
-    never = {"type": "step_count_is", "step_count": 45}
-    played = play(
-        request(stop_server_tools_when=[never], max_tool_calls=3), [says(0, ["datetime"])]
-    )
-
-    assert len(played.ran) == 45
-
-
-def test_with_conditions_a_turn_has_a_bound_of_its_own() -> None:
-    never = {"type": "step_count_is", "step_count": 1}
-    played = play(request(stop_server_tools_when=[never]), [says(0, ["datetime"] * 99)])
-
-    assert len(played.ran) == CALLS_PER_TURN_MAX
+def test_conditions_take_the_place_of_the_thirty_steps_and_a_turn_has_a_bound_of_its_own() -> None:
+    late, soon = ([{"type": "step_count_is", "step_count": steps}] for steps in (45, 1))
+    many = says(0, ["datetime"] * 99)
+    assert len(play(request(stop_server_tools_when=late, max_tool_calls=3), CALLS).ran) == 45
+    assert len(play(request(stop_server_tools_when=soon), many).ran) == CALLS_PER_TURN_MAX
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "router:datetime"}])
 def test_a_forced_choice_holds_once(choice) -> None:
-    played = play(request(tool_choice=choice), [says(0, ["datetime"]), says(1, [], "Late.")])
-
-    first, second = (chat.body["tool_choice"] for chat in played.sent)
+    played = play(request(tool_choice=choice), CALLS, says(1, [], "Late."))
     named = {"type": "function", "function": {"name": "datetime"}}
-    assert first == ("required" if choice == "required" else named)
-    assert second == "auto"
+    first = "required" if choice == "required" else named
+    assert [chat.body["tool_choice"] for chat in played.sent] == [first, "auto"]
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter", "error"])
 def test_calls_of_an_answer_that_broke_off_are_not_run(finish) -> None:
-    chat = request()
-    loop = Loop(chat, Toolbox(chat.body["tools"]))
-
+    loop = Loop(request(), Toolbox(TOOLS))
     assert loop.take(says(0, ["datetime"], "Hm"), finish=finish) == []
     assert (loop.requested, loop.executed, loop.finish(finish)) == (1, 0, finish)
 
 
 def test_two_calls_with_one_id_are_told_apart() -> None:
-    chat = request()
-    loop = Loop(chat, Toolbox(chat.body["tools"]))
-    said = says(0, ["datetime", "datetime"])
-    said["tool_calls"][1]["id"] = said["tool_calls"][0]["id"]
-
-    one, other = loop.take(said, finish="tool_calls")
-
+    said = {"role": "assistant", "content": None, "tool_calls": [called("c", "datetime")] * 2}
+    one, other = Loop(request(), Toolbox(TOOLS)).take(said, finish="tool_calls")
     assert one.id != other.id
 
 
-TURNS = st.lists(
-    st.tuples(
-        st.lists(st.sampled_from(["datetime", "datetime", "own"]), max_size=4),
-        st.none() | st.text(max_size=5),
-    ),
-    min_size=1,
-    max_size=40,
-)
+NAMES = st.lists(st.sampled_from(["datetime", "datetime", "own"]), max_size=4)
+TURNS = st.lists(st.tuples(NAMES, st.none() | st.text(max_size=5)), min_size=1, max_size=40)
 
 
 @settings(max_examples=200)
@@ -189,20 +155,18 @@ def test_any_loop(turns: list[tuple[list[str], str | None]], steps: int | None) 
     asked = request(**({} if steps is None else {"max_tool_calls": steps}))
     said = [says(number, names, text) for number, (names, text) in enumerate(turns)]
 
-    played = play(asked, said)
+    played = play(asked, *said)
 
-    loop = played.loop
+    loop, last = played.loop, played.sent[-1]
     assert loop.executed == len(played.ran) <= (steps or STEPS_MAX)
     assert loop.requested == len(played.ran) + len(played.refused)
     assert loop.turns == len(played.sent)
-    last = played.sent[-1]
     _answers_follow_their_calls(last.body["messages"])
     fresh = parse_chat({**last.body}, session_header=None)
-    assert (last.text_bytes, last.prompt_text_chars, last.message_count) == (
-        fresh.text_bytes,
-        fresh.prompt_text_chars,
-        fresh.message_count,
+    sizes = (
+        (each.text_bytes, each.prompt_text_chars, each.message_count) for each in (last, fresh)
     )
+    assert len(set(sizes)) == 1
     whole = merged(loop.pieces, hides_reasoning=False)
     heard = [said[min(n, len(said) - 1)]["content"] or "" for n in range(loop.turns)]
     assert (whole["content"] or "") == "".join(heard)
@@ -226,11 +190,9 @@ def _answers_follow_their_calls(messages: list[dict[str, Any]]) -> None:
     assert open_calls == []
 
 
+SHORT = st.text(min_size=1, max_size=4)
 PIECES = st.lists(
-    st.one_of(
-        st.builds(lambda text: {"content": text}, st.text(min_size=1, max_size=4)),
-        st.builds(lambda text: {"reasoning": text}, st.text(min_size=1, max_size=4)),
-    ),
+    st.fixed_dictionaries({"content": SHORT}) | st.fixed_dictionaries({"reasoning": SHORT}),
     max_size=6,
 )
 
@@ -241,17 +203,81 @@ def test_a_recorded_stream_is_the_message_it_tells(pieces, calls, numbered) -> N
     for piece in pieces:
         recorder.add(piece)
     for place, fragments in enumerate(calls):
-        head = {"id": f"c{place}", "type": "function", "function": {"name": "f", "arguments": ""}}
-        recorder.add({"tool_calls": [{**({"index": place} if numbered else {}), **head}]})
+        index = {"index": place} if numbered else {}
+        head = {"type": "function", "function": {"name": "f", "arguments": ""}}
+        recorder.add({"tool_calls": [{**index, "id": f"c{place}", **head}]})
         for text in fragments:
-            piece = {**({"index": place} if numbered else {}), "function": {"arguments": text}}
-            recorder.add({"tool_calls": [piece]})
+            recorder.add({"tool_calls": [{**index, "function": {"arguments": text}}]})
 
     message = recorder.message
 
-    text = "".join(piece.get("content", "") for piece in pieces)
-    assert (message.get("content") or "") == text
-    made = [
-        json.dumps([c["id"], c["function"]["arguments"]]) for c in message.get("tool_calls", ())
-    ]
-    assert made == [json.dumps([f"c{n}", "".join(texts)]) for n, texts in enumerate(calls)]
+    assert (message.get("content") or "") == "".join(p.get("content", "") for p in pieces)
+    made = [(c["id"], c["function"]["arguments"]) for c in message.get("tool_calls", ())]
+    assert made == [(f"c{n}", "".join(texts)) for n, texts in enumerate(calls)]
+
+
+# --- Calls that can be carried out ----------------------------------------------------------------
+
+
+def call(name: Any = "look", arguments: Any = "{}") -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+WHOLE: list[tuple[Any, bool | None]] = [
+    (None, None),
+    ([], None),
+    ("text", None),
+    *(([call(arguments=good)], True) for good in ("{}", '{"a": [1, 2]}', "")),
+    ([call(), call(name="other")], True),
+    *(([call(arguments=bad)], False) for bad in ('{"a": ', " ", "nothing", None, "[1]", {"a": 1})),
+    *(([call(name=bad)], False) for bad in ("", None)),
+    ([call(), call(arguments="{")], False),
+    ([{"id": "c1"}], False),
+    (["call"], False),
+]
+
+
+@pytest.mark.parametrize(("calls", "good"), WHOLE, ids=str)
+def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
+    assert well_formed(calls) is good
+
+
+def streamed(*deltas: Any) -> bool | None:
+    calls = StreamedCalls()
+    for delta in deltas:
+        calls.add(delta)
+    return calls.good
+
+
+def piece(index: int, name: str | None = None, arguments: str | None = None) -> dict[str, Any]:
+    said = {"name": name, "arguments": arguments}
+    return {"index": index, "function": {k: v for k, v in said.items() if v is not None}}
+
+
+def test_of_a_stream_piece_by_piece() -> None:
+    assert streamed() is None
+    assert streamed([piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")])
+    assert streamed([piece(0, "look", '{"a"')]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "")]) is True
+    assert streamed([piece(0, "look")]) is False
+    assert streamed([piece(0, "look", "")], [piece(0, None, "no object")]) is False
+    assert streamed([piece(0, arguments="{}")]) is False
+    assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
+    two, end = [piece(0, "a", "{"), piece(1, "b", "{")], piece(1, None, "}")
+    assert streamed(two, [end]) is False
+    assert streamed(two, [end, piece(0, None, "}")])
+
+
+def test_of_a_stream_that_numbers_no_calls() -> None:
+    assert streamed([call()], [call("other", '{"b": 2}')])
+    assert streamed([call()], [call("other", "{")]) is False
+
+
+@pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
+def test_whatever_an_upstream_puts_there(odd: Any) -> None:
+    assert streamed(odd) in (None, False)
+
+
+def test_too_much_to_look_at_is_not_judged() -> None:
+    assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
+    assert well_formed([call(arguments="x" * 2_000_000)]) is None

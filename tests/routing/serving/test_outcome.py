@@ -6,30 +6,35 @@ import orjson
 import pytest
 
 from gateway.http.errors import Unavailable
+from routing.metering.cost import Cost
 from routing.metering.settlements import RECORD_COLUMNS
 from routing.metering.usage import Usage
 from routing.selection.replay import rows_of
-from routing.serving.outcome import answered, failed, left_early, measured, price
+from routing.serving.call import Attempt, Call
+from routing.serving.outcome import Outcome, answered, failed, left_early, measured, price
 from routing.serving.records import settle_order
 from tests.routing.selection.entries import endpoint
-from tests.routing.serving.calls import attempt_at, call_to, failed_at
+from tests.routing.serving.calls import attempt_at, call_to, failed_at, own_entry
 
 TEN_AND_FIVE = Usage(prompt_tokens=10, completion_tokens=5)
 COST_NANO = 10 * 1000 + 5 * 2000
+ALPHA, BETA, GAMMA = (endpoint(name) for name in ("alpha", "beta", "gamma"))
+
+
+def tried(*attempts: Attempt) -> Call:
+    call = call_to(*(each.endpoint for each in attempts))
+    call.attempts += attempts
+    return call
 
 
 def ended(usage: Usage, *, finish: str = "stop", native: str | None = "stop", **more: Any) -> Any:
-    call, attempt = call_to(endpoint()), attempt_at(endpoint())
-    call.attempts.append(attempt)
-    return answered(
-        call,
-        attempt,
-        usage,
-        finish_reason=finish,
-        native_finish=native,
-        service_tier=None,
-        **more,
-    )
+    attempt = attempt_at(endpoint())
+    more |= {"finish_reason": finish, "native_finish": native, "service_tier": None}
+    return answered(tried(attempt), attempt, usage, **more)
+
+
+def record(call: Call, outcome: Outcome) -> dict[str, Any]:
+    return settle_order(call, outcome).record
 
 
 CHARGED: list[tuple[Usage, str, str | None, bool, int]] = [
@@ -47,17 +52,11 @@ CHARGED: list[tuple[Usage, str, str | None, bool, int]] = [
 
 
 @pytest.mark.parametrize(("usage", "finish", "native", "cancelled", "nano"), CHARGED)
-def test_what_is_charged(
-    usage: Usage, finish: str, native: str | None, cancelled: bool, nano: int
-) -> None:
+def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: int) -> None:
     outcome = ended(usage, finish=finish, native=native, cancelled=cancelled)
-
     assert outcome.charged_nano == nano
     assert outcome.cost.total_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
-
-
-def test_a_cancelled_answer_has_no_finish_reason() -> None:
-    assert ended(TEN_AND_FIVE, cancelled=True).finish_reason is None
+    assert outcome.finish_reason == (None if cancelled else finish)
 
 
 def test_a_failure_and_an_early_departure_cost_nothing() -> None:
@@ -66,101 +65,103 @@ def test_a_failure_and_an_early_departure_cost_nothing() -> None:
 
 
 def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
-    call = call_to(endpoint())
     attempt = failed_at(endpoint(), 502)
-    call.attempts.append(attempt)
+    call = tried(attempt)
     cost = price(call, attempt, TEN_AND_FIVE)
-
-    record = settle_order(call, failed(Unavailable(), usage=TEN_AND_FIVE, cost=cost)).record
-
-    assert (record["charge_nano"], record["upstream_cost_nano"]) == (0, COST_NANO)
-    assert (record["status"], record["finish_reason"]) == (503, "error")
+    told = record(call, failed(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
+    assert (told["charge_nano"], told["upstream_cost_nano"]) == (0, COST_NANO)
+    assert (told["status"], told["finish_reason"]) == (503, "error")
 
 
-def test_an_absent_or_incredible_usage_is_counted_by_the_estimator() -> None:
-    call = call_to(endpoint(context_length=1000))
+@pytest.mark.parametrize(
+    ("reported", "completion"),
+    [
+        (None, 10),
+        ({"prompt_tokens": -1, "completion_tokens": 10**12}, 10),
+        # A count without the other one is charged beside the estimate.
+        ({"prompt_tokens": None, "completion_tokens": 500}, 500),
+    ],
+)
+def test_what_was_not_told_is_counted_by_the_estimator(reported: Any, completion: int) -> None:
     attempt = attempt_at(endpoint(context_length=1000))
-
-    for reported in (None, {"prompt_tokens": -1, "completion_tokens": 10**12}):
-        usage = measured(call, attempt, reported, produced_chars=40)
-        assert usage == Usage(prompt_tokens=1, completion_tokens=10, estimated=True)
-
-
-def test_a_completion_count_without_a_prompt_count_is_charged_beside_the_estimate() -> None:
-    call, attempt = call_to(endpoint()), attempt_at(endpoint())
-
-    usage = measured(call, attempt, {"prompt_tokens": None, "completion_tokens": 500}, 40)
-
-    assert usage == Usage(prompt_tokens=1, completion_tokens=500, estimated=True)
-    assert price(call, attempt, usage).total_nano == 1000 + 500 * 2000
+    call = call_to(attempt.endpoint)
+    usage = measured(call, attempt, reported, produced_chars=40)
+    assert usage == Usage(prompt_tokens=1, completion_tokens=completion, estimated=True)
+    assert price(call, attempt, usage).total_nano == 1000 + completion * 2000
 
 
-def test_a_charge_above_the_hold_is_flagged() -> None:
-    for held_nano, overrun in ((COST_NANO, False), (COST_NANO - 1, True), (None, True)):
-        call = call_to(endpoint())
-        call.attempts.append(attempt_at(endpoint()))
-        call.held_nano = held_nano
-        outcome = ended(TEN_AND_FIVE)
-        order = settle_order(call, outcome)
-        assert order.charge_nano == order.record["charge_nano"] == COST_NANO
-        assert order.record["overrun"] is overrun
+@pytest.mark.parametrize(
+    ("held_nano", "overrun"), [(COST_NANO, False), (COST_NANO - 1, True), (None, True)]
+)
+def test_a_charge_above_the_hold_is_flagged(held_nano: int | None, overrun: bool) -> None:
+    call = tried(attempt_at(endpoint()))
+    call.held_nano = held_nano
+    order = settle_order(call, ended(TEN_AND_FIVE))
+    assert order.charge_nano == order.record["charge_nano"] == COST_NANO
+    assert order.record["overrun"] is overrun
 
 
 def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> None:
-    call = call_to(endpoint("alpha"))
-    call.attempts += [failed_at(endpoint("beta"), 500), attempt_at(endpoint("alpha"), status=200)]
+    call = tried(failed_at(BETA, 500), attempt_at(ALPHA, status=200))
+    told = record(call, ended(TEN_AND_FIVE))
+    assert set(told) == set(RECORD_COLUMNS)
+    assert (told["provider_name"], told["endpoint_tag"]) == ("Alpha", "alpha")
+    assert [each["status"] for each in orjson.loads(told["attempts"])] == [500, 200]
+    detail, prices = orjson.loads(told["detail"]), {"prompt": "0.000001", "completion": "0.000002"}
+    assert (told["api_type"], detail["format"]) == ("completions", "chat")
+    assert detail["pricing"] == prices
 
-    record = settle_order(call, ended(TEN_AND_FIVE)).record
 
-    assert set(record) == set(RECORD_COLUMNS)
-    assert (record["provider_name"], record["endpoint_tag"]) == ("Alpha", "alpha")
-    assert [each["status"] for each in orjson.loads(record["attempts"])] == [500, 200]
-    assert orjson.loads(record["detail"])["pricing"] == {
-        "prompt": "0.000001",
-        "completion": "0.000002",
-    }
+def trace_of(call: Call, outcome: Outcome) -> tuple[Any, list[Any]]:
+    trace = orjson.loads(record(call, outcome)["trace"])
+    return trace, [(row.tag, row.verdict, row.why) for row in rows_of(trace)]
 
 
 def test_the_record_says_why_it_went_where_it_went() -> None:
-    alpha, beta, gamma = endpoint("alpha"), endpoint("beta"), endpoint("gamma")
-    call = call_to(beta, alpha, gamma)
-    call.attempts += [failed_at(beta, 500), attempt_at(alpha, status=200)]
-
-    trace = orjson.loads(settle_order(call, ended(TEN_AND_FIVE)).record["trace"])
-
-    assert [(row.tag, row.verdict, row.why) for row in rows_of(trace)] == [
-        ("beta", "failed", "provider_overloaded"),
-        ("alpha", "chosen", None),
-        ("gamma", "in reserve", None),
-    ]
+    call = call_to(BETA, ALPHA, GAMMA)
+    call.attempts += [failed_at(BETA, 500), attempt_at(ALPHA, status=200)]
+    trace, rows = trace_of(call, ended(TEN_AND_FIVE))
+    failed_first = ("beta", "failed", "provider_overloaded")
+    assert rows == [failed_first, ("alpha", "chosen", None), ("gamma", "in reserve", None)]
     assert (trace["requested"], trace["models"]) == (["acme/small"], ["acme/small"])
 
 
 def test_a_call_that_ends_in_an_error_of_ours_chose_nobody() -> None:
-    call = call_to(endpoint("alpha"))
-    call.attempts.append(attempt_at(call.plan.order[0]))
-
-    trace = orjson.loads(settle_order(call, failed(Unavailable())).record["trace"])
-
-    (row,) = rows_of(trace)
-    assert (row.verdict, row.why) == ("failed", "provider_overloaded")
+    _, rows = trace_of(tried(attempt_at(ALPHA)), failed(Unavailable()))
+    assert rows == [("alpha", "failed", "provider_overloaded")]
 
 
 def test_long_words_of_an_upstream_fit_their_columns() -> None:
-    call = call_to(endpoint())
-    call.attempts.append(attempt_at(endpoint(), upstream_id="u" * 5000))
-
-    record = settle_order(call, ended(TEN_AND_FIVE, native="n" * 5000)).record
-
-    assert len(record["upstream_id"]) == 200
-    assert len(record["native_finish_reason"]) == 64
+    call = tried(attempt_at(endpoint(), upstream_id="u" * 5000))
+    told = record(call, ended(TEN_AND_FIVE, native="n" * 5000))
+    assert (len(told["upstream_id"]), len(told["native_finish_reason"])) == (200, 64)
 
 
-def test_the_record_names_the_format_beside_the_api() -> None:
-    call = call_to(endpoint())
-    call.attempts.append(attempt_at(endpoint()))
+# What the answer cost by the lists, what was charged, the list price of what was on the team's own
+# credentials, what of the charge is no fee: then what the record says of cost and fee, if anything.
+OWN_PARTS: list[tuple[str, bool, int, int, int, int, tuple[int, int] | None]] = [
+    ("all shared", False, 100, 100, 0, 0, None),
+    ("all own, with a fee", True, 100, 5, 100, 0, None),
+    ("all own, without one", True, 100, 0, 100, 0, None),
+    ("own and charged nothing for", True, 100, 0, 0, 0, None),
+    ("both, the own one last", True, 100, 43, 60, 40, (60, 3)),
+    ("both, the own one first", False, 100, 43, 60, 40, (60, 3)),
+    ("both, and no fee", False, 100, 40, 60, 40, (60, 0)),
+    ("own, some of it of no use", True, 100, 4, 80, 0, (80, 4)),
+    ("shared, and the last one free and own", True, 40, 40, 0, 0, (0, 0)),
+]
 
-    record = settle_order(call, ended(TEN_AND_FIVE)).record
 
-    assert record["api_type"] == "completions"
-    assert orjson.loads(record["detail"])["format"] == "chat"
+@pytest.mark.parametrize("row", OWN_PARTS, ids=[row[0] for row in OWN_PARTS])
+def test_the_record_tells_the_part_on_a_team_s_own_credentials(row: Any) -> None:
+    _, is_own_last, cost_nano, charged_nano, own_nano, shared_nano, told = row
+    owns = (None, own_entry()) if is_own_last else (own_entry(), None)
+    call = tried(*(attempt_at(endpoint(), own=own) for own in owns))
+    money = {"charged_nano": charged_nano, "byok_nano": own_nano, "shared_nano": shared_nano}
+    outcome = Outcome(status=200, usage=Usage(1, 1), cost=Cost(cost_nano, 0, 0), **money)
+
+    detail = orjson.loads(record(call, outcome)["detail"])
+
+    said = (detail.get("own_cost_nano"), detail.get("own_fee_nano"))
+    assert said == (told or (None, None))
+    assert ("byok" in detail) == (is_own_last or own_nano > 0)

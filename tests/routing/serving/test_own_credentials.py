@@ -1,18 +1,19 @@
-"""A team's own credentials: which endpoints they are for, what rests, what is held and paid."""
+"""A team's own credentials: which endpoints they are for, what rests, what is held and paid, and
+that what they meet is kept apart from what others see of the endpoint."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_django import Settings
 
 from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
-from routing.selection.ask import NOTHING_LEARNED, Turn
-from routing.serving import own_credentials
-from routing.serving.attempts import Held, _more, needed_for
+from routing.selection.ask import ALL_WELL, NOTHING_LEARNED, Turn
+from routing.serving import observing, own_credentials, process
+from routing.serving.attempts import Attempts, Held, _more, needed_for
 from routing.serving.own_credentials import (
     Rests,
     any_matches,
@@ -20,24 +21,17 @@ from routing.serving.own_credentials import (
     is_of_credential,
     let_rest,
     matches,
+    went_well,
     with_own,
 )
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, model
-from tests.routing.serving.calls import attempt_at
+from tests.routing.serving.calls import attempt_at, call_to, own_entry
+from tests.routing.serving.learning import Clock, observer, refreshed
 
 ENDPOINT = endpoint("acme", model_id="acme/small", canonical_slug="acme/small-2026-01")
-
-
-def entry(provider: str = "acme", **changes: Any) -> ByokEntry:
-    made = ByokEntry(
-        id=f"id-{provider}",
-        provider=provider,
-        label="sk-...AbCd",
-        is_fallback=False,
-        sealed="v1:" + "s" * 60,
-    )
-    return replace(made, **changes)
+FREE = endpoint("acme", model_id="acme/small:free")
+SMALL = frozenset({"acme/small"})
 
 
 @pytest.fixture(autouse=True)
@@ -47,92 +41,77 @@ def own_rests(monkeypatch: pytest.MonkeyPatch) -> Rests:
     return mine
 
 
-MEANT = [
-    "acme/small",
-    "acme/small-2026-01",
-    "acme/small:nitro",
-    "acme/small:online:floor",
-    "acme/alias",
-    "acme/alias:exacto",
-]
+def is_for(target: Any, *names: str) -> bool:
+    return matches(own_entry(models=frozenset(names)), target, {"acme/alias": "acme/small"})
 
 
-@pytest.mark.parametrize("name", MEANT)
-def test_a_model_is_meant_by_any_of_its_names(name: str) -> None:
-    mine = entry(models=frozenset({"other/model", name}))
-    assert matches(mine, ENDPOINT, {"acme/alias": "acme/small"})
-
-
-@pytest.mark.parametrize("names", [set(), {"acme/smaller"}, {"acme/small:free"}, {"acme"}, {""}])
-def test_other_names_are_other_models(names: set[str]) -> None:
-    assert not matches(entry(models=frozenset(names)), ENDPOINT, {})
+def test_a_model_is_meant_by_any_of_its_names_and_by_no_other() -> None:
+    variants = ["acme/small:nitro", "acme/small:online:floor", "acme/alias", "acme/alias:exacto"]
+    for name in ("acme/small", "acme/small-2026-01", *variants):
+        assert is_for(ENDPOINT, "other/model", name), name
+    for name in ("acme/smaller", "acme/small:free", "acme", ""):
+        assert not is_for(ENDPOINT, name), name
+    assert not is_for(ENDPOINT)
 
 
 def test_a_model_without_a_variant_means_its_variants_and_not_the_other_way_round() -> None:
-    free = endpoint("acme", model_id="acme/small:free")
-    assert matches(entry(models=frozenset({"acme/small"})), free, {})
-    assert matches(entry(models=frozenset({"acme/small:free"})), free, {})
-    assert not matches(entry(models=frozenset({"acme/small:free"})), ENDPOINT, {})
+    assert is_for(FREE, "acme/small")
+    assert is_for(FREE, "acme/small:free")
 
 
 def test_only_the_provider_s_own_endpoints() -> None:
-    assert matches(entry(), ENDPOINT, {})
-    assert not matches(entry("acm"), ENDPOINT, {})
-    assert any_matches([entry("x"), entry()], [model(ENDPOINT)], {})
-    assert not any_matches([entry("x")], [model(ENDPOINT)], {})
+    assert matches(own_entry(), ENDPOINT, {})
+    assert not matches(own_entry("acm"), ENDPOINT, {})
+    assert any_matches([own_entry("x"), own_entry()], [model(ENDPOINT)], {})
+    assert not any_matches([own_entry("x")], [model(ENDPOINT)], {})
+
+
+def state_with(entries: list[ByokEntry], *models: Any) -> Any:
+    return with_own(NOTHING_LEARNED, entries, models or [model(ENDPOINT)], aliases={})
 
 
 def test_places_are_numbers_among_the_caller_s_credentials() -> None:
-    entries = [entry("x"), entry(), entry(), entry(is_fallback=True)]
-
-    state = with_own(NOTHING_LEARNED, entries, [model(ENDPOINT)], aliases={})
-
+    entries = [own_entry("x"), own_entry(), own_entry(), own_entry(is_fallback=True)]
+    state = state_with(entries)
     assert state.byok == {ENDPOINT.pk: (1, 2)}
     assert state.byok_fallback == {ENDPOINT.pk: (3,)}
     assert entry_at(Turn(ENDPOINT, 2), entries) is entries[2]
     assert entry_at(Turn(ENDPOINT), entries) is None
-    assert with_own(NOTHING_LEARNED, (), [model(ENDPOINT)], aliases={}) == NOTHING_LEARNED
+    assert state_with([]) == NOTHING_LEARNED
 
 
 @pytest.mark.parametrize(
     ("mine", "unshared"),
     [
         ({"is_required": True}, {"acme/small", "acme/large"}),
-        ({"is_required": True, "models": frozenset({"acme/small"})}, {"acme/small"}),
-        (
-            {"is_byok_only": True, "models": frozenset({"acme/small"})},
-            {"acme/small", "acme/large"},
-        ),
-        ({"models": frozenset({"acme/small"})}, set()),
+        ({"is_required": True, "models": SMALL}, {"acme/small"}),
+        ({"is_byok_only": True, "models": SMALL}, {"acme/small", "acme/large"}),
+        ({"models": SMALL}, set()),
     ],
 )
-def test_a_credential_may_keep_the_gateway_s_own_one_away(
-    mine: dict[str, Any], unshared: set[str]
-) -> None:
+def test_a_credential_may_keep_the_gateway_s_own_one_away(mine, unshared) -> None:
     large = endpoint("acme", model_id="acme/large", provider=ENDPOINT.provider)
     others = endpoint("other", model_id="acme/small")
-    models = [model(ENDPOINT, others), model(large, id="acme/large")]
-
-    state = with_own(NOTHING_LEARNED, [entry(**mine)], models, aliases={})
-
+    state = state_with([own_entry(**mine)], model(ENDPOINT, others), model(large, id="acme/large"))
     assert {each.model_id for each in (ENDPOINT, large) if each.pk in state.unshared} == unshared
     assert others.pk not in state.unshared
 
 
-def test_one_that_rests_comes_last_and_only_there(own_rests: Rests) -> None:
+# --- Rests ----------------------------------------------------------------------------------------
+
+
+def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
     other = endpoint("acme/fast", model_id="acme/small", provider=ENDPOINT.provider)
-    entries = [entry(), entry(id="second")]
+    entries = [own_entry(), own_entry(id="second")]
     own_rests.rest(entries[0], ENDPOINT.pk, until=float("inf"))
-
-    state = with_own(NOTHING_LEARNED, entries, [model(ENDPOINT, other)], aliases={})
-
+    state = state_with(entries, model(ENDPOINT, other))
     assert state.byok == {ENDPOINT.pk: (1,), other.pk: (0, 1)}
     assert state.byok_fallback == {ENDPOINT.pk: (2,)}
     assert entry_at(Turn(ENDPOINT, 2), entries) is entries[0]
 
 
 def test_a_rest_ends_with_time_success_or_another_key() -> None:
-    rests, mine = Rests(), entry()
+    rests, mine = Rests(), own_entry()
     rests.rest(mine, 1, until=10.0)
 
     assert rests.rests(mine, 1, now=9.9)
@@ -148,41 +127,33 @@ def test_a_rest_ends_with_time_success_or_another_key() -> None:
 def test_no_more_of_them_are_remembered_than_fit() -> None:
     rests = Rests(size_max=3)
     for number in range(10):
-        rests.rest(entry(), number, until=100.0)
-
-    assert [n for n in range(10) if rests.rests(entry(), n, now=0.0)] == [7, 8, 9]
-
-
-TOLD = {
-    401: (401, "authentication"),
-    402: (402, "payment_required"),
-    403: (403, "permission_denied"),
-}
+        rests.rest(own_entry(), number, until=100.0)
+    assert [n for n in range(10) if rests.rests(own_entry(), n, now=0.0)] == [7, 8, 9]
 
 
-@pytest.mark.parametrize("status", [401, 402, 403])
-def test_a_refused_credential_is_told_as_the_caller_s_own(
-    status: int, own_rests: Rests, settings: Settings
+@pytest.mark.parametrize(
+    ("status", "headers", "told", "rest_s"),
+    [
+        (401, {}, (401, "authentication"), 30),
+        (402, {}, (402, "payment_required"), 30),
+        (403, {}, (403, "permission_denied"), 30),
+        (429, {"retry-after": "7"}, (429, "rate_limit_exceeded"), 7),
+    ],
+)
+def test_a_refused_credential_is_told_as_the_caller_s_own_and_rests(
+    status, headers, told, rest_s, own_rests, settings
 ) -> None:
     settings.ROUTER_OUTAGE_WINDOW_SECONDS = 30
-    attempt, failure = attempt_at(ENDPOINT, own=entry()), from_status(status, {}, b"{}")
+    attempt, failure = attempt_at(ENDPOINT, own=own_entry()), from_status(status, headers, b"{}")
     assert is_of_credential(attempt, failure)
     assert not is_of_credential(attempt_at(ENDPOINT), failure)
 
     let_rest(attempt, failure, 100.0)
 
-    assert (failure.told_status, failure.error_type) == TOLD[status]
+    assert (failure.told_status, failure.error_type) == told
     assert (failure.outage, failure.elsewhere) == (False, True)
-    assert own_rests.rests(entry(), ENDPOINT.pk, 129.9)
-    assert not own_rests.rests(entry(), ENDPOINT.pk, 130.0)
-
-
-def test_too_many_requests_rest_it_for_as_long_as_was_said(own_rests: Rests) -> None:
-    attempt = attempt_at(ENDPOINT, own=entry())
-    let_rest(attempt, from_status(429, {"retry-after": "7"}, b""), 100.0)
-
-    assert own_rests.rests(entry(), ENDPOINT.pk, 106.9)
-    assert not own_rests.rests(entry(), ENDPOINT.pk, 107.0)
+    assert own_rests.rests(own_entry(), ENDPOINT.pk, 99.9 + rest_s)
+    assert not own_rests.rests(own_entry(), ENDPOINT.pk, 100.0 + rest_s)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +161,77 @@ def test_too_many_requests_rest_it_for_as_long_as_was_said(own_rests: Rests) -> 
     [(500, b""), (413, b""), (400, b""), (403, b'{"error": {"message": "usage policy"}}')],
 )
 def test_what_the_endpoint_or_the_request_is_to_blame_for(status: int, body: bytes) -> None:
-    attempt = attempt_at(ENDPOINT, own=entry())
+    attempt = attempt_at(ENDPOINT, own=own_entry())
     assert not is_of_credential(attempt, from_status(status, {}, body))
+
+
+# --- What others see of the endpoint --------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    clock = Clock(1000.0)
+    seen = observer(clock)
+    monkeypatch.setattr(observing, "observer", lambda: seen)
+    monkeypatch.setattr(process, "now", clock)
+    process.health.cache_clear()
+    yield clock
+    process.health.cache_clear()
+
+
+def failed(status: int, *, own: bool, body: bytes = b"") -> int:
+    """The key of an endpoint that failed so."""
+    one = endpoint()
+    attempt = attempt_at(one, own=own_entry() if own else None)
+    Attempts(call_to(one)).failed(attempt, from_status(status, {}, body))
+    refreshed(observing.observer())
+    return one.pk
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 429])
+def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, status: int) -> None:
+    shared = failed(status, own=False)
+    before = process.health().standing(clock.now)
+    assert shared in before.unstable | before.parked
+    own, no_access = failed(status, own=True), failed(404, own=True)
+    assert process.health().standing(clock.now) == before
+    assert set(observing.observer().recent.totals) == {shared}
+    rest = {pk: own_rests.rests(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
+    assert rest == {shared: False, own: True, no_access: True}
+
+
+def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
+    own = failed(503, own=True)
+    assert process.health().standing(clock.now).unstable == {own}
+    assert own in observing.observer().recent.totals
+    assert not own_rests
+
+
+def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
+    clock, own_rests
+) -> None:
+    pk = failed(401, own=False)
+    one, mine = replace(endpoint(), pk=pk), own_entry()
+    own_rests.rest(mine, pk, until=clock.now + 60)
+    served = attempt_at(one, own=mine, ended=clock.now)
+
+    went_well(served)
+    observing.observed(served, streamed=False, tokens=5)
+
+    assert not own_rests
+    assert process.health().standing(clock.now).unstable == {pk}
+    assert [mark.kind for mark in observing.observer().marks.take()] == ["outage"]
+    went_well(attempt_at(one))
+    assert process.health().standing(clock.now) == ALL_WELL
+
+
+def test_the_team_s_key_is_hidden_from_what_its_provider_says(clock, monkeypatch) -> None:
+    monkeypatch.setattr(own_credentials, "opened", lambda entry: "sk-mine-0123")
+    one = endpoint()
+    failure = from_status(401, {}, b'{"error": {"message": "bad sk-mine-0123", "code": "x"}}')
+    Attempts(call_to(one)).failed(attempt_at(one, own=own_entry()), failure)
+    assert "sk-mine" not in f"{failure.raw} {failure.message} {failure.provider_code}"
+    assert failure.raw is not None
 
 
 # --- Money ----------------------------------------------------------------------------------------
@@ -201,9 +241,7 @@ def test_what_the_endpoint_or_the_request_is_to_blame_for(status: int, body: byt
     ("rate", "list_nano", "fee", "bound"),
     [(0.0, 10**9, 0, 0), (0.05, 1000, 50, 50), (0.05, 10, 0, 1), (0.05, 30, 2, 2), (1.0, 7, 7, 7)],
 )
-def test_the_fee_is_a_share_of_the_list_price(
-    settings: Settings, rate: float, list_nano: int, fee: int, bound: int
-) -> None:
+def test_the_fee_is_a_share_of_the_list_price(settings, rate, list_nano, fee, bound) -> None:
     settings.BYOK_FEE_RATE = rate
     assert (fee_nano(list_nano), fee_bound_nano(list_nano)) == (fee, bound)
 
@@ -215,7 +253,7 @@ def test_a_bound_on_the_price_bounds_the_fee(list_nano: int, less: int) -> None:
         assert fee_nano(min(less, list_nano)) <= fee_bound_nano(list_nano)
 
 
-def test_a_call_on_an_own_credential_is_never_nothing(settings: Settings) -> None:
+def test_a_call_on_an_own_credential_is_never_nothing(settings) -> None:
     settings.BYOK_FEE_RATE = 0.0
     assert needed_for(500, is_own=True) == (0, 500)
     assert needed_for(0, is_own=True) == (0, 1)

@@ -1,5 +1,6 @@
 """A stream that waits for a reply, greenlet beside greenlet, without gevent's patches."""
 
+from collections.abc import Generator
 from typing import Any
 
 import gevent
@@ -23,13 +24,22 @@ REST_S = 0.05
 
 
 class FakeReply(Reply):
-    """Only knows whether it was closed."""
+    """Comes when the gate opens, and knows whether it was closed."""
 
     def __init__(self) -> None:
-        self.closed = GreenEvent()
+        self.gate, self.closed = GreenEvent(), GreenEvent()
+
+    def come(self) -> Reply:
+        self.gate.wait()
+        return self
 
     def close(self) -> None:
         self.closed.set()
+
+
+@pytest.fixture
+def reply() -> FakeReply:
+    return FakeReply()
 
 
 @pytest.fixture
@@ -58,66 +68,39 @@ def waiting() -> AnswerStream:
     return stream
 
 
-def sent(stream: AnswerStream, work: Any) -> Any:
-    attempt = stream._attempt
-    assert attempt is not None
-    return stream._sent(relay_for(stream._call, attempt), work)
+def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
+    assert stream._attempt is not None
+    return stream._sent(relay_for(stream._call, stream._attempt), reply.come)
 
 
-def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(
-    looks: list[float], waiting: AnswerStream
-) -> None:
-    gate, reply = GreenEvent(), FakeReply()
-
-    def work() -> Reply:
-        gate.wait()
-        return reply
-
+def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, waiting, reply) -> None:
     waiting._gone = True
-    gevent.spawn_later(REST_S, gate.set)
-
+    gevent.spawn_later(REST_S, reply.gate.set)
     with pytest.raises(StopIteration) as ended:
-        next(sent(waiting, work))
-
+        next(sent(waiting, reply))
     assert ended.value.value is reply
     assert looks == []
 
 
-def test_the_twin_a_caller_who_is_there_gets_keep_alives(
-    looks: list[float], waiting: AnswerStream
-) -> None:
-    gate, reply = GreenEvent(), FakeReply()
-
-    def work() -> Reply:
-        gate.wait()
-        return reply
-
-    generator = sent(waiting, work)
-
+def test_the_twin_a_caller_who_is_there_gets_keep_alives(looks, waiting, reply) -> None:
+    generator = sent(waiting, reply)
     assert [next(generator) for _ in range(3)] == [KEEP_ALIVE] * 3
-    gate.set()
+    reply.gate.set()
     waiting._gone = True
     with pytest.raises(StopIteration):
         next(generator)
 
 
 def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
-    looks: list[float], waiting: AnswerStream
+    looks, waiting, reply
 ) -> None:
-    gate, reply = GreenEvent(), FakeReply()
-
-    def work() -> Reply:
-        gate.wait()
-        return reply
-
     waiting._gone = True
     handle = waiting._abort
-    carrier = gevent.spawn(lambda: list(sent(waiting, work)))
+    carrier = gevent.spawn(lambda: list(sent(waiting, reply)))
     gevent.idle()
     carrier.kill()
-
     assert handle.aborted
-    gate.set()
+    reply.gate.set()
     assert reply.closed.wait(5)
 
 
@@ -133,10 +116,8 @@ def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
         pending.reply()
 
 
-def test_a_reply_is_there_once_the_work_has_ended() -> None:
-    reply = FakeReply()
+def test_a_reply_is_there_once_the_work_has_ended(reply) -> None:
     pending = PendingReply(lambda: reply)
-
     assert pending.wait(None)
-    assert pending.reply() is pending.late_reply() is reply
+    assert (pending.reply(), pending.late_reply()) == (reply, reply)
     assert not reply.closed.is_set()

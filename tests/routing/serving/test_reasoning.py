@@ -20,20 +20,20 @@ EFFORTS, BUDGETS = frozenset({"reasoning_effort"}), frozenset({"reasoning"})
 HIGH_LOW = EffortRules(frozenset({"high", "low"}), False)
 MUST = EffortRules(frozenset({"high", "low", "none"}), True)
 OFF = {"type": "disabled"}
+Wishes = dict[str, Any]
 
 
 def sent(
     given: str,
     kind: str,
-    wishes: dict[str, Any],
+    wishes: Wishes,
     *,
     rules: EffortRules | None = HIGH_LOW,
     takes: frozenset[str] = EFFORTS,
     **facts: Any,
 ) -> Any:
-    target = endpoint(
-        kind=kind, efforts=rules, supported_parameters=takes, taken_fields=takes, **facts
-    )
+    facts |= {"efforts": rules, "supported_parameters": takes, "taken_fields": takes}
+    target = endpoint(kind=kind, **facts)
     return orjson.loads(request_for(call_in(FORMATS[given], target, **wishes), target).body)
 
 
@@ -43,40 +43,34 @@ def effort_in(body: dict[str, Any]) -> Any:
     return body.get("reasoning_effort") or next((each["effort"] for each in objects if each), None)
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic", "responses"])
-@pytest.mark.parametrize(
-    ("given", "wishes"),
-    [
-        ("chat", {"reasoning_effort": "max"}),
-        ("chat", {"reasoning": {"effort": "xhigh"}}),
-        ("chat", {"reasoning": {"effort": "max"}, "reasoning_effort": "max"}),
-        ("messages", {"output_config": {"effort": "max"}, "max_tokens": 9}),
-        ("messages", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}),
-        ("responses", {"reasoning": {"effort": "max"}}),
-    ],
-)
-def test_an_effort_that_is_not_supported_is_the_nearest(
-    given: str, wishes: dict[str, Any], kind: str
-) -> None:
+EVERY_KIND = pytest.mark.parametrize("kind", ["openai", "anthropic", "responses"])
+TOO_HIGH: list[tuple[str, Wishes]] = [
+    ("chat", {"reasoning_effort": "max"}),
+    ("chat", {"reasoning": {"effort": "xhigh"}}),
+    ("chat", {"reasoning": {"effort": "max"}, "reasoning_effort": "max"}),
+    ("messages", {"output_config": {"effort": "max"}, "max_tokens": 9}),
+    ("messages", {"thinking": {"type": "adaptive"}, "output_config": {"effort": "xhigh"}}),
+    ("responses", {"reasoning": {"effort": "max"}}),
+]
+NONE: list[tuple[str, Wishes]] = [
+    ("chat", {"reasoning_effort": "none"}),
+    ("chat", {"reasoning": {"enabled": False}}),
+    ("chat", {"reasoning": {"max_tokens": 0}}),
+    ("messages", {"thinking": OFF}),
+    ("responses", {"reasoning": {"effort": "none", "summary": "auto"}}),
+]
+
+
+@EVERY_KIND
+@pytest.mark.parametrize(("given", "wishes"), TOO_HIGH)
+def test_an_effort_that_is_not_supported_is_the_nearest(given, wishes: Wishes, kind: str) -> None:
     assert effort_in(sent(given, kind, wishes)) == "high"
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic", "responses"])
-@pytest.mark.parametrize(
-    ("given", "wishes"),
-    [
-        ("chat", {"reasoning_effort": "none"}),
-        ("chat", {"reasoning": {"enabled": False}}),
-        ("chat", {"reasoning": {"max_tokens": 0}}),
-        ("messages", {"thinking": OFF}),
-        ("responses", {"reasoning": {"effort": "none", "summary": "auto"}}),
-    ],
-)
-def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(
-    given: str, wishes: dict[str, Any], kind: str
-) -> None:
+@EVERY_KIND
+@pytest.mark.parametrize(("given", "wishes"), NONE)
+def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(given, wishes, kind: str) -> None:
     body = sent(given, kind, wishes, rules=MUST)
-
     assert effort_in(body) == "low"
     assert body.get("thinking") != OFF
     assert "enabled" not in body.get("reasoning", {})
@@ -84,17 +78,15 @@ def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(
 
 @pytest.mark.parametrize("rules", [None, HIGH_LOW])
 def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -> None:
-    wishes = {"reasoning": {"enabled": False}}
-    assert sent("chat", "openai", wishes, rules=rules, takes=BUDGETS)["reasoning"] == {
-        "enabled": False
-    }
-    assert sent("chat", "responses", wishes, rules=rules)["reasoning"]["effort"] == "none"
+    off = {"enabled": False}
+    by_budget = sent("chat", "openai", {"reasoning": off}, rules=rules, takes=BUDGETS)
+    by_effort = sent("chat", "responses", {"reasoning": off}, rules=rules)
+    assert (by_budget["reasoning"], by_effort["reasoning"]["effort"]) == (off, "none")
     assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
 
 
 def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
-    wishes = {"thinking": OFF, "output_config": {"effort": "max"}}
-    body = sent("messages", "anthropic", wishes)
+    body = sent("messages", "anthropic", {"thinking": OFF, "output_config": {"effort": "max"}})
     assert (body["thinking"], body["output_config"]) == (OFF, {"effort": "high"})
 
 
@@ -110,9 +102,7 @@ def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
         ("responses", 500, {"rules": HIGH_LOW}, "low"),
     ],
 )
-def test_a_budget_is_the_nearest_effort_where_none_are_taken(
-    kind: str, tokens: int, facts: dict[str, Any], effort: str
-) -> None:
+def test_a_budget_is_the_nearest_effort_where_none_are_taken(kind, tokens, facts, effort) -> None:
     wishes = {"reasoning": {"max_tokens": tokens}, "max_tokens": 1_000}
     assert effort_in(sent("chat", kind, wishes, **{"rules": None, **facts})) == effort
 
@@ -120,10 +110,8 @@ def test_a_budget_is_the_nearest_effort_where_none_are_taken(
 def test_a_budget_without_a_cap_is_a_medium_effort() -> None:
     wishes = {"reasoning": {"max_tokens": 9}}
     assert effort_in(sent("chat", "openai", wishes, rules=None)) == "medium"
-    capped: Any = {"max_completion_tokens": 18}
-    assert sent("chat", "anthropic", {"reasoning": {"max_tokens": 9}}, rules=None, **capped)[
-        "output_config"
-    ] == {"effort": "medium"}
+    capped = sent("chat", "anthropic", wishes, rules=None, max_completion_tokens=18)
+    assert capped["output_config"] == {"effort": "medium"}
 
 
 def test_a_budget_is_kept_where_budgets_are_taken_and_wins() -> None:
@@ -134,31 +122,26 @@ def test_a_budget_is_kept_where_budgets_are_taken_and_wins() -> None:
     assert thinking == {"type": "enabled", "budget_tokens": 2_000}
 
 
-def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken() -> None:
+@EVERY_KIND
+def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str) -> None:
     wishes = {"reasoning": {"max_tokens": 820, "effort": "low"}, "max_tokens": 1_000}
-    for kind in ("openai", "anthropic", "responses"):
-        assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
+    assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
 
 
-def test_what_fits_is_left_as_it_is() -> None:
+@pytest.mark.parametrize(
+    "wish", [{}, {"reasoning": {"effort": "high", "exclude": True}}, {"include_reasoning": False}]
+)
+def test_what_fits_is_left_as_it_is(wish: Any) -> None:
     target = endpoint(efforts=MUST)
-    wishes: list[dict[str, Any]] = [
-        {},
-        {"reasoning": {"effort": "high", "exclude": True}},
-        {"include_reasoning": False},
-    ]
-    for wish in wishes:
-        chat = call_to(target, **wish).chat
-        assert fit_reasoning(chat, target, None) is chat
+    chat = call_to(target, **wish).chat
+    assert fit_reasoning(chat, target, None) is chat
 
 
 def test_the_callers_own_words_are_not_changed() -> None:
     given = {"effort": "max", "summary": "detailed", "exclude": True}
     target = endpoint(efforts=HIGH_LOW)
     chat = call_to(target, reasoning=given).chat
-
     fitted = fit_reasoning(chat, target, None)
-
     assert given["effort"] == "max"
     assert chat.body["reasoning"] is given
     assert fitted.body["reasoning"] == {"effort": "high", "summary": "detailed", "exclude": True}

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 from django.urls import resolve
-from pytest_django import Settings
 
 from accounts.money import dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
@@ -17,16 +16,12 @@ from routing.serving.payment_errors import payment_required
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import ROOT, call_to, failed_at
 
-SCOPES: tuple[ScopeKind, ...] = ("workspace", "guardrail")
 OWNER = UUID("0b5c1cf5-3f1c-4c0e-8d3e-2f0f0d6a3c11")
+SCOPES: tuple[ScopeKind, ...] = ("workspace", "guardrail")
 SPENT = {"limit_source": "router_key_limit", "reason": "key_limit_exhausted"}
 BROKE = {"limit_source": "router_credits"}
 KEY_TOO_SMALL = {"limit_source": "router_key_limit", "provider_name": None}
-BALANCE_TOO_SMALL = {
-    "limit_source": "router_credits",
-    "provider_name": None,
-    "reason": "weight_exceeds_budget",
-}
+BALANCE_TOO_SMALL = BROKE | {"provider_name": None, "reason": "weight_exceeds_budget"}
 BUSY = {"limit_source": "router_in_flight_budget", "reason": "in_flight_budget_exhausted"}
 
 # Asked for, balance, held on the account, left of the key's limit, held on the key: which refusal.
@@ -48,23 +43,24 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 ]
 
 
-def refusal(
+def told(refusal: Refusal) -> GatewayError:
+    return payment_required(call_to(endpoint()), refusal, output_tokens=1000)
+
+
+def refused(
     asked: int, balance: int, held: int, left: int | None, key_held: int, reset: str | None = None
 ) -> GatewayError:
-    told = Refusal(asked, balance, held, left, key_held, reset)
-    return payment_required(call_to(endpoint()), told, output_tokens=1000)
+    return told(Refusal(asked, balance, held, left, key_held, reset))
 
 
 @pytest.mark.parametrize(("asked", "balance", "held", "left", "key_held", "metadata"), ROWS)
 def test_the_first_reason_of_the_reference_s_order_is_told(
     asked: int, balance: int, held: int, left: int | None, key_held: int, metadata: dict[str, Any]
 ) -> None:
-    body = refusal(asked, balance, held, left, key_held).body()
-
+    body = refused(asked, balance, held, left, key_held).body()
     assert body["code"] == 402
-    told = body["metadata"]
-    assert isinstance(told.pop("remedy_hint"), str)
-    assert told == {"error_type": "payment_required", **metadata}
+    assert isinstance(body["metadata"].pop("remedy_hint"), str)
+    assert body["metadata"] == {"error_type": "payment_required", **metadata}
 
 
 def state(
@@ -76,59 +72,35 @@ def state(
 
 
 def refused_by(*budgets: BudgetState, key_left: int | None = 0, balance: int = -1) -> GatewayError:
-    told = Refusal(100, balance, 0, key_left, 0, None, budgets=budgets)
-    return payment_required(call_to(endpoint()), told, output_tokens=1000)
+    return told(Refusal(100, balance, 0, key_left, 0, None, budgets=budgets))
 
 
-@pytest.mark.parametrize(
-    ("budgets", "text"),
-    [
-        ([state("workspace", "month", 0)], "Workspace monthly budget of $500.00 exceeded."),
-        (
-            [state("workspace", "total", 1), state("workspace", "day", -1)],
-            "Workspace daily budget of $500.00 exceeded.",
-        ),
-        (
-            [state("guardrail", "week", 0), state("workspace", "total", 0)],
-            "Guardrail weekly budget of $500.00 exceeded.",
-        ),
-        ([state("guardrail", "total", 0)], "Guardrail lifetime budget of $500.00 exceeded."),
-    ],
-)
-def test_a_spent_budget_comes_before_key_and_balance(budgets: list[BudgetState], text: str) -> None:
+RICH: Any = {"key_left": None, "balance": 1000}
+BUDGETS: list[tuple[list[BudgetState], str]] = [
+    ([state("workspace", "month", 0)], "Workspace monthly"),
+    ([state("workspace", "total", 1), state("workspace", "day", -1)], "Workspace daily"),
+    ([state("guardrail", "week", 0), state("workspace", "total", 0)], "Guardrail weekly"),
+    ([state("guardrail", "total", 0)], "Guardrail lifetime"),
+]
+
+
+@pytest.mark.parametrize(("budgets", "which"), BUDGETS)
+def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> None:
     error = refused_by(*budgets)
-
-    assert error.text == f"{text} Contact your org admin."
+    assert error.text == f"{which} budget of $500.00 exceeded. Contact your org admin."
     assert (error.status, error.error_type, error.headers) == (403, "permission_denied", {})
     assert isinstance(error.metadata["remedy_hint"], str)
 
 
 def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
     error = refused_by(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
-
     assert error.metadata["limit_source"] == "router_credits"
 
 
-def test_a_budget_that_has_less_left_than_a_request_may_cost_says_what_it_can_afford() -> None:
-    left, held = state("guardrail", "day", 50), state("workspace", "day", 150, held=60)
-
-    too_dear = refused_by(held, left, key_left=None, balance=1000)
-    busy = refused_by(held, key_left=None, balance=1000)
-
-    assert too_dear.metadata["limit_source"] == "router_guardrail_budget"
-    assert "can only afford 500." in too_dear.text
-    assert (busy.status, busy.headers) == (402, {"Retry-After": "1"})
-    assert busy.metadata["reason"] == "in_flight_budget_exhausted"
-
-
 def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None:
-    told = Refusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
-    dear = payment_required(call_to(endpoint()), told, output_tokens=1000)
-    spent = payment_required(
-        call_to(endpoint()), replace(told, key_left_nano=0), output_tokens=1000
-    )
-
-    assert dear.metadata["limit_source"] == "router_key_limit"
+    refusal = Refusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
+    assert told(refusal).metadata["limit_source"] == "router_key_limit"
+    spent = told(replace(refusal, key_left_nano=0))
     assert spent.metadata["reason"] == "key_limit_exhausted"
 
 
@@ -140,14 +112,11 @@ def test_limits_are_told_in_dollars(nano: int, text: str) -> None:
     assert dollars(nano) == text
 
 
-@pytest.mark.parametrize(
-    ("reset", "word"),
-    [(None, "total"), ("daily", "daily"), ("weekly", "weekly"), ("monthly", "monthly")],
-)
-def test_a_spent_key_is_told_which_limit_it_was(reset: str | None, word: str) -> None:
-    assert refusal(100, 1000, 0, 0, 0, reset).text == (
-        f'Key limit exceeded ({word} limit). It is the limit of API key "CI". {KEY_REMEDY}'
-    )
+@pytest.mark.parametrize("reset", [None, "daily", "weekly", "monthly"])
+def test_a_spent_key_is_told_which_limit_it_was(reset: str | None) -> None:
+    which = f"Key limit exceeded ({reset or 'total'} limit)."
+    spent = refused(100, 1000, 0, 0, 0, reset)
+    assert spent.text == f'{which} It is the limit of API key "CI". {KEY_REMEDY}'
 
 
 def managed(path: str) -> str:
@@ -162,9 +131,8 @@ AFFORDED = (
 
 
 def test_who_can_add_credits_is_told_with_a_page_that_exists() -> None:
-    broke = refusal(100, 0, 0, None, 0)
-    dear = refusal(1000, 250, 0, None, 0)
-    busy = refusal(100, 100, 1, None, 0)
+    broke, dear = refused(100, 0, 0, None, 0), refused(1000, 250, 0, None, 0)
+    busy = refused(100, 100, 1, None, 0)
 
     remedy, _, page = broke.text.removeprefix("Insufficient credits. ").partition(ROOT)
     assert remedy == "Whoever runs this gateway can add credits, using "
@@ -178,45 +146,49 @@ def test_who_can_add_credits_is_told_with_a_page_that_exists() -> None:
     assert (broke.headers, busy.headers) == ({}, {"Retry-After": "1"})
 
 
-def test_a_request_that_is_too_dear_is_told_for_which_limit() -> None:
-    of_key = refusal(1000, 900, 0, 10, 0)
+def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_afford() -> None:
+    key = refused(1000, 900, 0, 10, 0)
     workspace, guardrail = (
-        refused_by(state(scope, "month", 50), key_left=None, balance=1000).text for scope in SCOPES
+        refused_by(state("workspace", "day", 150, held=60), state(scope, "month", 50), **RICH)
+        for scope in SCOPES
     )
 
-    assert of_key.text == AFFORDED.format(10, 'the limit of API key "CI"', KEY_REMEDY)
+    assert key.text == AFFORDED.format(10, 'the limit of API key "CI"', KEY_REMEDY)
     budget = "the monthly budget of $500.00 of"
-    path = f"PUT /api/v1/workspaces/{OWNER}/budgets/monthly"
-    assert workspace == AFFORDED.format(500, f"{budget} workspace {OWNER}", managed(path))
-    path = f"PATCH /api/v1/guardrails/{OWNER}"
-    assert guardrail == AFFORDED.format(500, f"{budget} guardrail {OWNER}", managed(path))
+    for error, kind, path in (
+        (workspace, "workspace", f"PUT /api/v1/workspaces/{OWNER}/budgets/monthly"),
+        (guardrail, "guardrail", f"PATCH /api/v1/guardrails/{OWNER}"),
+    ):
+        assert error.text == AFFORDED.format(500, f"{budget} {kind} {OWNER}", managed(path))
+        assert error.metadata["limit_source"] == f"router_{kind}_budget"
 
 
 def test_who_waits_is_told_what_running_requests_hold() -> None:
-    of_key = refusal(100, 1000, 0, 100, 1)
-    of_budget = refused_by(state("workspace", "day", 150, held=60), key_left=None, balance=1000)
-    of_nothing = refusal(100, 1000, 0, 100, 0)
-
+    of_key, of_nothing = refused(100, 1000, 0, 100, 1), refused(100, 1000, 0, 100, 0)
+    of_budget = refused_by(state("workspace", "day", 150, held=60), **RICH)
     assert f'They hold the limit of API key "CI". {KEY_REMEDY}' in of_key.text
     assert "They hold the daily budget of $500.00 of workspace" in of_budget.text
+    assert (of_budget.status, of_budget.headers) == (402, {"Retry-After": "1"})
+    assert of_budget.metadata["reason"] == "in_flight_budget_exhausted"
     assert of_nothing.text.endswith("Retry when they have finished.")
 
 
-def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings: Settings) -> None:
+def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings) -> None:
     settings.BILLING_ENFORCED = False
+    assert refused(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
+    assert refused(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
 
-    assert refusal(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
-    assert refusal(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
 
+@pytest.mark.parametrize("exposed", [True, False])
+def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed(settings, exposed: bool) -> None:
+    settings.ROUTER_EXPOSE_RAW_ERRORS = exposed
+    lost = {"error_type": "provider_unavailable", "raw": "a secret body"}
+    first = failed_at(endpoint("alpha"), 500, **lost)
+    last = failed_at(endpoint("beta"), 503, raw="busy", provider_code="E1")
 
-def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed() -> None:
-    attempts = [
-        failed_at(endpoint("alpha"), 500, error_type="provider_unavailable", raw="a secret body"),
-        failed_at(endpoint("beta"), 503, raw="busy", provider_code="E1"),
-    ]
+    error = ProviderError([first, last])
 
-    error = ProviderError(attempts)
-
+    earlier = {"provider": "Alpha", "code": "provider_unavailable", "status": 500}
     assert error.body() == {
         "code": 503,
         "message": "Provider returned error",
@@ -224,19 +196,11 @@ def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed() -> None:
             "error_type": "provider_overloaded",
             "provider_name": "Beta",
             "is_byok": False,
-            "raw": "busy",
+            **({"raw": "busy"} if exposed else {}),
             "provider_code": "E1",
-            "previous_errors": [
-                {"provider": "Alpha", "code": "provider_unavailable", "status": 500}
-            ],
+            "previous_errors": [earlier],
         },
     }
-
-
-def test_raw_bodies_stay_here_when_the_operator_says_so(settings: Settings) -> None:
-    settings.ROUTER_EXPOSE_RAW_ERRORS = False
-
-    assert "raw" not in ProviderError([failed_at(endpoint(), raw="busy")]).metadata
 
 
 HINTS: list[tuple[list[tuple[int, float | None]], dict[str, str]]] = [
@@ -250,16 +214,12 @@ HINTS: list[tuple[list[tuple[int, float | None]], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("failures", "headers"), HINTS)
-def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(
-    failures: list[tuple[int, float | None]], headers: dict[str, str]
-) -> None:
+def test_the_smallest_hint_is_told_where_every_endpoint_gave_one(failures, headers) -> None:
     attempts = [failed_at(endpoint(), status, retry_after_s=hint) for status, hint in failures]
-
     assert ProviderError(attempts).headers == headers
 
 
 def test_a_429_says_whose_limit_it_was() -> None:
     metadata = ProviderError([failed_at(endpoint(), 429)]).metadata
-
     assert metadata["limit_source"] == "upstream_provider_shared_pool"
     assert metadata["remedy_hint"]

@@ -1,10 +1,9 @@
 """One request of all processes probes an endpoint; once that has ended, however, the next may."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import redis
 
 from routing.catalogue.entries import EndpointEntry
 from routing.serving import observing, process, sharing
@@ -16,7 +15,6 @@ from routing.upstreams.failures import UpstreamFailure, from_status, malformed, 
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint
 from tests.routing.serving.processes import Process, Start
-from tests.support.valkey import ValkeyServer
 
 
 @pytest.fixture
@@ -32,12 +30,12 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Process:
 
 
 @pytest.fixture
-def is_free(valkey: ValkeyServer, one: EndpointEntry) -> Iterator[Callable[[], bool]]:
-    with redis.Redis.from_url(valkey.url) as client:
-        yield lambda: not client.exists(probe_key(one.pk))
+def is_free(client, one) -> Callable[[], bool]:
+    return lambda: not client.exists(probe_key(one.pk))
 
 
-def half_open(here: Process, one: EndpointEntry, clock: Clock) -> Call:
+@pytest.fixture
+def probing(here: Process, one: EndpointEntry, clock: Clock) -> Call:
     """A call that has taken the endpoint's probe on itself."""
     here.health.failed(one.pk, clock.now - 31)
     assert here.health.standing(clock.now).half_open == {one.pk}
@@ -48,28 +46,15 @@ def half_open(here: Process, one: EndpointEntry, clock: Clock) -> Call:
     return call
 
 
-ENDS: list[UpstreamFailure] = [
-    FAILURE,
-    LIMITED,
-    from_status(400, {}, b""),
-    from_status(404, {}, b""),
-    malformed("nonsense"),
-    refused(),
-]
+REFUSALS = [from_status(status, {}, b"") for status in (400, 404)]
+ENDS: list[UpstreamFailure] = [FAILURE, LIMITED, *REFUSALS, malformed("nonsense"), refused()]
 
 
 @pytest.mark.parametrize("failure", ENDS, ids=str)
 def test_a_probe_that_failed_gives_its_place_back(
-    here: Process,
-    one: EndpointEntry,
-    clock: Clock,
-    is_free: Callable[[], bool],
-    failure: UpstreamFailure,
+    here, one, clock, is_free, probing, failure: UpstreamFailure
 ) -> None:
-    call = half_open(here, one, clock)
-    attempt = attempt_at(one)
-
-    Attempts(call).failed(attempt, replace(failure))
+    Attempts(probing).failed(attempt_at(one), replace(failure))
     assert not is_free()
     here.sync()
 
@@ -82,48 +67,41 @@ def test_a_probe_that_failed_gives_its_place_back(
 
 
 def test_so_does_one_that_was_never_sent_or_whose_caller_left(
-    here: Process, one: EndpointEntry, clock: Clock, is_free: Callable[[], bool]
+    here, one, clock, is_free, probing
 ) -> None:
-    attempts = Attempts(half_open(here, one, clock))
-
+    attempts = Attempts(probing)
     attempts.release()
     attempts.end_probe()
     here.sync()
-
     assert is_free()
     assert here.health.standing(clock.now).half_open == {one.pk}
 
 
 def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
-    here: Process, start: Start, one: EndpointEntry, clock: Clock, is_free: Callable[[], bool]
+    here, start, one, clock, is_free, probing
 ) -> None:
     other = start()
     other.health.failed(one.pk, clock.now - 31)
     other.sync()
-    Attempts(half_open(here, one, clock)).failed(attempt_at(one), replace(FAILURE))
+    Attempts(probing).failed(attempt_at(one), replace(FAILURE))
     here.sync()
-
     other.sync()
 
     assert is_free()
     assert other.unstable(one)
     # Twice the first window for both.
-    assert here.health.standing(clock.now + 59).unstable == {one.pk}
-    assert other.health.standing(clock.now + 59).unstable == {one.pk}
-    assert here.health.standing(clock.now + 61).half_open == {one.pk}
-    assert other.health.standing(clock.now + 61).half_open == {one.pk}
+    for each in (here, other):
+        assert each.health.standing(clock.now + 59).unstable == {one.pk}
+        assert each.health.standing(clock.now + 61).half_open == {one.pk}
 
 
-def test_who_finds_another_probing_looks_again_soon(
-    here: Process, one: EndpointEntry, clock: Clock, valkey: ValkeyServer
-) -> None:
+def test_who_finds_another_probing_looks_again_soon(here, one, clock, client) -> None:
     here.health.failed(one.pk, clock.now - 31)
     plan = call_to(one, some_endpoint()).plan._replace(probe=one.pk)
-    with redis.Redis.from_url(valkey.url) as client:
-        client.set(probe_key(one.pk), 1)
-        assert not may_go_on(plan)
-        assert here.health.standing(clock.now).unstable == {one.pk}
-        client.delete(probe_key(one.pk))
+    client.set(probe_key(one.pk), 1)
+    assert not may_go_on(plan)
+    assert here.health.standing(clock.now).unstable == {one.pk}
+    client.delete(probe_key(one.pk))
 
     assert here.health.standing(clock.now + LOOK_AGAIN_S + 0.1).half_open == {one.pk}
     assert may_go_on(plan)
@@ -131,32 +109,23 @@ def test_who_finds_another_probing_looks_again_soon(
 
 
 def test_what_the_store_did_not_take_is_given_back_later(
-    here: Process,
-    one: EndpointEntry,
-    clock: Clock,
-    valkey: ValkeyServer,
-    is_free: Callable[[], bool],
+    here, one, valkey, is_free, probing
 ) -> None:
-    Attempts(half_open(here, one, clock)).failed(attempt_at(one), replace(FAILURE))
+    Attempts(probing).failed(attempt_at(one), replace(FAILURE))
     valkey.pause()
     try:
         assert not here.sync()
     finally:
         valkey.resume()
-
     assert here.sync()
     assert is_free()
 
 
-def test_keys_of_probes_that_have_ended_are_given_back(
-    start: Start, one: EndpointEntry, valkey: ValkeyServer
-) -> None:
+def test_keys_of_probes_that_have_ended_are_given_back(start, one, client, is_free) -> None:
     process = start()
     process.sync()
-    with redis.Redis.from_url(valkey.url) as client:
-        client.set(probe_key(one.pk), 1, px=30_000)
-        process.seen.marks.probing.add(one.pk)
-        process.answers(one, 1)
-        process.sync()
-
-        assert not client.exists(probe_key(one.pk))
+    client.set(probe_key(one.pk), 1, px=30_000)
+    process.seen.marks.probing.add(one.pk)
+    process.answers(one, 1)
+    process.sync()
+    assert is_free()

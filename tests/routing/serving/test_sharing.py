@@ -1,154 +1,102 @@
-"""Processes tell each other what they have seen, through a real hint store."""
+"""Processes tell each other what they have seen, through a real hint store: also while it goes,
+comes back, or holds what nobody wrote. Outages, parkings and recoveries may come in any order."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import orjson
 import pytest
-import redis
 
-from routing.catalogue.entries import EndpointEntry
-from routing.serving.shared_form import entry_json, read_entry, stream
+from routing.selection.health import EndpointHealth
+from routing.serving.long_windows import head_key
+from routing.serving.marks import Mark, Marks
+from routing.serving.shared_form import VERSION, entry_json, read_entry, stream
 from tests.routing.serving.learning import (
     LIMITED,
-    Clock,
     attempt,
     observer,
     refreshed,
     some_endpoint,
 )
-from tests.routing.serving.processes import Start
+from tests.routing.serving.processes import pass_round
+from tests.support.promptness import in_time
 from tests.support.valkey import ValkeyServer
 
 
-def test_what_one_process_saw_the_others_know(start: Start, one: EndpointEntry) -> None:
-    first, second = start(), start()
-    assert first.sync()
-    assert second.sync()
-    first.answers(one, 6)
-    second.answers(one, 4)
-
-    for process in (first, second, first):
-        assert process.sync()
-
-    assert first.figures(one) == second.figures(one)
-    found = first.figures(one)
-    assert (found.calls, found.uptime_5m, found.uptime_1d) == (10, 100.0, 100.0)
-    assert found.latency_s is not None
-    assert found.throughput_tps is not None
-
-
-def test_nothing_counts_twice(start: Start, one: EndpointEntry) -> None:
+def test_what_one_process_saw_the_others_know_once_and_a_restarted_one_too(start, one) -> None:
     processes = [start() for _ in range(4)]
     for _ in range(3):
         for process in processes:
             process.answers(one, 5)
-            process.sync()
-    for process in processes:
-        process.sync()
-
-    assert [process.figures(one).calls for process in processes] == [60] * 4
-
-
-def test_a_restarted_process_gets_its_statistics_back(start: Start, one: EndpointEntry) -> None:
-    before = start()
-    before.answers(one, 20)
-    before.sync()
-
+            assert process.sync()
+    pass_round(*processes)
     after = start()
     after.sync()
 
-    assert after.figures(one) == before.figures(one)
-    assert after.figures(one).calls == 20
+    found = after.figures(one)
+    assert [process.figures(one) for process in processes] == [found] * 4
+    assert (found.calls, found.uptime_5m, found.uptime_1d) == (60, 100.0, 100.0)
+    assert found.latency_s is not None
+    assert found.throughput_tps is not None
 
 
-def test_an_outage_is_known_elsewhere_and_so_is_its_end(
-    start: Start, clock: Clock, one: EndpointEntry
-) -> None:
+def test_an_outage_is_known_elsewhere_and_so_is_its_end(start, clock, one) -> None:
     first, second = start(), start()
     first.sync()
     first.fails(one)
-    first.sync()
-    second.sync()
-    assert first.unstable(one)
-    assert second.unstable(one)
+    pass_round(first, second)
+    later = start()
+    later.sync()
+    assert [each.unstable(one) for each in (first, second, later)] == [True] * 3
 
     clock.now += 5
     second.answers(one, 1)
-    second.sync()
-    first.sync()
+    pass_round(second, first, later)
 
-    assert not first.unstable(one)
-    assert not second.unstable(one)
+    assert [each.unstable(one) for each in (first, second, later)] == [False] * 3
 
 
-def test_a_parking_is_known_elsewhere(start: Start, clock: Clock, one: EndpointEntry) -> None:
+def test_a_parking_is_known_elsewhere(start, clock, one) -> None:
     first, second = start(), start()
     first.fails(one, LIMITED)
-    first.sync()
-    second.sync()
-
+    pass_round(first, second)
     assert second.health.standing(clock.now + 9).parked == {one.pk}
     assert second.health.standing(clock.now + 10.5).parked == frozenset()
 
 
-def test_a_new_process_knows_of_outages_that_go_on(start: Start, one: EndpointEntry) -> None:
-    first = start()
-    first.fails(one)
-    first.sync()
-
-    later = start()
-    later.sync()
-
-    assert later.unstable(one)
-
-
-def test_keys_expire(start: Start, one: EndpointEntry, valkey: ValkeyServer) -> None:
+def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -> None:
     process = start()
+    process.sync()
+    for number in range(1, 2001):
+        client.xadd(stream(), {"p": "old", "d": b"{}"}, id=f"{number}-0")
     process.answers(one)
     process.sync()
-
-    with redis.Redis.from_url(valkey.url) as client:
-        assert {key for key in client.keys("gateway:*") if client.ttl(key) < 0} == set()
-
-
-def test_what_is_too_old_leaves_the_stream(
-    start: Start, one: EndpointEntry, valkey: ValkeyServer
-) -> None:
-    process = start()
-    process.sync()
-    with redis.Redis.from_url(valkey.url) as client:
-        for number in range(1, 2001):
-            client.xadd(stream(), {"p": "old", "d": b"{}"}, id=f"{number}-0")
-        process.answers(one)
-        process.sync()
-
-        assert client.xlen(stream()) < 500
+    assert client.xlen(stream()) < 500
+    assert {key for key in client.keys("gateway:*") if client.ttl(key) < 0} == set()
 
 
-def test_a_process_that_leaves_tells_what_is_left(start: Start, one: EndpointEntry) -> None:
+def test_a_process_that_leaves_tells_what_is_left(start, one) -> None:
     first, second = start(), start()
     first.sync()
     first.answers(one, 10)
     refreshed(first.seen)
     first.sharing.part()
-
     second.sync()
-
     assert second.figures(one).calls == 10
 
 
-def test_many_endpoints_travel_in_several_entries(start: Start, valkey: ValkeyServer) -> None:
+def test_many_endpoints_travel_in_several_entries(start, client) -> None:
     first, second = start(), start()
     second.sync()
-    everybody = [some_endpoint() for _ in range(1000)]
-    for each in everybody:
+    for each in [some_endpoint() for _ in range(1000)]:
         first.answers(each, 1)
-    first.sync()
-    second.sync()
-
-    assert len(second.seen.recent.totals) == 1000
-    with redis.Redis.from_url(valkey.url) as client:
-        assert client.xlen(stream()) == 5
+    pass_round(first, second)
+    assert (len(second.seen.recent.totals), client.xlen(stream())) == (1000, 5)
 
 
-def test_an_entry_comes_back_as_it_was(clock: Clock, one: EndpointEntry) -> None:
+def test_an_entry_comes_back_as_it_was(clock, one) -> None:
     process = observer(clock, collects=True)
     process.observed(attempt(clock, one, failure=LIMITED), streamed=True)
     refreshed(process)
@@ -161,3 +109,170 @@ def test_an_entry_comes_back_as_it_was(clock: Clock, one: EndpointEntry) -> None
     assert (mark.kind, mark.endpoint) == ("parked", one.pk)
     assert mark.at == pytest.approx(500)
     assert mark.until == pytest.approx(510)
+
+
+# --- Trouble --------------------------------------------------------------------------------------
+
+
+def odd_entry(**changes: Any) -> bytes:
+    return orjson.dumps({"v": VERSION, "t": [], "m": [], **changes})
+
+
+ODD = [
+    None,
+    b"\xff\x00",
+    b"[]",
+    odd_entry(v=VERSION + 1),
+    odd_entry(t="x"),
+    odd_entry(t=[[1, 2]]),
+    odd_entry(m=[["outage", "x", 0, 0]]),
+    odd_entry(m=[["outage", 1, 1e300, 0]]),
+    odd_entry(m=[["fire", 1, 0, 0]]),
+    odd_entry(m=[5]),
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_cannot_be_read_is_passed_over(start, one, client, odd) -> None:
+    first, second = start(), start()
+    second.sync()
+    entry: dict[Any, Any] = {"p": "x"} if odd is None else {"p": "x", "d": odd}
+    client.xadd(stream(), entry)
+    client.set(head_key(), odd or b"")
+    first.answers(one)
+    first.sync()
+
+    for process in (second, start()):
+        assert process.sync()
+        assert process.figures(one).calls == 10
+
+
+HARMS: dict[str, tuple[Callable[[ValkeyServer], None], Callable[[ValkeyServer], None]]] = {
+    "killed": (ValkeyServer.stop, ValkeyServer.start),
+    "frozen": (ValkeyServer.pause, ValkeyServer.resume),
+}
+
+
+@contextmanager
+def harmed(valkey: ValkeyServer, harm: str) -> Iterator[None]:
+    begin, end = HARMS[harm]
+    begin(valkey)
+    try:
+        yield
+    finally:
+        end(valkey)
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_store_that_is_gone_costs_nothing_but_the_others_words(start, one, valkey, harm) -> None:
+    first, second = start(), start()
+    pass_round(first, second)
+    with harmed(valkey, harm):
+        first.answers(one, 10)
+        late = start()
+        late.answers(one, 1)
+        begun = time.monotonic()
+        assert not first.sync()
+        in_time(time.monotonic() - begun, 1.5)
+        assert not late.sync()
+        assert first.figures(one).calls == 10
+
+    first.answers(one, 10)
+    assert first.sync()
+    assert second.sync()
+    assert first.figures(one).calls == 20
+    # What could not be told is not told later: it might have arrived.
+    heard = second.figures(one).calls
+    assert heard in (10, 20)
+    # Whoever began without the store joins later.
+    assert late.sync()
+    assert late.figures(one).calls == heard + 1
+
+
+def test_an_emptied_store_is_filled_again(start, one, valkey) -> None:
+    first, second = start(), start()
+    first.answers(one, 5)
+    pass_round(first, second)
+    valkey.flush()
+    first.answers(one, 5)
+    pass_round(first, second)
+    assert second.figures(one).calls == 10
+
+
+# --- Marks, in any order --------------------------------------------------------------------------
+
+
+E1, E2 = 1, 2
+OUTAGE = Mark("outage", E1, at=100)
+
+
+class Told:
+    """A process and what it is told of others, two seconds after it was."""
+
+    def __init__(self) -> None:
+        self.marks, self.health = Marks(), EndpointHealth(window_s=30.0, probe_s=10)
+
+    def hear(self, *marks: Mark, now: float = 102) -> None:
+        for mark in marks:
+            self.marks.adopt(mark, self.health, now=now)
+
+    def unstable(self, now: float) -> bool:
+        return E1 in self.health.standing(now).unstable
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_an_outage_elsewhere_is_one_here(told) -> None:
+    told.hear(OUTAGE)
+    assert [told.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
+    assert told.health.standing(130).half_open == {E1}
+
+
+@pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
+def test_a_later_recovery_elsewhere_ends_it(told, well_at: float, ends_it: bool) -> None:
+    told.hear(OUTAGE, Mark("well", E1, at=well_at), now=104)
+    assert told.unstable(104) is not ends_it
+    assert bool(told.health.standing(200).half_open) is not ends_it
+
+
+def test_who_was_answered_since_tells_so(told) -> None:
+    told.marks.well(E1, at=101)
+    assert told.marks.take() == []
+    told.hear(OUTAGE)
+    assert not told.unstable(102)
+    assert told.marks.take() == [Mark("well", E1, at=101)]
+
+
+def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
+    told.health.failed(E1, 100)
+    told.marks.outage(E1, 100)
+    told.hear(Mark("outage", E1, at=95))
+    assert told.unstable(129)
+
+
+def test_a_parking_lasts_what_is_left_of_it(told) -> None:
+    told.hear(Mark("parked", E1, at=100, until=107), Mark("parked", E2, at=90, until=100))
+    assert told.health.standing(106.9).parked == {E1}
+    assert told.health.standing(107).parked == frozenset()
+
+
+def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:
+    marks = Marks()
+    marks.outage(E1, 10)
+    marks.parked(E2, 11, until=20)
+    marks.outage(E1, 12)
+    marks.well(E1, 13)
+    marks.well(E1, 14)
+    latest = [Mark("parked", E2, 11, 20), Mark("outage", E1, 12), Mark("well", E1, 13)]
+    assert [marks.take(), marks.take()] == [latest, []]
+
+
+@pytest.mark.parametrize("met", ["outage", "parked", "well"])
+def test_a_probe_ends_with_whatever_its_endpoint_does(met: str) -> None:
+    marks = Marks()
+    marks.probing.add(E1)
+    getattr(marks, met)(E1, 1, **({"until": 2} if met == "parked" else {}))
+    assert (marks.probing, marks.probed) == (set(), [E1])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import redis
 
 from gateway.hints import Hints
 from routing.catalogue.entries import EndpointEntry
@@ -26,11 +25,12 @@ from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.learning import Clock
 from tests.support.valkey import ValkeyServer
 
-ACCOUNT = uuid.UUID(int=1)
+ACCOUNT, OTHER_ACCOUNT = uuid.UUID(int=1), uuid.UUID(int=2)
 CHEAP_CACHE = {"prompt": "0.000002", "completion": "0.000004", "input_cache_read": "0.0000002"}
 DEAR_CACHE = CHEAP_CACHE | {"input_cache_read": "0.000002"}
 PLAIN, CACHED = Usage(10, 10), Usage(10, 10, cached_tokens=5)
 WROTE = Usage(10, 10, cache_write_tokens=5)
+ALPHA, BETA = endpoint("alpha"), endpoint("beta")
 
 
 def chat(session_header: str | None = None, **body: Any) -> ChatRequest:
@@ -44,70 +44,64 @@ def key(request: ChatRequest, *, account: uuid.UUID = ACCOUNT, name: str = "acme
     return found
 
 
-def messages(*pairs: tuple[str, Any]) -> list[dict[str, Any]]:
-    return [{"role": role, "content": content} for role, content in pairs]
+def saying(*pairs: tuple[str, Any]) -> Key:
+    """The key of a conversation of these messages."""
+    return key(chat(messages=[{"role": role, "content": content} for role, content in pairs]))
 
 
 # --- Keys -----------------------------------------------------------------------------------------
 
 
 def test_a_session_goes_before_a_cache_key_before_the_messages() -> None:
-    plain, cached = chat(), chat(prompt_cache_key="k")
-    named, headed = chat(session_id="s", prompt_cache_key="k"), chat("s")
-
-    assert key(named) == key(headed) == key(chat(session_id="s", messages=messages(("user", "x"))))
-    assert len({key(plain).digest, key(cached).digest, key(named).digest}) == 3
-    assert [key(each).by_session for each in (plain, cached, named)] == [False, False, True]
-    assert key(chat(session_id="k")) != key(cached)
+    plain, cached = key(chat()), key(chat(prompt_cache_key="k"))
+    named = key(chat(session_id="s", prompt_cache_key="k"))
+    others = [{"role": "user", "content": "x"}]
+    assert named == key(chat("s")) == key(chat(session_id="s", messages=others))
+    assert len({plain.digest, cached.digest, named.digest}) == 3
+    assert [each.by_session for each in (plain, cached, named)] == [False, False, True]
+    assert key(chat(session_id="k")) != cached
 
 
 def test_account_and_model_are_part_of_it() -> None:
     request = chat(session_id="s")
-
-    assert key(request) != key(request, account=uuid.UUID(int=2))
+    assert key(request) != key(request, account=OTHER_ACCOUNT)
     assert key(request) != key(request, name="acme/other")
 
 
-OPENING = (("system", "Be kind"), ("user", "Hello"))
+def picture(url: str) -> list[Any]:
+    return [{"type": "image_url", "image_url": {"url": url}}]
+
+
+KIND, HELLO, LONG = ("system", "Be kind"), ("user", "Hello"), "x" * 500_000
 SAME: list[Any] = [
-    (*OPENING, ("assistant", "Hi"), ("user", "More")),
-    (OPENING[1], OPENING[0], ("user", "Later")),
-    (*OPENING, ("system", "A second one")),
+    [(KIND, HELLO, ("assistant", "Hi"), ("user", "More")), (KIND, HELLO)],
+    [(HELLO, KIND, ("user", "Later")), (KIND, HELLO)],
+    [(KIND, HELLO, ("system", "A second one")), (KIND, HELLO)],
+    [[("user", picture("http://a.test/1.png"))]] * 2,
 ]
-OTHER: list[Any] = [
-    (("system", "Be brief"), OPENING[1]),
-    (OPENING[0], ("user", "Goodbye")),
-    (OPENING[1],),
-    (("developer", "Be kind"), OPENING[1]),
-    (OPENING[0], ("user", [{"type": "text", "text": "Hello"}])),
+OTHERS: list[list[Any]] = [
+    [
+        (KIND, HELLO),
+        (("system", "Be brief"), HELLO),
+        (KIND, ("user", "Goodbye")),
+        (HELLO,),
+        (("developer", "Be kind"), HELLO),
+        (KIND, ("user", [{"type": "text", "text": "Hello"}])),
+    ],
+    # Long messages are told apart by their ends and length.
+    [[("user", text)] for text in (LONG, LONG + "x", "y" + LONG[1:], LONG[:-1] + "y")],
+    [[("user", picture(f"http://a.test/{n}.png"))] for n in (1, 2)],
 ]
 
 
-@pytest.mark.parametrize("pairs", SAME)
-def test_a_conversation_is_known_by_how_it_began(pairs: Any) -> None:
-    assert key(chat(messages=messages(*pairs))) == key(chat(messages=messages(*OPENING)))
+@pytest.mark.parametrize(("one", "other"), SAME, ids=range(len(SAME)))
+def test_a_conversation_is_known_by_how_it_began(one: Any, other: Any) -> None:
+    assert saying(*one) == saying(*other)
 
 
-@pytest.mark.parametrize("pairs", OTHER)
-def test_another_beginning_is_another_conversation(pairs: Any) -> None:
-    assert key(chat(messages=messages(*pairs))) != key(chat(messages=messages(*OPENING)))
-
-
-def test_long_messages_are_told_apart_by_their_ends_and_length() -> None:
-    long = "x" * 500_000
-    variants = [long, long + "x", "y" + long[1:], long[:-1] + "y"]
-    keys = {key(chat(messages=messages(("user", text)))).digest for text in variants}
-
-    assert len(keys) == len(variants)
-
-
-def test_parts_of_any_kind_are_part_of_it() -> None:
-    def pictured(url: str) -> ChatRequest:
-        part = {"type": "image_url", "image_url": {"url": url}}
-        return chat(messages=messages(("user", [part])))
-
-    assert key(pictured("http://a.test/1.png")) == key(pictured("http://a.test/1.png"))
-    assert key(pictured("http://a.test/1.png")) != key(pictured("http://a.test/2.png"))
+@pytest.mark.parametrize("beginnings", OTHERS, ids=["messages", "long texts", "parts"])
+def test_another_beginning_is_another_conversation(beginnings: list[Any]) -> None:
+    assert len({saying(*each).digest for each in beginnings}) == len(beginnings)
 
 
 def test_there_is_no_key_where_nobody_can_have_kept_it() -> None:
@@ -129,9 +123,7 @@ def test_draws_of_one_key_are_the_same_everywhere_and_even() -> None:
     digest = key(chat(session_id="s")).digest
     one, two = seeded_random(digest), seeded_random(digest)
     assert [one() for _ in range(5)] == [two() for _ in range(5)]
-
     draws = [seeded_random(key(chat(session_id=str(n))).digest)() for n in range(4000)]
-
     assert all(0 <= draw < 1 for draw in draws)
     tenths = Counter(int(draw * 10) for draw in draws)
     # 400 each; five standard deviations of a fair draw.
@@ -139,6 +131,8 @@ def test_draws_of_one_key_are_the_same_everywhere_and_even() -> None:
 
 
 # --- Records --------------------------------------------------------------------------------------
+
+SESSION = key(chat(session_id="s"))
 
 
 class Process:
@@ -157,7 +151,9 @@ class Process:
 
 @pytest.fixture
 def two(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Process]]:
+    """The first is this one."""
     processes = [Process(monkeypatch, valkey.url) for _ in range(2)]
+    processes[0].use()
     yield processes
     for process in processes:
         process.hints.close()
@@ -172,69 +168,47 @@ def kept_at(where: EndpointEntry) -> Kept:
     return Kept(where.model_id, where.tag)
 
 
-def test_what_one_process_keeps_another_recalls(two: list[Process]) -> None:
-    session, alpha, beta = key(chat(session_id="s")), endpoint("alpha"), endpoint("beta")
-    two[0].use()
-    remember(session, alpha, PLAIN)
+def test_what_one_process_keeps_another_recalls(two) -> None:
+    remember(SESSION, ALPHA, PLAIN)
     two[1].use()
-    assert recall(session) == kept_at(alpha)
-    remember(session, beta, PLAIN)
-
+    assert recall(SESSION) == kept_at(ALPHA)
+    remember(SESSION, BETA, PLAIN)
     two[0].use()
+    assert recall(SESSION) == kept_at(BETA)
 
-    assert recall(session) == kept_at(beta)
 
-
-def test_it_lasts_as_long_as_the_setting_says(
-    two: list[Process], valkey: ValkeyServer, settings: Any
-) -> None:
+def test_it_lasts_as_long_as_the_setting_says(two, client, settings) -> None:
     settings.ROUTER_STICKY_SECONDS = 123
-    two[0].use()
-    remember(key(chat(session_id="s")), endpoint("alpha"), PLAIN)
-
-    with redis.Redis.from_url(valkey.url) as client:
-        (name,) = client.keys("gateway:*:sticky:*")
-        assert 120_000 < client.pttl(name) <= 123_000
+    remember(SESSION, ALPHA, PLAIN)
+    (name,) = client.keys("gateway:*:sticky:*")
+    assert 120_000 < client.pttl(name) <= 123_000
 
 
-def test_without_a_store_a_process_keeps_for_itself(alone: Process) -> None:
-    session, alpha = key(chat(session_id="s")), endpoint("alpha")
-    assert recall(session) is None
-
-    remember(session, alpha, PLAIN)
-
-    assert recall(session) == kept_at(alpha)
+def test_without_a_store_a_process_keeps_for_itself(alone) -> None:
+    assert recall(SESSION) is None
+    remember(SESSION, ALPHA, PLAIN)
+    remember(None, BETA, CACHED)
+    assert (recall(SESSION), len(alone.records)) == (kept_at(ALPHA), 1)
 
 
-def test_a_store_that_forgot_or_froze_leaves_what_the_process_knows(
-    two: list[Process], valkey: ValkeyServer
-) -> None:
-    session, alpha = key(chat(session_id="s")), endpoint("alpha")
-    two[0].use()
-    remember(session, alpha, PLAIN)
+def test_a_store_that_forgot_or_froze_leaves_what_the_process_knows(two, valkey) -> None:
+    remember(SESSION, ALPHA, PLAIN)
     valkey.flush()
-    assert recall(session) == kept_at(alpha)
+    assert recall(SESSION) == kept_at(ALPHA)
     valkey.pause()
     try:
-        assert recall(session) == kept_at(alpha)
+        assert recall(SESSION) == kept_at(ALPHA)
     finally:
         valkey.resume()
 
 
 @pytest.mark.parametrize("odd", [b"", b"nonsense", b"5", b"[1]", b'[2,"a","b"]', b"[1,2,3]"])
-def test_what_cannot_be_read_is_as_good_as_nothing(
-    two: list[Process], valkey: ValkeyServer, odd: bytes
-) -> None:
-    session = key(chat(session_id="s"))
-    two[0].use()
-    remember(session, endpoint("alpha"), PLAIN)
-    with redis.Redis.from_url(valkey.url) as client:
-        (name,) = client.keys("gateway:*:sticky:*")
-        client.set(name, odd)
-
+def test_what_cannot_be_read_is_as_good_as_nothing(two, client, odd: bytes) -> None:
+    remember(SESSION, ALPHA, PLAIN)
+    (name,) = client.keys("gateway:*:sticky:*")
+    client.set(name, odd)
     two[1].use()
-
-    assert recall(session) is None
+    assert recall(SESSION) is None
 
 
 SET: list[tuple[dict[str, Any], dict[str, str], Usage, bool]] = [
@@ -250,27 +224,15 @@ SET: list[tuple[dict[str, Any], dict[str, str], Usage, bool]] = [
 
 
 @pytest.mark.parametrize(("body", "pricing", "usage", "is_kept"), SET)
-def test_when_a_record_is_set(
-    alone: Process, body: dict[str, Any], pricing: dict[str, str], usage: Usage, is_kept: bool
-) -> None:
-    found = key(chat(**body))
-    where = endpoint("alpha", pricing=pricing)
-
+def test_when_a_record_is_set(alone, body, pricing, usage: Usage, is_kept: bool) -> None:
+    found, where = key(chat(**body)), endpoint("alpha", pricing=pricing)
     remember(found, where, usage)
-
     assert recall(found) == (kept_at(where) if is_kept else None)
-
-
-def test_without_a_key_nothing_is_kept(alone: Process) -> None:
-    remember(None, endpoint("alpha"), CACHED)
-
-    assert len(alone.records) == 0
 
 
 def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
     first = model(endpoint("alpha"), endpoint("beta"), id="acme/first")
     second = model(endpoint("beta"), id="acme/second")
-
     assert Kept("acme/second", "beta").endpoint_in([first, second]) is second.endpoints[0]
     assert Kept("acme/first", "gone").endpoint_in([first, second]) is None
     assert Kept("acme/gone", "beta").endpoint_in([first, second]) is None
@@ -281,8 +243,7 @@ def test_a_process_keeps_so_many_and_so_long() -> None:
     records = Records(lasts_s=10, records_max=3, clock=clock)
     for number in range(4):
         records.put(bytes([number]), Kept("m", str(number)))
-    assert len(records) == 3
-    assert records.get(b"\x00") is None
+    assert (len(records), records.get(b"\x00")) == (3, None)
 
     clock.now += 9
     records.put(b"\x01", Kept("m", "again"))

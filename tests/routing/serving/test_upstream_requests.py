@@ -1,4 +1,5 @@
-"""What each kind of endpoint is sent for each kind of caller."""
+"""What each kind of endpoint is sent for each kind of caller, what is taken of a stream after its
+end, which ends are an endpoint's outage, and counting a prompt's tokens."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,19 +14,28 @@ from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
+from routing.serving import process
 from routing.serving.call import Call
+from routing.serving.counting import input_tokens
 from routing.serving.upstream_call import (
     beta_names,
     output_default,
+    read_to_end,
     request_for,
     with_betas,
 )
-from tests.routing.selection.entries import endpoint
+from routing.upstreams import door_errors
+from routing.upstreams.failures import from_door
+from routing.upstreams.reply import Reply
+from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import call_to
+from tests.routing.serving.processes import Answers
+from tests.routing.upstreams.raw_upstream import RawUpstream
 
+MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, dict[str, Any]] = {
-    "chat": {"messages": [{"role": "user", "content": "Hi"}]},
-    "messages": {"messages": [{"role": "user", "content": "Hi"}], "odd": 1},
+    "chat": MESSAGE,
+    "messages": {**MESSAGE, "odd": 1},
     "responses": {"input": "Hi"},
 }
 PATHS = {"openai": "/chat/completions", "anthropic": "/messages", "responses": "/responses"}
@@ -37,44 +47,38 @@ def call_in(given: CallerFormat, *endpoints: EndpointEntry, **more: Any) -> Call
     return replace(call_to(*endpoints), format=given, chat=chat)
 
 
-def sent(request: WireRequest) -> Any:
-    return orjson.loads(request.body)
-
-
 @pytest.mark.parametrize("kind", PATHS)
 @pytest.mark.parametrize("given", [CHAT, MESSAGES, RESPONSES], ids=lambda each: str(each.name))
 def test_each_kind_is_spoken_to_in_its_own_format(given: CallerFormat, kind: str) -> None:
     target = endpoint(kind=kind)
-
     request = request_for(call_in(given, target), target)
-
-    assert request.path == PATHS[kind]
-    body = sent(request)
-    assert body["model"] == target.upstream_model
+    body = orjson.loads(request.body)
+    assert (request.path, body["model"]) == (PATHS[kind], target.upstream_model)
     assert ("input" in body) is (kind == "responses")
     assert ("max_tokens" in body) is (kind == "anthropic")
     assert "odd" not in body
 
 
-def test_the_default_cap_is_the_endpoints_own_where_the_context_has_room() -> None:
-    def default(**facts: Any) -> int:
-        unsaid = {"context_length": None, "max_completion_tokens": None}
-        target = endpoint(kind="anthropic", **unsaid | facts)
-        return output_default(call_in(MESSAGES, target), target)
-
-    assert default(context_length=200_000, max_completion_tokens=64_000) == 64_000
-    assert default(context_length=200_000) == OUTPUT_TOKENS_DEFAULT
-    assert default(context_length=2_000, max_completion_tokens=64_000) == 2_000
-    assert default(context_length=500) == 500
-    assert default(max_completion_tokens=99) == 99
-    assert default() == OUTPUT_TOKENS_DEFAULT
-
-
-def test_a_long_prompt_leaves_less_room() -> None:
-    target = endpoint(kind="anthropic", context_length=10_000, max_completion_tokens=10_000)
-    messages = [{"role": "user", "content": "x" * 15_000}]
-
-    assert output_default(call_in(CHAT, target, messages=messages), target) == 5_000
+@pytest.mark.parametrize(
+    ("context", "most", "prompt", "default"),
+    [
+        (200_000, 64_000, "Hi", 64_000),
+        (200_000, None, "Hi", OUTPUT_TOKENS_DEFAULT),
+        (2_000, 64_000, "Hi", 2_000),
+        (500, None, "Hi", 500),
+        (None, 99, "Hi", 99),
+        (None, None, "Hi", OUTPUT_TOKENS_DEFAULT),
+        # A long prompt leaves less room.
+        (10_000, 10_000, "x" * 15_000, 5_000),
+    ],
+    ids=str,
+)
+def test_the_default_cap_is_the_endpoints_own_where_the_context_has_room(
+    context: int | None, most: int | None, prompt: str, default: int
+) -> None:
+    target = endpoint(kind="anthropic", context_length=context, max_completion_tokens=most)
+    messages = [{"role": "user", "content": prompt}]
+    assert output_default(call_in(CHAT, target, messages=messages), target) == default
 
 
 @pytest.mark.parametrize("context", [None, 10, 5_000, 200_000])
@@ -82,7 +86,6 @@ def test_a_long_prompt_leaves_less_room() -> None:
 def test_the_hold_covers_the_default_cap(context: int | None, most: int | None) -> None:
     target = endpoint(kind="anthropic", context_length=context, max_completion_tokens=most)
     held = output_tokens_bound(Demand(1, 1, 0, 0, None), Room(context, most), output_cap=None)
-
     assert 0 < output_default(call_in(CHAT, target), target) <= held
 
 
@@ -90,18 +93,13 @@ def test_the_hold_covers_the_default_cap(context: int | None, most: int | None) 
 def test_betas_reach_message_style_upstreams_alone(kind: str) -> None:
     target = endpoint(kind=kind)
     call = replace(call_in(MESSAGES, target), betas="one-2025, two-2025")
-
-    headers = dict(request_for(call, target).headers)
-
-    told = "one-2025,two-2025" if kind == "anthropic" else None
-    assert headers.get("anthropic-beta") == told
+    told = dict(request_for(call, target).headers).get("anthropic-beta")
+    assert told == ("one-2025,two-2025" if kind == "anthropic" else None)
 
 
 def test_betas_of_caller_and_adapter_are_one_header() -> None:
     request = WireRequest("/messages", (("anthropic-beta", "a,b"), ("X", "y")), b"{}")
-
     told = with_betas(request, "b, c,,")
-
     assert told.headers == (("X", "y"), ("anthropic-beta", "a,b,c"))
 
 
@@ -123,8 +121,87 @@ def test_a_conversation_of_which_nothing_is_left_is_sent_all_the_same() -> None:
     target = endpoint(kind="anthropic")
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
     messages = [{"role": "assistant", "content": [thinking]}]
-
-    body = sent(request_for(call_in(MESSAGES, target, messages=messages), target))
-
+    request = request_for(call_in(MESSAGES, target, messages=messages), target)
     nothing = [{"type": "text", "text": "."}]
-    assert body["messages"] == [{"role": "user", "content": nothing}]
+    assert orjson.loads(request.body)["messages"] == [{"role": "user", "content": nothing}]
+
+
+# --- Ends -----------------------------------------------------------------------------------------
+
+
+class Said(Reply):
+    """Has this to say at every look."""
+
+    def __init__(self, what: bytes | Exception) -> None:
+        self.what, self.reads = what, 0
+
+    def read_some(self, wait_s: float | None = None) -> bytes:
+        assert wait_s == 0
+        self.reads += 1
+        assert self.reads < 100, "it is read for ever"
+        if isinstance(self.what, Exception):
+            raise self.what
+        return self.what
+
+
+@pytest.mark.parametrize(
+    ("what", "reads_max"),
+    [(b"more", 4), (b"", 1), (door_errors.Disconnected("gone", phase="body"), 1)],
+    ids=["a flood", "an end", "a break"],
+)
+def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max: int) -> None:
+    reply = Said(what)
+    read_to_end(reply)
+    assert 1 <= reply.reads <= reads_max
+
+
+@pytest.mark.parametrize(
+    ("kind", "outage"),
+    [
+        (door_errors.ConnectFailed, True),
+        (door_errors.Disconnected, True),
+        (door_errors.IdleTimeout, True),
+        (door_errors.MalformedReply, True),
+        (door_errors.BodyTooLarge, False),
+    ],
+)
+def test_too_much_of_an_answer_is_no_outage(kind: Any, outage: bool) -> None:
+    assert from_door(kind("what happened", phase="body")).outage is outage
+
+
+# --- Counting where the upstream's own counter is no help -----------------------------------------
+
+
+ESTIMATE = 25
+
+
+def counted_at(port: int) -> int:
+    acme = provider(kind="anthropic", base_url=f"http://127.0.0.1:{port}/v1")
+    target = endpoint(provider=acme)
+    body = {"model": "acme/small", "messages": [{"role": "user", "content": "x" * 4 * ESTIMATE}]}
+    chat = MESSAGES.parse(body, session_header=None, models_max=3)
+    call = replace(call_to(target), format=MESSAGES, chat=chat, deadline=process.now() + 10)
+    return input_tokens(call)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "tokens"),
+    [
+        (200, b'{"input_tokens": 7}', 7),
+        (200, b'{"input_tokens": 0}', 0),
+        (200, b'{"input_tokens": -1}', ESTIMATE),
+        (200, b'{"input_tokens": true}', ESTIMATE),
+        (200, b'{"input_tokens": 1e99}', ESTIMATE),
+        (200, b"[]", ESTIMATE),
+        (200, b"<html>", ESTIMATE),
+        (404, b"{}", ESTIMATE),
+        (529, b'{"input_tokens": 7}', ESTIMATE),
+    ],
+)
+def test_a_count_is_believed_only_where_it_is_one(status: int, body: bytes, tokens: int) -> None:
+    with RawUpstream(Answers(body, status)) as upstream:
+        assert counted_at(upstream.port) == tokens
+
+
+def test_a_counter_that_is_not_there_is_replaced_by_the_estimator() -> None:
+    assert counted_at(1) == ESTIMATE

@@ -1,0 +1,154 @@
+"""Who is to blame where the time of a request runs out, and the budget of retries."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_django import Settings
+
+from routing.selection.ask import Standing
+from routing.serving import observing, process
+from routing.serving.attempts import Attempts
+from routing.serving.call import Attempt
+from routing.serving.retries import WINDOW_S, RetryBudget
+from routing.upstreams.door_errors import DeadlineExceeded, FirstByteTimeout
+from routing.upstreams.failures import UpstreamFailure, from_door, from_status
+from tests.routing.selection.entries import endpoint, provider
+from tests.routing.serving.calls import attempt_at, call_to
+from tests.routing.serving.learning import Clock, observer, refreshed
+
+TOTAL_S = 60.0
+LATE = from_door(DeadlineExceeded("the call's deadline passed", phase="head"))
+SLOW = from_door(FirstByteTimeout("no head", phase="head"))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> Iterator[Clock]:
+    settings.ROUTER_FIRST_BYTE_TIMEOUT = 40
+    clock = Clock(1000.0)
+    seen = observer(clock)
+    monkeypatch.setattr(observing, "observer", lambda: seen)
+    monkeypatch.setattr(process, "now", clock)
+    for memory in (process.health, process._limits):
+        memory.cache_clear()
+    yield clock
+    for memory in (process.health, process._limits):
+        memory.cache_clear()
+
+
+def attempt_of(clock: Clock, had_s: float, **limits: Any) -> Attempt:
+    served = endpoint("alpha/turbo", provider=provider("alpha", **limits))
+    return replace(attempt_at(served), started=clock.now - had_s)
+
+
+# How long the last attempt had, its provider's own limits, what happened, and whether it is to
+# blame.
+ROWS: list[tuple[float, dict[str, Any], UpstreamFailure, bool]] = [
+    (1, {}, LATE, False),
+    (20, {}, LATE, False),
+    (29.9, {}, LATE, False),
+    (30, {}, LATE, True),
+    (59, {}, LATE, True),
+    (5, {"first_byte_s": 5.0}, LATE, True),
+    (4.9, {"first_byte_s": 5.0}, LATE, False),
+    (9, {"total_s": 9.0}, LATE, True),
+    (8, {"total_s": 9.0}, LATE, False),
+    # A limit of its own is an outage however short.
+    (0.1, {}, SLOW, True),
+]
+
+
+@pytest.mark.parametrize(("had_s", "limits", "failure", "is_to_blame"), ROWS)
+def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
+    clock, had_s: float, limits: dict[str, Any], failure, is_to_blame: bool
+) -> None:
+    attempt, told = attempt_of(clock, had_s, **limits), replace(failure)
+    call, last = call_to(endpoint("slow"), attempt.endpoint), attempt.endpoint.pk
+    call.started, call.deadline = clock.now - TOTAL_S, clock.now
+
+    Attempts(call).failed(attempt, told)
+
+    blamed = frozenset({last} if is_to_blame else ())
+    assert process.health().standing(clock.now) == Standing(unstable=blamed)
+    seen = observing.observer()
+    refreshed(seen)
+    assert set(seen.recent.totals) == blamed
+    # The caller is told of the deadline either way.
+    assert told.deadline is failure.deadline
+
+
+QUOTED = "canary-prompt"
+
+
+@pytest.mark.parametrize(("status", "level"), [(503, "WARNING"), (429, "WARNING"), (400, "INFO")])
+def test_a_failed_upstream_request_is_one_line_of_the_log(clock, caplog, status, level) -> None:
+    attempt = attempt_of(clock, 0.25)
+    body = json.dumps({"error": {"message": f"Bad {QUOTED}", "code": QUOTED}}).encode()
+    failure = from_status(status, {}, body)
+
+    with caplog.at_level("INFO", logger="routing.upstreams"):
+        Attempts(call_to(attempt.endpoint)).failed(attempt, failure)
+
+    (line,) = caplog.records
+    assert (line.levelname, line.getMessage()) == (
+        level,
+        "Upstream request failed: generation gen-1-test, model acme/small, provider alpha, "
+        f"endpoint alpha/turbo: {failure.error_type}, status {status}, after 250 ms",
+    )
+
+
+# --- The retry budget, on a clock of the test's own -----------------------------------------------
+
+
+def budget_of(share: float, floor: int, *, firsts: int = 0) -> RetryBudget:
+    budget = RetryBudget(share=share, floor=floor)
+    for _ in range(firsts):
+        budget.first(0)
+    return budget
+
+
+def drawn(budget: RetryBudget, now: float, tries: int = 100) -> int:
+    return sum(budget.draw(now) for _ in range(tries))
+
+
+def test_retries_are_a_share_of_first_attempts_and_a_floor() -> None:
+    assert drawn(budget_of(0.2, 3, firsts=50), 0) == 13
+    assert drawn(budget_of(0.2, 3), 0) == 3
+    assert drawn(budget_of(0, 0, firsts=1), 0) == 0
+    # A share of few calls is no whole retry.
+    assert [drawn(budget_of(0.2, 0, firsts=n), 0) for n in (4, 5)] == [0, 1]
+
+
+def test_what_is_older_than_the_window_counts_no_more() -> None:
+    budget = budget_of(1, 0)
+    for now in range(5):
+        budget.first(now)
+    # The retries of second 4 and all first attempts are forgotten after their ten seconds.
+    assert [drawn(budget, now) for now in (4, 10, 14.1)] == [5, 0, 0]
+    budget.first(14.1)
+    assert drawn(budget, 14.1) == 1
+
+
+@given(
+    steps=st.lists(st.tuples(st.booleans(), st.floats(0, 2)), max_size=80),
+    share=st.sampled_from([0.0, 0.2, 1.0]),
+    floor=st.integers(0, 4),
+)
+def test_no_window_holds_more_than_share_and_floor(steps, share: float, floor: int) -> None:
+    budget, now = RetryBudget(share=share, floor=floor), 0.0
+    firsts, drawn = list[float](), list[float]()
+    for is_first, pause_s in steps:
+        now += pause_s
+        if is_first:
+            budget.first(now)
+            firsts.append(now)
+        elif budget.draw(now):
+            drawn.append(now)
+            first, again = (
+                sum(now - moment <= WINDOW_S for moment in moments) for moments in (firsts, drawn)
+            )
+            assert again <= share * first + floor
