@@ -6,33 +6,40 @@ from typing import Any
 import pytest
 
 from accounts.models import ApiKey
+from interns.jobs import teardown
 from interns.models import WorkspaceArchive
 from tests.interns.farm import Farm
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-STUCK = {"error": "stuck", "code": "runtime_teardown_failed"}
+LOSS = {"acknowledge_workspace_loss": True}
+
+
+def deleted(farm: Farm, made: Any, body: Any = None) -> Any:
+    """What is told of an intern after its deletion was tried; None if it is gone."""
+    farm.queue.at_once = True
+    farm.ok("DELETE", f"/interns/{made['id']}", body, status=202)
+    status, said = farm.call("GET", f"/interns/{made['id']}")
+    if status == 404:
+        return None
+    assert said["status"] == "destroy_failed"
+    return said["last_failure_message"]
 
 
 def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
     made = farm.running()
-    path = f"/interns/{made['id']}"
     farm.script.fail("archive", {"error": "disk broken", "code": "workspace_archive_failed"})
-    farm.queue.at_once = True
 
-    farm.ok("DELETE", path, status=202)
-    failed = farm.get(made["id"])
-    assert failed["status"] == "destroy_failed"
-    assert failed["last_failure_message"] == "workspace_archive_failed: disk broken"
+    assert deleted(farm, made) == "workspace_archive_failed: disk broken"
     assert farm.rules(made["id"])[-1] == "T18"
     assert list(farm.script.read()["disks"]) == [made["id"]]
     assert ApiKey.objects.living().filter(intern_id=made["id"]).exists()
 
     for body in (None, {}, {"acknowledge_workspace_loss": False}):
-        refused = farm.refused(409, "workspace_archive_failed", "DELETE", path, body)
+        asked = ("DELETE", f"/interns/{made['id']}", body)
+        refused = farm.refused(409, "workspace_archive_failed", *asked)
         assert refused["metadata"]["retryable"] is False
     farm.script.fail("archive", {"error": "still", "code": "workspace_archive_failed"})
-    farm.ok("DELETE", path, {"acknowledge_workspace_loss": True}, status=202)
-    farm.get(made["id"], status=404)
+    assert deleted(farm, made, LOSS) is None
     assert farm.rules(made["id"])[-3:] == ["T16", "T19", "T17"]
     assert not WorkspaceArchive.objects.exists()
 
@@ -43,69 +50,51 @@ def test_what_the_store_says_is_for_the_log(
     settings.GATEWAY_HOME = tmp_path
     made = farm.running()
     (tmp_path / "archives").write_text("in the way")
-    farm.queue.at_once = True
 
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    said = farm.get(made["id"])["last_failure_message"]
-    assert said == "workspace_archive_failed: the archive could not be kept: File exists"
+    told = "workspace_archive_failed: the archive could not be kept: File exists"
+    assert deleted(farm, made) == told
     assert f"File exists: '{tmp_path / 'archives'}" in caplog.text
 
 
 def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
     made = farm.running()
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
-    farm.queue.at_once = True
 
-    farm.ok("DELETE", f"/interns/{made['id']}", {"acknowledge_workspace_loss": True}, status=202)
-    farm.get(made["id"], status=404)
+    assert deleted(farm, made, LOSS) is None
     assert farm.script.read()["disks"] == {}
 
 
 @pytest.mark.parametrize("step", ["stop", "destroy"])
 def test_a_runtime_that_cannot_be_taken_down(farm: Farm, step: str) -> None:
     made = farm.running()
-    farm.script.fail(step, STUCK)
-    farm.queue.at_once = True
+    farm.script.fail(step, {"error": "stuck", "code": "runtime_teardown_failed"})
 
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    failed = farm.get(made["id"])
-    assert failed["last_failure_message"] == "runtime_teardown_failed: stuck"
+    assert deleted(farm, made) == "runtime_teardown_failed: stuck"
     assert farm.rules(made["id"])[-1] == "T20"
-    farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/provision")
-    farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/suspend")
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    farm.get(made["id"], status=404)
+    for operation in ("provision", "suspend"):
+        farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/{operation}")
+    assert deleted(farm, made) is None
     assert WorkspaceArchive.objects.count() == 1
 
 
 def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    from interns.jobs import teardown
-
     def broken(intern_id: Any) -> None:
         raise ZeroDivisionError("secret words")
 
     made = farm.running()
-    farm.queue.at_once = True
     with monkeypatch.context() as patch:
         patch.setattr(teardown, "delete_intern_vault", broken)
-        farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    failed = farm.get(made["id"])
-    assert failed["last_failure_message"] == "vault_teardown_failed: ZeroDivisionError"
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    farm.get(made["id"], status=404)
+        assert deleted(farm, made) == "vault_teardown_failed: ZeroDivisionError"
+    assert deleted(farm, made) is None
 
 
 def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
     """As where the image of its containers cannot be had."""
-    made = farm.new()
     farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
-    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
-    farm.queue.work()
-    assert farm.get(made["id"])["status"] == "failed"
+    made = farm.running()
+    assert made["status"] == "failed"
 
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    farm.queue.work()
-    farm.get(made["id"], status=404)
+    assert deleted(farm, made) is None
     assert not WorkspaceArchive.objects.exists()
 
 
@@ -114,8 +103,4 @@ def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
     with farm.script.changed() as state:
         del state["disks"][made["id"]]
 
-    farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-    farm.queue.work()
-    failed = farm.get(made["id"])
-    assert failed["status"] == "destroy_failed"
-    assert failed["last_failure_message"] == "workspace_archive_failed: there is no disk"
+    assert deleted(farm, made) == "workspace_archive_failed: there is no disk"

@@ -39,8 +39,7 @@ def test_what_is_written_is_read_and_listed(files: Workspace, root: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["../outside/secret", "notes/../../outside/secret", "..", "a/..", "", ".", "/", "a\0b"],
+    "path", ["../outside/secret", "notes/../../outside/secret", "..", "a/..", "", ".", "/", "a\0b"]
 )
 def test_paths_that_are_none(files: Workspace, path: str) -> None:
     for use in (files.read, lambda p: files.write(p, "x")):

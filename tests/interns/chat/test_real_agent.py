@@ -17,16 +17,8 @@ from interns.models import Intern
 from interns.runtime.driver import BootPlan
 from interns.runtime.process import ProcessDriver
 from routing.simulator.testing import SimulatedUpstream
-from tests.interns.chat.room import (
-    Orm,
-    answering,
-    events_of,
-    finish_of,
-    make_intern,
-    refusal_of,
-    text_of,
-    user,
-)
+from tests.interns.chat import room
+from tests.interns.chat.room import answering, events_of, finish_of, refusal_of, text_of, user
 from tests.support.bed import PROJECT, Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.processes import eventually
@@ -45,7 +37,7 @@ class Talk:
     account: SeededAccount
     intern: Intern
     driver: ProcessDriver
-    orm: Orm
+    orm: room.Orm
 
     def post(self, messages: Any, **more: Any) -> requests.Response:
         return self.server.post(
@@ -99,12 +91,12 @@ def demo_gateway(
 
 
 @pytest.fixture
-def talk(demo_gateway: GatewayServer, orm_of: Orm, settings: Any) -> Iterator[Talk]:
+def talk(demo_gateway: GatewayServer, orm_of: room.Orm, settings: Any) -> Iterator[Talk]:
     server, driver = demo_gateway, ProcessDriver()
     settings.GATEWAY_HOME = Path(server.env["GATEWAY_HOME"])
     account = seed_account(server)
     with orm_of(server):
-        intern = make_intern(account, name="helper")
+        intern = room.make_intern(account, name="helper")
         owner = Account.objects.get(pk=account.account_id)
         workspace = owner.workspaces.get(pk=account.workspace_id)
         key, string = create_key(account=owner, name="intern", workspace=workspace)
@@ -120,13 +112,12 @@ def talk(demo_gateway: GatewayServer, orm_of: Orm, settings: Any) -> Iterator[Ta
         gateway_url=server.base_url,
     )
     driver.start(plan)
+
+    def is_well() -> bool:
+        return driver.health(intern.pk, boot_id=plan.boot_id).ok
+
     try:
-        eventually(
-            lambda: driver.health(intern.pk, boot_id=plan.boot_id).ok,
-            within_s=60,
-            what="health",
-            log=None,
-        )
+        eventually(is_well, within_s=60, what="health", log=None)
         yield Talk(server, account, intern, driver, orm_of)
     finally:
         driver.destroy(intern.pk)
@@ -156,28 +147,18 @@ def test_a_prompt_a_permission_a_question_and_the_end(talk: Talk) -> None:
     assert talk.ends() == ["completed", "completed"]
 
 
-def test_what_is_rejected_is_not_done(talk: Talk) -> None:
+def test_what_is_rejected_is_not_done_and_text_for_a_turn_that_waits_is_heard(talk: Talk) -> None:
     call, _ = call_of(talk.say("Take a note: buy milk", approval_mode="manual"))
-    chunks = talk.answer(call, "reject_once")
-    if finish_of(chunks) == "tool_calls":
-        chunks = talk.answer(call_of(chunks)[0], TITLE)
-
-    assert finish_of(chunks) == "stop"
-    assert "buy milk" not in text_of(talk.say("Please read notes.md"))
-
-
-def test_text_for_a_turn_that_waits_is_heard(talk: Talk) -> None:
-    call, _ = call_of(talk.say("Take a note: buy milk"))
-
     steered = talk.post(user("And eggs"))
     busy = talk.post(user("Hi"), session_id="other")
-
     assert (steered.status_code, steered.json()["status"]) == (202, "steered")
     assert refusal_of(busy) == (409, "busy", True)
-    chunks = talk.answer(call, TITLE)
+
+    chunks = talk.answer(call, "reject_once")
     while finish_of(chunks) == "tool_calls":
         chunks = talk.answer(call_of(chunks)[0], TITLE)
     assert finish_of(chunks) == "stop"
+    assert "buy milk" not in text_of(talk.say("Please read notes.md"))
 
 
 def test_a_turn_whose_caller_left_or_was_ended_leaves_the_intern_free(talk: Talk) -> None:

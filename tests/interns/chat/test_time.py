@@ -31,10 +31,11 @@ class Hands:
 
     passed_s: float = 0.0
 
+    def now(self) -> datetime:
+        return START + timedelta(seconds=self.passed_s)
+
     def clock(self) -> Clock:
-        return Clock(
-            now=lambda: START + timedelta(seconds=self.passed_s), moment=lambda: self.passed_s
-        )
+        return Clock(now=self.now, moment=lambda: self.passed_s)
 
 
 Step = RunEvent | float
@@ -114,26 +115,16 @@ class Bench:
 def bench(farm: Farm) -> Bench:
     intern = Intern.objects.get(pk=farm.running()["id"])
     hands = Hands()
-    driver = Driver(hands)
-    asking: Any = Asking(
-        intern.pk,
-        acting="1",
-        by=None,
-        client=None,
-        driver=driver,  # type: ignore[arg-type]  # It has what chats ask of one.
-        clock=hands.clock(),
-    )
+    driver: Any = Driver(hands)
+    clock = hands.clock()
+    asking = Asking(intern.pk, acting="1", by=None, client=None, driver=driver, clock=clock)
     return Bench(intern.pk, hands, driver, asking)
 
 
 def told(stream: TurnStream) -> list[Any]:
-    """All of it, as `(second, chunk)`; the clock is read as each chunk leaves."""
-    text = b"".join(stream).decode()
-    lines = [line for line in text.split("\n\n") if line]
-    return [
-        line if line.startswith(":") or "[DONE]" in line else loads(line[6:].encode())
-        for line in lines
-    ]
+    """All that it says."""
+    lines = [line for line in b"".join(stream).split(b"\n\n") if line]
+    return [loads(line[6:]) if line.startswith(b"data: {") else line.decode() for line in lines]
 
 
 def test_silence_is_filled_every_thirty_seconds(bench: Bench) -> None:
@@ -193,14 +184,20 @@ def test_an_answer_at_the_last_moment(bench: Bench) -> None:
     assert (last["usage"], done) == (None, "data: [DONE]")
 
 
-def test_a_run_that_is_streamed_keeps_its_lease(bench: Bench) -> None:
-    stream = iter(bench.prompt(Said("a"), 200.0, Said("b"), Ended()))
+def test_a_run_that_is_streamed_keeps_its_lease_and_without_it_ends(bench: Bench) -> None:
+    stream = iter(bench.prompt(Said("a"), 200.0, Said("b"), 200.0, Ended()))
     while b'"b"' not in next(stream):
         pass
-
     expires = bench.run.lease_expires_at
     assert expires is not None
-    assert expires > START + timedelta(seconds=bench.hands.passed_s + 40)
+    assert expires > bench.hands.now() + timedelta(seconds=40)
+
+    ChatRun.objects.update(lease_id=uuid.uuid4())
+    out = b"".join(stream)
+    assert b'"run_ended"' in out
+    assert out.endswith(b"data: [DONE]\n\n")
+    assert bench.hands.passed_s < 300
+    assert bench.driver.streams[0].closed
 
 
 def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
@@ -226,8 +223,8 @@ def test_who_lost_the_lease_changes_nothing(bench: Bench) -> None:
             session_id=f"s{second}",
             approval_mode="self-drive",
             by=None,
-            now=START + timedelta(seconds=second),
             lease_s=60,
+            now=START + timedelta(seconds=second),
         )
         assert isinstance(begun, Begun)
         return begun

@@ -108,10 +108,7 @@ WRONG: list[tuple[object, str]] = [
         "value: Too big: expected string to have <=65536 characters",
     ),
     ({"value": "v", "hosts": []}, "hosts: Too small: expected array to have >=1 items"),
-    (
-        {"value": "v", "hosts": ["a.b"] * 101},
-        "hosts: Too big: expected array to have <=100 items",
-    ),
+    ({"value": "v", "hosts": ["a.b"] * 101}, "hosts: Too big: expected array to have <=100 items"),
     ({"value": "v", "hosts": HOSTS, "foo": 1}, 'Unrecognized key: "foo"'),
     ({"value": "v", "hosts": [None]}, "hosts.0: Invalid input: expected string, received null"),
     ({"value": "v", "hosts": "a.b"}, "hosts: Invalid input: expected array, received string"),
