@@ -10,16 +10,9 @@ from tests.interns.runtime.bench import lives, until
 from tests.support.promptness import in_time
 
 
-def run(
-    command: str,
-    folder: Path,
-    *,
-    time_s: float = 10.0,
-    output_bytes: int = 1000,
-    disk_bytes: int = 10**9,
-) -> Ran:
+def run(command: str, folder: Path, *, time_s: float = 10.0, disk_bytes: int = 10**9) -> Ran:
     disk = Disk(folder, disk_bytes)
-    return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=output_bytes))
+    return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=1000))
 
 
 def test_a_command(tmp_path: Path) -> None:

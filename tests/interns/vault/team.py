@@ -41,9 +41,8 @@ class Team:
         forget_keys()
         client = Client(raise_request_exception=False)
         sent = body if isinstance(body, str | bytes) else json.dumps(body)
-        options: dict[str, Any] = {
-            "headers": {"Authorization": f"Bearer {self.keys.get(key, key)}"}
-        }
+        headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"}
+        options: dict[str, Any] = {"headers": headers}
         if body is not None:
             # The client's own stream refuses to be read in pieces.
             stream = io.BytesIO(sent.encode() if isinstance(sent, str) else sent)
@@ -105,9 +104,8 @@ class Team:
 
     def another_workspace(self) -> Workspace:
         made = open_workspace(account=self.account, slug=f"w-{secrets.token_hex(4)}")
-        self.keys["elsewhere"] = create_key(
-            account=self.account, name="e", workspace=made, creator=self.owner
-        )[1]
+        options = {"name": "e", "workspace": made, "creator": self.owner}
+        self.keys["elsewhere"] = create_key(account=self.account, **options)[1]
         return made
 
 
@@ -122,18 +120,18 @@ def vault_of(intern: Intern) -> Vault:
 def open_team(name: str = "mine") -> Team:
     account = open_account(name=name)
     workspace = account.workspaces.get()
+    roles = {
+        "owner": Membership.Role.MEMBER,
+        "boss": Membership.Role.ADMIN,
+        "other": Membership.Role.MEMBER,
+    }
     people = {
         who: admit_member(account=account, username=f"{name}-{who}", role=role)
-        for who, role in (
-            ("owner", Membership.Role.MEMBER),
-            ("boss", Membership.Role.ADMIN),
-            ("other", Membership.Role.MEMBER),
-        )
+        for who, role in roles.items()
     }
     team = Team(account, workspace, people["owner"])
     for who, creator in (*people.items(), ("nobody", None)):
-        team.keys[who] = create_key(
-            account=account, name=who, workspace=workspace, creator=creator
-        )[1]
+        options = {"name": who, "workspace": workspace, "creator": creator}
+        team.keys[who] = create_key(account=account, **options)[1]
     team.keys["management"] = create_key(account=account, name="m", workspace=None)[1]
     return team

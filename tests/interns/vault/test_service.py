@@ -6,6 +6,7 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
+from accounts.models import ApiKey
 from accounts.services.records import by_command
 from accounts.services.workspaces import clear_deleted, delete_workspace
 from gateway.http.errors import PermissionDenied
@@ -24,10 +25,9 @@ from interns.vault.service import (
 from tests.accounts.dump import database_text
 from tests.interns.vault.team import SHARED, Team, of, open_team, vault_of
 
-pytestmark = pytest.mark.both
+pytestmark = [pytest.mark.both, pytest.mark.django_db]
 
 
-@pytest.mark.django_db
 def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
     intern = team.intern()
     put_managed(intern.pk, "router_api_key", "canary-one", [])
@@ -45,7 +45,6 @@ def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
     assert read_managed(intern.pk, "router_api_key") is None
 
 
-@pytest.mark.django_db
 def test_connections_are_told_by_their_keys(team: Team) -> None:
     intern = team.intern()
     path = of(intern, "/connections")
@@ -56,7 +55,6 @@ def test_connections_are_told_by_their_keys(team: Team) -> None:
     assert connections_of(intern.pk) == ["slack"]
 
 
-@pytest.mark.django_db
 def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
     intern = team.intern()
     assert create_intern_vault(intern) == vault_of(intern)
@@ -68,7 +66,6 @@ def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
     assert not VaultSecret.objects.exists()
 
 
-@pytest.mark.django_db
 def test_only_another_intern_s_vault_of_the_workspace_can_be_attached(team: Team) -> None:
     lender, stranger = team.intern("lender"), open_team("theirs").intern()
     assert attachable(team.workspace.pk, vault_of(lender).pk)
@@ -76,7 +73,6 @@ def test_only_another_intern_s_vault_of_the_workspace_can_be_attached(team: Team
     assert not attachable(team.workspace.pk, workspace_vault(team.workspace.pk).pk)
 
 
-@pytest.mark.django_db
 def test_a_value_is_released_to_its_exact_host(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/token", "value", ["api.example.com"])
@@ -86,13 +82,10 @@ def test_a_value_is_released_to_its_exact_host(team: Team) -> None:
     assert effective_secret(intern, "other", "api.example.com") is None
 
 
-@pytest.mark.django_db
 def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
     made = team.another_workspace()
     team.put(f"{SHARED}/token", key="elsewhere")
     team.put(f"{SHARED}/token")
-    from accounts.models import ApiKey
-
     ApiKey.objects.filter(workspace=made).update(disabled=True)
     delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=by_command("test"))
 
