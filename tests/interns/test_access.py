@@ -63,7 +63,6 @@ def test_the_write_switch_leaves_reading(farm: Farm) -> None:
     made = farm.new()
     farm.account.intern_writes_enabled = False
     farm.account.save()
-
     for asked in WRITES:
         farm.refused(404, "not_found", *to(asked, made["id"]))
     assert farm.get(made["id"]) == made
@@ -76,7 +75,6 @@ def test_size_media_type_body_and_intern_are_looked_at_in_this_order(
 ) -> None:
     method, path, body = to(asked)
     plain: dict[str, Any] = {"Content_Type": "text/plain"}
-
     said = farm.refused(413, "payload_too_large", method, path, LARGE, **plain)
     assert said["message"] == "Request body exceeds 1048576 bytes"
     said = farm.refused(415, "unsupported_media_type", method, path, b"{bad", **plain)
@@ -104,7 +102,6 @@ def test_interns_of_others_are_not_there(farm: Farm) -> None:
     made, other = farm.new(), open_farm(farm.script, farm.queue)
     team = open_workspace(account=farm.account, slug="team")
     beside = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
-
     for key in (other.key, other.admin_key, beside):
         for asked in (READS[1], *WRITES[1:], CHAT):
             farm.refused(404, "not_found", *to(asked, made["id"]), key=key)
@@ -117,7 +114,6 @@ def test_only_the_creator_and_admins_change_an_intern(farm: Farm) -> None:
     stranger = admit_member(account=farm.account, username="stranger", role=role)
     options = {"account": farm.account, "name": "k", "workspace": farm.workspace}
     theirs = create_key(**options, creator=stranger)[1]
-
     farm.queue.at_once = True
     for asked in WRITES[1:]:
         for key in (theirs, farm.system_key):
@@ -140,7 +136,6 @@ def test_a_workspace_s_admin_changes_its_interns(farm: Farm) -> None:
         if name == "admin":
             user.memberships.get().workspace_memberships.update(role="admin")
     made = farm.ok("POST", "/interns", {"name": "theirs"}, status=201, key=keys["maker"])
-
     farm.ok("PATCH", f"/interns/{made['id']}", {"description": "d"}, key=keys["admin"])
 
 
@@ -157,7 +152,6 @@ def test_a_creator_who_left_and_a_workspace_that_is_gone_are_forbidden(farm: Far
     key = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
     Workspace.objects.filter(pk=team.pk).update(deleted_at=datetime.now(UTC))
     farm.refused(403, None, "GET", "/interns", key=key)
-
     Membership.objects.filter(user=farm.member).delete()
     for asked in (*READS, CHAT):
         said = farm.refused(403, None, *to(asked, made["id"]))
@@ -184,7 +178,6 @@ def test_an_intern_s_own_key_sees_itself_and_changes_nothing(farm: Farm) -> None
     made, other = farm.running(), farm.running()
     string = read_managed(Intern.objects.get(pk=made["id"]).pk, "router_api_key")
     assert ApiKey.objects.get(intern_id=made["id"]).workspace == farm.workspace
-
     assert farm.ok("GET", f"/interns/{made['id']}", key=string)["id"] == made["id"]
     for asked in (READS[0], WRITES[0]):
         farm.refused(404, "not_found", *to(asked), key=string)

@@ -59,13 +59,11 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
 
 def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Client) -> None:
     made = farm.suspended("research")
-
     text = shown(admin_client, "change", made["id"])
     for word in ("T10", "running → stopped", "&lt;b&gt;ready&lt;/b&gt;", "booted", "<td>pid</td>"):
         assert word in text, word
     assert ApiKey.objects.get(intern_id=made["id"]).label in text
     assert "All time" in text or "Requests" in text
-
     facts = {"pid": 1, "begun_at": 1_790_000_000.5}
     Intern.objects.filter(pk=made["id"]).update(runtime=facts)
     text = shown(admin_client, "change", made["id"])
@@ -106,7 +104,6 @@ def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client
 def test_the_page_of_an_intern_s_key_moves_it_nowhere(farm: Farm, admin_client: Client) -> None:
     key = ApiKey.objects.get(intern_id=farm.running("research")["id"])
     elsewhere = open_workspace(account=farm.account, slug="else")
-
     said = {"name": "k", "workspace": str(elsewhere.pk), "creator": str(farm.member.pk)}
     assert admin_client.post(page(ApiKey, "change", key.pk), said).status_code == 302
     key.refresh_from_db()
@@ -148,7 +145,6 @@ def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -
     made = farm.running("research")
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
     farm.queue.at_once = True
-
     act(admin_client, "delete_interns", made["id"])
     assert farm.get(made["id"])["status"] == "destroy_failed"
     assert "acknowledge the loss" in act(admin_client, "delete_interns", made["id"])
@@ -159,7 +155,6 @@ def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -
 def test_a_settings_page_of_an_intern_that_goes_says_so(farm: Farm, admin_client: Client) -> None:
     made = farm.running("research")
     farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-
     said = {"description": "d", "budget_reset": ""}
     response = admin_client.post(page(Intern, "change", made["id"]), said, follow=True)
     assert b"Another operation holds this intern" in response.content
@@ -170,7 +165,6 @@ def test_who_may_only_look_does_nothing(farm: Farm) -> None:
     made = farm.new("research")
     client = Client()
     client.force_login(operator(permissions="view_intern"))
-
     assert client.get(page(Intern, "change", made["id"])).status_code == 200
     act(client, "provision", made["id"])
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"

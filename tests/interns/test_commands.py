@@ -52,7 +52,6 @@ def test_a_whole_life_by_commands(farm: Farm) -> None:
     made = farm.new("research")
     name = f"{farm.account.name}/research"
     farm.queue.at_once = True
-
     assert told("provision_intern", name) == {"intern_id": made["id"], "provisioning": True}
     listed = told("interns", "--account", farm.account.name)
     assert (listed["interns"][0]["status"], listed["counts"]["running"]) == ("running", 1)
@@ -69,7 +68,6 @@ def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
     running = [farm.running()["id"] for _ in range(2)]
     waiting = farm.new()["id"]
     farm.queue.down = True
-
     assert "Name interns" in told("suspend_interns", status=2)["error"]
     failed = told("suspend_interns", waiting, "--here", status=1)["failed"]
     assert list(failed) == [waiting]
@@ -87,7 +85,6 @@ def test_without_the_run_of_its_home_nothing_is_asked_for(
     monkeypatch.setenv("GATEWAY_HOME", str(tmp_path))
     write_private(tmp_path / "secrets" / "demo.json", "{}")
     settings.REDIS_URL = ""
-
     assert "start the gateway" in told("provision_intern", made["id"], status=1)["error"]
     assert farm.get(made["id"])["status"] == made["status"]
 
@@ -95,7 +92,6 @@ def test_without_the_run_of_its_home_nothing_is_asked_for(
 def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
     farm.new("research")
     farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
-
     name = f"{farm.account.name}/research"
     assert "several interns" in told("provision_intern", name, status=1)["error"]
 
@@ -104,7 +100,6 @@ def test_a_stuck_operation_is_released(farm: Farm) -> None:
     made = farm.running()
     row = farm.row(made["id"])
     leases.take(row, LeaseKind.SUSPEND, by="test", now=row.created_at)
-
     released = {"intern_id": made["id"], "released": "suspend", "status": "running"}
     assert told("release_intern", made["id"]) == released
     assert "Nothing holds" in told("release_intern", made["id"], status=1)["error"]
@@ -116,7 +111,6 @@ def test_slack_tokens_come_on_stdin(
     settings.INTERN_REQUIRE_SLACK_INSTALL = True
     made = farm.new(provision=True)
     monkeypatch.setattr("sys.stdin", StringIO("xoxb-1\n"))
-
     assert told("slack_installed", made["id"], "--tokens")["provisioning"] is True
     assert read_managed(Intern.objects.get().pk, "slack_tokens") == "xoxb-1"
     assert "not in a state" in told("slack_installed", made["id"], status=1)["error"]
@@ -126,7 +120,6 @@ def test_differences_are_an_exit_status(farm: Farm) -> None:
     made = farm.running()
     assert told("reconcile_interns")["lost"] == []
     farm.script.lose(made["id"])
-
     assert told("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]
     assert told("reconcile_interns", status=1)["lost"] == [made["id"]]
     assert told("reconcile_interns")["runtimes"] == 0

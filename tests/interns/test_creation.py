@@ -34,7 +34,6 @@ def not_made(farm: Farm, status: int, reason: str, body: Any = BODY, **more: Any
 
 def test_the_same_request_again_is_a_replay(farm: Farm) -> None:
     made = made_by(farm)
-
     again = farm.ok("POST", "/interns", b'{ "description": null, "name": "research" }', status=200)
     assert again == made
     not_made(farm, 409, "name_taken", {**BODY, "description": "x"})
@@ -47,7 +46,6 @@ def test_the_same_request_again_is_a_replay(farm: Farm) -> None:
 def test_a_key_names_the_request(farm: Farm) -> None:
     named: dict[str, Any] = {"Idempotency_Key": "k" * 255}
     made = made_by(farm, **named)
-
     assert farm.ok("POST", "/interns", BODY, **named) == made
     said = not_made(farm, 409, "idempotency_key_reused", {"name": "other"}, **named)
     assert said == "This Idempotency-Key was already used with a different request"
@@ -63,7 +61,6 @@ def test_after_a_day_a_request_is_a_new_one(farm: Farm) -> None:
     made_by(farm)
     past = datetime.now(UTC) - timedelta(seconds=1)
     InternCreation.objects.update(expires_at=past)
-
     not_made(farm, 409, "name_taken")
     assert forget_old_creations(datetime.now(UTC)) == 1
     assert not InternCreation.objects.exists()
@@ -76,7 +73,6 @@ def test_a_creation_whose_provisioning_could_not_be_told_of_goes_on(farm: Farm) 
     assert said == "The intern was created but setup is not ready yet, retry the request"
     made = farm.ok("GET", "/interns")["data"][0]
     assert (made["status"], made["progress"]) == ("awaiting_slack_install", None)
-
     farm.queue.down = False
     again = made_by(farm, body)
     assert (again["id"], again["status"]) == (made["id"], "queued")
@@ -89,12 +85,13 @@ def test_a_creation_that_died_before_it_told_anybody_goes_on(farm: Farm) -> None
     """The commit came, the message did not."""
     body = {**BODY, "provision": True}
     made = made_by(farm, body)
+    assert made["status"] == "queued"
     InternCreation.objects.update(finished_at=None, wants_provision=True)
     farm.queue.messages.clear()
-
     assert made_by(farm, body)["id"] == made["id"]
     assert farm.queue.work() == 1
     assert farm.get(made["id"])["status"] == "running"
+    assert farm.rules(made["id"])[:2] == ["T2", "T8"]
     assert Intern.objects.count() == 1
 
 
@@ -126,7 +123,6 @@ def test_only_a_vault_of_another_intern_here_can_be_borrowed(farm: Farm) -> None
     for vault_id in (str(uuid4()), theirs["vault_id"]):
         not_made(farm, 409, "vault_not_attachable", {**BODY, "vault_id": vault_id})
     assert not Intern.objects.filter(workspace=farm.workspace).exists()
-
     owner = farm.new()
     made = made_by(farm, {**BODY, "vault_id": owner["vault_id"]})
     assert made["attached_vault_id"] == owner["vault_id"]
@@ -152,22 +148,12 @@ def test_slack_can_be_required(farm: Farm, settings: Any) -> None:
     farm.ok("POST", f"/interns/{asked['id']}/provision", status=202)
 
 
-def test_a_workspace_that_goes_meanwhile_gets_no_intern(farm: Farm) -> None:
-    team = open_workspace(account=farm.account, slug="team")
-    key, _ = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)
-    caller = read_caller(key.hash)
-    assert caller is not None
-    Workspace.objects.filter(pk=team.pk).update(deleted_at=datetime.now(UTC))
-
-    with pytest.raises(InternForbidden):
-        create(caller, NewIntern("late"), key=None)
-    assert not Intern.objects.exists()
-
-
-def test_a_workspace_with_interns_stays(farm: Farm) -> None:
+def test_a_workspace_with_interns_stays_and_one_that_goes_gets_none(farm: Farm) -> None:
     """Also one whose interns never ran, and so have no key."""
     team = open_workspace(account=farm.account, slug="team")
     key, string = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)
+    caller = read_caller(key.hash)
+    assert caller is not None
     made = made_by(farm, key=string)
     asked = {"method": "DELETE", "path": f"/workspaces/{team.pk}", "key": farm.management_key}
 
@@ -184,3 +170,7 @@ def test_a_workspace_with_interns_stays(farm: Farm) -> None:
     assert said["error"]["message"] == "Workspace has active API keys. Delete the keys first."
     ApiKey.objects.filter(pk=key.pk).update(disabled=True)
     assert farm.call(**asked) == (200, {"deleted": True})
+    # As for a caller who came in before.
+    with pytest.raises(InternForbidden):
+        create(caller, NewIntern("late"), key=None)
+    assert not Intern.objects.exists()

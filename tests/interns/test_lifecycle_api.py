@@ -25,9 +25,9 @@ def test_a_wrong_method_has_its_reason(farm: Farm) -> None:
         assert refused["metadata"]["retryable"] is False
 
 
-def test_a_new_intern_is_shown_whole(farm: Farm) -> None:
+def test_a_whole_life(farm: Farm) -> None:
     made = farm.new("research", description=None)
-
+    path = f"/interns/{made['id']}"
     unset = ("instructions", "model", "hostname", "progress", "last_failure_message")
     assert made == {
         "id": made["id"],
@@ -40,17 +40,14 @@ def test_a_new_intern_is_shown_whole(farm: Farm) -> None:
         **dict.fromkeys(unset),
         **{name: made[name] for name in ("created_at", "updated_at")},
     }
-    assert farm.rules(made["id"]) == ["T1"]
-
-
-def test_a_whole_life(farm: Farm) -> None:
-    made = farm.new("research")
-    path = f"/interns/{made['id']}"
 
     assert farm.ok("POST", f"{path}/provision", status=202) == {"provisioning": True}
     queued = farm.get(made["id"])
     first = {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4}
     assert (queued["status"], queued["progress"]) == ("queued", first)
+    for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
+        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
+        assert refused["metadata"]["retryable"] is True
     farm.queue.work()
     running = farm.get(made["id"])
     assert (running["status"], running["progress"]) == ("running", None)
@@ -61,6 +58,8 @@ def test_a_whole_life(farm: Farm) -> None:
     stopped = farm.get(made["id"])
     assert (stopped["status"], stopped["hostname"]) == ("stopped", running["hostname"])
     assert farm.script.runtimes() == {}
+    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
+    assert refused["metadata"]["retryable"] is False
 
     farm.ok("POST", f"{path}/provision", {}, status=202)
     assert farm.get(made["id"])["status"] == "running"
@@ -95,26 +94,6 @@ def test_nothing_is_left_of_a_deleted_intern_but_history_and_archive(farm: Farm)
     assert InternTransition.objects.filter(intern_id=made["id"], to_status="").count() == 1
 
 
-def test_an_intern_that_never_booted_is_deleted_without_an_archive(farm: Farm) -> None:
-    made = farm.new()
-
-    farm.ok("DELETE", f"/interns/{made['id']}", {"acknowledge_workspace_loss": False}, status=202)
-    farm.queue.work()
-
-    assert not WorkspaceArchive.objects.exists()
-    assert farm.script.calls("archive") == []
-    farm.get(made["id"], status=404)
-
-
-def test_creation_can_provision(farm: Farm) -> None:
-    made = farm.new(provision=True)
-
-    assert made["status"] == "queued"
-    assert farm.queue.work() == 1
-    assert farm.get(made["id"])["status"] == "running"
-    assert farm.rules(made["id"])[:2] == ["T2", "T8"]
-
-
 def test_an_operation_that_is_told_too_much_is_refused(farm: Farm) -> None:
     path = f"/interns/{farm.new()['id']}"
     for operation in ("provision", "suspend"):
@@ -127,18 +106,6 @@ def test_an_operation_that_is_told_too_much_is_refused(farm: Farm) -> None:
             farm.refused(400, "invalid_body", *asked, body)
     for loss in ({"acknowledge_workspace_loss": 1}, {"acknowledge_workspace_loss": None}, {"x": 1}):
         farm.refused(400, "invalid_body", "DELETE", path, loss)
-
-
-def test_the_statuses_refuse_what_the_table_says(farm: Farm) -> None:
-    made = farm.suspended()
-    path = f"/interns/{made['id']}"
-
-    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
-    assert refused["metadata"]["retryable"] is False
-    farm.ok("POST", f"{path}/provision", status=202)
-    for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
-        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
-        assert refused["metadata"]["retryable"] is True
 
 
 def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
@@ -189,7 +156,6 @@ def test_a_queue_that_says_nothing_is_given_up(
     frozen = threading.Event()
     monkeypatch.setattr(publishing._Publish, "_publish", lambda self: frozen.wait(10))
     made = farm.new()
-
     farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"
     frozen.set()
@@ -199,7 +165,6 @@ def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> 
     settings.INTERN_OPERATION_SECONDS = 0.1
     made = farm.running()
     path = f"/interns/{made['id']}"
-
     refused = farm.refused(408, "timeout", "POST", f"{path}/suspend")
     assert refused["metadata"]["retryable"] is True
     farm.refused(409, "intern_busy", "POST", f"{path}/suspend")
@@ -244,8 +209,8 @@ def test_bodies_that_make_no_intern(farm: Farm) -> None:
     farm.new("ok", workspace_id=str(farm.workspace.pk))
 
 
-def test_changes_show_at_once(farm: Farm) -> None:
-    made = farm.new("research")
+def test_changes_show_at_once_and_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
+    made = farm.running("research")
     path = f"/interns/{made['id']}"
 
     assert farm.ok("PATCH", path, {}) == made
@@ -258,17 +223,12 @@ def test_changes_show_at_once(farm: Farm) -> None:
     for wrong in ({"name": None}, {"status": "running"}, {"model": "nope"}, {"model": ""}):
         farm.refused(400, "invalid_body", "PATCH", path, wrong)
 
-
-def test_changes_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
-    made, other = farm.running("first"), farm.new("second")
-    path = f"/interns/{made['id']}"
+    second = farm.new("second", provision=True)
     refused = farm.refused(409, "name_taken", "PATCH", path, {"name": "second"})
     assert refused["metadata"]["retryable"] is False
-
-    farm.ok("POST", f"/interns/{other['id']}/provision", status=202)
-    farm.ok("PATCH", f"/interns/{other['id']}", {"description": "in time"})
+    farm.ok("PATCH", f"/interns/{second['id']}", {"description": "in time"})
     farm.queue.work()
-    assert farm.get(other["id"])["status"] == "running"
+    assert farm.get(second["id"])["status"] == "running"
     farm.ok("DELETE", path, status=202)
     refused = farm.refused(409, "intern_busy", "PATCH", path, {"description": "too late"})
     assert refused["metadata"]["retryable"] is True

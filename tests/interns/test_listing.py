@@ -47,7 +47,6 @@ def test_the_newest_comes_first_and_a_cursor_goes_on_where_the_page_ended(
 def test_statuses_can_be_chosen(farm: Farm) -> None:
     farm.new("fresh")
     farm.running("busy")
-
     for query, wanted in {
         "status=running": ["busy"],
         "status=running,failed,running": ["busy"],

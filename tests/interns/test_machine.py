@@ -108,7 +108,6 @@ def test_slack_is_asked_for_at_the_first_provision_only() -> None:
 
 def test_a_missing_archive_is_to_be_acknowledged() -> None:
     at = Standing(DESTROY_FAILED, archive_missing=True)
-
     refused = refusal(LeaseKind.DELETE, at)
     assert isinstance(refused, ArchiveMissing)
     assert (refused.reason, refused.retryable) == ("workspace_archive_failed", False)

@@ -50,7 +50,6 @@ def test_what_the_store_says_is_for_the_log(
     settings.GATEWAY_HOME = tmp_path
     made = farm.running()
     (tmp_path / "archives").write_text("in the way")
-
     told = "workspace_archive_failed: the archive could not be kept: File exists"
     assert deleted(farm, made) == told
     assert f"File exists: '{tmp_path / 'archives'}" in caplog.text
@@ -59,7 +58,6 @@ def test_what_the_store_says_is_for_the_log(
 def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
     made = farm.running()
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
-
     assert deleted(farm, made, LOSS) is None
     assert farm.script.read()["disks"] == {}
 
@@ -68,7 +66,6 @@ def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
 def test_a_runtime_that_cannot_be_taken_down(farm: Farm, step: str) -> None:
     made = farm.running()
     farm.script.fail(step, {"error": "stuck", "code": "runtime_teardown_failed"})
-
     assert deleted(farm, made) == "runtime_teardown_failed: stuck"
     assert farm.rules(made["id"])[-1] == "T20"
     for operation in ("provision", "suspend"):
@@ -90,17 +87,18 @@ def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.Monke
 
 def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
     """As where the image of its containers cannot be had."""
+    assert deleted(farm, farm.new(), {"acknowledge_workspace_loss": False}) is None
+    farm.queue.at_once = False
     farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
     made = farm.running()
     assert made["status"] == "failed"
-
     assert deleted(farm, made) is None
     assert not WorkspaceArchive.objects.exists()
+    assert farm.script.calls("archive") == []
 
 
 def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
     made = farm.suspended()
     with farm.script.changed() as state:
         del state["disks"][made["id"]]
-
     assert deleted(farm, made) == "workspace_archive_failed: there is no disk"

@@ -53,7 +53,6 @@ def test_on_a_full_disk_files_are_removed_and_none_written(tmp_path: Path) -> No
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").write_bytes(b"x" * 100_000)
     (tmp_path / "link").symlink_to("/")
-
     ran = run("cp folder/a b; wc -c < b; head -c 3 folder/a", tmp_path, disk_bytes=50_000)
     assert (ran.was_full, ran.output[-5:]) == (True, "0\nxxx")
     ran = run("rm folder/a; ls", tmp_path, disk_bytes=50_000)

@@ -80,9 +80,6 @@ def test_the_header_names_the_session_where_the_body_does_not() -> None:
         read_chat(STREAMED, session_header="s" * 257)
 
 
-# --- Over the API --------------------------------------------------------------------------------
-
-
 def path_of(intern: Any) -> str:
     return f"/interns/{intern['id']}/chat/completions"
 
@@ -91,7 +88,6 @@ def path_of(intern: Any) -> str:
 @pytest.mark.django_db
 def test_chat_without_stream(farm: Farm) -> None:
     path = path_of(farm.running())
-
     said = farm.refused(400, "bad_request", "POST", path, {"messages": user()})
     assert said["message"].startswith("Invalid chat request (stream")
     assert [issue["path"] for issue in said["metadata"]["issues"]] == ["stream"]

@@ -31,7 +31,6 @@ def ask(
 def test_a_key_that_sees_the_intern_gets_the_runtimes_page(room: Room) -> None:
     key, host = room.account.api_key, host_of(room)
     response = ask(room, key=key, headers={"Cookie": "a=b", "X-Any": "c"})
-
     assert response.status_code == 200
     assert response.json() == {"name": "research", "status": "running", "model": "acme/small"}
     assert response.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
@@ -61,7 +60,6 @@ def test_other_keys_find_nothing(room: Room) -> None:
         account = Account.objects.get(pk=room.account.account_id)
         key, own = create_key(account=account, name="own", workspace=account.workspaces.first())
         ApiKey.objects.filter(pk=key.pk).update(intern_id=uuid4())
-
     nowhere = ask(room, key=room.account.api_key, host="no-such.interns.localhost")
     for response in (nowhere, ask(room, key=stranger.api_key), ask(room, key=own)):
         assert refusal_of(response) == (404, "not_found", False)
@@ -103,7 +101,6 @@ def test_without_a_key_all_names_show_the_same_page(room: Room) -> None:
 def test_the_page_chats_on_the_same_host(room: Room) -> None:
     body = {"stream": True, "messages": user()}
     response = ask(room, "/-/chat", key=room.account.api_key, method="POST", json=body, stream=True)
-
     assert ending_of(response) == "stop"
     stranger = seed_account(room.server).api_key
     refused = ask(room, "/-/chat", key=stranger, method="POST", json=body)
@@ -115,7 +112,6 @@ def test_another_domain(strict_gateway: GatewayServer, open_room: OpenRoom) -> N
     room = open_room(strict_gateway)
     with room.rows():
         Intern.objects.filter(pk=room.intern_id).update(hostname="research.agents.example")
-
     host = "research.agents.example"
     assert ask(room, key=room.account.api_key, host=host).status_code == 200
     assert ask(room, "/healthz", host="x.interns.localhost").status_code == 200

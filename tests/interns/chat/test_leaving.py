@@ -53,9 +53,7 @@ def error_of(response: requests.Response) -> dict[str, Any]:
 def test_who_leaves_a_stream_ends_its_run(room: Room) -> None:
     response, _ = room.hold(content("a"))
     (run,) = room.agent.runs
-
     response.close()
-
     assert run.over.wait(10)
     room.wait_open(None)
     (row,) = room.runs()
@@ -72,34 +70,27 @@ def test_who_leaves_after_the_question_does_not_but_who_leaves_its_answer_does(r
     response.close()
     response = room.answer("s", "allow_once")
     gate.wait_reached()
-
     response.close()
-
     room.wait_open(None)
     assert refusal_of(room.answer("s", "allow_once")) == NOT_WAITING
 
 
-def test_an_intern_is_suspended_in_the_middle(room: Room) -> None:
-    response, _ = room.hold(content("a"), session_id="s")
-
+@pytest.mark.parametrize("then", [END, SEVER])
+def test_an_intern_is_suspended_in_the_middle(room: Room, then: Any) -> None:
+    """Also where the connection is lost meanwhile: everybody knows why."""
+    response, gate = room.hold(content("a"), then=then, session_id="s")
     with room.rows():
-        assert end_runs(room.intern_id, driver=PointedDriver()) == 1
-
+        if then == SEVER:
+            ended = {"state": "cancelled", "ended_because": "run_ended"}
+            ChatRun.objects.filter(intern_id=room.intern_id).update(
+                **ended, ended_at=datetime.now(UTC)
+            )
+            gate.open()
+        else:
+            assert end_runs(room.intern_id, driver=PointedDriver()) == 1
     error = error_of(response)
-    assert error["code"] == 410
+    assert (error["code"], room.runs()[0].ended_because) == (410, "run_ended")
     assert error["metadata"] == {"reason": "run_ended", "retryable": False}
-    assert room.runs()[0].ended_because == "run_ended"
-
-
-def test_a_runtime_that_goes_down_with_its_suspension(room: Room) -> None:
-    """The connection is lost, but everybody knows why."""
-    response, gate = room.hold(content("a"), then=SEVER)
-    ended = {"state": "cancelled", "ended_because": "run_ended", "ended_at": datetime.now(UTC)}
-    with room.rows():
-        ChatRun.objects.filter(intern_id=room.intern_id).update(**ended)
-    gate.open()
-
-    assert error_of(response)["metadata"]["reason"] == "run_ended"
 
 
 def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
@@ -133,7 +124,6 @@ def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
 def test_beat_ends_what_nobody_has(room: Room) -> None:
     room.pause()
     deadline = room.questions()[0].deadline_at
-
     # Other tests' runs are in the same tables.
     before = deadline - timedelta(seconds=1)
     for moment, state in ((before, "waiting"), (deadline, "cancelled"), (deadline, "cancelled")):
@@ -154,7 +144,6 @@ def test_old_runs_are_forgotten(room: Room) -> None:
         first, _ = ChatRun.objects.filter(intern_id=room.intern_id).order_by("started_at")
         old = datetime.now(UTC) - timedelta(days=31)
         ChatRun.objects.filter(pk=first.pk).update(ended_at=old)
-
         assert forget_runs(datetime.now(UTC)) == 1
         assert not ChatInteraction.objects.filter(run=first).exists()
         assert ChatSession.objects.filter(intern_id=room.intern_id).count() == 1
@@ -185,9 +174,7 @@ def test_two_processes_give_one_turn(other: GatewayServer, open_room: OpenRoom) 
     for _ in range(3):
         gate = Gate()
         room.agent.script(gate, END)
-
         answers = at_once([room, second] * 4)
-
         (stream,) = [answer for answer in answers if answer.status_code == 200]
         lost = [answer for answer in answers if answer.status_code != 200]
         assert [refusal_of(answer) for answer in lost] == [BUSY] * 7
@@ -203,7 +190,6 @@ def test_one_process_asks_and_another_is_answered(
     second = Room(other, room.account, room.agent, room.intern_id, room.orm)
     gate = Gate()
     room.pause(content("yes"), gate)
-
     with second.answer("s", "allow_once") as response:
         gate.wait_reached()
         assert room.say("more", session_id="s").status_code == 202

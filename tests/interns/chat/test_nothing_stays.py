@@ -86,7 +86,6 @@ def test_nothing_of_a_turn_stays(
 ) -> None:
     before = told(remembering, "turns")
     ending(open_room(remembering))
-
     until = told(remembering, "looks") + 2
     remembering.wait_until(lambda: told(remembering, "looks") >= until)
     assert told(remembering, "turns") == before
@@ -105,6 +104,5 @@ def test_streams_hold_no_connection(start_gateway: Any, places: Path, open_room:
         for _ in range(4):
             room = open_room(server)
             streams.enter_context(room.hold()[0])
-
         assert server.get("/api/v1/interns", key=room.account.api_key).status_code == 200
         assert ending_of(open_room(server).say()) == "stop"

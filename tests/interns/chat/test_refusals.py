@@ -31,15 +31,10 @@ def test_one_turn_at_a_time(room: Room) -> None:
         assert ending_of(running) == "stop"
 
 
-def test_a_waiting_turn_is_one_too(room: Room) -> None:
-    room.pause()
-
-    assert refusal_of(room.say(session_id="other")) == refusal_of(room.say()) == BUSY
-
-
 def test_only_a_question_that_was_asked_is_answered_and_once(room: Room) -> None:
     room.pause()
-
+    # A waiting turn is one too.
+    assert refusal_of(room.say(session_id="other")) == refusal_of(room.say()) == BUSY
     for response in (room.answer("s", "x", call_id="call-2"), room.answer("other", "allow_once")):
         assert refusal_of(response) == (404, "interaction_unknown", False)
         message = response.json()["error"]["message"]
@@ -58,7 +53,6 @@ def test_a_reply_after_the_deadline(room: Room) -> None:
     assert asked.deadline_at - asked.asked_at == timedelta(minutes=5)
     with room.rows():
         ChatInteraction.objects.filter(pk=asked.pk).update(deadline_at=datetime.now(UTC))
-
     for _ in range(2):
         assert refusal_of(room.answer("s", "allow_once")) == NOT_WAITING
     (run,) = room.runs()
@@ -74,7 +68,6 @@ def test_a_run_that_was_ended(room: Room) -> None:
     with room.rows():
         assert end_runs(room.intern_id, driver=PointedDriver()) == 1
         assert end_runs(room.intern_id, driver=PointedDriver()) == 0
-
     assert refusal_of(room.answer("s", "allow_once")) == (410, "run_ended", False)
 
 
@@ -117,7 +110,6 @@ def test_a_runtime_that_is_not_there(room: Room) -> None:
     room.pause()
     away = room.agent.path.with_suffix(".away")
     room.agent.path.rename(away)
-
     unreachable = (502, "intern_unreachable", True)
     assert refusal_of(room.answer("s", "allow_once")) == unreachable
     assert refusal_of(room.say(session_id="s")) == unreachable
@@ -128,9 +120,6 @@ def test_a_runtime_that_is_not_there(room: Room) -> None:
     assert refusal_of(room.say()) == unreachable
     away.rename(room.agent.path)
     room.wait_open(None)
-
-
-# --- Bounds --------------------------------------------------------------------------------------
 
 
 def test_turns_a_minute(strict_gateway: GatewayServer, open_room: OpenRoom) -> None:
@@ -160,7 +149,6 @@ def test_a_full_gateway(strict_gateway: GatewayServer, open_room: OpenRoom) -> N
     response = open_room(strict_gateway).say()
     gate.open()
     assert ending_of(running) == "stop"
-
     assert refusal_of(response) == (503, "busy", True)
     assert response.headers["Retry-After"] == "5"
     strict_gateway.wait_until(lambda: open_room(strict_gateway).say().status_code == 200)
@@ -176,6 +164,5 @@ def test_a_body_that_does_not_come(strict_gateway: GatewayServer, open_room: Ope
         wire.send(head.encode())
         status, headers = wire.head()
         error: Any = json.loads(wire.body(headers))["error"]
-
     assert status == error["code"] == 408
     assert error["metadata"] == {"reason": "timeout", "retryable": True}

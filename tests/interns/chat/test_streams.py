@@ -51,7 +51,6 @@ def test_a_turn_from_the_first_chunk_to_the_last(room: Room) -> None:
 
 def test_a_session_goes_on_under_its_id(room: Room) -> None:
     ids = [list(events_of(room.say(session_id="mine ☂")))[-2]["session_id"] for _ in range(2)]
-
     assert ids == [told["session_id"] for told in room.agent.told] == ["mine ☂"] * 2
 
 
@@ -89,14 +88,12 @@ def test_a_pause_and_its_answer_are_one_run(room: Room) -> None:
 def test_a_wrong_answer_then_a_right_one(room: Room) -> None:
     room.pause(asked=ELICITATION)
     before = room.questions()[0].deadline_at
-
     for wrong in ("red", '{"action": "accept", "content": {"colour": "green"}}', "{}"):
         assert refusal_of(room.answer("s", wrong)) == (400, "bad_request", False)
     assert room.runs()[0].state == "waiting"
     assert room.questions()[0].deadline_at == before
     right = json.dumps({"action": "accept", "content": {"colour": "red", "count": 2}})
     assert ending_of(room.answer("s", right)) == "stop"
-
     assert room.agent.answers == [{"id": "call-1", "answer": right}]
     # What was filled in is kept nowhere.
     assert room.questions()[0].answered_with == "given"
@@ -104,7 +101,6 @@ def test_a_wrong_answer_then_a_right_one(room: Room) -> None:
 
 def test_a_runtime_that_is_not_convinced_keeps_its_question(room: Room) -> None:
     room.pause(Refusal(400, "bad_request"))
-
     assert refusal_of(room.answer("s", "allow_once")) == (400, "bad_request", False)
     assert room.questions()[0].state == "pending"
     assert ending_of(room.answer("s", "reject_once")) == "stop"
@@ -114,7 +110,6 @@ def test_more_text_goes_into_the_running_turn(room: Room) -> None:
     running, gate = room.hold(content("a"), session_id="s")
     with running:
         steered = room.say("and this", session_id="s")
-
         assert steered.status_code == 202
         assert steered.json() == {"session_id": "s", "status": "steered"}
         gate.open()
@@ -130,28 +125,15 @@ def test_text_for_a_run_the_runtime_lost_begins_a_new_one(room: Room) -> None:
     assert room.runs()[0].state == "waiting"
     for run in room.agent.runs:
         run.over.set()
-
     assert text_of(list(events_of(room.say("again", session_id="s")))) == "Hello"
     assert [run.state for run in room.runs()] == ["cancelled", "completed"]
     assert refusal_of(room.answer("s", "allow_once")) == (410, "run_ended", False)
 
 
-def test_silence_is_filled(room: Room) -> None:
-    running, gate = room.hold()
-    with running:
-        chunks = events_of(running)
-        next(chunks)
-        assert [next(chunks), next(chunks)] == [": keepalive"] * 2
-        gate.open()
-        assert finish_of(list(chunks)) == "stop"
-
-
 def test_a_failed_turn_is_told_in_the_stream(room: Room) -> None:
     failed = {"type": "failed", "reason": "turn_failed", "message": "No model.", "retryable": True}
     room.agent.script(content("a"), failed | {"usage": USAGE})
-
     *_, finish, last, done = list(events_of(room.say(session_id="s")))
-
     assert finish["choices"] == choices_of(finish="error")
     metadata = {"reason": "turn_failed", "retryable": True}
     assert finish["error"] == {"code": 502, "message": "No model.", "metadata": metadata}
@@ -162,9 +144,7 @@ def test_a_failed_turn_is_told_in_the_stream(room: Room) -> None:
 
 def test_a_severed_stream_says_so(room: Room) -> None:
     room.agent.script(content("a"), SEVER)
-
     *_, finish, last, done = list(events_of(room.say()))
-
     metadata = {"reason": "stream_severed", "retryable": True}
     assert (finish["error"]["code"], finish["error"]["metadata"]) == (502, metadata)
     assert (last["usage"], done) == (None, "[DONE]")

@@ -85,8 +85,8 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
 def test_questions(bench: Bench) -> None:
     plan, _ = bench.boot()
     ask = calls("ask_person", message="Which colour?", fields=[{"name": "colour"}])
-    write = calls("write_file", path="c.txt", content="red")
-    bench.says(ask, write, write, {"text": "Written."})
+    write = [calls("write_file", path=f"{name}.txt", content="red") for name in ("a", "b")]
+    bench.says(ask, write[0], {"text": "Left."})
     run_id, leg = bench.turn(plan, "Paint", approval_mode="manual")
     asked = leg.question
     fields = [{"name": "colour", "type": "string", "required": True}]
@@ -107,18 +107,21 @@ def test_questions(bench: Bench) -> None:
     leg = bench.answer(plan, run_id, asked, '{"action":"accept","content":{"colour":"red"}}')
     permission = leg.question
     options = ["allow_once", "allow_always", "reject_once", "reject_always"]
-    wanted = {"kind": "permission", "operation": "write_file: c.txt", "options": options}
+    wanted = {"kind": "permission", "operation": "write_file: a.txt", "options": options}
     assert permission.arguments == wanted
     assert refused(asked, '{"action":"decline"}') == "interaction_not_pending"
-    # What is rejected is not done, and asked for again.
-    permission = bench.answer(plan, run_id, permission, "reject_once").question
-    out = io.BytesIO()
-    assert bench.driver.archive(plan.intern_id, out) == 0
-    leg = bench.answer(plan, run_id, permission, "allow_once")
-    assert bench.driver.archive(plan.intern_id, out) == 2
-    assert leg.text == "Written."
+    leg = bench.answer(plan, run_id, permission, "reject_once")
+    assert leg.text == "Left."
     assert leg.end == Ended(usage=leg.end.usage)
+
+    bench.says(write[1], {"text": "Written."})
+    run_id, leg = bench.turn(plan, "Again", approval_mode="manual")
+    permission = leg.question
+    assert bench.answer(plan, run_id, permission, "allow_once").text == "Written."
     assert refused(permission, "allow_once") == "run_ended"
+    # What was rejected was not done.
+    bench.driver.stop(plan.intern_id)
+    assert bench.driver.archive(plan.intern_id, io.BytesIO()) == 2
 
 
 @WITH_AGENT

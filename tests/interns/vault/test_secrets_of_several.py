@@ -12,9 +12,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 TOKEN = f"{SHARED}/github_token"
 
 
-# --- Copies --------------------------------------------------------------------------------------
-
-
 def test_copies_keep_value_and_hosts_and_stand_alone(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/a", "one", ["x.y", "z.y"])
@@ -57,9 +54,6 @@ def test_copies_name_1_to_100_different_secrets(team: Team) -> None:
         team.refused(400, "POST", path, {"names": names})
     for body in ({}, [], "{", {"names": ["a"], "hosts": ["a.b"]}):
         team.refused(400, "POST", path, body)
-
-
-# --- Effective -----------------------------------------------------------------------------------
 
 
 def test_the_intern_s_own_comes_before_the_attached_before_the_workspace_s(team: Team) -> None:

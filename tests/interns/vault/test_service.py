@@ -11,17 +11,7 @@ from accounts.services.records import by_command
 from accounts.services.workspaces import clear_deleted, delete_workspace
 from gateway.http.errors import PermissionDenied
 from interns.models import Vault, VaultSecret
-from interns.vault.service import (
-    attachable,
-    connections_of,
-    create_intern_vault,
-    delete_intern_vault,
-    effective_secret,
-    put_managed,
-    read_managed,
-    remove_managed,
-    workspace_vault,
-)
+from interns.vault import service
 from tests.accounts.dump import database_text
 from tests.interns.vault.team import SHARED, Team, of, open_team, vault_of
 
@@ -30,56 +20,48 @@ pytestmark = [pytest.mark.both, pytest.mark.django_db]
 
 def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
     intern = team.intern()
-    put_managed(intern.pk, "router_api_key", "canary-one", [])
-    put_managed(intern.pk, "router_api_key", "canary-two", [])
-    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    service.put_managed(intern.pk, "router_api_key", "canary-one", [])
+    service.put_managed(intern.pk, "router_api_key", "canary-two", [])
+    assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
     assert team.names(of(intern)) == []
     assert team.ok("GET", of(intern, "/effective-secrets"))["data"] == []
     # A caller may use the same name for something of its own.
     team.put(f"{of(intern)}/router_api_key", "mine")
-    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
     assert team.ask("DELETE", f"{of(intern)}/router_api_key")[0] == 204
-    assert read_managed(intern.pk, "router_api_key") == "canary-two"
+    assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
     assert "canary" not in database_text()
-    remove_managed(intern.pk, "router_api_key")
-    assert read_managed(intern.pk, "router_api_key") is None
-
-
-def test_connections_are_told_by_their_keys(team: Team) -> None:
-    intern = team.intern()
-    path = of(intern, "/connections")
-    assert team.ok("GET", path) == {"data": []}
-    put_managed(intern.pk, "slack_tokens", "canary", ["slack.com"])
-    put_managed(intern.pk, "router_api_key", "canary", [])
-    assert team.ok("GET", path) == {"data": [{"key": "slack"}]}
-    assert connections_of(intern.pk) == ["slack"]
+    service.remove_managed(intern.pk, "router_api_key")
+    assert service.read_managed(intern.pk, "router_api_key") is None
 
 
 def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
-    intern = team.intern()
-    assert create_intern_vault(intern) == vault_of(intern)
+    intern, stranger = team.intern(), open_team("theirs").intern()
+    vault, path = vault_of(intern), of(intern, "/connections")
+    assert service.create_intern_vault(intern) == vault
+    # Others of its workspace may attach it, and connections are told by their keys.
+    assert service.attachable(team.workspace.pk, vault.pk)
+    for other in (vault_of(stranger), service.workspace_vault(team.workspace.pk)):
+        assert not service.attachable(team.workspace.pk, other.pk)
+    assert team.ok("GET", path) == {"data": []}
+    service.put_managed(intern.pk, "slack_tokens", "canary", ["slack.com"])
+    service.put_managed(intern.pk, "router_api_key", "canary", [])
+    assert team.ok("GET", path) == {"data": [{"key": "slack"}]}
+    assert service.connections_of(intern.pk) == ["slack"]
     team.put(f"{of(intern)}/a")
-    put_managed(intern.pk, "k", "v", [])
-    delete_intern_vault(intern.pk)
-    delete_intern_vault(intern.pk)
-    assert not Vault.objects.exists()
+    service.delete_intern_vault(intern.pk)
+    service.delete_intern_vault(intern.pk)
+    assert not Vault.objects.filter(pk=vault.pk).exists()
     assert not VaultSecret.objects.exists()
-
-
-def test_only_another_intern_s_vault_of_the_workspace_can_be_attached(team: Team) -> None:
-    lender, stranger = team.intern("lender"), open_team("theirs").intern()
-    assert attachable(team.workspace.pk, vault_of(lender).pk)
-    assert not attachable(team.workspace.pk, vault_of(stranger).pk)
-    assert not attachable(team.workspace.pk, workspace_vault(team.workspace.pk).pk)
 
 
 def test_a_value_is_released_to_its_exact_host(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/token", "value", ["api.example.com"])
-    assert effective_secret(intern, "token", "api.example.com") == "value"
+    assert service.effective_secret(intern, "token", "api.example.com") == "value"
     for host in ("example.com", "a.api.example.com", "api.example.com.", "API.example.com"):
-        assert effective_secret(intern, "token", host) is None
-    assert effective_secret(intern, "other", "api.example.com") is None
+        assert service.effective_secret(intern, "token", host) is None
+    assert service.effective_secret(intern, "other", "api.example.com") is None
 
 
 def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
@@ -88,11 +70,10 @@ def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
     team.put(f"{SHARED}/token")
     ApiKey.objects.filter(workspace=made).update(disabled=True)
     delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=by_command("test"))
-
     secrets = VaultSecret.objects.values_list("vault__workspace_id", flat=True)
     assert list(secrets) == [team.workspace.pk]
     with pytest.raises(PermissionDenied):
-        workspace_vault(made.pk)
+        service.workspace_vault(made.pk)
     # The empty vault goes with the schedule.
     clear_deleted()
     assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
@@ -106,7 +87,7 @@ def test_a_workspace_has_one_vault_however_many_begin_it() -> None:
     def begin(_: int) -> object:
         barrier.wait()
         try:
-            return workspace_vault(team.workspace.pk).pk
+            return service.workspace_vault(team.workspace.pk).pk
         finally:
             connection.close()
 
