@@ -88,13 +88,13 @@ def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.Monke
 def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
     """As where the image of its containers cannot be had."""
     assert deleted(farm, farm.new(), {"acknowledge_workspace_loss": False}) is None
+    assert farm.script.calls("archive") == []
     farm.queue.at_once = False
     farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
     made = farm.running()
     assert made["status"] == "failed"
     assert deleted(farm, made) is None
     assert not WorkspaceArchive.objects.exists()
-    assert farm.script.calls("archive") == []
 
 
 def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:

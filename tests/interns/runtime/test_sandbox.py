@@ -5,6 +5,7 @@ import sys
 import tempfile
 import venv
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from gateway import host_users
 from gateway.isolation import tried
 from interns.runtime import disk
 from interns.runtime.sandbox import SANDBOXES, _trial
-from tests.interns.runtime.bench import Bench, calls
+from tests.interns.runtime.bench import Bench, calls, until
 from tests.support.manage import PROJECT
 
 SYSTEMS_TEMPORARY = Path("/tmp")  # noqa: S108 - The very folder that is hidden inside.
@@ -112,17 +113,20 @@ def test_commands_find_nothing_of_the_host(bench: Bench, runtime_home: Path) -> 
     assert "over" in found or "fork" in found.lower(), found
 
     # What a command leaves behind is killed.
-    assert "exit status 3" in printed("sleep 300 & echo started; (setsid sleep 301 &) ; exit 3")
+    naps = [str(300_000 + 2 * os.getpid() + number) for number in (0, 1)]
+    command = f"sleep {naps[0]} & echo started; (setsid sleep {naps[1]} &) ; exit 3"
+    assert "exit status 3" in printed(command)
     bench.driver.stop(plan.intern_id)
-    alive = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _sleeps(p)]
-    assert alive == []
+    assert until(lambda: not any(map(is_slept, naps)))
 
 
-def _sleeps(place: Path) -> bool:
-    try:
-        return (place / "cmdline").read_bytes() in (b"sleep\x00300\x00", b"sleep\x00301\x00")
-    except OSError:
-        return False
+def is_slept(seconds: str) -> bool:
+    """Whether any process of the machine does."""
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if place.read_bytes() == f"sleep\0{seconds}\0".encode():
+                return True
+    return False
 
 
 @pytest.fixture
