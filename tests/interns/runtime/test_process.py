@@ -33,6 +33,7 @@ def keeper_of(bench: Bench, intern_id: UUID) -> int:
     return int(found[0])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 @pytest.mark.parametrize("victim", ["keeper", "agent"])
 def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home: Path) -> None:
