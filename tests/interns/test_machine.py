@@ -72,7 +72,8 @@ def told(kind: LeaseKind, at: Standing, *, acknowledged: bool = False) -> object
 
 
 def test_every_pair_of_statuses_has_the_listed_rules_and_no_others() -> None:
-    for pair in itertools.product([NOWHERE, *Status.values], repeat=2):
+    places = [NOWHERE, *Status.values]
+    for pair in itertools.product(places, places):
         listed = LISTED.get(pair, set())
         assert set(map(str, allowed(*pair))) == listed, pair
         for rule in Rule:

@@ -42,7 +42,7 @@ def filled_forms(draw: st.DrawFn) -> Form:
     fields, content = [], {}
     for name in draw(st.lists(names, unique=True, max_size=4)):
         kind = draw(st.sampled_from(sorted(OF_TYPE)))
-        field = {"name": name, "type": kind, "required": draw(st.booleans())}
+        field: dict[str, Any] = {"name": name, "type": kind, "required": draw(st.booleans())}
         values = OF_TYPE[kind]
         if draw(st.booleans()):
             field["options"] = draw(st.lists(values, min_size=1, max_size=3))
@@ -150,7 +150,7 @@ FIELD = {"name": "a", "type": "string", "required": False}
         {"kind": "permission", "options": ["allow_once"]},
         elicitation(FIELD, FIELD),
         *(elicitation(FIELD | odd) for odd in ({"type": "object"}, {"name": ""})),
-        *(elicitation(FIELD | odd) for odd in ({"options": []}, {"options": [{}]})),
+        *(elicitation(FIELD | {"options": []}), elicitation(FIELD | {"options": [{}]})),
         elicitation({"name": "a", "type": "string"}),
         {"kind": "elicitation", "message": None, "fields": []},
     ],
