@@ -162,7 +162,7 @@ def test_a_queue_that_says_nothing_is_given_up(
 
 
 def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> None:
-    settings.INTERN_OPERATION_SECONDS = 0.1
+    settings.INTERN_OPERATION_SECONDS = 0.3
     made = farm.running()
     path = f"/interns/{made['id']}"
     refused = farm.refused(408, "timeout", "POST", f"{path}/suspend")
