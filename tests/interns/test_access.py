@@ -112,7 +112,7 @@ def test_only_the_creator_and_admins_change_an_intern(farm: Farm) -> None:
     made = farm.running()
     role = Membership.Role.MEMBER
     stranger = admit_member(account=farm.account, username="stranger", role=role)
-    options = {"account": farm.account, "name": "k", "workspace": farm.workspace}
+    options: Any = {"account": farm.account, "name": "k", "workspace": farm.workspace}
     theirs = create_key(**options, creator=stranger)[1]
     farm.queue.at_once = True
     for asked in WRITES[1:]:

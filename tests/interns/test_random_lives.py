@@ -200,16 +200,10 @@ class Lives(RuleBasedStateMachine):
 
 def lives(farm: Farm, *, examples: int, steps: int) -> None:
     Lives.farm = farm
-    run_state_machine_as_test(
-        Lives,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    checks = list(HealthCheck)
+    counts: Any = {"max_examples": examples, "stateful_step_count": steps}
+    options = settings(**counts, deadline=None, print_blob=True, suppress_health_check=checks)
+    run_state_machine_as_test(Lives, settings=options)
 
 
 @pytest.mark.timeout(240)

@@ -108,11 +108,12 @@ def test_chat_on_an_intern_that_does_not_run(farm: Farm) -> None:
     row = Intern.objects.filter(pk=made["id"])
     now = datetime.now(UTC)
     lease = {"lease_id": uuid4(), "lease_kind": "suspend", "operation_id": uuid4()}
-    for changes in (
+    standings: Any = (
         *({"status": status} for status in ("awaiting_slack_install", "stopped")),
         *({"status": status} for status in ("failed", "destroy_failed")),
         {"status": "running", "lease_expires_at": now + timedelta(minutes=1), **lease},
-    ):
+    )
+    for changes in standings:
         row.update(**changes)
         said = farm.refused(409, "intern_not_ready", "POST", path_of(made), STREAMED)
         assert said["message"] == "This intern is not running."

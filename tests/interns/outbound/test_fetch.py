@@ -69,9 +69,8 @@ def test_a_secret_stands_in_header_path_query_and_body(door: Door, site: Site) -
 
     # In a form it is form-encoded, and else as it is.
     door.keep("token", "a b&c")
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    for more in ({"headers": form}, {}):
-        door.fetch(method="POST", body="t={{secret:token}}", **more)
+    for headers in ({"Content-Type": "application/x-www-form-urlencoded"}, {}):
+        door.fetch(method="POST", body="t={{secret:token}}", headers=headers)
     assert [met.body for met in site.met[1:]] == [b"t=a+b%26c", b"t=a b&c"]
 
 
@@ -270,7 +269,7 @@ def test_a_site_that_breaks_off(door: Door, site: Site) -> None:
 
 def test_bodies_are_strict(door: Door, site: Site) -> None:
     door.refused(400, "invalid_body")
-    for body in (
+    wrong: Any = (
         *({"url": 1}, {"url": ""}, {"url": "http://a.b/" + "a" * 8192}),
         *({"extra": 1}, {"method": "TRACE"}),
         *({"headers": {name: "c"}} for name in ("Host", "range", "Transfer-Encoding", "a b")),
@@ -279,7 +278,8 @@ def test_bodies_are_strict(door: Door, site: Site) -> None:
         *({"max_bytes": bound} for bound in (0, 5_242_881)),
         *({"timeout_seconds": bound} for bound in (0, 30.5)),
         *({"body": "a", "body_base64": "YQ=="}, {"body_base64": "*"}),
-    ):
+    )
+    for body in wrong:
         door.refused(400, "invalid_body", **{"url": site.url, **body})
     assert site.met == []
 

@@ -92,7 +92,7 @@ class Team:
 
     def another_workspace(self) -> Workspace:
         made = open_workspace(account=self.account, slug=f"w-{secrets.token_hex(4)}")
-        options = {"name": "e", "workspace": made, "creator": self.owner}
+        options: Any = {"name": "e", "workspace": made, "creator": self.owner}
         self.keys["elsewhere"] = create_key(account=self.account, **options)[1]
         return made
 
@@ -119,7 +119,7 @@ def open_team(name: str = "mine") -> Team:
     }
     team = Team(account, workspace, people["owner"])
     for who, creator in (*people.items(), ("nobody", None)):
-        options = {"name": who, "workspace": workspace, "creator": creator}
+        options: Any = {"name": who, "workspace": workspace, "creator": creator}
         team.keys[who] = create_key(account=account, **options)[1]
     team.keys["management"] = create_key(account=account, name="m", workspace=None)[1]
     return team

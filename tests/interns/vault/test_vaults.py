@@ -4,6 +4,7 @@ which secret counts where there are several of a name."""
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -138,7 +139,8 @@ def test_copies_name_1_to_100_different_secrets(team: Team) -> None:
     many = [f"a{number}" for number in range(101)]
     for names in ([], ["a", "a"], ["A"], [1], ["a"] * 101, many):
         team.refused(400, "POST", path, {"names": names})
-    for body in ({}, [], "{", {"names": ["a"], "hosts": ["a.b"]}):
+    bodies: Any = ({}, [], "{", {"names": ["a"], "hosts": ["a.b"]})
+    for body in bodies:
         team.refused(400, "POST", path, body)
 
 
