@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.interns.farm import Farm, Queue
+    from tests.interns.vault.team import Team
     from tests.support.scripted_driver import Script
 
 
@@ -49,3 +50,10 @@ def farm(db: None, script: "Script", queue: "Queue", tmp_path: Path, settings: A
         },
     }
     return open_farm(script, queue)
+
+
+@pytest.fixture
+def team(db: None) -> "Team":
+    from tests.interns.vault.team import open_team
+
+    return open_team()

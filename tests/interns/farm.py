@@ -64,6 +64,26 @@ def carry_out(lease: Lease) -> bool:
     return JOBS[LeaseKind(lease.kind)](lease, current_driver(), by="worker")
 
 
+def ask_api(
+    method: str, path: str, body: Any = None, *, key: str, headers: dict[str, str], **more: Any
+) -> tuple[int, Any]:
+    """The status and the JSON of an answer, past the cache of keys."""
+    forget_keys()
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    options: dict[str, Any] = {"headers": {"Authorization": f"Bearer {key}", **named}} | more
+    if body is None:
+        options["CONTENT_LENGTH"] = "0"
+    else:
+        data = body if isinstance(body, bytes | str) else dumps(body)
+        raw = data.encode() if isinstance(data, str) else data
+        kind = headers.get("Content_Type", "application/json")
+        # The client's own stream refuses to be read in pieces.
+        options |= {"data": raw, "content_type": kind, "wsgi.input": BytesIO(raw)}
+    client = Client(raise_request_exception=False)
+    response = client.generic(method, f"/api/v1{path}", **options)
+    return response.status_code, response.json() if response.content else None
+
+
 @dataclass
 class Farm:
     """`key` is the member's, `admin_key` an admin's, `system_key` nobody's."""
@@ -82,20 +102,7 @@ class Farm:
         self, method: str, path: str, body: Any = None, *, key: str | None = None, **headers: str
     ) -> tuple[int, Any]:
         """The status and the JSON of an answer."""
-        forget_keys()
-        sent = {"Authorization": f"Bearer {self.key if key is None else key}", **headers}
-        named = {name.replace("_", "-"): value for name, value in sent.items()}
-        options: dict[str, Any] = {"headers": named}
-        if body is None:
-            options["CONTENT_LENGTH"] = "0"
-        else:
-            data = body if isinstance(body, bytes | str) else dumps(body)
-            kind = headers.get("Content_Type", "application/json")
-            raw = data.encode() if isinstance(data, str) else data
-            options |= {"data": raw, "content_type": kind, "wsgi.input": BytesIO(raw)}
-        client = Client(raise_request_exception=False)
-        response = client.generic(method, f"/api/v1{path}", **options)
-        return response.status_code, response.json() if response.content else None
+        return ask_api(method, path, body, key=self.key if key is None else key, headers=headers)
 
     def ok(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **more: Any

@@ -25,72 +25,68 @@ def act(client: Client, action: str, *intern_ids: str) -> str:
     return "\n".join(map(str, response.context["messages"]))
 
 
+def shown(client: Client, *place: str, **query: str) -> str:
+    return client.get(page(Intern, *place), query).content.decode()
+
+
 def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> None:
     farm.script.fail("start", {"error": "<b>no room</b>"})
     farm.running("broken")
-    farm.running("healthy")
+    healthy, isolated = farm.running("healthy"), farm.running("isolated")
     waiting = farm.new("waiting")
     farm.ok("POST", f"/interns/{waiting['id']}/provision", status=202)
 
-    text = admin_client.get(page(Intern)).content.decode()
+    text = shown(admin_client)
     assert "runtime_start_failed: &lt;b&gt;no room" in text
     assert "1 of 4: Preparing credentials" in text
     assert "provision until" in text
     assert "healthy.interns.localhost" in text
-    for status, count in {"failed": 1, "running": 1, "queued": 1, "stopped": 0}.items():
+    assert "No isolation" not in text
+    for status, count in {"failed": 1, "running": 2, "queued": 1, "stopped": 0}.items():
         assert f'<a href="?status__exact={status}">{count}</a>' in text
-    shown = admin_client.get(page(Intern), {"status__exact": "failed"}).content.decode()
-    assert "broken" in shown
-    assert "healthy.interns" not in shown
+    failed = shown(admin_client, status__exact="failed")
+    assert "broken" in failed
+    assert "healthy.interns" not in failed
+
     farm.age(waiting["id"])
-    text = admin_client.get(page(Intern)).content.decode()
+    Intern.objects.filter(pk=healthy["id"]).update(runtime={"isolation": "none"})
+    Intern.objects.filter(pk=isolated["id"]).update(runtime={"isolation": "bubblewrap"})
+    text = shown(admin_client)
     assert "Waiting for a worker, none has taken it up" in text
-
-
-def test_the_list_says_plainly_where_there_is_no_isolation(
-    farm: Farm, admin_client: Client
-) -> None:
-    made, other = farm.running(), farm.running()
-    assert "No isolation" not in admin_client.get(page(Intern)).content.decode()
-    Intern.objects.filter(pk=made["id"]).update(runtime={"isolation": "none"})
-    Intern.objects.filter(pk=other["id"]).update(runtime={"isolation": "bubblewrap"})
-    text = admin_client.get(page(Intern)).content.decode()
     assert "No isolation: interns run as plain processes" in text
     assert "(1 of those that run)" in text
 
 
 def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Client) -> None:
     made = farm.suspended("research")
-
-    text = admin_client.get(page(Intern, "change", made["id"])).content.decode()
+    text = shown(admin_client, "change", made["id"])
     for word in ("T10", "running → stopped", "&lt;b&gt;ready&lt;/b&gt;", "booted", "<td>pid</td>"):
         assert word in text, word
-    key = ApiKey.objects.get(intern_id=made["id"])
-    assert key.label in text
+    assert ApiKey.objects.get(intern_id=made["id"]).label in text
     assert "All time" in text or "Requests" in text
-
     facts = {"pid": 1, "begun_at": 1_790_000_000.5}
     Intern.objects.filter(pk=made["id"]).update(runtime=facts)
-    text = admin_client.get(page(Intern, "change", made["id"])).content.decode()
+    text = shown(admin_client, "change", made["id"])
     assert "<td>begun_at</td><td>2026-09-21 14:13:20</td>" in text
 
 
 def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client: Client) -> None:
     made = farm.running("research")
     path = page(Intern, "change", made["id"])
+    key = ApiKey.objects.get(intern_id=made["id"])
+    # The budget is shown as the key has it.
+    limit = {"limit": 2.5, "limit_reset": "daily"}
+    farm.ok("PATCH", f"/keys/{key.hash}", limit, key=farm.management_key)
+    form = admin_client.get(path).context["adminform"].form
+    assert (form.initial["budget_usd"], form.initial["budget_reset"]) == ("2.5", "daily")
 
-    said = {
-        "description": "d",
-        "instructions": "",
-        "model": "acme/small",
-        "budget_usd": "1.50",
-        "budget_reset": "daily",
-    }
+    said = {"description": "d", "instructions": "", "model": "acme/small"}
+    said |= {"budget_usd": "1.50", "budget_reset": "daily"}
     assert admin_client.post(path, said).status_code == 302
     row = farm.row(made["id"])
     assert (row.description, row.model, row.instructions) == ("d", "acme/small", None)
     assert (row.budget_nano, row.budget_reset) == (1_500_000_000, "daily")
-    key = ApiKey.objects.get(intern_id=made["id"])
+    key.refresh_from_db()
     assert (key.limit_nano, key.limit_reset) == (1_500_000_000, "daily")
     record = AuditRecord.objects.get(object_type="intern")
     assert record.after is not None
@@ -98,48 +94,36 @@ def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client
     assert b"1.5" in admin_client.get(path).content
 
     for wrong in ({"model": "nope"}, {"budget_usd": "-1"}, {"budget_usd": ""}):
-        response = admin_client.post(path, {**said, **wrong})
-        assert response.status_code == 200, wrong
-    assert (
-        admin_client.post(path, {**said, "budget_usd": "", "budget_reset": ""}).status_code == 302
-    )
+        assert admin_client.post(path, {**said, **wrong}).status_code == 200, wrong
+    none = {**said, "budget_usd": "", "budget_reset": ""}
+    assert admin_client.post(path, none).status_code == 302
     key.refresh_from_db()
     assert (key.limit_nano, key.limit_reset) == (None, None)
-
-
-def test_a_budget_is_shown_as_the_key_has_it(farm: Farm, admin_client: Client) -> None:
-    made = farm.running("research")
-    key = ApiKey.objects.get(intern_id=made["id"])
-    changes = {"limit": 2.5, "limit_reset": "daily"}
-    farm.ok("PATCH", f"/keys/{key.hash}", changes, key=farm.management_key)
-    path = page(Intern, "change", made["id"])
-
-    form = admin_client.get(path).context["adminform"].form
-    assert (form.initial["budget_usd"], form.initial["budget_reset"]) == ("2.5", "daily")
-    said = {"description": "d", "budget_usd": "4", "budget_reset": "daily"}
-    assert admin_client.post(path, said).status_code == 302
-    key.refresh_from_db()
-    assert (key.limit_nano, key.limit_reset) == (4 * 10**9, "daily")
-    row = farm.row(made["id"])
-    assert (row.budget_nano, row.budget_reset) == (4 * 10**9, "daily")
 
 
 def test_the_page_of_an_intern_s_key_moves_it_nowhere(farm: Farm, admin_client: Client) -> None:
     key = ApiKey.objects.get(intern_id=farm.running("research")["id"])
     elsewhere = open_workspace(account=farm.account, slug="else")
-
     said = {"name": "k", "workspace": str(elsewhere.pk), "creator": str(farm.member.pk)}
     assert admin_client.post(page(ApiKey, "change", key.pk), said).status_code == 302
     key.refresh_from_db()
     assert (key.name, key.workspace_id) == ("k", farm.workspace.pk)
 
 
-def test_a_whole_life_by_actions(farm: Farm, admin_client: Client) -> None:
+def test_a_whole_life_by_actions(farm: Farm, admin_client: Client, settings: Any) -> None:
     made = farm.new("research")
+    farm.queue.down = True
+    unreachable = "research: The intern service could not be reached, retry the request"
+    assert unreachable in act(admin_client, "provision", made["id"])
+    farm.queue.down = False
     farm.queue.at_once = True
 
     assert "research is being provisioned." in act(admin_client, "provision", made["id"])
     assert farm.get(made["id"])["status"] == "running"
+    leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=timezone.now())
+    assert "research was released." in act(admin_client, "release_lease", made["id"])
+    assert farm.row(made["id"]).lease_id is None
+    assert "Nothing holds this intern" in act(admin_client, "release_lease", made["id"])
     assert "does not allow" not in act(admin_client, "suspend", made["id"])
     assert farm.get(made["id"])["status"] == "stopped"
     text = act(admin_client, "suspend", made["id"])
@@ -148,14 +132,19 @@ def test_a_whole_life_by_actions(farm: Farm, admin_client: Client) -> None:
     farm.get(made["id"], status=404)
     who = InternTransition.objects.filter(intern_id=made["id"], rule__in=["T4", "T15"])
     assert {row.by for row in who} == {"operator admin"}
-    assert LogEntry.objects.filter(object_repr="research").count() == 3
+    assert LogEntry.objects.filter(object_repr="research").count() == 4
+
+    settings.INTERN_REQUIRE_SLACK_INSTALL = True
+    farm.queue.at_once = False
+    waiting = farm.new("slack", provision=True)
+    assert "slack has Slack installed." in act(admin_client, "install_slack", waiting["id"])
+    assert farm.get(waiting["id"])["status"] == "queued"
 
 
 def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -> None:
     made = farm.running("research")
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
     farm.queue.at_once = True
-
     act(admin_client, "delete_interns", made["id"])
     assert farm.get(made["id"])["status"] == "destroy_failed"
     assert "acknowledge the loss" in act(admin_client, "delete_interns", made["id"])
@@ -163,35 +152,9 @@ def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -
     farm.get(made["id"], status=404)
 
 
-def test_a_lease_is_released_by_an_action(farm: Farm, admin_client: Client) -> None:
-    made = farm.running("research")
-    leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=timezone.now())
-
-    assert "research was released." in act(admin_client, "release_lease", made["id"])
-    assert farm.row(made["id"]).lease_id is None
-    assert "Nothing holds this intern" in act(admin_client, "release_lease", made["id"])
-
-
-def test_slack_is_recorded_by_an_action(farm: Farm, admin_client: Client, settings: Any) -> None:
-    settings.INTERN_REQUIRE_SLACK_INSTALL = True
-    made = farm.new("research", provision=True)
-
-    assert "research has Slack installed." in act(admin_client, "install_slack", made["id"])
-    assert farm.get(made["id"])["status"] == "queued"
-
-
-def test_a_queue_that_is_down_is_told_of(farm: Farm, admin_client: Client) -> None:
-    made = farm.new("research")
-    farm.queue.down = True
-
-    text = act(admin_client, "provision", made["id"])
-    assert "research: The intern service could not be reached, retry the request" in text
-
-
 def test_a_settings_page_of_an_intern_that_goes_says_so(farm: Farm, admin_client: Client) -> None:
     made = farm.running("research")
     farm.ok("DELETE", f"/interns/{made['id']}", status=202)
-
     said = {"description": "d", "budget_reset": ""}
     response = admin_client.post(page(Intern, "change", made["id"]), said, follow=True)
     assert b"Another operation holds this intern" in response.content
@@ -202,9 +165,8 @@ def test_who_may_only_look_does_nothing(farm: Farm) -> None:
     made = farm.new("research")
     client = Client()
     client.force_login(operator(permissions="view_intern"))
-
     assert client.get(page(Intern, "change", made["id"])).status_code == 200
     act(client, "provision", made["id"])
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"
-    assert client.get(page(Intern, "add")).status_code == 403
-    assert client.get(page(Intern, "delete", made["id"])).status_code == 403
+    for place in (("add",), ("delete", made["id"])):
+        assert client.get(page(Intern, *place)).status_code == 403

@@ -11,10 +11,30 @@ from django.core.management import CommandError, call_command
 
 from gateway.home import write_private
 from interns import leases
+from interns.management.commands import suspend_interns
 from interns.models import Intern, LeaseKind
+from interns.vault.service import read_managed
 from tests.interns.farm import Farm
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+class Serial:
+    """Threads have connections of their own, which do not see a test's transaction."""
+
+    def __init__(self, workers: int) -> None:
+        self.map = map
+
+    def __enter__(self) -> "Serial":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+@pytest.fixture(autouse=True)
+def serial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspend_interns, "ThreadPoolExecutor", Serial)
 
 
 def told(*arguments: str, status: int = 0) -> Any:
@@ -32,15 +52,13 @@ def test_a_whole_life_by_commands(farm: Farm) -> None:
     made = farm.new("research")
     name = f"{farm.account.name}/research"
     farm.queue.at_once = True
-
     assert told("provision_intern", name) == {"intern_id": made["id"], "provisioning": True}
     listed = told("interns", "--account", farm.account.name)
     assert (listed["interns"][0]["status"], listed["counts"]["running"]) == ("running", 1)
     assert told("interns", "--status", "stopped")["interns"] == []
     host = "research.interns.localhost"
-    assert told_in_place("suspend_interns", host) == {"suspended": [made["id"]], "failed": {}}
-    refused = told_in_place("suspend_interns", host, status=1)
-    assert list(refused["failed"]) == [made["id"]]
+    assert told("suspend_interns", host) == {"suspended": [made["id"]], "failed": {}}
+    assert list(told("suspend_interns", host, status=1)["failed"]) == [made["id"]]
     assert told("delete_intern", made["id"]) == {"intern_id": made["id"], "deleting": True}
     assert "There is no intern" in told("provision_intern", name, status=1)["error"]
 
@@ -50,41 +68,14 @@ def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
     running = [farm.running()["id"] for _ in range(2)]
     waiting = farm.new()["id"]
     farm.queue.down = True
-
-    assert list(told_in_place("suspend_interns", waiting, "--here", status=1)["failed"]) == [
-        waiting
-    ]
-    done = told_in_place("suspend_interns", "--all", "--here")
+    assert "Name interns" in told("suspend_interns", status=2)["error"]
+    failed = told("suspend_interns", waiting, "--here", status=1)["failed"]
+    assert list(failed) == [waiting]
+    done = told("suspend_interns", "--all", "--here")
     assert sorted(done["suspended"]) == sorted(running)
     assert {farm.get(each)["status"] for each in running} == {"stopped"}
     assert {farm.row(each).status_reason for each in running} == {"the gateway stopped"}
     assert farm.script.runtimes() == {}
-
-
-def told_in_place(*arguments: str, status: int = 0) -> Any:
-    """Threads have connections of their own, which do not see a test's transaction."""
-    from interns.management.commands import suspend_interns
-
-    class Serial:
-        def __init__(self, workers: int) -> None:
-            self.workers = workers
-
-        def __enter__(self) -> "Serial":
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            return None
-
-        def map(self, work: Any, items: Any) -> Any:
-            return map(work, items)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suspend_interns, "ThreadPoolExecutor", Serial)
-        return told(*arguments, status=status)
-
-
-def test_suspending_says_whom(farm: Farm) -> None:
-    assert "Name interns" in told("suspend_interns", status=2)["error"]
 
 
 def test_without_the_run_of_its_home_nothing_is_asked_for(
@@ -94,7 +85,6 @@ def test_without_the_run_of_its_home_nothing_is_asked_for(
     monkeypatch.setenv("GATEWAY_HOME", str(tmp_path))
     write_private(tmp_path / "secrets" / "demo.json", "{}")
     settings.REDIS_URL = ""
-
     assert "start the gateway" in told("provision_intern", made["id"], status=1)["error"]
     assert farm.get(made["id"])["status"] == made["status"]
 
@@ -102,34 +92,25 @@ def test_without_the_run_of_its_home_nothing_is_asked_for(
 def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
     farm.new("research")
     farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
-
     name = f"{farm.account.name}/research"
     assert "several interns" in told("provision_intern", name, status=1)["error"]
 
 
 def test_a_stuck_operation_is_released(farm: Farm) -> None:
     made = farm.running()
-    leases.take(
-        farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=farm.row(made["id"]).created_at
-    )
-
-    assert told("release_intern", made["id"]) == {
-        "intern_id": made["id"],
-        "released": "suspend",
-        "status": "running",
-    }
+    row = farm.row(made["id"])
+    leases.take(row, LeaseKind.SUSPEND, by="test", now=row.created_at)
+    released = {"intern_id": made["id"], "released": "suspend", "status": "running"}
+    assert told("release_intern", made["id"]) == released
     assert "Nothing holds" in told("release_intern", made["id"], status=1)["error"]
 
 
 def test_slack_tokens_come_on_stdin(
     farm: Farm, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interns.vault.service import read_managed
-
     settings.INTERN_REQUIRE_SLACK_INSTALL = True
     made = farm.new(provision=True)
     monkeypatch.setattr("sys.stdin", StringIO("xoxb-1\n"))
-
     assert told("slack_installed", made["id"], "--tokens")["provisioning"] is True
     assert read_managed(Intern.objects.get().pk, "slack_tokens") == "xoxb-1"
     assert "not in a state" in told("slack_installed", made["id"], status=1)["error"]
@@ -139,7 +120,6 @@ def test_differences_are_an_exit_status(farm: Farm) -> None:
     made = farm.running()
     assert told("reconcile_interns")["lost"] == []
     farm.script.lose(made["id"])
-
     assert told("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]
     assert told("reconcile_interns", status=1)["lost"] == [made["id"]]
     assert told("reconcile_interns")["runtimes"] == 0

@@ -1,40 +1,37 @@
 """What workers do: each step that can go wrong, probes, budgets, and what is put right by hand."""
 
-from datetime import UTC, datetime, timedelta
+import re
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, SpendCounter
 from accounts.services.accounts import open_workspace
 from accounts.services.keys import delete_keys, set_disabled
-from interns import leases
+from accounts.windows import ALL_TIME
+from interns import hostnames, leases
+from interns.errors import InvalidState
 from interns.jobs import provision as provisioning
-from interns.jobs import suspend as suspending
+from interns.jobs import teardown
 from interns.jobs.prober import PROBES_MAX, probe_all
 from interns.jobs.reconcile import reconcile
-from interns.models import Intern, InternTransition, LeaseKind
+from interns.models import Intern, InternTransition, LeaseKind, WorkspaceArchive
 from interns.releasing import release_by_hand
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out, queued
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-STUCK = {"error": "stuck", "code": "runtime_teardown_failed"}
+LOSS = {"acknowledge_workspace_loss": True}
+NOBODY = "00000000-0000-4000-8000-000000000001"
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ({"error": "no room"}, "runtime_start_failed: no room"),
-        ({"error": "none", "code": "image_unavailable"}, "image_unavailable: none"),
-    ],
-)
-def test_a_runtime_that_does_not_start_fails(farm: Farm, fault: Any, message: str) -> None:
-    farm.script.fail("start", fault)
-
+def test_a_runtime_that_does_not_start_fails(farm: Farm) -> None:
+    farm.script.fail("start", {"error": "no room"})
     made = farm.running()
-    assert (made["status"], made["last_failure_message"]) == ("failed", message)
-    assert made["progress"] is None
+    assert (made["status"], made["progress"]) == ("failed", None)
+    assert made["last_failure_message"] == "runtime_start_failed: no room"
     assert farm.row(made["id"]).lease_id is None
     assert farm.rules(made["id"])[-1] == "T11"
     assert farm.script.calls("stop")
@@ -45,36 +42,28 @@ def test_a_runtime_that_does_not_start_fails(farm: Farm, fault: Any, message: st
     assert "T6" in farm.rules(made["id"])
 
 
-def test_a_runtime_that_is_not_well_fails(farm: Farm, settings: Any) -> None:
-    settings.INTERN_HEALTH_SECONDS = 0.2
-    farm.script.fail("health", {"error": "not yet"}, always=True)
-
-    made = farm.running()
-    assert made["last_failure_message"] == "health_check_failed: not yet"
+@pytest.mark.parametrize(
+    ("step", "bound", "message"),
+    [
+        ("start", "", "image_unavailable: not yet"),
+        ("health", "INTERN_HEALTH_SECONDS", "health_check_failed: not yet"),
+        ("health", "INTERN_PROVISION_SECONDS", "provisioning_timeout: not running after 0.2 s"),
+    ],
+)
+def test_a_provisioning_has_an_end(
+    farm: Farm, settings: Any, step: str, bound: str, message: str
+) -> None:
+    setattr(settings, bound or "INTERN_HEALTH_SECONDS", 0.2)
+    farm.script.fail(step, {"error": "not yet", "code": "image_unavailable"}, always=True)
+    assert farm.running()["last_failure_message"] == message
     assert farm.script.runtimes() == {}
 
 
 def test_a_runtime_that_exits_at_once_fails_at_once(farm: Farm) -> None:
     made, message = queued(farm)
     farm.script.sicken(made["id"], {"ok": False, "exited": True, "detail": "exit status 1"})
-
     carry_out(message)
     assert farm.get(made["id"])["last_failure_message"] == "health_check_failed: exit status 1"
-
-
-def test_a_runtime_that_is_well_after_a_while_runs(farm: Farm) -> None:
-    farm.script.fail("health", {"error": "not yet"}, {"error": "not yet"})
-
-    assert farm.running()["status"] == "running"
-
-
-def test_a_provisioning_has_an_end(farm: Farm, settings: Any) -> None:
-    settings.INTERN_PROVISION_SECONDS = 0.2
-    farm.script.fail("health", {"error": "not yet"}, always=True)
-
-    made = farm.running()
-    assert made["last_failure_message"] == "provisioning_timeout: not running after 0.2 s"
-    assert farm.script.runtimes() == {}
 
 
 def test_a_fault_of_ours_fails_without_its_words(
@@ -90,28 +79,18 @@ def test_a_fault_of_ours_fails_without_its_words(
     )
 
 
-def test_a_taken_hostname_gets_another(farm: Farm) -> None:
+def test_a_taken_hostname_gets_another_if_there_is_one(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = farm.running("research")
     second = farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
     farm.ok("POST", f"/interns/{second['id']}/provision", status=202, key=farm.admin_key)
     farm.queue.work()
-
-    names = [first["hostname"], farm.get(second["id"])["hostname"]]
-    assert names[0] == "research.interns.localhost"
-    label, _, domain = names[1].partition(".")
-    assert domain == "interns.localhost"
-    assert label.startswith("research-")
-    assert len(label) == len("research-") + 6
-
-
-def test_no_hostname_at_all_fails(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    from interns import hostnames
-
-    farm.running("research")
-    taken = ["research.interns.localhost"]
-    monkeypatch.setattr(hostnames, "_candidates", lambda name: taken)
-    made = farm.running()
-    assert made["last_failure_message"].startswith("hostname_unavailable: ")
+    assert first["hostname"] == "research.interns.localhost"
+    another = farm.get(second["id"])["hostname"]
+    assert re.fullmatch(r"research-.{6}\.interns\.localhost", another)
+    monkeypatch.setattr(hostnames, "_candidates", lambda name: [another])
+    assert farm.running()["last_failure_message"].startswith("hostname_unavailable: ")
 
 
 def test_a_key_is_kept_over_boots_and_made_anew_where_it_is_gone(farm: Farm) -> None:
@@ -134,17 +113,6 @@ def test_a_key_is_kept_over_boots_and_made_anew_where_it_is_gone(farm: Farm) -> 
     assert farm.get(made["id"])["last_failure_message"] == (
         "runtime_start_failed: the intern's API key is disabled"
     )
-
-
-def test_a_budget_is_the_limit_of_the_key(farm: Farm) -> None:
-    made = farm.new()
-    Intern.objects.update(budget_nano=5, budget_reset="daily")
-    farm.queue.at_once = True
-    farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
-
-    key = ApiKey.objects.get(intern_id=made["id"])
-    assert (key.limit_nano, key.limit_reset) == (5, "daily")
-    farm.ok("POST", f"/interns/{made['id']}/suspend")
 
 
 def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
@@ -176,18 +144,6 @@ def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
     assert farm.row(made["id"]).budget_nano == 3 * 10**9
 
 
-def test_a_lease_is_renewed_while_the_work_goes_on(farm: Farm, settings: Any) -> None:
-    settings.INTERN_LEASE_SECONDS = 0.2
-    farm.script.fail("start", {"delay_s": 0.0})
-    _, message = queued(farm)
-    picked = leases.pick_up(message, by="worker", now=datetime.now(UTC))
-    assert picked is not None
-
-    assert leases.renew(picked[1], now=datetime.now(UTC) + timedelta(seconds=5))
-    assert not leases.renew(message, now=datetime.now(UTC))
-    assert farm.reap() == (0, 0, 0)
-
-
 def test_three_bad_probes_are_the_end(farm: Farm) -> None:
     made = farm.running()
     driver = current_driver()
@@ -207,10 +163,14 @@ def test_three_bad_probes_are_the_end(farm: Farm) -> None:
     assert farm.script.runtimes() == {}
 
 
-def test_a_runtime_that_exited_is_told_of_at_once(farm: Farm) -> None:
+def test_a_runtime_that_exited_is_told_of_at_once_unless_it_is_held(farm: Farm) -> None:
     made = farm.running()
     farm.script.lose(made["id"])
-
+    now = datetime.now(UTC)
+    lease = leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=now)
+    assert lease is not None
+    assert probe_all(current_driver()) == 0
+    leases.let_go(lease, by="test", why="")
     assert probe_all(current_driver()) == 1
     assert farm.get(made["id"])["status"] == "failed"
     farm.queue.at_once = True
@@ -218,38 +178,23 @@ def test_a_runtime_that_exited_is_told_of_at_once(farm: Farm) -> None:
     assert farm.get(made["id"])["status"] == "running"
 
 
-def test_whoever_is_held_is_not_probed(farm: Farm) -> None:
-    made = farm.running()
-    leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=datetime.now(UTC))
-    farm.script.lose(made["id"])
-
-    assert probe_all(current_driver()) == 0
-
-
-@pytest.mark.parametrize("by", ["runtime", "books"])
-def test_a_budget_that_ends_suspends_with_a_reason(
-    farm: Farm, by: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("by", "reset"), [("runtime", "daily"), ("books", None)])
+def test_a_budget_is_the_key_s_limit_and_its_end_suspends_with_a_reason(
+    farm: Farm, by: str, reset: str | None
 ) -> None:
-    from accounts.models import SpendCounter
-    from accounts.windows import ALL_TIME
-
     made = farm.new()
-    Intern.objects.update(budget_nano=5)
+    Intern.objects.update(budget_nano=5, budget_reset=reset)
     farm.queue.at_once = True
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    key = ApiKey.objects.get(intern_id=made["id"])
+    assert (key.limit_nano, key.limit_reset) == (5, reset)
     assert probe_all(current_driver()) == 0
     assert farm.get(made["id"])["status"] == "running"
     if by == "runtime":
         farm.script.sicken(made["id"], {"ok": True, "budget_ended": True})
     else:
-        key = ApiKey.objects.get(intern_id=made["id"])
-        SpendCounter.objects.update_or_create(
-            scope="key",
-            scope_id=str(key.pk),
-            window="total",
-            window_start=ALL_TIME,
-            defaults={"spent_nano": 5},
-        )
+        counted: Any = {"window": "total", "window_start": ALL_TIME, "defaults": {"spent_nano": 5}}
+        SpendCounter.objects.update_or_create(scope="key", scope_id=str(key.pk), **counted)
 
     probe_all(current_driver())
     stopped = farm.get(made["id"])
@@ -261,14 +206,12 @@ def test_a_budget_that_ends_suspends_with_a_reason(
 
 def test_leaked_and_lost_runtimes_are_found(farm: Farm) -> None:
     well, lost, stopped = farm.running(), farm.running(), farm.suspended()
-    nobody = "00000000-0000-4000-8000-000000000001"
     farm.script.lose(lost["id"])
-    farm.script.plant(stopped["id"], nobody)
-    farm.script.plant(nobody, nobody)
+    farm.script.plant(stopped["id"], NOBODY)
+    farm.script.plant(NOBODY, NOBODY)
     driver = current_driver()
-
     seen = reconcile(driver, dry=True)
-    assert (seen.lost, sorted(seen.leaked)) == ([lost["id"]], sorted([stopped["id"], nobody]))
+    assert (seen.lost, sorted(seen.leaked)) == ([lost["id"]], sorted([stopped["id"], NOBODY]))
     assert farm.get(lost["id"])["status"] == "running"
     found = reconcile(driver)
     assert (found.lost, sorted(found.leaked)) == (seen.lost, sorted(seen.leaked))
@@ -278,16 +221,12 @@ def test_leaked_and_lost_runtimes_are_found(farm: Farm) -> None:
 
 
 def test_a_leaked_runtime_that_does_not_stop_is_told_of(farm: Farm) -> None:
-    nobody = "00000000-0000-4000-8000-000000000001"
-    farm.script.plant(nobody, nobody)
-    farm.script.fail("stop", STUCK)
-
-    assert reconcile(current_driver()).stuck == [nobody]
+    farm.script.plant(NOBODY, NOBODY)
+    farm.script.fail("stop", {"error": "stuck", "code": "runtime_teardown_failed"})
+    assert reconcile(current_driver()).stuck == [NOBODY]
 
 
 def test_an_operation_can_be_released_by_hand(farm: Farm) -> None:
-    from interns.errors import InvalidState
-
     made, message = queued(farm)
     assert release_by_hand(farm.row(made["id"]).pk, by="operator ann") == "provision"
     assert farm.get(made["id"])["last_failure_message"] == (
@@ -299,13 +238,94 @@ def test_an_operation_can_be_released_by_hand(farm: Farm) -> None:
     assert InternTransition.objects.filter(by="operator ann", rule="T12").exists()
 
 
-def test_a_suspension_gives_up_after_three_tries(
-    farm: Farm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(suspending, "_PAUSE_S", 0)
-    made = farm.running()
-    farm.script.fail("stop", STUCK, STUCK)
-    farm.queue.at_once = True
+# --- Taking an intern down ------------------------------------------------------------------------
 
-    farm.ok("POST", f"/interns/{made['id']}/suspend")
-    assert farm.get(made["id"])["status"] == "stopped"
+
+def deleted(farm: Farm, made: Any, body: Any = None) -> Any:
+    """What is told of an intern after its deletion was tried; None if it is gone."""
+    farm.queue.at_once = True
+    farm.ok("DELETE", f"/interns/{made['id']}", body, status=202)
+    status, said = farm.call("GET", f"/interns/{made['id']}")
+    if status == 404:
+        return None
+    assert said["status"] == "destroy_failed"
+    return said["last_failure_message"]
+
+
+def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
+    made = farm.running()
+    farm.script.fail("archive", {"error": "disk broken", "code": "workspace_archive_failed"})
+
+    assert deleted(farm, made) == "workspace_archive_failed: disk broken"
+    assert farm.rules(made["id"])[-1] == "T18"
+    assert list(farm.script.read()["disks"]) == [made["id"]]
+    assert ApiKey.objects.living().filter(intern_id=made["id"]).exists()
+
+    for body in (None, {}, {"acknowledge_workspace_loss": False}):
+        asked = ("DELETE", f"/interns/{made['id']}", body)
+        refused = farm.refused(409, "workspace_archive_failed", *asked)
+        assert refused["metadata"]["retryable"] is False
+    farm.script.fail("archive", {"error": "still", "code": "workspace_archive_failed"})
+    assert deleted(farm, made, LOSS) is None
+    assert farm.rules(made["id"])[-3:] == ["T16", "T19", "T17"]
+    assert not WorkspaceArchive.objects.exists()
+
+
+def test_what_the_store_says_is_for_the_log(
+    farm: Farm, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    made = farm.running()
+    (tmp_path / "archives").write_text("in the way")
+    told = "workspace_archive_failed: the archive could not be kept: File exists"
+    assert deleted(farm, made) == told
+    assert f"File exists: '{tmp_path / 'archives'}" in caplog.text
+
+
+def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
+    made = farm.running()
+    farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
+    assert deleted(farm, made, LOSS) is None
+    assert farm.script.read()["disks"] == {}
+
+
+@pytest.mark.parametrize("step", ["stop", "destroy"])
+def test_a_runtime_that_cannot_be_taken_down(farm: Farm, step: str) -> None:
+    made = farm.running()
+    farm.script.fail(step, {"error": "stuck", "code": "runtime_teardown_failed"})
+    assert deleted(farm, made) == "runtime_teardown_failed: stuck"
+    assert farm.rules(made["id"])[-1] == "T20"
+    for operation in ("provision", "suspend"):
+        farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/{operation}")
+    assert deleted(farm, made) is None
+    assert WorkspaceArchive.objects.count() == 1
+
+
+def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(intern_id: Any) -> None:
+        raise ZeroDivisionError("secret words")
+
+    made = farm.running()
+    with monkeypatch.context() as patch:
+        patch.setattr(teardown, "delete_intern_vault", broken)
+        assert deleted(farm, made) == "vault_teardown_failed: ZeroDivisionError"
+    assert deleted(farm, made) is None
+
+
+def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
+    """As where the image of its containers cannot be had."""
+    assert deleted(farm, farm.new(), {"acknowledge_workspace_loss": False}) is None
+    assert farm.script.calls("archive") == []
+    farm.queue.at_once = False
+    farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
+    made = farm.running()
+    assert made["status"] == "failed"
+    assert deleted(farm, made) is None
+    assert not WorkspaceArchive.objects.exists()
+
+
+def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
+    made = farm.suspended()
+    with farm.script.changed() as state:
+        del state["disks"][made["id"]]
+    assert deleted(farm, made) == "workspace_archive_failed: there is no disk"

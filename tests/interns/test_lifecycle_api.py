@@ -14,46 +14,40 @@ from interns.models import Intern, InternCreation, InternTransition, Vault, Work
 from tests.interns.farm import Farm, carry_out
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-FIELDS = {
-    *("id", "name", "description", "instructions", "model", "hostname", "status", "progress"),
-    *("last_failure_message", "vault_id", "attached_vault_id", "workspace_id"),
-    *("created_at", "updated_at"),
-}
 
 
-@pytest.mark.parametrize("below", ["", "/suspend", "/chat/completions", "/fetch"])
-def test_a_wrong_method_has_its_reason(farm: Farm, below: str) -> None:
-    path = f"/interns/{farm.new()['id']}{below}"
-    refused = farm.refused(405, "method_not_allowed", "PUT", path, {})
-    assert refused["message"] == "Method Not Allowed"
-    assert refused["metadata"]["retryable"] is False
-
-
-def test_a_new_intern_is_shown_whole(farm: Farm) -> None:
-    made = farm.new("research", description=None)
-
-    assert set(made) == FIELDS
-    assert made["status"] == "awaiting_slack_install"
-    assert made["description"] == ""
-    assert made["vault_id"] == str(Vault.objects.get(intern=made["id"]).pk)
-    assert made["workspace_id"] == str(farm.workspace.pk)
-    unset = ("instructions", "model", "hostname", "progress", "last_failure_message")
-    assert [made[name] for name in unset] == [None] * 5
-    assert farm.rules(made["id"]) == ["T1"]
+def test_a_wrong_method_has_its_reason(farm: Farm) -> None:
+    made = farm.new()
+    for below in ("", "/suspend", "/chat/completions", "/fetch"):
+        path = f"/interns/{made['id']}{below}"
+        refused = farm.refused(405, "method_not_allowed", "PUT", path, {})
+        assert refused["message"] == "Method Not Allowed"
+        assert refused["metadata"]["retryable"] is False
 
 
 def test_a_whole_life(farm: Farm) -> None:
-    made = farm.new("research")
+    made = farm.new("research", description=None)
     path = f"/interns/{made['id']}"
+    unset = ("instructions", "model", "hostname", "progress", "last_failure_message")
+    assert made == {
+        "id": made["id"],
+        "name": "research",
+        "description": "",
+        "status": "awaiting_slack_install",
+        "vault_id": str(Vault.objects.get(intern=made["id"]).pk),
+        "attached_vault_id": None,
+        "workspace_id": str(farm.workspace.pk),
+        **dict.fromkeys(unset),
+        **{name: made[name] for name in ("created_at", "updated_at")},
+    }
 
     assert farm.ok("POST", f"{path}/provision", status=202) == {"provisioning": True}
     queued = farm.get(made["id"])
-    assert queued["status"] == "queued"
-    assert queued["progress"] == {
-        "step_label": "Preparing credentials",
-        "step_number": 1,
-        "total_steps": 4,
-    }
+    first = {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4}
+    assert (queued["status"], queued["progress"]) == ("queued", first)
+    for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
+        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
+        assert refused["metadata"]["retryable"] is True
     farm.queue.work()
     running = farm.get(made["id"])
     assert (running["status"], running["progress"]) == ("running", None)
@@ -64,6 +58,8 @@ def test_a_whole_life(farm: Farm) -> None:
     stopped = farm.get(made["id"])
     assert (stopped["status"], stopped["hostname"]) == ("stopped", running["hostname"])
     assert farm.script.runtimes() == {}
+    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
+    assert refused["metadata"]["retryable"] is False
 
     farm.ok("POST", f"{path}/provision", {}, status=202)
     assert farm.get(made["id"])["status"] == "running"
@@ -94,77 +90,39 @@ def test_nothing_is_left_of_a_deleted_intern_but_history_and_archive(farm: Farm)
     assert key.deleted_at is not None
     state = farm.script.read()
     assert (state["runtimes"], state["disks"]) == ({}, {})
-    archive = WorkspaceArchive.objects.get(intern_id=made["id"])
-    assert archive.bytes > 0
+    assert WorkspaceArchive.objects.get(intern_id=made["id"]).bytes > 0
     assert InternTransition.objects.filter(intern_id=made["id"], to_status="").count() == 1
 
 
-def test_an_intern_that_never_booted_is_deleted_without_an_archive(farm: Farm) -> None:
-    made = farm.new()
-
-    farm.ok("DELETE", f"/interns/{made['id']}", {"acknowledge_workspace_loss": False}, status=202)
-    farm.queue.work()
-
-    assert not WorkspaceArchive.objects.exists()
-    assert farm.script.calls("archive") == []
-    farm.get(made["id"], status=404)
-
-
-def test_creation_can_provision(farm: Farm) -> None:
-    made = farm.new(provision=True)
-
-    assert made["status"] == "queued"
-    assert farm.queue.work() == 1
-    assert farm.get(made["id"])["status"] == "running"
-    assert farm.rules(made["id"])[:2] == ["T2", "T8"]
-
-
-@pytest.mark.parametrize("operation", ["provision", "suspend"])
-def test_a_body_that_says_anything_is_refused(farm: Farm, operation: str) -> None:
-    path = f"/interns/{farm.new()['id']}/{operation}"
-
-    refused = farm.refused(400, "invalid_body", "POST", path, {"force": True})
-    assert refused["message"] == "Invalid request body"
-    assert refused["metadata"]["retryable"] is False
-    assert refused["metadata"]["issues"] == [{"path": "", "message": 'Unrecognized key: "force"'}]
-    for body in ("[]", "{bad", "1", '"x"', "null"):
-        farm.refused(400, "invalid_body", "POST", path, body)
-
-
-@pytest.mark.parametrize(
-    "body", [{"acknowledge_workspace_loss": 1}, {"acknowledge_workspace_loss": None}, {"x": 1}]
-)
-def test_a_deletion_says_one_thing_at_most(farm: Farm, body: Any) -> None:
-    farm.refused(400, "invalid_body", "DELETE", f"/interns/{farm.new()['id']}", body)
-
-
-def test_the_statuses_refuse_what_the_table_says(farm: Farm) -> None:
-    made = farm.suspended()
-    path = f"/interns/{made['id']}"
-
-    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
-    assert refused["metadata"]["retryable"] is False
-    farm.ok("POST", f"{path}/provision", status=202)
-    for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
-        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
-        assert refused["metadata"]["retryable"] is True
+def test_an_operation_that_is_told_too_much_is_refused(farm: Farm) -> None:
+    path = f"/interns/{farm.new()['id']}"
+    for operation in ("provision", "suspend"):
+        asked = ("POST", f"{path}/{operation}")
+        refused = farm.refused(400, "invalid_body", *asked, {"force": True})
+        assert refused["message"] == "Invalid request body"
+        issues = [{"path": "", "message": 'Unrecognized key: "force"'}]
+        assert refused["metadata"] | {"retryable": False, "issues": issues} == refused["metadata"]
+        for body in ("[]", "{bad", "1", '"x"', "null"):
+            farm.refused(400, "invalid_body", *asked, body)
+    for loss in ({"acknowledge_workspace_loss": 1}, {"acknowledge_workspace_loss": None}, {"x": 1}):
+        farm.refused(400, "invalid_body", "DELETE", path, loss)
 
 
 def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
     new, running, stopped = farm.new(), farm.running(), farm.suspended()
+    farm.script.fail("start", {"error": "no room"})
+    failed = farm.running()
     farm.queue.down = True
 
     for intern, method, end in (
-        (new, "POST", "/provision"),
-        (stopped, "POST", "/provision"),
+        *((each, "POST", "/provision") for each in (new, stopped, failed)),
         (running, "POST", "/suspend"),
-        (running, "DELETE", ""),
-        (stopped, "DELETE", ""),
+        *((each, "DELETE", "") for each in (running, stopped)),
     ):
         before = farm.row(intern["id"])
         refused = farm.refused(502, "upstream_unavailable", method, f"/interns/{intern['id']}{end}")
         assert refused["metadata"]["retryable"] is True
-        assert refused["message"] == ("The intern service could not be reached, retry the request")
+        assert refused["message"] == "The intern service could not be reached, retry the request"
         after = farm.row(intern["id"])
         same = ("status", "status_since", "progress_step", "last_failure_message", "hostname")
         assert [getattr(after, name) for name in same] == [getattr(before, name) for name in same]
@@ -174,18 +132,6 @@ def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
     farm.ok("POST", f"/interns/{new['id']}/provision", status=202)
     farm.queue.work()
     assert farm.get(new["id"])["status"] == "running"
-
-
-def test_a_failure_message_comes_back_with_a_provisioning_that_could_not_be_told_of(
-    farm: Farm,
-) -> None:
-    farm.script.fail("start", {"error": "no room"})
-    made = farm.running()
-    assert made["status"] == "failed"
-    farm.queue.down = True
-
-    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
-    assert farm.get(made["id"])["last_failure_message"] == "runtime_start_failed: no room"
 
 
 def test_what_a_worker_took_up_was_told_after_all(
@@ -210,22 +156,18 @@ def test_a_queue_that_says_nothing_is_given_up(
     frozen = threading.Event()
     monkeypatch.setattr(publishing._Publish, "_publish", lambda self: frozen.wait(10))
     made = farm.new()
-
     farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"
     frozen.set()
 
 
 def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> None:
-    settings.INTERN_OPERATION_SECONDS = 0.7
+    settings.INTERN_OPERATION_SECONDS = 0.3
     made = farm.running()
     path = f"/interns/{made['id']}"
-
     refused = farm.refused(408, "timeout", "POST", f"{path}/suspend")
     assert refused["metadata"]["retryable"] is True
     farm.refused(409, "intern_busy", "POST", f"{path}/suspend")
-    farm.refused(409, "intern_busy", "POST", f"{path}/provision")
-    farm.refused(409, "intern_busy", "DELETE", path)
     assert farm.get(made["id"])["status"] == "running"
     farm.queue.work()
     assert farm.get(made["id"])["status"] == "stopped"
@@ -234,72 +176,59 @@ def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> 
 def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspending, "_PAUSE_S", 0)
     made = farm.running()
-    farm.script.fail("stop", {"error": "stuck", "code": "runtime_teardown_failed"}, always=True)
+    path = f"/interns/{made['id']}/suspend"
+    stuck = {"error": "stuck", "code": "runtime_teardown_failed"}
+    farm.script.fail("stop", stuck, always=True)
     farm.queue.at_once = True
 
-    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/suspend")
+    farm.refused(502, "upstream_unavailable", "POST", path)
     assert farm.get(made["id"])["status"] == "running"
     assert farm.row(made["id"]).lease_id is None
     note = InternTransition.objects.filter(intern_id=made["id"]).latest("pk")
     assert (note.rule, note.why) == ("", "the runtime did not stop: stuck")
 
-
-@pytest.mark.parametrize("name", ["R", "a", "abcdefghijklmnopqr", "a--b", "1a", "a-", "ab\n", ""])
-def test_names_that_are_none(farm: Farm, name: str) -> None:
-    farm.refused(400, "invalid_body", "POST", "/interns", {"name": name})
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        {},
-        {"name": None},
-        {"name": "ok", "model": "a/b"},
-        {"name": "ok", "description": "x" * 2001},
-        {"name": "ok", "instructions": "x" * 100_001},
-        {"name": "ok", "provision": "yes"},
-        {"name": "ok", "vault_id": "none"},
-        {"name": "ok", "workspace_id": "none"},
-    ],
-)
-def test_bodies_that_make_no_intern(farm: Farm, said: Any) -> None:
-    refused = farm.refused(400, "invalid_body", "POST", "/interns", said)
-    assert refused["metadata"]["issues"]
+    # Three tries are made.
+    farm.script.fail("stop", stuck, stuck)
+    farm.ok("POST", path)
+    assert farm.get(made["id"])["status"] == "stopped"
 
 
-def test_a_workspace_can_only_be_the_key_s_own(farm: Farm) -> None:
-    refused = farm.refused(
-        400, "invalid_body", "POST", "/interns", {"name": "ok", "workspace_id": str(uuid4())}
-    )
+def test_bodies_that_make_no_intern(farm: Farm) -> None:
+    for name in ("R", "a", "abcdefghijklmnopqr", "a--b", "1a", "a-", "ab\n", "", None):
+        farm.refused(400, "invalid_body", "POST", "/interns", {"name": name})
+    for said in (
+        *({"description": "x" * 2001}, {"instructions": "x" * 100_001}, {"model": "a/b"}),
+        *({"provision": "yes"}, {"vault_id": "none"}, {"workspace_id": "none"}),
+    ):
+        refused = farm.refused(400, "invalid_body", "POST", "/interns", {"name": "ok", **said})
+        assert refused["metadata"]["issues"], said
+    assert farm.refused(400, "invalid_body", "POST", "/interns", {})["metadata"]["issues"]
+    elsewhere = {"name": "ok", "workspace_id": str(uuid4())}
+    refused = farm.refused(400, "invalid_body", "POST", "/interns", elsewhere)
     assert refused["message"] == "workspace_id must match the API key workspace"
     farm.new("ok", workspace_id=str(farm.workspace.pk))
 
 
-def test_changes_show_at_once(farm: Farm) -> None:
-    made = farm.new("research")
+def test_changes_show_at_once_and_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
+    made = farm.running("research")
     path = f"/interns/{made['id']}"
 
     assert farm.ok("PATCH", path, {}) == made
     said = {"name": "other", "description": "d", "instructions": "i", "model": "acme/small:free"}
     changed = farm.ok("PATCH", path, said)
-    assert {name: changed[name] for name in said} == said
+    assert changed == made | said | {"updated_at": changed["updated_at"]}
     assert changed["updated_at"] >= made["updated_at"]
     cleared = farm.ok("PATCH", path, {"description": None, "instructions": None, "model": None})
     assert [cleared[name] for name in ("description", "instructions", "model")] == ["", None, None]
     for wrong in ({"name": None}, {"status": "running"}, {"model": "nope"}, {"model": ""}):
         farm.refused(400, "invalid_body", "PATCH", path, wrong)
 
-
-def test_changes_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
-    made, other = farm.running("first"), farm.new("second")
-    path = f"/interns/{made['id']}"
+    second = farm.new("second", provision=True)
     refused = farm.refused(409, "name_taken", "PATCH", path, {"name": "second"})
     assert refused["metadata"]["retryable"] is False
-
-    farm.ok("POST", f"/interns/{other['id']}/provision", status=202)
-    farm.ok("PATCH", f"/interns/{other['id']}", {"description": "in time"})
+    farm.ok("PATCH", f"/interns/{second['id']}", {"description": "in time"})
     farm.queue.work()
-    assert farm.get(other["id"])["status"] == "running"
+    assert farm.get(second["id"])["status"] == "running"
     farm.ok("DELETE", path, status=202)
     refused = farm.refused(409, "intern_busy", "PATCH", path, {"description": "too late"})
     assert refused["metadata"]["retryable"] is True

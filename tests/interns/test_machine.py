@@ -19,16 +19,9 @@ from interns.machine import (
 )
 from interns.models import LeaseKind, Status
 
-NEW, QUEUED, PROVISIONING, RUNNING, FAILED, STOPPED, DESTROYING, DESTROY_FAILED = (
-    "awaiting_slack_install",
-    "queued",
-    "provisioning",
-    "running",
-    "failed",
-    "stopped",
-    "destroying",
-    "destroy_failed",
-)
+NEW, QUEUED, PROVISIONING, RUNNING = "awaiting_slack_install", "queued", "provisioning", "running"
+FAILED, STOPPED = "failed", "stopped"
+DESTROYING, DESTROY_FAILED = "destroying", "destroy_failed"
 # Written from the specification, independently of the code's own table.
 LISTED = {
     (NOWHERE, NEW): {"T1", "T3"},
@@ -53,7 +46,10 @@ LISTED = {
     (DESTROYING, DESTROY_FAILED): {"T18", "T20"},
     (DESTROYING, DESTROYING): {"T19"},
 }
-BUSY, WRONG = InternBusy, InvalidState
+KINDS = (LeaseKind.PROVISION, LeaseKind.SUSPEND, LeaseKind.DELETE)
+BUSY = (409, "intern_busy", True, "Another operation holds this intern, retry later")
+WRONG_STATE = "The intern is not in a state that allows this operation"
+WRONG = (409, "invalid_state", False, WRONG_STATE)
 REFUSED = {
     NEW: (None, WRONG, None),
     QUEUED: (BUSY, BUSY, BUSY),
@@ -64,24 +60,28 @@ REFUSED = {
     DESTROYING: (BUSY, BUSY, BUSY),
     DESTROY_FAILED: (WRONG, WRONG, None),
 }
-KINDS = (LeaseKind.PROVISION, LeaseKind.SUSPEND, LeaseKind.DELETE)
 
 
-@pytest.mark.parametrize(
-    ("source", "target"), list(itertools.product([NOWHERE, *Status.values], repeat=2))
-)
-def test_every_pair_of_statuses_has_the_listed_rules_and_no_others(
-    source: str, target: str
-) -> None:
-    listed = LISTED.get((source, target), set())
-    assert set(map(str, allowed(source, target))) == listed
+def told(kind: LeaseKind, at: Standing, *, acknowledged: bool = False) -> object:
+    """What a refusal says, None where there is none."""
+    refused = refusal(kind, at, acknowledged=acknowledged)
+    if refused is None:
+        return None
+    assert isinstance(refused, InternBusy | InvalidState)
+    return refused.status, refused.reason, refused.retryable, refused.text
 
-    for rule in Rule:
-        if str(rule) in listed:
-            check(rule, source, target)
-        else:
-            with pytest.raises(AssertionError, match=f"{rule}: "):
-                check(rule, source, target)
+
+def test_every_pair_of_statuses_has_the_listed_rules_and_no_others() -> None:
+    places = [NOWHERE, *Status.values]
+    for pair in itertools.product(places, places):
+        listed = LISTED.get(pair, set())
+        assert set(map(str, allowed(*pair))) == listed, pair
+        for rule in Rule:
+            if str(rule) in listed:
+                check(rule, *pair)
+            else:
+                with pytest.raises(AssertionError, match=f"{rule}: "):
+                    check(rule, *pair)
 
 
 def test_all_twenty_rules_are_there() -> None:
@@ -89,46 +89,26 @@ def test_all_twenty_rules_are_there() -> None:
     assert set(MOVES) == set(Rule)
 
 
-@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status.values, KINDS)))
-def test_every_operation_in_every_status(status: str, kind: LeaseKind) -> None:
-    wanted = REFUSED[status][KINDS.index(kind)]
-    refused = refusal(kind, Standing(status))
-
-    assert (None if refused is None else type(refused)) is wanted
-    if wanted is None and kind != LeaseKind.SUSPEND:
-        assert (kind, status) in ACCEPTED
-
-
-@pytest.mark.parametrize(("status", "kind"), list(itertools.product(Status.values, KINDS)))
-def test_whatever_is_held_is_busy(status: str, kind: LeaseKind) -> None:
-    refused = refusal(kind, Standing(status, held=True), acknowledged=True)
-
-    assert isinstance(refused, InternBusy)
-    assert (refused.status, refused.reason, refused.retryable) == (409, "intern_busy", True)
-    assert refused.text == "Another operation holds this intern, retry later"
-
-
-def test_a_wrong_state_says_so_for_good() -> None:
-    refused = refusal(LeaseKind.SUSPEND, Standing(STOPPED))
-
-    assert refused is not None
-    assert (refused.reason, refused.retryable) == ("invalid_state", False)
-    assert refused.text == "The intern is not in a state that allows this operation"
+def test_every_operation_in_every_status() -> None:
+    for status, kind in itertools.product(Status.values, KINDS):
+        wanted = REFUSED[status][KINDS.index(kind)]
+        assert told(kind, Standing(status)) == wanted, (status, kind)
+        if wanted is None and kind != LeaseKind.SUSPEND:
+            assert (kind, status) in ACCEPTED
+        # Whatever is held is busy.
+        assert told(kind, Standing(status, held=True), acknowledged=True) == BUSY
 
 
 def test_slack_is_asked_for_at_the_first_provision_only() -> None:
-    missing = {"slack_missing": True}
-
-    refused = refusal(LeaseKind.PROVISION, Standing(NEW, **missing))
+    refused = refusal(LeaseKind.PROVISION, Standing(NEW, slack_missing=True))
     assert isinstance(refused, SlackInstallRequired)
     assert (refused.reason, refused.retryable) == ("slack_install_required", False)
-    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, **missing)) is None
-    assert refusal(LeaseKind.DELETE, Standing(NEW, **missing)) is None
+    assert refusal(LeaseKind.PROVISION, Standing(STOPPED, slack_missing=True)) is None
+    assert refusal(LeaseKind.DELETE, Standing(NEW, slack_missing=True)) is None
 
 
 def test_a_missing_archive_is_to_be_acknowledged() -> None:
     at = Standing(DESTROY_FAILED, archive_missing=True)
-
     refused = refusal(LeaseKind.DELETE, at)
     assert isinstance(refused, ArchiveMissing)
     assert (refused.reason, refused.retryable) == ("workspace_archive_failed", False)
@@ -137,15 +117,12 @@ def test_a_missing_archive_is_to_be_acknowledged() -> None:
 
 
 def test_a_teardown_says_whether_it_failed_over_its_archive() -> None:
-    assert archive_is_why("workspace_archive_failed: the store is full")
-    assert not archive_is_why("runtime_stop_failed: it hangs")
-    assert not archive_is_why(None)
+    said = ("workspace_archive_failed: the store is full", "runtime_stop_failed: it hangs", None)
+    assert [archive_is_why(each) for each in said] == [True, False, False]
 
 
 def test_progress_is_told_of_each_step_from_the_first_to_the_last() -> None:
-    told = [progress(step) for step in (None, 1, 4)]
-
-    assert told == [
+    assert [progress(step) for step in (None, 1, 4)] == [
         None,
         {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4},
         {"step_label": "Checking health", "step_number": 4, "total_steps": 4},

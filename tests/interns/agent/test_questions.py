@@ -26,36 +26,33 @@ FORM = Elicitation(
 )
 
 
-@pytest.mark.parametrize("option", PERMISSION_OPTIONS)
-def test_each_option_of_a_permission(option: str) -> None:
-    given = Permission("write_file: a").read(option)
-    assert given == Answered(accepted=option.startswith("allow"), always=option.endswith("always"))
-
-
-def test_a_permission_that_is_dismissed_or_answered_oddly() -> None:
-    assert Permission("x").read("cancel") == Answered(accepted=False, dismissed=True)
+def test_a_permission_takes_its_options_and_a_dismissal() -> None:
+    asked = Permission("write_file: a")
+    for option in PERMISSION_OPTIONS:
+        allowed, always = option.startswith("allow"), option.endswith("always")
+        assert asked.read(option) == Answered(accepted=allowed, always=always)
+    assert asked.read("cancel") == Answered(accepted=False, dismissed=True)
     for odd in ("", "yes", "allow", '{"action":"accept"}'):
         with pytest.raises(NotAcceptable):
-            Permission("x").read(odd)
+            asked.read(odd)
 
 
 def test_a_form_as_it_is_shown() -> None:
     shown = FORM.shown()
     assert shown["kind"] == "elicitation"
-    assert shown["fields"][4] == {
-        "name": "size",
-        "type": "string",
-        "required": False,
-        "options": ["s", "m"],
-    }
+    size = {"name": "size", "type": "string", "required": False, "options": ["s", "m"]}
+    assert shown["fields"][4] == size
+
+
+PERSON: dict[str, Any] = {"name": "Ann", "age": 3}
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        {"name": "Ann", "age": 3},
+        PERSON,
         {"name": "", "age": -3, "weight": 2, "member": False, "size": "m"},
-        {"name": "Ann", "age": 3, "weight": 2.5, "size": None},
+        PERSON | {"weight": 2.5, "size": None},
     ],
 )
 def test_what_a_form_takes(content: dict[str, Any]) -> None:
@@ -66,18 +63,10 @@ def test_what_a_form_takes(content: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        None,
-        [],
-        {},
-        {"name": "Ann"},
-        {"name": None, "age": 3},
-        {"name": 1, "age": 3},
-        {"name": "Ann", "age": 3.5},
-        {"name": "Ann", "age": True},
-        {"name": "Ann", "age": 3, "member": 1},
-        {"name": "Ann", "age": 3, "weight": "2"},
-        {"name": "Ann", "age": 3, "size": "xl"},
-        {"name": "Ann", "age": 3, "other": 1},
+        *(None, [], {}, {"name": "Ann"}),
+        *(PERSON | {"name": odd} for odd in (None, 1)),
+        *(PERSON | {"age": odd} for odd in (3.5, True)),
+        *(PERSON | odd for odd in ({"member": 1}, {"weight": "2"}, {"size": "xl"}, {"other": 1})),
     ],
 )
 def test_what_a_form_does_not_take(content: Any) -> None:

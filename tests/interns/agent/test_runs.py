@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from pydantic_ai.messages import ModelMessage
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from interns.agent.config import Config
 from interns.agent.events import Event
@@ -17,29 +17,24 @@ from interns.agent.runs import Desk, Prompt, Run, is_last
 from interns.agent.sessions import Sessions
 
 pytestmark = pytest.mark.thorough
+NAMES = ("intern_id", "runtime_id", "name", "token", "gateway_socket", "isolation")
+FACTS: Any = dict.fromkeys(NAMES, "x") | {"instructions": None, "model": "", "api_path": "/api/v1"}
 
 
 def desk_of(folder: Path, model: FunctionModel) -> Desk:
-    config = Config(
-        intern_id="i",
-        runtime_id="r",
-        name="tester",
-        token="t",
-        instructions=None,
-        model="",
-        isolation="none",
-        home=folder,
-        gateway_socket="s",
-        api_path="/api/v1",
-    )
+    config = Config(**FACTS, home=folder)
     for place in (config.workspace, config.sessions):
         place.mkdir(exist_ok=True)
     door = Door(httpx2.AsyncClient(), "i")
     return Desk(config, Loop(config, model), Sessions(config.sessions), door)
 
 
-def prompt(run_id: str, text: str = "Hello") -> Prompt:
-    return Prompt(run_id=run_id, session_id="s", text=text, manual=False, question_s=0.05)
+def begin(desk: Desk, run_id: str, text: str = "Hello") -> Run:
+    run = desk.begin(
+        Prompt(run_id=run_id, session_id="s", text=text, manual=False, question_s=0.05)
+    )
+    assert run is not None
+    return run
 
 
 async def to_the_end(run: Run) -> list[Event]:
@@ -57,29 +52,18 @@ async def echo(messages: list[ModelMessage], info: AgentInfo) -> Any:
     yield " and ".join(heard(messages))
 
 
-def test_one_that_is_cancelled_before_its_first_step_is_over(tmp_path: Path) -> None:
+def test_a_run_that_is_cancelled_or_left_at_once_frees_the_desk(tmp_path: Path) -> None:
     async def talk() -> None:
         desk = desk_of(tmp_path, FunctionModel(stream_function=echo))
-        run = desk.begin(prompt("one"))
-        assert run is not None
+        cancelled = begin(desk, "one")
         assert await desk.cancel("one")
-        assert (await to_the_end(run))[-1]["reason"] == "run_ended"
+        assert (await to_the_end(cancelled))[-1]["reason"] == "run_ended"
         assert desk.run is None
-        after = desk.begin(prompt("two", "Again"))
-        assert after is not None
-        assert (await to_the_end(after))[-1]["type"] == "end"
-
-    asyncio.run(talk())
-
-
-def test_a_reader_who_leaves_at_once_frees_the_desk(tmp_path: Path) -> None:
-    async def talk() -> None:
-        desk = desk_of(tmp_path, FunctionModel(stream_function=echo))
-        run = desk.begin(prompt("one"))
-        assert run is not None
-        desk.left(run)
-        await to_the_end(run)
+        left = begin(desk, "two")
+        desk.left(left)
+        await to_the_end(left)
         assert desk.run is None
+        assert (await to_the_end(begin(desk, "three", "Again")))[-1]["type"] == "end"
 
     asyncio.run(talk())
 
@@ -89,8 +73,7 @@ def test_text_that_comes_at_any_moment_is_heard(tmp_path: Path) -> None:
 
     async def talk(steps: int) -> bool:
         desk = desk_of(tmp_path, FunctionModel(stream_function=echo))
-        run = desk.begin(prompt(f"run-{steps}", f"first-{steps}"))
-        assert run is not None
+        run = begin(desk, f"run-{steps}", f"first-{steps}")
         for _ in range(steps):
             await asyncio.sleep(0)
         if desk.run is None:
@@ -109,15 +92,12 @@ def test_text_that_comes_at_any_moment_is_heard(tmp_path: Path) -> None:
 
 def test_a_question_that_nobody_answers_ends_the_run(tmp_path: Path) -> None:
     async def ask(messages: list[ModelMessage], info: AgentInfo) -> Any:
-        from pydantic_ai.models.function import DeltaToolCall
-
         arguments = '{"message": "Well?", "fields": []}'
         yield {0: DeltaToolCall(name="ask_person", json_args=arguments, tool_call_id="c")}
 
     async def talk() -> None:
         desk = desk_of(tmp_path, FunctionModel(stream_function=ask))
-        run = desk.begin(prompt("one"))
-        assert run is not None
+        run = begin(desk, "one")
         assert (await to_the_end(run))[-1]["type"] == "question"
         assert (await to_the_end(run))[-1]["reason"] == "timeout"
         assert desk.run is None

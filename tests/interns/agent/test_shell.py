@@ -10,16 +10,9 @@ from tests.interns.runtime.bench import lives, until
 from tests.support.promptness import in_time
 
 
-def run(
-    command: str,
-    folder: Path,
-    *,
-    time_s: float = 10.0,
-    output_bytes: int = 1000,
-    disk_bytes: int = 10**9,
-) -> Ran:
+def run(command: str, folder: Path, *, time_s: float = 10.0, disk_bytes: int = 10**9) -> Ran:
     disk = Disk(folder, disk_bytes)
-    return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=output_bytes))
+    return asyncio.run(run_command(command, folder, disk, time_s=time_s, output_bytes=1000))
 
 
 def test_a_command(tmp_path: Path) -> None:
@@ -60,7 +53,6 @@ def test_on_a_full_disk_files_are_removed_and_none_written(tmp_path: Path) -> No
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").write_bytes(b"x" * 100_000)
     (tmp_path / "link").symlink_to("/")
-
     ran = run("cp folder/a b; wc -c < b; head -c 3 folder/a", tmp_path, disk_bytes=50_000)
     assert (ran.was_full, ran.output[-5:]) == (True, "0\nxxx")
     ran = run("rm folder/a; ls", tmp_path, disk_bytes=50_000)

@@ -5,6 +5,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
+
+def set_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the client does not begin without."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+
 
 class FakeS3:
     """`objects` by bucket and key; `refuse` makes every request fail."""

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from gateway.archive_storage import archive_storage
 from interns.archives.patience import waited_for
 from interns.leases import LeaseLost
 from interns.models import WorkspaceArchive
-from tests.interns.archives.s3 import FakeS3
+from tests.interns.archives.s3 import FakeS3, set_credentials
 from tests.interns.farm import Farm
 from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
 from tests.support.promptness import in_time
@@ -27,41 +26,26 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
 @pytest.fixture
 def elsewhere(farm: Farm, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Has archives kept by the S3 server at a URL."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    settings.INTERN_ARCHIVE_SECONDS = WHOLE_S
+    set_credentials(monkeypatch)
     settings.INTERN_ARCHIVE_STORE = place = "s3://bucket"
 
-    def use(url: str, silence_s: float) -> None:
+    def use(url: str, silence_s: float, whole_s: float = WHOLE_S) -> None:
+        settings.INTERN_ARCHIVE_SECONDS = whole_s
         kept = archive_storage(place, url, tmp_path, silence_s=silence_s)
         settings.STORAGES = {**settings.STORAGES, "intern-archives": kept}
 
     return use
 
 
-@pytest.fixture
-def silent() -> Iterator[RawUpstream]:
-    """Takes connections and never says a word."""
-    with RawUpstream(Peer.hold) as upstream:
-        yield upstream
-
-
-@pytest.fixture
-def dripping() -> Iterator[RawUpstream]:
-    """Takes everything, and gives it back a byte at a time, without end."""
-
-    def drip(peer: Peer) -> None:
-        request = peer.read_request() or b""
-        if request.startswith(b"GET"):
-            peer.send(HEAD)
-            peer.drip(b"x", every_s=SILENCE_S / 6)
-        else:
-            peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            peer.hold()
-
-    with RawUpstream(drip) as upstream:
-        yield upstream
+def drip(peer: Peer) -> None:
+    """It takes everything, and gives it back a byte at a time, without end."""
+    request = peer.read_request() or b""
+    if request.startswith(b"GET"):
+        peer.send(HEAD)
+        peer.drip(b"x", every_s=SILENCE_S / 6)
+    else:
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        peer.hold()
 
 
 def refused_by_the_store(farm: Farm) -> tuple[str, str]:
@@ -80,13 +64,14 @@ def refused_by_the_store(farm: Farm) -> tuple[str, str]:
 
 
 @pytest.mark.django_db
-def test_a_store_that_is_silent(farm: Farm, elsewhere: Any, silent: RawUpstream) -> None:
-    elsewhere(silent.url, SILENCE_S)
-    intern_id, said = refused_by_the_store(farm)
-    assert said.startswith(FAILED)
+def test_a_store_that_is_silent(farm: Farm, elsewhere: Any) -> None:
+    with RawUpstream(Peer.hold) as silent:
+        elsewhere(silent.url, SILENCE_S)
+        intern_id, said = refused_by_the_store(farm)
+        assert said.startswith(FAILED)
     # Once it works the disk is still there to be kept.
     with FakeS3() as s3:
-        elsewhere(s3.url, GIVEN_UP_S)
+        elsewhere(s3.url, GIVEN_UP_S, whole_s=60)
         farm.refused(409, "workspace_archive_failed", "DELETE", f"/interns/{intern_id}")
         word = {"acknowledge_workspace_loss": True}
         farm.ok("DELETE", f"/interns/{intern_id}", word, status=202)
@@ -96,9 +81,10 @@ def test_a_store_that_is_silent(farm: Farm, elsewhere: Any, silent: RawUpstream)
 
 
 @pytest.mark.django_db
-def test_a_store_that_takes_its_time(farm: Farm, elsewhere: Any, dripping: RawUpstream) -> None:
-    elsewhere(dripping.url, SILENCE_S * 10)
-    _, said = refused_by_the_store(farm)
+def test_a_store_that_takes_its_time(farm: Farm, elsewhere: Any) -> None:
+    with RawUpstream(drip) as dripping:
+        elsewhere(dripping.url, SILENCE_S * 10)
+        _, said = refused_by_the_store(farm)
     assert said == f"{FAILED}the store took more than {WHOLE_S:g} s"
 
 

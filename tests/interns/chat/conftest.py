@@ -43,6 +43,21 @@ def chat_gateway(
         yield starter(**chat_settings(places))
 
 
+@pytest.fixture(scope="session")
+def strict_gateway(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, places: Path
+) -> Iterator[GatewayServer]:
+    """One with low bounds and other names."""
+    strict = {
+        "RATE_INTERN_TURNS": "2",
+        "ROUTER_MAX_CONCURRENCY": "1",
+        "ROUTER_BODY_TIMEOUT": "0.5",
+        "INTERN_DOMAIN": "Agents.Example",
+    }
+    with StartGateway(stores, tmp_path_factory.mktemp("strict")) as starter:
+        yield starter(**chat_settings(places, **strict))
+
+
 def chat_settings(places: Path, **more: str) -> dict[str, str]:
     quick = {"INTERN_KEEPALIVE_SECONDS": "0.05"}
     return {"INTERN_RUNTIME": DRIVER, PLACES: str(places), **quick, **more}

@@ -14,7 +14,7 @@ import requests
 from accounts.models import ApiKey
 from interns.models import ChatInteraction, ChatRun, Intern, Status
 from tests.support.gateways import SeededAccount
-from tests.support.scripted_agent import ScriptedAgent
+from tests.support.scripted_agent import END, PERMISSION, Gate, ScriptedAgent, question
 from tests.support.server import GatewayServer
 
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
@@ -39,8 +39,6 @@ def answering(call_id: str, answer: str) -> list[dict[str, Any]]:
 
 @dataclass
 class Room:
-    """`other` is a second gateway process on the same stores, where there is one."""
-
     server: GatewayServer
     account: SeededAccount
     agent: ScriptedAgent
@@ -63,6 +61,19 @@ class Room:
     def answer(self, session_id: str, answer: str, *, call_id: str = "call-1") -> requests.Response:
         messages = answering(call_id, answer)
         return self.post({"stream": True, "messages": messages, "session_id": session_id})
+
+    def pause(self, *then: Any, asked: Any = PERMISSION, **more: Any) -> list[Any]:
+        """What a turn of session `s` tells, up to the question that it waits with."""
+        self.agent.script(question(asked), *then, END)
+        return list(events_of(self.say(session_id="s", **more)))
+
+    def hold(self, *first: Any, then: Any = END, **more: Any) -> tuple[requests.Response, Gate]:
+        """A turn that came as far as a gate."""
+        gate = Gate()
+        self.agent.script(*first, gate, then)
+        response = self.say(**more)
+        gate.wait_reached()
+        return response, gate
 
     def rows(self) -> AbstractContextManager[None]:
         """Within, models are the gateway's."""
@@ -132,6 +143,10 @@ def text_of(chunks: list[Any]) -> str:
         if isinstance(chunk, dict)
         for choice in chunk["choices"]
     )
+
+
+def ending_of(response: requests.Response) -> Any:
+    return finish_of(list(events_of(response)))
 
 
 def finish_of(chunks: list[Any]) -> Any:

@@ -1,110 +1,120 @@
-"""Bodies of chats: what is refused and where it says so, and what is fine."""
+"""What chats are refused before they reach a runtime: bodies, statuses, and who asks."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
-from tests.interns.chat.room import Room, answering, events_of, finish_of, refusal_of, user
+from interns.chat.body import Invalid, Prompt, Reply, read_chat
+from interns.models import ChatRun, Intern
+from tests.interns.chat.room import answering, user
+from tests.interns.farm import Farm
 
 STREAMED = {"stream": True, "messages": user()}
 TOOL = answering("call-1", "allow_once")
-MANY = "x" * 32_001
-
-# What is wrong with the body, and the path that is told.
-BODIES: dict[str, tuple[Any, str]] = {
-    "no body": (None, "stream"),
-    "no stream": ({"messages": user()}, "stream"),
-    "stream false": (STREAMED | {"stream": False}, "stream"),
-    "stream a word": (STREAMED | {"stream": "true"}, "stream"),
-    "no messages": ({"stream": True}, "messages"),
-    "messages empty": (STREAMED | {"messages": []}, "messages"),
-    "messages an object": (STREAMED | {"messages": {}}, "messages"),
-    "a role of none": (STREAMED | {"messages": [{"role": "bot"}]}, "messages.0.role"),
-    "no content": (STREAMED | {"messages": [{"role": "user"}]}, "messages.0.content"),
-    "a picture": (
-        STREAMED | {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
-        "messages.0.content.0.type",
-    ),
-    "nothing said": (STREAMED | {"messages": user("")}, "messages.0.content"),
-    "too much said": (STREAMED | {"messages": user(MANY)}, "messages.0.content"),
-    "last an answer": (
-        STREAMED | {"messages": [{"role": "assistant", "content": None}]},
-        "messages.0.role",
-    ),
-    "last instructions": (
-        STREAMED | {"messages": [{"role": "system", "content": "x"}]},
-        "messages.0.role",
-    ),
-    "session empty": (STREAMED | {"session_id": ""}, "session_id"),
-    "session long": (STREAMED | {"session_id": "s" * 257}, "session_id"),
-    "session a number": (STREAMED | {"session_id": 7}, "session_id"),
-    "approval of none": (STREAMED | {"approval_mode": "ask"}, "approval_mode"),
-    "model empty": (STREAMED | {"model": ""}, "model"),
-    "model long": (STREAMED | {"model": "m" * 257}, "model"),
-    "answer without session": ({"stream": True, "messages": TOOL}, "session_id"),
-    "answer without call": (
-        {"stream": True, "session_id": "s", "messages": [{"role": "tool", "content": "x"}]},
-        "messages.0.tool_call_id",
-    ),
-    "answer with empty call": (
-        {"stream": True, "session_id": "s", "messages": answering("", "x")},
-        "messages.2.tool_call_id",
-    ),
-    "answer with long call": (
-        {"stream": True, "session_id": "s", "messages": answering("c" * 129, "x")},
-        "messages.2.tool_call_id",
-    ),
-}
+PICTURE = [{"role": "user", "content": [{"type": "image_url"}]}]
 
 
-@pytest.mark.parametrize("name", BODIES)
-def test_a_wrong_body(room: Room, name: str) -> None:
-    body, path = BODIES[name]
-
-    response = room.post(body)
-
-    assert refusal_of(response) == (400, "bad_request", False)
-    error = response.json()["error"]
-    assert error["message"].startswith("Invalid chat request (")
-    assert path in [issue["path"] for issue in error["metadata"]["issues"]]
-    assert room.runs() == []
+def last(**message: Any) -> dict[str, Any]:
+    return STREAMED | {"messages": [message]}
 
 
-def test_bodies_at_their_bounds_are_fine(room: Room) -> None:
-    body = {
-        "stream": True,
-        "model": "m" * 256,
-        "session_id": "s" * 256,
-        "temperature": "ignored",
-        "messages": [
-            {"role": "developer", "content": [{"type": "text", "text": "a"}]},
-            {"role": "assistant", "content": None},
-            {"role": "user", "content": [{"type": "text", "text": "x" * 32_000}]},
-        ],
-    }
-
-    assert finish_of(list(events_of(room.post(body)))) == "stop"
-    assert len(room.agent.told[0]["text"]) == 32_000
+def answered(messages: Any) -> dict[str, Any]:
+    return {"stream": True, "session_id": "s", "messages": messages}
 
 
-def test_the_header_names_the_session_where_the_body_does_not(room: Room) -> None:
-    header = {"x-session-id": "from-header"}
-    first = room.post(STREAMED, headers=header)
-    both = room.post(STREAMED | {"session_id": "from-body"}, headers=header)
-    long = room.post(STREAMED, headers={"x-session-id": "s" * 257})
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "stream"),
+        ({"messages": user()}, "stream"),
+        (STREAMED | {"stream": False}, "stream"),
+        (STREAMED | {"stream": "true"}, "stream"),
+        ({"stream": True}, "messages"),
+        (STREAMED | {"messages": []}, "messages"),
+        (STREAMED | {"messages": {}}, "messages"),
+        (last(role="bot"), "messages.0.role"),
+        (last(role="user"), "messages.0.content"),
+        (STREAMED | {"messages": PICTURE}, "messages.0.content.0.type"),
+        (last(role="user", content=""), "messages.0.content"),
+        (last(role="user", content="x" * 32_001), "messages.0.content"),
+        (last(role="assistant", content=None), "messages.0.role"),
+        (last(role="system", content="x"), "messages.0.role"),
+        (STREAMED | {"session_id": ""}, "session_id"),
+        (STREAMED | {"session_id": "s" * 257}, "session_id"),
+        (STREAMED | {"session_id": 7}, "session_id"),
+        (STREAMED | {"approval_mode": "ask"}, "approval_mode"),
+        (STREAMED | {"model": ""}, "model"),
+        (STREAMED | {"model": "m" * 257}, "model"),
+        ({"stream": True, "messages": TOOL}, "session_id"),
+        (answered([{"role": "tool", "content": "x"}]), "messages.0.tool_call_id"),
+        (answered(answering("", "x")), "messages.2.tool_call_id"),
+        (answered(answering("c" * 129, "x")), "messages.2.tool_call_id"),
+    ],
+)
+def test_a_wrong_body_is_told_where_it_is_wrong(body: Any, path: str) -> None:
+    with pytest.raises(Invalid) as wrong:
+        read_chat(body)
+    assert path in [issue.path for issue in wrong.value.issues]
 
-    assert list(events_of(first))[-2]["session_id"] == "from-header"
-    assert list(events_of(both))[-2]["session_id"] == "from-body"
-    assert refusal_of(long) == (400, "bad_request", False)
+
+def test_the_last_message_is_a_prompt_or_an_answer() -> None:
+    said: Any = {"stream": True, "model": "m" * 256, "session_id": "s" * 256, "temperature": "?"}
+    said["messages"] = [
+        {"role": "developer", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": None},
+        {"role": "user", "content": [{"type": "text", "text": "x" * 32_000}]},
+    ]
+    assert read_chat(said) == Prompt("x" * 32_000, "s" * 256, "self-drive")
+    long = answered(answering("c" * 128, "allow_once"))
+    assert read_chat(long) == Reply("s", "c" * 128, "allow_once")
 
 
-@pytest.mark.parametrize("raw", [b"{bad", b"[]", b'"x"', b"\xff"])
-def test_what_is_no_object(room: Room, raw: bytes) -> None:
-    response = room.server.post(
-        room.path,
-        key=room.account.api_key,
-        data=raw,
-        headers={"Content-Type": "application/json"},
+def test_the_header_names_the_session_where_the_body_does_not() -> None:
+    header = {"session_header": "from-header"}
+    assert read_chat(STREAMED, **header).session_id == "from-header"
+    assert read_chat(STREAMED | {"session_id": "from-body"}, **header).session_id == "from-body"
+    assert read_chat(STREAMED).session_id is None
+    with pytest.raises(Invalid):
+        read_chat(STREAMED, session_header="s" * 257)
+
+
+def path_of(intern: Any) -> str:
+    return f"/interns/{intern['id']}/chat/completions"
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_chat_without_stream(farm: Farm) -> None:
+    path = path_of(farm.running())
+    said = farm.refused(400, "bad_request", "POST", path, {"messages": user()})
+    assert said["message"].startswith("Invalid chat request (stream")
+    assert [issue["path"] for issue in said["metadata"]["issues"]] == ["stream"]
+    assert said["metadata"]["retryable"] is False
+    for raw in (b"{bad", b"[]", b'"x"', b"\xff"):
+        farm.refused(400, "bad_request", "POST", path, raw)
+    farm.refused(413, "payload_too_large", "POST", path, STREAMED | {"x": "y" * 1_048_577})
+    plain = {"Content_Type": "text/plain"}
+    farm.refused(415, "unsupported_media_type", "POST", path, b"{}", **plain)
+    farm.refused(400, "bad_request", "POST", path, STREAMED, X_Session_Id="s" * 257)
+    assert not ChatRun.objects.exists()
+
+
+@pytest.mark.both
+@pytest.mark.django_db
+def test_chat_on_an_intern_that_does_not_run(farm: Farm) -> None:
+    made = farm.running()
+    row = Intern.objects.filter(pk=made["id"])
+    now = datetime.now(UTC)
+    lease = {"lease_id": uuid4(), "lease_kind": "suspend", "operation_id": uuid4()}
+    standings: Any = (
+        *({"status": status} for status in ("awaiting_slack_install", "stopped")),
+        *({"status": status} for status in ("failed", "destroy_failed")),
+        {"status": "running", "lease_expires_at": now + timedelta(minutes=1), **lease},
     )
-
-    assert refusal_of(response) == (400, "bad_request", False)
+    for changes in standings:
+        row.update(**changes)
+        said = farm.refused(409, "intern_not_ready", "POST", path_of(made), STREAMED)
+        assert said["message"] == "This intern is not running."
+        assert said["metadata"]["retryable"] is True

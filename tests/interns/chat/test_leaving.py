@@ -1,12 +1,11 @@
-"""Streams that do not run to their end: callers who leave, time that is up, interns that are
-suspended, processes that die. Nothing of a run is left afterwards, in rows or in runtimes."""
+"""Streams that do not run to their end: callers who leave, interns that are suspended, processes
+that die. Nothing of a run is left afterwards, in rows or in runtimes."""
 
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 import requests
@@ -14,37 +13,28 @@ import requests
 from interns.chat.ending import end_runs, expire_runs, forget_runs
 from interns.models import ChatInteraction, ChatRun, ChatSession
 from tests.interns.chat.conftest import OpenRoom, chat_settings
-from tests.interns.chat.room import Room, events_of, finish_of, refusal_of, text_of
+from tests.interns.chat.room import Room, ending_of, events_of, finish_of, refusal_of, text_of
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.scripted_agent import (
     END,
     PERMISSION,
+    SEVER,
     Gate,
     PointedDriver,
-    Run,
     content,
     question,
 )
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
-
-
-@pytest.fixture(scope="module")
-def short_lease(
-    tmp_path_factory: pytest.TempPathFactory, stores: Bed, places: Path
-) -> Iterator[GatewayServer]:
-    with StartGateway(stores, tmp_path_factory.mktemp("lease")) as starter:
-        yield starter(**chat_settings(places, INTERN_LEASE_SECONDS="0.4"))
+NOT_WAITING = (409, "interaction_not_pending", False)
+BUSY = (409, "busy", True)
 
 
 @pytest.fixture(scope="module")
 def other(
-    tmp_path_factory: pytest.TempPathFactory,
-    stores: Bed,
-    chat_gateway: GatewayServer,
-    places: Path,
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, chat_gateway: GatewayServer, places: Path
 ) -> Iterator[GatewayServer]:
     """A second process on the database of the first."""
     url = chat_gateway.env["DATABASE_URL"]
@@ -52,14 +42,8 @@ def other(
         yield starter(database_url=url, **chat_settings(places))
 
 
-def begun(room: Room, gate: Gate, **more: Any) -> tuple[requests.Response, Run]:
-    """A stream whose run came as far as the gate."""
-    response = room.say(**more)
-    gate.wait_reached()
-    return response, room.agent.runs[-1]
-
-
-def error_of(chunks: list[Any]) -> dict[str, Any]:
+def error_of(response: requests.Response) -> dict[str, Any]:
+    chunks = list(events_of(response))
     assert finish_of(chunks) == "error"
     assert chunks[-1] == "[DONE]"
     (error,) = [each["error"] for each in chunks if isinstance(each, dict) and "error" in each]
@@ -67,170 +51,99 @@ def error_of(chunks: list[Any]) -> dict[str, Any]:
 
 
 def test_who_leaves_a_stream_ends_its_run(room: Room) -> None:
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-    response, run = begun(room, gate)
-
+    response, _ = room.hold(content("a"))
+    (run,) = room.agent.runs
     response.close()
-
     assert run.over.wait(10)
     room.wait_open(None)
     (row,) = room.runs()
     assert (row.state, row.ended_because) == ("cancelled", "client_closed_request")
     assert run.id in room.agent.cancelled
-    assert finish_of(list(events_of(room.say()))) == "stop"
+    assert ending_of(room.say()) == "stop"
 
 
-def test_who_leaves_after_the_question_does_not(room: Room) -> None:
-    room.agent.script(question(PERMISSION), END)
-    response = room.say(session_id="s")
-    for event in events_of(response):
-        if event == "[DONE]":
-            break
-    response.close()
-
-    assert finish_of(list(events_of(room.answer("s", "allow_once")))) == "stop"
-
-
-def test_who_leaves_a_continued_stream_ends_its_run(room: Room) -> None:
+def test_who_leaves_after_the_question_does_not_but_who_leaves_its_answer_does(room: Room) -> None:
     gate = Gate()
     room.agent.script(question(PERMISSION), gate, END)
-    list(events_of(room.say(session_id="s")))
+    response = room.say(session_id="s")
+    assert "[DONE]" in events_of(response)
+    response.close()
     response = room.answer("s", "allow_once")
     gate.wait_reached()
-
     response.close()
-
     room.wait_open(None)
-    assert refusal_of(room.answer("s", "allow_once")) == (409, "interaction_not_pending", False)
+    assert refusal_of(room.answer("s", "allow_once")) == NOT_WAITING
 
 
-def test_the_time_of_a_request_is_up(start_gateway: Any, places: Any, open_room: OpenRoom) -> None:
-    room = open_room(start_gateway(**chat_settings(places, INTERN_TURN_SECONDS="0.4")))
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-
-    chunks = list(events_of(room.say()))
-
-    error = error_of(chunks)
-    assert error["code"] == 504
-    assert error["metadata"] == {"reason": "timeout", "retryable": True}
-    assert room.runs()[0].ended_because == "timeout"
-    assert room.agent.runs[0].over.wait(10)
-
-
-def test_an_intern_is_suspended_in_the_middle(room: Room) -> None:
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-    response, _ = begun(room, gate, session_id="s")
-
+@pytest.mark.parametrize("then", [END, SEVER])
+def test_an_intern_is_suspended_in_the_middle(room: Room, then: Any) -> None:
+    """Also where the connection is lost meanwhile: everybody knows why."""
+    response, gate = room.hold(content("a"), then=then, session_id="s")
     with room.rows():
-        assert end_runs(room.intern_id, driver=PointedDriver()) == 1
-
-    error = error_of(list(events_of(response)))
-    assert error["code"] == 410
+        if then == SEVER:
+            ended = {"state": "cancelled", "ended_because": "run_ended"}
+            ChatRun.objects.filter(intern_id=room.intern_id).update(
+                **ended, ended_at=datetime.now(UTC)
+            )
+            gate.open()
+        else:
+            assert end_runs(room.intern_id, driver=PointedDriver()) == 1
+    error = error_of(response)
+    assert (error["code"], room.runs()[0].ended_because) == (410, "run_ended")
     assert error["metadata"] == {"reason": "run_ended", "retryable": False}
-    assert room.runs()[0].ended_because == "run_ended"
 
 
-def test_a_runtime_that_goes_down_with_its_suspension(room: Room) -> None:
-    """The connection is lost, but everybody knows why."""
-    gate = Gate()
-    room.agent.script(content("a"), gate, "sever")
-    response, run = begun(room, gate)
-    with room.rows():
-        ChatRun.objects.filter(pk=run.id).update(
-            state="cancelled", ended_because="run_ended", ended_at=datetime.now(UTC)
-        )
-    gate.open()
-
-    assert error_of(list(events_of(response)))["metadata"]["reason"] == "run_ended"
-
-
-def test_a_lease_that_was_lost_ends_the_stream(
-    short_lease: GatewayServer, open_room: OpenRoom
-) -> None:
-    room = open_room(short_lease)
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-    response, run = begun(room, gate)
-    with room.rows():
-        ChatRun.objects.filter(pk=run.id).update(lease_id=uuid4())
-
-    assert error_of(list(events_of(response)))["metadata"]["reason"] == "run_ended"
-    assert run.over.wait(10)
-
-
-def test_a_lease_is_renewed_while_it_streams(
-    short_lease: GatewayServer, open_room: OpenRoom
-) -> None:
-    room = open_room(short_lease)
-    gate = Gate()
-    room.agent.script(gate, END)
-    response, _ = begun(room, gate)
-    first = room.runs()[0].lease_expires_at
-    assert first is not None
-
-    room.server.wait_until(
-        lambda: room.runs()[0].lease_expires_at > first + timedelta(seconds=0.5)  # type: ignore[operator]  # It runs.
-    )
-    assert refusal_of(room.say()) == (409, "busy", True)
-    gate.open()
-    assert finish_of([e for e in events_of(response) if e != ": keepalive"]) == "stop"
-
-
-def test_a_killed_process_frees_its_intern(
+def test_a_killed_process_frees_its_intern_and_one_that_stops_tells_its_callers(
     start_gateway: Any, places: Any, open_room: OpenRoom
 ) -> None:
     server = start_gateway(**chat_settings(places))
     room = open_room(server)
-    gate = Gate()
-    room.agent.script(gate, END)
-    _, run = begun(room, gate)
-
+    room.hold()
+    (run,) = room.agent.runs
     server.kill()
-
     # The runtime notices by itself; the row's lease runs out.
     assert run.over.wait(10)
     server.start()
-    assert refusal_of(room.say()) == (409, "busy", True)
+    assert refusal_of(room.say()) == BUSY
     with room.rows():
         ChatRun.objects.update(lease_expires_at=datetime.now(UTC))
-    assert finish_of(list(events_of(room.say()))) == "stop"
+    assert ending_of(room.say()) == "stop"
     assert [row.ended_because for row in room.runs()] == ["stream_severed", ""]
     assert room.agent.cancelled == [run.id]
 
+    response, _ = room.hold(content("a"))
+    stopping = threading.Thread(target=server.stop)
+    stopping.start()
+    error = error_of(response)
+    stopping.join()
+    assert error["metadata"] == {"reason": "stream_severed", "retryable": True}
+    assert room.agent.runs[-1].over.wait(10)
+    assert room.runs()[-1].ended_because == "stream_severed"
+
 
 def test_beat_ends_what_nobody_has(room: Room) -> None:
-    room.agent.script(question(PERMISSION), END)
-    list(events_of(room.say(session_id="s")))
+    room.pause()
     deadline = room.questions()[0].deadline_at
-
     # Other tests' runs are in the same tables.
-    for moment, state in (
-        (deadline - timedelta(seconds=1), "waiting"),
-        (deadline, "cancelled"),
-        (deadline, "cancelled"),
-    ):
+    before = deadline - timedelta(seconds=1)
+    for moment, state in ((before, "waiting"), (deadline, "cancelled"), (deadline, "cancelled")):
         with room.rows():
             expire_runs(moment, driver=PointedDriver())
         assert room.runs()[0].state == state
     (run,) = room.runs()
-    assert (run.state, run.ended_because) == ("cancelled", "timeout")
+    assert run.ended_because == "timeout"
     assert room.agent.cancelled == [str(run.pk)]
-    assert refusal_of(room.answer("s", "allow_once")) == (409, "interaction_not_pending", False)
+    assert refusal_of(room.answer("s", "allow_once")) == NOT_WAITING
 
 
 def test_old_runs_are_forgotten(room: Room) -> None:
-    room.agent.script(question(PERMISSION), END)
-    list(events_of(room.say(session_id="s")))
-    list(events_of(room.answer("s", "allow_once")))
-    list(events_of(room.say(session_id="s")))
+    room.pause()
+    assert ending_of(room.answer("s", "allow_once")) == "stop"
+    assert ending_of(room.say(session_id="s")) == "stop"
     with room.rows():
         first, _ = ChatRun.objects.filter(intern_id=room.intern_id).order_by("started_at")
         old = datetime.now(UTC) - timedelta(days=31)
         ChatRun.objects.filter(pk=first.pk).update(ended_at=old)
-
         assert forget_runs(datetime.now(UTC)) == 1
         assert not ChatInteraction.objects.filter(run=first).exists()
         assert ChatSession.objects.filter(intern_id=room.intern_id).count() == 1
@@ -261,15 +174,12 @@ def test_two_processes_give_one_turn(other: GatewayServer, open_room: OpenRoom) 
     for _ in range(3):
         gate = Gate()
         room.agent.script(gate, END)
-
         answers = at_once([room, second] * 4)
-
-        won = [answer for answer in answers if answer.status_code == 200]
+        (stream,) = [answer for answer in answers if answer.status_code == 200]
         lost = [answer for answer in answers if answer.status_code != 200]
-        assert [refusal_of(answer) for answer in lost] == [(409, "busy", True)] * 7
+        assert [refusal_of(answer) for answer in lost] == [BUSY] * 7
         gate.open()
-        (stream,) = won
-        assert finish_of([e for e in events_of(stream) if e != ": keepalive"]) == "stop"
+        assert ending_of(stream) == "stop"
     assert len(room.agent.runs) == 3
 
 
@@ -279,31 +189,10 @@ def test_one_process_asks_and_another_is_answered(
     room = open_room()
     second = Room(other, room.account, room.agent, room.intern_id, room.orm)
     gate = Gate()
-    room.agent.script(question(PERMISSION), content("yes"), gate, END)
-    list(events_of(room.say(session_id="s")))
-
+    room.pause(content("yes"), gate)
     with second.answer("s", "allow_once") as response:
         gate.wait_reached()
         assert room.say("more", session_id="s").status_code == 202
-        assert refusal_of(room.answer("s", "allow_once")) == (409, "busy", True)
+        assert refusal_of(room.answer("s", "allow_once")) == BUSY
         gate.open()
         assert text_of(list(events_of(response))) == "yes"
-
-
-def test_a_worker_that_stops_tells_its_callers(
-    start_gateway: Any, places: Any, open_room: OpenRoom
-) -> None:
-    server = start_gateway(**chat_settings(places))
-    room = open_room(server)
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-    response, run = begun(room, gate)
-
-    stopping = threading.Thread(target=server.stop)
-    stopping.start()
-    error = error_of(list(events_of(response)))
-    stopping.join()
-
-    assert error["metadata"] == {"reason": "stream_severed", "retryable": True}
-    assert run.over.wait(10)
-    assert room.runs()[0].ended_because == "stream_severed"

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.interns.chat.conftest import OpenRoom, chat_settings
-from tests.interns.chat.room import Room, events_of, finish_of, user
+from tests.interns.chat.room import Room, ending_of, user
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.remembering import FILE
-from tests.support.scripted_agent import END, PERMISSION, SEVER, Gate, Refusal, content, question
+from tests.support.scripted_agent import END, SEVER, Gate, Refusal, content
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
@@ -35,96 +35,74 @@ def remembering(
         )
 
 
-def turns(server: GatewayServer) -> int:
-    told = json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))
-    return int(told["turns"])
-
-
-def looks(server: GatewayServer) -> int:
-    told = json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))
-    return int(told["looks"])
+def told(server: GatewayServer, what: str) -> int:
+    """How many `turns` the worker remembers, or `looks` it took for them."""
+    return int(json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))[what])
 
 
 def ended(room: Room) -> None:
-    assert finish_of(list(events_of(room.say()))) == "stop"
+    assert ending_of(room.say()) == "stop"
 
 
 def answered(room: Room) -> None:
-    room.agent.script(question(PERMISSION), END)
-    list(events_of(room.say(session_id="s")))
+    room.pause()
     room.say(session_id="s")
     room.say(session_id="other")
     room.answer("s", "wrong")
-    list(events_of(room.answer("s", "allow_once")))
+    assert ending_of(room.answer("s", "allow_once")) == "stop"
 
 
 def severed(room: Room) -> None:
     room.agent.script(content("a"), SEVER)
-    list(events_of(room.say()))
+    assert ending_of(room.say()) == "error"
 
 
 def refused(room: Room) -> None:
     room.agent.script(Refusal(500, "x"))
     assert room.say().status_code == 502
-    room.agent.path.rename(room.agent.path.with_suffix(".away"))
+    away = room.agent.path.rename(room.agent.path.with_suffix(".away"))
     assert room.say().status_code == 502
-    room.agent.path.with_suffix(".away").rename(room.agent.path)
-    room.post({"stream": True, "messages": user("")})
-
-
-def said_nonsense(room: Room) -> None:
-    room.agent.script({"type": "content"}, END)
-    list(events_of(room.say()))
+    away.rename(room.agent.path)
+    assert room.post({"stream": True, "messages": user("")}).status_code == 400
 
 
 def took_too_long(room: Room) -> None:
     room.agent.script(Gate(), END)
-    list(events_of(room.say()))
+    assert ending_of(room.say()) == "error"
 
 
 def left(room: Room) -> None:
-    gate = Gate()
-    room.agent.script(content("a"), gate, END)
-    response = room.say()
-    gate.wait_reached()
+    response, _ = room.hold(content("a"))
     response.close()
     room.wait_open(None)
 
 
-ENDINGS = [ended, answered, severed, refused, said_nonsense, took_too_long, left]
+ENDINGS = [ended, answered, severed, refused, took_too_long, left]
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 def test_nothing_of_a_turn_stays(
     remembering: GatewayServer, open_room: OpenRoom, ending: Callable[[Room], None]
 ) -> None:
-    before = turns(remembering)
+    before = told(remembering, "turns")
     ending(open_room(remembering))
-
-    until = looks(remembering) + 2
-    remembering.wait_until(lambda: looks(remembering) >= until)
-    assert turns(remembering) == before
+    until = told(remembering, "looks") + 2
+    remembering.wait_until(lambda: told(remembering, "looks") >= until)
+    assert told(remembering, "turns") == before
 
 
 def test_a_turn_under_way_is_seen(remembering: GatewayServer, open_room: OpenRoom) -> None:
     """Or the test above would say nothing."""
-    gate = Gate()
-    room = open_room(remembering)
-    room.agent.script(gate, END)
-    with room.say():
-        gate.wait_reached()
-        remembering.wait_until(lambda: turns(remembering) >= 2)
+    running, _ = open_room(remembering).hold()
+    with running:
+        remembering.wait_until(lambda: told(remembering, "turns") >= 2)
 
 
 def test_streams_hold_no_connection(start_gateway: Any, places: Path, open_room: OpenRoom) -> None:
     server = start_gateway(**chat_settings(places, DATABASE_POOL_SIZE="1"))
-    rooms = [open_room(server) for _ in range(4)]
-    gates = [Gate() for _ in rooms]
     with ExitStack() as streams:
-        for room, gate in zip(rooms, gates, strict=True):
-            room.agent.script(gate, END)
-            streams.enter_context(room.say())
-            gate.wait_reached()
-
-        assert server.get("/api/v1/interns", key=rooms[0].account.api_key).status_code == 200
-        assert finish_of(list(events_of(open_room(server).say()))) == "stop"
+        for _ in range(4):
+            room = open_room(server)
+            streams.enter_context(room.hold()[0])
+        assert server.get("/api/v1/interns", key=room.account.api_key).status_code == 200
+        assert ending_of(open_room(server).say()) == "stop"

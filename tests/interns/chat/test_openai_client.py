@@ -9,14 +9,7 @@ import pytest
 from openai import OpenAI
 
 from tests.interns.chat.room import Room
-from tests.support.scripted_agent import (
-    ELICITATION,
-    END,
-    MODEL,
-    PERMISSION,
-    content,
-    question,
-)
+from tests.support.scripted_agent import ELICITATION, END, MODEL, PERMISSION, content, question
 
 
 @pytest.fixture
@@ -108,6 +101,5 @@ def test_refusals_are_the_clients_own_errors(client: OpenAI, room: Room) -> None
 
 def test_an_error_in_the_stream_is_raised(client: OpenAI, room: Room) -> None:
     room.agent.script(content("a"), "sever")
-
     with pytest.raises(openai.APIError, match="connection to the intern was lost"):
         Conversation(client).turn(role="user", content="Hi")

@@ -18,10 +18,12 @@ class Person:
         self._base_url = facts["base_url"]
         self._headers = {"Authorization": f"Bearer {facts['api_key']}"}
 
+    def ask(self, method: str, path: str, body: Any = None) -> requests.Response:
+        url = self._base_url + path
+        return requests.request(method, url, json=body, headers=self._headers, timeout=60)
+
     def call(self, method: str, path: str, body: Any = None, *, expect: int = 200) -> Any:
-        answer = requests.request(
-            method, self._base_url + path, json=body, headers=self._headers, timeout=30
-        )
+        answer = self.ask(method, path, body)
         assert answer.status_code == expect, (answer.status_code, answer.text)
         return answer.json()
 
@@ -37,10 +39,8 @@ class Person:
         return seen
 
     def await_gone(self, intern_id: str) -> None:
-        url = f"{self._base_url}/interns/{intern_id}"
-
         def is_gone() -> bool:
-            return requests.get(url, headers=self._headers, timeout=10).status_code == 404
+            return self.ask("GET", f"/interns/{intern_id}").status_code == 404
 
         processes.eventually(is_gone, within_s=SETTLED_S, what="its end", log=None)
 
@@ -57,8 +57,7 @@ class Person:
     def chat(self, intern_id: str, *messages: Any, **more: Any) -> list[dict[str, Any]]:
         """The chunks of one stream."""
         body = {"stream": True, "messages": list(messages)} | more
-        url = f"{self._base_url}/interns/{intern_id}/chat/completions"
-        answer = requests.post(url, json=body, headers=self._headers, timeout=60)
+        answer = self.ask("POST", f"/interns/{intern_id}/chat/completions", body)
         assert answer.status_code == 200, answer.text
         data = [line[6:] for line in answer.text.splitlines() if line.startswith("data: ")]
         assert data[-1] == "[DONE]"

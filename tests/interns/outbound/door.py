@@ -5,7 +5,7 @@ from typing import Any
 
 from interns.models import Intern
 from tests.interns.outbound.site import Site
-from tests.interns.vault.team import SHARED, Team, of, open_team
+from tests.interns.vault.team import SHARED, Team, open_team
 
 VALUE = 'canary/ä"value+&=1'
 
@@ -37,11 +37,10 @@ class Door:
         message: str = said["error"]["message"]
         return message
 
-    def keep(self, name: str, value: str = VALUE, hosts: list[str] | None = None) -> None:
-        self.team.put(f"{SHARED}/{name}", value, hosts or ["127.0.0.1"])
-
-    def keep_own(self, name: str, value: str = VALUE, hosts: list[str] | None = None) -> None:
-        self.team.put(f"{of(self.intern)}/{name}", value, hosts or ["127.0.0.1"])
+    def keep(
+        self, name: str, value: str = VALUE, hosts: Any = ("127.0.0.1",), *, place: str = SHARED
+    ) -> None:
+        self.team.put(f"{place}/{name}", value, list(hosts))
 
 
 def open_door(site: Site) -> Door:

@@ -71,11 +71,18 @@ def _redirect(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(b"", status=int(query.get("status", "302")), Location=query["to"])
 
 
+def _begin(handler: _Handler, **headers: str) -> None:
+    """An answer whose connection closes behind it."""
+    handler.send_response(200)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.end_headers()
+    handler.close_connection = True
+
+
 def _drip(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     """The body back, a byte at a time."""
-    handler.send_response(200)
-    handler.send_header("Transfer-Encoding", "chunked")
-    handler.end_headers()
+    _begin(handler, Transfer_Encoding="chunked")
     for byte in met.body:
         handler.wfile.write(b"1\r\n" + bytes([byte]) + b"\r\n")
         handler.wfile.flush()
@@ -98,15 +105,8 @@ def _bytes(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(b"\x00\xff" + met.body, Content_Type="application/octet-stream")
 
 
-def _silent(handler: _Handler, met: Met, query: dict[str, str]) -> None:
-    handler.silence()
-
-
 def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Type", "text/plain")
-    handler.end_headers()
-    handler.close_connection = True
+    _begin(handler, Content_Type="text/plain")
     try:
         while not handler.site.let_go.is_set():
             handler.wfile.write(b"z" * 400_000)
@@ -117,20 +117,15 @@ def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
 
 def _slowly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     """Some words, then what stands in the query, then nothing more."""
-    handler.send_response(200)
-    handler.end_headers()
-    handler.close_connection = True
+    _begin(handler)
     handler.wfile.write(b"word " * 100 + met.path.partition("?")[2].encode())
     handler.wfile.flush()
     handler.site.let_go.wait(3)
 
 
 def _cut(handler: _Handler, met: Met, query: dict[str, str]) -> None:
-    handler.send_response(200)
-    handler.send_header("Content-Length", "100")
-    handler.end_headers()
+    _begin(handler, Content_Length="100")
     handler.wfile.write(b"short")
-    handler.close_connection = True
 
 
 def _unquoted(handler: _Handler, met: Met, query: dict[str, str]) -> None:
@@ -145,7 +140,7 @@ ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
     "/bomb": _bomb,
     "/large": _large,
     "/bytes": _bytes,
-    "/silent": _silent,
+    "/silent": lambda handler, *_: handler.silence(),
     "/endless": _endless,
     "/cut": _cut,
     "/slowly": _slowly,

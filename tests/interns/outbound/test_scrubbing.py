@@ -102,6 +102,9 @@ def test_what_is_held_back_is_never_half_a_secret() -> None:
     told = b"".join(scrubber.feed(data[at : at + 1]) for at in range(len(data)))
     assert set(told + scrubber.cut()) == {ord(".")}
     assert len(told) > 4000
+    # Nor is a whole one that comes where another may begin.
+    scrubber = Scrubber(patterns_of({"t": value, "u": "abc"}), step_bytes=1)
+    assert set(scrubber.feed(b"." * 5000 + b"abc") + scrubber.cut()) == {ord(".")}
 
 
 def test_a_value_with_a_last_line_break_is_known_without_it() -> None:

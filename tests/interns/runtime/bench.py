@@ -13,7 +13,6 @@ from interns.runtime.driver import (
     Driver,
     Ended,
     Health,
-    ModelNamed,
     Question,
     Reply,
     RunEvent,
@@ -75,22 +74,14 @@ class Leg:
         return "".join(e.text for e in self.events if isinstance(e, Said) and not e.reasoning)
 
     @property
-    def model(self) -> str | None:
-        return next((e.model for e in self.events if isinstance(e, ModelNamed)), None)
-
-    @property
-    def last(self) -> RunEvent:
+    def question(self) -> Question:
+        assert isinstance(self.events[-1], Question), self.events
         return self.events[-1]
 
     @property
-    def question(self) -> Question:
-        assert isinstance(self.last, Question), self.events
-        return self.last
-
-    @property
     def end(self) -> Ended:
-        assert isinstance(self.last, Ended), self.events
-        return self.last
+        assert isinstance(self.events[-1], Ended), self.events
+        return self.events[-1]
 
 
 def read(stream: RunStream, *, within_s: float = TURN_S) -> Leg:
@@ -98,7 +89,7 @@ def read(stream: RunStream, *, within_s: float = TURN_S) -> Leg:
     leg = Leg()
     deadline = time.monotonic() + within_s
     try:
-        while not (leg.events and isinstance(leg.last, Question | Ended)):
+        while not (leg.events and isinstance(leg.events[-1], Question | Ended)):
             assert time.monotonic() < deadline, leg.events
             leg.events += stream.read(1.0)
     finally:

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from interns.runtime.driver import ArchiveFailed, ChatRefused, Ended
+from interns.runtime.driver import ArchiveFailed, ChatRefused, Ended, Question
 from tests.interns.runtime.bench import Bench, calls, read
 
 EVERY_DRIVER = pytest.mark.parametrize("bench", ["plain", "sandboxed", "scripted"], indirect=True)
@@ -38,23 +38,16 @@ def test_a_life(bench: Bench) -> None:
     assert (health.ok, health.exited) == (False, True)
     assert driver.runtimes() == []
 
-    driver.destroy(plan.intern_id)
-    driver.destroy(plan.intern_id)
-    with pytest.raises(ArchiveFailed):
-        driver.archive(plan.intern_id, io.BytesIO())
-
-
-@EVERY_DRIVER
-def test_who_was_never_begun(bench: Bench) -> None:
-    driver, nobody = bench.driver, uuid4()
-    health = driver.health(nobody, wait_s=0.5)
-    assert (health.ok, health.exited) == (False, True)
-    assert not driver.stop(nobody)
-    assert driver.place(nobody) is None
-    assert driver.runtimes() == []
-    with pytest.raises(ArchiveFailed):
-        driver.archive(nobody, io.BytesIO())
-    driver.destroy(nobody)
+    # Of who is gone, as of who was never begun, there is nothing.
+    for nobody in (plan.intern_id, uuid4()):
+        driver.destroy(nobody)
+        driver.destroy(nobody)
+        health = driver.health(nobody, wait_s=0.5)
+        assert (health.ok, health.exited) == (False, True)
+        assert not driver.stop(nobody)
+        assert driver.place(nobody) is None
+        with pytest.raises(ArchiveFailed):
+            driver.archive(nobody, io.BytesIO())
 
 
 @WITH_AGENT
@@ -77,10 +70,8 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
     bench.turn(later, "What does it say?")
     assert list(bench.results())[-1] == "kept"
     asked = bench.simulator.requests(bench.persona)[-1]["body"]["messages"]
-    assert [m["content"] for m in asked if m["role"] == "user"] == [
-        "Write it down",
-        "What does it say?",
-    ]
+    said = [m["content"] for m in asked if m["role"] == "user"]
+    assert said == ["Write it down", "What does it say?"]
 
     # Put back on another intern's disk it is all there.
     heir = bench.plan()
@@ -94,40 +85,43 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
 def test_questions(bench: Bench) -> None:
     plan, _ = bench.boot()
     ask = calls("ask_person", message="Which colour?", fields=[{"name": "colour"}])
-    bench.says(ask, calls("write_file", path="c.txt", content="red"), {"text": "Written."})
+    write = [calls("write_file", path=f"{name}.txt", content="red") for name in ("a", "b")]
+    bench.says(ask, write[0], {"text": "Left."})
     run_id, leg = bench.turn(plan, "Paint", approval_mode="manual")
     asked = leg.question
-    assert asked.kind == "elicitation"
-    assert asked.arguments == {
-        "kind": "elicitation",
-        "message": "Which colour?",
-        "fields": [{"name": "colour", "type": "string", "required": True}],
-    }
-    # What is not acceptable leaves the question open.
-    with pytest.raises(ChatRefused) as refused:
-        bench.answer(plan, run_id, asked, '{"action":"accept","content":{}}')
-    assert refused.value.reason == "bad_request"
-    # Another turn has to wait meanwhile.
-    with pytest.raises(ChatRefused) as refused:
+    fields = [{"name": "colour", "type": "string", "required": True}]
+    form = {"kind": "elicitation", "message": "Which colour?", "fields": fields}
+    assert (asked.kind, asked.arguments) == ("elicitation", form)
+
+    def refused(question: Question, content: str) -> str:
+        with pytest.raises(ChatRefused) as refused:
+            bench.answer(plan, run_id, question, content)
+        return refused.value.reason
+
+    # What is not acceptable leaves the question open, and another turn has to wait meanwhile.
+    assert refused(asked, '{"action":"accept","content":{}}') == "bad_request"
+    with pytest.raises(ChatRefused) as busy:
         bench.begin(plan, "Me too", session_id="other")
-    assert refused.value.reason == "busy"
+    assert busy.value.reason == "busy"
 
     leg = bench.answer(plan, run_id, asked, '{"action":"accept","content":{"colour":"red"}}')
     permission = leg.question
-    assert permission.arguments == {
-        "kind": "permission",
-        "operation": "write_file: c.txt",
-        "options": ["allow_once", "allow_always", "reject_once", "reject_always"],
-    }
-    with pytest.raises(ChatRefused) as refused:
-        bench.answer(plan, run_id, asked, '{"action":"decline"}')
-    assert refused.value.reason == "interaction_not_pending"
-    leg = bench.answer(plan, run_id, permission, "allow_once")
-    assert leg.text == "Written."
+    options = ["allow_once", "allow_always", "reject_once", "reject_always"]
+    wanted = {"kind": "permission", "operation": "write_file: a.txt", "options": options}
+    assert permission.arguments == wanted
+    assert refused(asked, '{"action":"decline"}') == "interaction_not_pending"
+    leg = bench.answer(plan, run_id, permission, "reject_once")
+    assert leg.text == "Left."
     assert leg.end == Ended(usage=leg.end.usage)
-    with pytest.raises(ChatRefused) as refused:
-        bench.answer(plan, run_id, permission, "allow_once")
-    assert refused.value.reason == "run_ended"
+
+    bench.says(write[1], {"text": "Written."})
+    run_id, leg = bench.turn(plan, "Again", approval_mode="manual")
+    permission = leg.question
+    assert bench.answer(plan, run_id, permission, "allow_once").text == "Written."
+    assert refused(permission, "allow_once") == "run_ended"
+    # What was rejected was not done.
+    bench.driver.stop(plan.intern_id)
+    assert bench.driver.archive(plan.intern_id, io.BytesIO()) == 2
 
 
 @WITH_AGENT

@@ -61,7 +61,6 @@ def bench(
     "holds",
     [
         conformance.test_a_life,
-        conformance.test_who_was_never_begun,
         conformance.test_files_and_sessions_stay,
         conformance.test_questions,
         conformance.test_steering_and_cancelling,

@@ -7,15 +7,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
 from gateway import host_users
-from interns.runtime.driver import StartFailed
+from interns.runtime import sandbox
+from interns.runtime.driver import ChatRefused, StartFailed
 from interns.runtime.identity import Identity, identify
 from interns.runtime.keeper import elsewhere, sweep
 from tests.interns.runtime.bench import Bench, calls, family, lives, pssk, until
@@ -25,12 +27,13 @@ pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 IDLE_KIB_MAX = 120 * 1024
 
 
-def keeper_of(bench: Bench, intern_id: Any) -> int:
+def keeper_of(bench: Bench, intern_id: UUID) -> int:
     found = [r.facts["pid"] for r in bench.driver.runtimes() if r.intern_id == intern_id]
     assert len(found) == 1
     return int(found[0])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 @pytest.mark.parametrize("victim", ["keeper", "agent"])
 def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home: Path) -> None:
@@ -53,22 +56,32 @@ def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home
     assert not (runtime_home / "interns" / str(plan.intern_id)).exists()
 
 
-def test_a_runtime_outlives_the_worker_that_started_it(bench: Bench) -> None:
+def kill_keeper(bench: Bench, intern_id: UUID) -> None:
+    os.kill(keeper_of(bench, intern_id), signal.SIGKILL)
+    assert until(lambda: bench.driver.health(intern_id).exited)
+
+
+def sockets_of(runtime: Any) -> Path:
+    return Path(runtime.facts["address"].removeprefix("unix:")).parent
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_a_runtime_outlives_the_worker_that_started_it(bench: Bench, runtime_home: Path) -> None:
     """A worker of its own starts it and is killed; another adopts it."""
     plan = bench.plan()
-    home = str(Path(bench_home(bench)))
-    words = [sys.executable, "-c", STARTER, home, str(plan.intern_id), str(plan.boot_id)]
-    worker = subprocess.Popen(
-        [*words, plan.gateway_url], stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    told = (str(runtime_home), str(plan.intern_id), str(plan.boot_id), plan.gateway_url)
+    words = [sys.executable, "-c", STARTER, *told]
+    worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert worker.stdout is not None
     pid = int(worker.stdout.readline())
     os.killpg(worker.pid, signal.SIGKILL)
     worker.wait()
     worker.stdout.close()
     assert lives(pid)
-    adopted = bench.driver.start(plan)
-    assert adopted.facts["pid"] == pid
+    assert bench.driver.start(plan).facts["pid"] == pid
     assert bench.await_health(plan).ok
 
 
@@ -90,29 +103,15 @@ time.sleep(60)
 """
 
 
-def bench_home(bench: Bench) -> str:
-    from django.conf import settings
-
-    return str(settings.GATEWAY_HOME)
-
-
 def test_a_stranger_with_the_same_number_is_left_alone(bench: Bench, runtime_home: Path) -> None:
-    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    stranger = sleeper()
     try:
         intern_id = uuid4()
         run = runtime_home / "interns" / str(intern_id) / "run"
         run.mkdir(parents=True)
-        told = {
-            "intern_id": str(intern_id),
-            "boot_id": str(uuid4()),
-            "pid": stranger.pid,
-            "began": "another boot of the machine:1",
-            "sockets": str(run),
-            "token": "t",
-            "isolation": "none",
-            "warning": "",
-            "begun_at": 0.0,
-        }
+        told: dict[str, Any] = {"intern_id": str(intern_id), "boot_id": str(uuid4())}
+        told |= {"pid": stranger.pid, "began": "another boot of the machine:1", "begun_at": 0.0}
+        told |= {"sockets": str(run), "token": "t", "isolation": "none", "warning": ""}
         (run / "runtime.json").write_text(json.dumps(told))
         assert bench.driver.runtimes() == []
         assert bench.driver.health(intern_id).exited
@@ -136,21 +135,16 @@ def test_one_that_does_not_listen_to_reason_is_killed(bench: Bench) -> None:
 
 
 def test_two_starts_at_once_make_one_runtime(bench: Bench) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     plan = bench.plan()
-    with ThreadPoolExecutor(4) as pool:
-        started = list(pool.map(lambda _: _start(bench, plan), range(4)))
-    pids = {one for one in started if one is not None}
-    assert len(pids) == 1
-    assert len(bench.driver.runtimes()) == 1
 
-
-def _start(bench: Bench, plan: Any) -> int | None:
-    try:
-        return int(bench.driver.start(plan).facts["pid"])
-    except StartFailed:
+    def started(_: int) -> int | None:
+        with suppress(StartFailed):
+            return int(bench.driver.start(plan).facts["pid"])
         return None
+
+    with ThreadPoolExecutor(4) as pool:
+        pids = set(pool.map(started, range(4))) - {None}
+    assert len(pids) == len(bench.driver.runtimes()) == 1
 
 
 @pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
@@ -160,36 +154,30 @@ def test_an_idle_intern_is_small(bench: Bench) -> None:
     assert sum(shares) <= IDLE_KIB_MAX, shares
 
 
-def test_a_long_home_has_its_sockets_elsewhere(bench: Bench, settings: Any, tmp_path: Path) -> None:
-    settings.GATEWAY_HOME = tmp_path / ("long" * 20)
-    plan, runtime = bench.boot()
-    sockets = Path(runtime.facts["address"].removeprefix("unix:")).parent
-    assert not sockets.is_relative_to(tmp_path)
-    assert sockets.stat().st_mode & 0o077 == 0
-    bench.says({"text": "Hello."})
-    assert bench.turn(plan, "Hi")[1].text == "Hello."
-    # A keeper that is killed cannot clean up; whoever stops it next does.
-    os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
-    assert until(lambda: bench.driver.health(plan.intern_id).exited)
-    bench.driver.destroy(plan.intern_id)
-    assert not sockets.exists()
-
-
-def test_sockets_elsewhere_are_found_without_a_record(
+def test_a_long_home_has_its_sockets_elsewhere(
     bench: Bench, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.GATEWAY_HOME = tmp_path / ("long" * 20)
     # As that of a gateway may be; the keeper has none.
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan, runtime = bench.boot()
-    sockets = Path(runtime.facts["address"].removeprefix("unix:")).parent
+    sockets = sockets_of(runtime)
+    assert not sockets.is_relative_to(tmp_path)
+    assert sockets.stat().st_mode & 0o077 == 0
+    bench.says({"text": "Hello."})
+    assert bench.turn(plan, "Hi")[1].text == "Hello."
+    # A keeper that is killed cannot clean up; whoever stops it next does, also where it was killed
+    # before it told of itself.
+    kill_keeper(bench, plan.intern_id)
     run = settings.GATEWAY_HOME / "interns" / str(plan.intern_id) / "run"
-    os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
-    assert until(lambda: bench.driver.health(plan.intern_id).exited)
-    # As if it had been killed before it told of itself.
     (run / "runtime.json").unlink()
     bench.driver.stop(plan.intern_id)
     assert not sockets.exists()
+
+    later, runtime = bench.boot()
+    kill_keeper(bench, later.intern_id)
+    bench.driver.destroy(later.intern_id)
+    assert not sockets_of(runtime).exists()
 
 
 @pytest.mark.parametrize("is_link", [False, True])
@@ -202,13 +190,9 @@ def test_what_strangers_put_into_the_place_of_sockets_is_left_alone(
     target = tmp_path / "target"
     target.mkdir()
     (target / "file").touch()
-    if is_link:
-        theirs.symlink_to(target)
-    else:
-        theirs.touch()
+    theirs.symlink_to(target) if is_link else theirs.touch()
     try:
-        address = bench.driver.start(plan).facts["address"]
-        sockets = Path(address.removeprefix("unix:")).parent
+        sockets = sockets_of(bench.driver.start(plan))
         assert bench.await_health(plan).ok
         assert sockets.resolve() not in (theirs, target)
         assert sockets.stat().st_mode & 0o077 == 0
@@ -235,47 +219,35 @@ def test_a_strangers_folder_is_not_swept(tmp_path: Path, monkeypatch: pytest.Mon
             theirs.rmdir()
 
 
-def test_without_a_sandbox_there_is_no_shell(bench: Bench) -> None:
+def test_without_a_sandbox_there_is_no_shell_and_tools_stay_in_the_workspace(bench: Bench) -> None:
     plan, runtime = bench.boot()
     assert runtime.facts["isolation"] == "none"
     assert runtime.facts["warning"].startswith("No isolation: ")
-    bench.says({"text": "Hello."})
-    bench.turn(plan, "Hi")
+    bench.says(calls("read_file", path="../../../secret"), {"text": "No."})
+    bench.turn(plan, "Look outside")
+    assert "stays inside the workspace" in next(bench.results())
     offered = bench.simulator.requests(bench.persona)[-1]["body"]["tools"]
-    names = {tool["function"]["name"] for tool in offered}
-    assert names == {
-        "list_files",
-        "read_file",
-        "write_file",
-        "fetch_url",
-        "list_secrets",
-        "ask_person",
+    assert {tool["function"]["name"] for tool in offered} == {
+        *("list_files", "read_file", "write_file", "fetch_url", "list_secrets", "ask_person"),
     }
 
 
-def test_a_root_gateway_starts_none_without_a_sandbox(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(host_users, "is_root", lambda: True)
-    with pytest.raises(StartFailed, match="runs as root starts no intern without a sandbox: INT"):
-        bench.driver.start(bench.plan())
-
-
-def test_a_wanted_sandbox_that_is_missing_is_a_failed_start(
+def test_without_a_sandbox_that_is_needed_none_is_started(
     bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from interns.runtime import sandbox
-
-    settings.INTERN_SANDBOX = "required"
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sandbox.SANDBOXES._trial, "_found", None)
-    with pytest.raises(StartFailed, match="INTERN_SANDBOX is required: bubblewrap"):
-        bench.driver.start(bench.plan())
-    monkeypatch.setattr(sandbox.SANDBOXES._trial, "_found", None)
+    with monkeypatch.context() as patch:
+        patch.setattr(host_users, "is_root", lambda: True)
+        with pytest.raises(StartFailed, match="runs as root starts no intern without a sandbox: I"):
+            bench.driver.start(bench.plan())
+        settings.INTERN_SANDBOX = "required"
+        patch.setenv("PATH", str(tmp_path))
+        patch.setattr(sandbox.SANDBOXES._trial, "_found", None)
+        with pytest.raises(StartFailed, match="INTERN_SANDBOX is required: bubblewrap"):
+            bench.driver.start(bench.plan())
 
 
 def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    supervisor = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    supervisor = sleeper()
     monkeypatch.setenv("GATEWAY_SUPERVISOR_PID", str(supervisor.pid))
     plan, _ = bench.boot()
     everyone = family(keeper_of(bench, plan.intern_id))
@@ -291,16 +263,14 @@ def test_a_caller_who_leaves_ends_the_run(bench: Bench) -> None:
     _, stream = bench.begin(plan, "Wait")
     stream.close()
     bench.says({"text": "Free again."})
-    assert until(lambda: _takes_a_turn(bench, plan))
 
-
-def _takes_a_turn(bench: Bench, plan: Any) -> bool:
-    from interns.runtime.driver import ChatRefused
-
-    try:
-        return bench.turn(plan, "Are you free?", session_id="other")[1].text == "Free again."
-    except ChatRefused:
+    def takes_a_turn() -> bool:
+        with suppress(ChatRefused):
+            said = bench.turn(plan, "Are you free?", session_id="other")[1].text
+            return said == "Free again."
         return False
+
+    assert until(takes_a_turn)
 
 
 def test_an_identity_is_more_than_a_number() -> None:
@@ -328,10 +298,3 @@ def test_what_the_model_is_refused_for_is_told(bench: Bench) -> None:
     bench.says({"text": "Topped up."})
     bench.turn(plan, "Again")
     assert not bench.driver.health(plan.intern_id).budget_ended
-
-
-def test_tools_stay_in_the_workspace(bench: Bench) -> None:
-    plan, _ = bench.boot()
-    bench.says(calls("read_file", path="../../../secret"), {"text": "No."})
-    bench.turn(plan, "Look outside")
-    assert "stays inside the workspace" in next(bench.results())

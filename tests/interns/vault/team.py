@@ -1,22 +1,19 @@
 """A team with interns, and what its keys are answered about vaults. Everything is in process."""
 
-import io
-import json
 import secrets
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from accounts.authentication import forget_keys
 from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from interns.models import Intern, Status, Vault
 from interns.vault.service import create_intern_vault
+from tests.interns.farm import ask_api
 
 SHARED = "/vault/secrets"
 HOSTS = ["api.example.com"]
@@ -37,22 +34,12 @@ class Team:
     def ask(
         self, method: str, path: str, body: Any = None, *, key: str = "owner", **more: Any
     ) -> Any:
-        """Status and JSON (None for no body) of an answer, past the cache of keys."""
-        forget_keys()
-        client = Client(raise_request_exception=False)
-        sent = body if isinstance(body, str | bytes) else json.dumps(body)
-        options: dict[str, Any] = {
-            "headers": {"Authorization": f"Bearer {self.keys.get(key, key)}"}
-        }
-        if body is not None:
-            # The client's own stream refuses to be read in pieces.
-            stream = io.BytesIO(sent.encode() if isinstance(sent, str) else sent)
-            options |= {"data": sent, "content_type": "application/json", "wsgi.input": stream}
+        """Status and JSON of an answer; `queries` is what it took."""
         with CaptureQueriesContext(connection) as captured:
-            response = client.generic(method, f"/api/v1{path}", **options | more)
+            said = ask_api(method, path, body, key=self.keys.get(key, key), headers={}, **more)
         marks = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
         self.queries = sum(not each["sql"].startswith(marks) for each in captured)
-        return response.status_code, json.loads(response.content) if response.content else None
+        return said
 
     def ok(
         self, method: str, path: str, body: Any = None, *, status: int = 200, key: str = "owner"
@@ -105,9 +92,8 @@ class Team:
 
     def another_workspace(self) -> Workspace:
         made = open_workspace(account=self.account, slug=f"w-{secrets.token_hex(4)}")
-        self.keys["elsewhere"] = create_key(
-            account=self.account, name="e", workspace=made, creator=self.owner
-        )[1]
+        options: Any = {"name": "e", "workspace": made, "creator": self.owner}
+        self.keys["elsewhere"] = create_key(account=self.account, **options)[1]
         return made
 
 
@@ -122,18 +108,18 @@ def vault_of(intern: Intern) -> Vault:
 def open_team(name: str = "mine") -> Team:
     account = open_account(name=name)
     workspace = account.workspaces.get()
+    roles = {
+        "owner": Membership.Role.MEMBER,
+        "boss": Membership.Role.ADMIN,
+        "other": Membership.Role.MEMBER,
+    }
     people = {
         who: admit_member(account=account, username=f"{name}-{who}", role=role)
-        for who, role in (
-            ("owner", Membership.Role.MEMBER),
-            ("boss", Membership.Role.ADMIN),
-            ("other", Membership.Role.MEMBER),
-        )
+        for who, role in roles.items()
     }
     team = Team(account, workspace, people["owner"])
     for who, creator in (*people.items(), ("nobody", None)):
-        team.keys[who] = create_key(
-            account=account, name=who, workspace=workspace, creator=creator
-        )[1]
+        options: Any = {"name": who, "workspace": workspace, "creator": creator}
+        team.keys[who] = create_key(account=account, **options)[1]
     team.keys["management"] = create_key(account=account, name="m", workspace=None)[1]
     return team

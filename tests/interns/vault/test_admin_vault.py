@@ -35,16 +35,15 @@ def test_a_secret_is_stored_by_hand(admin_client: Client, team: Team) -> None:
         assert row.sealed not in shown
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"name": "Token"}, {"name": "a__b"}, {"value": ""}, {"hosts": ""}, {"hosts": "https://a.b"},
-     {"hosts": "*.a.b"}],
-)  # fmt: skip
-def test_the_same_rules_hold(admin_client: Client, team: Team, wrong: dict[str, str]) -> None:
+def test_the_same_rules_hold(admin_client: Client, team: Team) -> None:
     vault = workspace_vault(team.workspace.pk)
-    answer = admin_client.post(page("add"), NEW | {"vault": str(vault.pk)} | wrong)
-    assert answer.status_code == 200
-    assert "canary" not in answer.content.decode()
+    for wrong in (
+        *({"name": "Token"}, {"name": "a__b"}, {"value": ""}),
+        *({"hosts": ""}, {"hosts": "https://a.b"}, {"hosts": "*.a.b"}),
+    ):
+        answer = admin_client.post(page("add"), NEW | {"vault": str(vault.pk)} | wrong)
+        assert answer.status_code == 200
+        assert "canary" not in answer.content.decode()
     assert not VaultSecret.objects.exists()
 
 

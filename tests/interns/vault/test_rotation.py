@@ -9,7 +9,14 @@ from django.core.management import call_command
 
 from accounts.byok import sealed_key
 from accounts.models import ByokCredential
-from gateway.sealing import UnsealError, master_key_id, seal_bytes, unseal_bytes
+from gateway.sealing import (
+    UnsealError,
+    master_key_id,
+    seal_bytes,
+    seal_under,
+    unseal_bytes,
+    unseal_under,
+)
 from interns.models import Vault
 from interns.vault.effective import released_values
 from interns.vault.sealing import data_key
@@ -79,19 +86,10 @@ def test_everything_moves_to_the_new_key(
     assert rotated(capsys, "--check")[0]["vaults"] == 2
     assert {vault.master_key_id for vault in Vault.objects.all()} == {before}
     said, status = rotated(capsys)
-    assert (said, status) == (
-        {
-            "master_key_id": master_key_id(),
-            "former_keys": 1,
-            "vaults": 2,
-            "provider_credentials": 1,
-            "byok_credentials": 1,
-            "kept_answers": 0,
-            "generation_contents": 1,
-            "unreadable": 0,
-        },
-        0,
-    )
+    kept = {"provider_credentials": 1, "byok_credentials": 1, "generation_contents": 1}
+    rest = {"vaults": 2, "kept_answers": 0, "unreadable": 0}
+    keys_told = {"master_key_id": master_key_id(), "former_keys": 1}
+    assert (said, status) == (keys_told | kept | rest, 0)
     assert {vault.master_key_id for vault in Vault.objects.all()} == {master_key_id()} != {before}
 
     settings.VAULT_FORMER_MASTER_KEYS = ()
@@ -105,20 +103,14 @@ def test_everything_moves_to_the_new_key(
 
 
 def test_a_value_opens_in_its_own_vault_under_its_own_name_alone(team: Team) -> None:
-    from gateway.sealing import seal_under, unseal_under
-
     key, other = b"k" * 32, b"o" * 32
     sealed = seal_under(key, "canary", name="token")
     assert unseal_under(key, sealed, name="token") == "canary"
     assert "canary" not in sealed
     changed = sealed[:-2] + ("A" if sealed[-2] != "A" else "B") + sealed[-1]
     for wrong_key, text, name in (
-        (other, sealed, "token"),
-        (key, sealed, "tokens"),
-        (key, changed, "token"),
-        (key, sealed[:20], "token"),
-        (key, "v1:*", "token"),
-        (key, "v0:" + sealed[3:], "token"),
+        *((other, sealed, "token"), (key, sealed, "tokens"), (key, changed, "token")),
+        *((key, odd, "token") for odd in (sealed[:20], "v1:*", "v0:" + sealed[3:])),
     ):
         with pytest.raises(UnsealError):
             unseal_under(wrong_key, text, name=name)
