@@ -62,7 +62,6 @@ def test_the_wait_doubles_and_ends() -> None:
 def test_a_user_guessed_at_from_everywhere_waits_a_minute_at_most() -> None:
     for number in range(60):
         count_try(name="op", address=f"192.0.2.{number}", now=NOW)
-
     assert not count_try(name="op", address="198.51.100.1", now=NOW)
     later = NOW + BOUNDS["user"].longest
     assert count_try(name="op", address="198.51.100.1", now=later)

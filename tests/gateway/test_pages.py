@@ -5,7 +5,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.gateways import StartGateway
 from tests.support.server import GatewayServer
 
 TOKEN = b"t" * 32
@@ -30,7 +29,6 @@ def answer_to_slow_form(server: GatewayServer, form: bytes) -> bytes:
 
 
 @pytest.mark.both
-def test_a_form_may_come_in_pieces(start_gateway: StartGateway) -> None:
+def test_a_form_may_come_in_pieces(gateway: GatewayServer) -> None:
     form = b"username=someone&password=something&csrfmiddlewaretoken=" + TOKEN
-
-    assert answer_to_slow_form(start_gateway(), form).startswith(b"HTTP/1.1 200 ")
+    assert answer_to_slow_form(gateway, form).startswith(b"HTTP/1.1 200 ")

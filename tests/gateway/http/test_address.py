@@ -47,7 +47,6 @@ def test_behind_a_proxy_nothing_before_its_own_word_matters(written: str) -> Non
 
 def test_the_header_counts_where_a_proxy_is_trusted(settings: Settings) -> None:
     request = RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR="192.0.2.1")
-
     assert client_of(request) == "10.0.0.1"
     settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/8"),)
     assert client_of(request) == "192.0.2.1"

@@ -21,7 +21,7 @@ CHILDREN = {
 }
 
 
-def test_a_child_that_dies_is_reported_and_comes_back(start_run: StartRun) -> None:
+def test_a_child_that_dies_comes_back_but_not_the_fifth_time(start_run: StartRun) -> None:
     run = start_run()
     facts = run.ready()
     run.until(lambda: all(run.children(part) for part in CHILDREN.values()), "all of them")
@@ -36,13 +36,6 @@ def test_a_child_that_dies_is_reported_and_comes_back(start_run: StartRun) -> No
         run.until(lambda n=name, p=part: not set(run.children(p)) <= set(first[n]), name)  # type: ignore[misc]  # Bound now.
     run.until(lambda: run.probe("/readyz", facts["root_url"]) == 200, "readiness")
     run.until(lambda: run.probe("/_health", facts["simulator_url"]) == 200, "the simulator")
-    run.stop()
-
-
-def test_five_deaths_within_a_minute_end_the_run(start_run: StartRun) -> None:
-    run = start_run()
-    run.ready()
-
     while run.process.poll() is None:
         for pid in run.children(" beat "):
             os.kill(pid, signal.SIGKILL)
@@ -57,14 +50,9 @@ def test_five_deaths_within_a_minute_end_the_run(start_run: StartRun) -> None:
     run.wait_gone(within_s=1)
 
 
-def test_the_back_off_doubles_and_forgets() -> None:
+def test_the_back_off_doubles_and_forgets_and_the_fifth_death_in_a_minute_is_the_last() -> None:
     restarts = Restarts()
-
     assert [restarts.after_death(now) for now in (0, 1, 2, 3)] == [0.5, 1, 2, 4]
     assert restarts.after_death(200) == 0.5
-
-
-def test_the_fifth_death_within_a_minute_is_the_last() -> None:
     restarts = Restarts()
-
     assert [restarts.after_death(now) for now in (0, 10, 20, 30, 59)][-1] is None
