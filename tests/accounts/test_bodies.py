@@ -100,9 +100,8 @@ def test_two_fields_make_a_workspace() -> None:
 TOOLS = ["router:bash", "router:shell"]
 
 
-@pytest.mark.parametrize(
-    ("said", "read"),
-    [
+def test_changes_are_what_was_said_and_no_more() -> None:
+    changes: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"description": None, "foo": 1}, {"description": None}),
         ({"default_text_model": None}, {"default_text_model": ""}),
         ({"default_image_model": "acme/paint"}, {"default_image_model": "acme/paint"}),
@@ -110,15 +109,9 @@ TOOLS = ["router:bash", "router:shell"]
         ({"disabled_server_tools": []}, {"disabled_server_tools": None}),
         ({"io_logging_api_key_ids": []}, {"io_logging_api_key_ids": []}),
         ({"io_logging_api_key_ids": [1, "a" * 64]}, {"io_logging_api_key_ids": [1, "a" * 64]}),
-    ],
-)
-def test_changes_are_what_was_said_and_no_more(said: dict[str, Any], read: dict[str, Any]) -> None:
-    assert read_changes(said) == read
-
-
-@pytest.mark.parametrize("body", [{}, {"foo": 1}, {"include_byok_in_budgets": True}])
-def test_a_change_of_nothing_is_refused(body: dict[str, Any]) -> None:
-    assert text_of(read_changes, body) == "No update fields provided"
+    ]
+    for said, read in changes:
+        assert read_changes(said) == read
 
 
 BOOLEAN = "Invalid input: expected boolean"
@@ -159,18 +152,17 @@ def test_each_bound_has_its_words(field: str, value: Any, text: str) -> None:
     assert text_of(read_changes, {field: value}) == f"{field}: {text}"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (True, "Invalid input: expected number, received boolean"),
-        (1.5, "Invalid input: expected int, received number"),
-        ("A" * 64, "Invalid input: expected number, received string"),
-        (None, "Invalid input: expected number, received null"),
-    ],
-)
-def test_a_key_is_named_by_number_or_hash(value: Any, text: str) -> None:
-    body = {"io_logging_api_key_ids": [1, value]}
-    assert text_of(read_changes, body) == f"io_logging_api_key_ids.1: {text}"
+def test_a_change_of_nothing_is_refused_and_keys_are_named_by_number_or_hash() -> None:
+    for nothing in ({}, {"foo": 1}, {"include_byok_in_budgets": True}):
+        assert text_of(read_changes, nothing) == "No update fields provided"
+    for value, text in (
+        (True, "expected number, received boolean"),
+        (1.5, "expected int, received number"),
+        ("A" * 64, "expected number, received string"),
+        (None, "expected number, received null"),
+    ):
+        said = text_of(read_changes, {"io_logging_api_key_ids": [1, value]})
+        assert said == f"io_logging_api_key_ids.1: Invalid input: {text}"
 
 
 def test_all_that_is_wrong_is_told_in_order() -> None:
@@ -184,18 +176,15 @@ def test_all_that_is_wrong_is_told_in_order() -> None:
     assert "slug: Invalid input: expected string, received undefined" in refusal.value.text
 
 
-@pytest.mark.parametrize(
-    ("body", "text"),
-    [
+def test_members_are_named_by_one_to_a_hundred_ids() -> None:
+    for body, text in (
         ({}, "user_ids: Invalid input: expected array, received undefined"),
         ({"user_ids": []}, "user_ids: Too small: expected array to have >=1 items"),
         ({"user_ids": ["u"] * 101}, "user_ids: Too big: expected array to have <=100 items"),
         ({"user_ids": [1]}, "user_ids.0: Invalid input: expected string, received number"),
         ({"user_ids": None}, "user_ids: Invalid input: expected array, received null"),
-    ],
-)
-def test_members_are_named_by_one_to_a_hundred_ids(body: dict[str, Any], text: str) -> None:
-    assert text_of(read_members, body) == text
+    ):
+        assert text_of(read_members, body) == text
     assert read_members({"user_ids": ["b", "a", "b"]}) == ["b", "a"]
 
 

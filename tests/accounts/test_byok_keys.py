@@ -8,56 +8,42 @@ from accounts.byok import opened, usable_credentials
 from accounts.known_providers import KeyTrial
 from accounts.models import ApiKey, AuditRecord, ByokCredential
 from accounts.services.keys import create_key, rotate_key
-from tests.accounts.brought import FIELDS, HASHES, KEY, NEW, Providers, brought, caller_of, key_of
+from tests.accounts.brought import HASHES, KEY, NEW, Providers, brought, caller_of, key_of
 from tests.accounts.dump import database_text
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("providers")]
 
 
-def test_a_key_that_its_provider_refuses_is_refused(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
-    row = ByokCredential.objects.values().get()
-    providers.verdict = KeyTrial("refused", "the provider answered 401")
-    said = "key: Invalid input: the provider answered 401, so it does not take this key"
-
-    assert mine.refused(400, "POST", "/byok", NEW) == said
-    assert mine.refused(400, "PATCH", f"/byok/{made['id']}", {"key": "sk-another-one"}) == said
-
-    assert ByokCredential.objects.values().get() == row
-    assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
-
-
-def test_a_provider_that_does_not_say_is_believed(mine: Manager, providers: Providers) -> None:
-    providers.verdict = KeyTrial("untold", "the provider did not answer")
-    made = brought(mine)
-
-    assert made.keys() == FIELDS
-    assert ByokCredential.objects.get().key_said == "the provider did not answer"
-    record = AuditRecord.objects.latest("pk")
-    assert record.after is not None
-    assert record.after["key_said"] == "the provider did not answer"
-
-
-def test_a_key_is_tried_outside_of_any_transaction(mine: Manager, providers: Providers) -> None:
+def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
+    mine: Manager, providers: Providers
+) -> None:
     # The test itself is one; what is begun within it is a savepoint.
     within: list[bool] = []
     providers.meanwhile = lambda: within.append(bool(connection.savepoint_ids))
+    providers.verdict = KeyTrial("untold", "the provider did not answer")
     made = brought(mine)
-    mine.ok("PATCH", f"/byok/{made['id']}", {"key": "sk-another-key-1234"})
-    assert within == [False, False]
+    path = f"/byok/{made['id']}"
+    # One that does not say is believed.
+    assert ByokCredential.objects.get().key_said == "the provider did not answer"
+    assert (AuditRecord.objects.latest("pk").after or {})["key_said"] == providers.verdict.said
+    row = ByokCredential.objects.values().get()
 
+    providers.verdict = KeyTrial("refused", "the provider answered 401")
+    said = "key: Invalid input: the provider answered 401, so it does not take this key"
+    assert mine.refused(400, "POST", "/byok", NEW) == said
+    assert mine.refused(400, "PATCH", path, {"key": "sk-another-one"}) == said
+    assert ByokCredential.objects.values().get() == row
+    assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
 
-def test_a_new_key_takes_the_old_one_s_place(mine: Manager, providers: Providers) -> None:
-    key, made = key_of(mine), brought(mine)
-
-    rotated = mine.ok("PATCH", f"/byok/{made['id']}", {"key": "  gsk_another-key-9876 "})["data"]
-
+    providers.verdict = KeyTrial("accepted", "the provider answered 200")
+    rotated = mine.ok("PATCH", path, {"key": "  gsk_another-key-9876 "})["data"]
     assert rotated == made | {"label": "gsk_...9876"}
-    (entry,) = caller_of(key).byok
-    assert opened(entry) == "gsk_another-key-9876"
     record = AuditRecord.objects.latest("pk")
     assert (record.action, record.object_id) == ("rotated", made["id"])
+    (entry,) = caller_of(key_of(mine)).byok
+    assert opened(entry) == "gsk_another-key-9876"
+    assert within == [False] * 4
 
 
 def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:

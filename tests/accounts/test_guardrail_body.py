@@ -81,31 +81,25 @@ def test_what_no_guardrail_may_have(mine: Manager, said: dict[str, Any], path: s
         assert mine.call("PATCH", f"/guardrails/{made['id']}", said) == (400, answer)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "why"),
-    [
-        ("(?=a)b", "lookaround is not supported"),
-        ("a(?!b)", "lookaround is not supported"),
-        ("(?<=a)b", "lookaround is not supported"),
-        (r"(a)\1", "backreferences are not supported"),
-        ("(?P<n>a)(?P=n)", "backreferences are not supported"),
-        ("(a+)+", "nested repetition of one thing, as in (a+)+"),
-        ("(x?a*)*", "nested repetition of one thing, as in (a+)+"),
-        ("(a{500}){500}", "too complex: at most 1000 repetitions, all levels together"),
-        ("[a", "missing ]: [a"),
-    ],
-)
-def test_a_pattern_that_no_filter_may_have(mine: Manager, pattern: str, why: str) -> None:
-    filters = [{"pattern": "fine", "action": "flag"}, {"pattern": pattern, "action": "block"}]
-
-    status, answer = mine.call("POST", "/guardrails", {"name": "g", "content_filters": filters})
-
-    error = answer["error"]
-    assert status == 400
-    assert error["metadata"]["reason"] == "invalid_regex_pattern"
-    text = f"Invalid regular expression: {why}"
-    assert error["metadata"]["issues"] == [{"path": "content_filters.1.pattern", "message": text}]
-    assert error["message"] == f"content_filters.1.pattern: {text}"
+def test_a_pattern_that_no_filter_may_have(mine: Manager) -> None:
+    for pattern, why in {
+        "(?=a)b": "lookaround is not supported",
+        "a(?!b)": "lookaround is not supported",
+        "(?<=a)b": "lookaround is not supported",
+        r"(a)\1": "backreferences are not supported",
+        "(?P<n>a)(?P=n)": "backreferences are not supported",
+        "(a+)+": "nested repetition of one thing, as in (a+)+",
+        "(x?a*)*": "nested repetition of one thing, as in (a+)+",
+        "(a{500}){500}": "too complex: at most 1000 repetitions, all levels together",
+        "[a": "missing ]: [a",
+    }.items():
+        filters = [{"pattern": "fine", "action": "flag"}, {"pattern": pattern, "action": "block"}]
+        status, answer = mine.call("POST", "/guardrails", {"name": "g", "content_filters": filters})
+        metadata = answer["error"]["metadata"]
+        text = f"Invalid regular expression: {why}"
+        assert (status, metadata["reason"]) == (400, "invalid_regex_pattern")
+        assert metadata["issues"] == [{"path": "content_filters.1.pattern", "message": text}]
+        assert answer["error"]["message"] == f"content_filters.1.pattern: {text}"
 
 
 def test_patterns_have_a_length() -> None:

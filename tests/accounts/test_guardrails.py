@@ -122,20 +122,26 @@ def test_the_older_field_fills_those_that_are_not_given(mine: Manager) -> None:
     assert changed["enforce_zdr"] is False
 
 
-def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
+def test_a_change_is_shown_and_recorded_until_it_is_deleted(mine: Manager) -> None:
     data = made(mine, allowed_models=["acme/small"])
-    changes = {"allowed_models": ["acme/solo"], "description": "d"}
+    path, changes = f"/guardrails/{data['id']}", {"allowed_models": ["acme/solo"]}
 
-    changed = mine.ok("PATCH", f"/guardrails/{data['id']}", changes)["data"]
-
+    changed = mine.ok("PATCH", path, changes | {"description": "d"})["data"]
     assert changed["updated_at"] is not None
-    assert changed == data | changes | {"updated_at": changed["updated_at"]}
-    record = AuditRecord.objects.filter(object_type="guardrail", object_id=data["id"]).latest("id")
-    assert record.management_key is not None
-    assert record.before == {"allowed_models": ["acme/small-2026-01"], "description": None}
-    assert record.after == {"allowed_models": ["acme/solo"], "description": "d"}
-    said = mine.refused(400, "PATCH", f"/guardrails/{data['id']}", {"other": 1})
-    assert said == "No update fields provided"
+    new = changes | {"description": "d", "updated_at": changed["updated_at"]}
+    assert changed == data | new
+    assert mine.refused(400, "PATCH", path, {"other": 1}) == "No update fields provided"
+    assert mine.ok("DELETE", path) == {"deleted": True}
+
+    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
+        assert mine.refused(404, method, path, body) == "Resource not found"
+    assert mine.ok("GET", "/guardrails") == {"data": [], "total_count": 0}
+    records = AuditRecord.objects.filter(object_type="guardrail", object_id=data["id"])
+    created, updated, deleted = records.order_by("id")
+    assert created.management_key is not None
+    assert updated.before == {"allowed_models": ["acme/small-2026-01"], "description": None}
+    assert updated.after == {"allowed_models": ["acme/solo"], "description": "d"}
+    assert (deleted.action, (deleted.before or {})["name"]) == ("deleted", "g")
 
 
 def test_a_limit_and_its_interval_change_together(mine: Manager) -> None:
@@ -172,20 +178,8 @@ def test_the_list_is_a_workspace_s_newest_first_and_paged(mine: Manager) -> None
     assert said == "workspace_id: Invalid input: no workspace of this account"
     # Guardrails go with their workspace.
     mine.ok("DELETE", "/workspaces/team")
-    mine.refused(404, "GET", f"/guardrails/{elsewhere['id']}")
-
-
-def test_a_deleted_guardrail_is_gone(mine: Manager) -> None:
-    data = made(mine)
-
-    assert mine.ok("DELETE", f"/guardrails/{data['id']}") == {"deleted": True}
-
-    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        assert mine.refused(404, method, f"/guardrails/{data['id']}", body) == "Resource not found"
-    assert mine.ok("GET", "/guardrails") == {"data": [], "total_count": 0}
-    record = AuditRecord.objects.get(object_id=data["id"], action="deleted")
-    assert record.before is not None
-    assert record.before["name"] == "g"
+    for method, body in (("GET", None), ("PATCH", {"name": "x"})):
+        mine.refused(404, method, f"/guardrails/{elsewhere['id']}", body)
 
 
 def test_the_default_guardrail_begins_with_its_first_change(mine: Manager) -> None:

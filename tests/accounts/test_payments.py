@@ -163,14 +163,25 @@ def credit(*options: str) -> tuple[str, ...]:
 
 
 def test_a_purchase_told_twice_counts_once() -> None:
-    open_account(name="payer")
+    account, other = open_account(name="payer"), open_account(name="other")
 
-    first = run(*credit("--usd", "5.25", "--ref", "p-1"))
-    second = run(*credit("--usd", "5.25", "--ref", "p-1"))
+    first, second = (run(*credit("--usd", "5.25", "--ref", "p-1")) for _ in range(2))
 
     assert (first["created"], second["created"]) == (True, False)
     assert first["entry_id"] == second["entry_id"]
     assert second["total_credits"] == 5.25
+    for options, text in (
+        (credit("--usd", "6", "--ref", "p-1"), "names another payment"),
+        (credit("--usd", "0", "--ref", "p-2"), "more than zero"),
+        (("credits_add", "--account", "other", "--usd", "5.25", "--ref", "p-1"), "another payment"),
+        (("credits_add", "--account", "nobody", "--usd", "5", "--ref", "x"), "nobody"),
+        (("create_management_key", "--account", "nobody"), "nobody"),
+    ):
+        error = command_refused(*options)
+        assert error.returncode == 1
+        assert text in str(error)
+    totals = dict(Account.objects.values_list("pk", "total_credits_nano"))
+    assert totals == {account.pk: 5_250_000_000, other.pk: 0}
     assert LedgerEntry.objects.get().amount_nano == 5_250_000_000
 
 
@@ -192,7 +203,7 @@ def test_seeding_makes_everything_once_and_shows_keys_once() -> None:
     assert first["api_key"].startswith("sk-rt-v1-")
     assert first["api_key_hash"] == second["api_key_hash"]
     assert second["total_credits"] == 5
-    rotated = run(*seeded, "--rotate")
+    rotated = run(*seed, "a", "--rotate")
     for name in ("api_key", "management_key"):
         assert rotated[name] not in (None, first[name])
     other, nameless = command_refused(*seed, "a", "--credits", "6"), command_refused(*seed, " ")

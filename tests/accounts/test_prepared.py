@@ -66,15 +66,12 @@ def test_it_finds_what_the_queryset_finds(key: ApiKey) -> None:
     assert prepared(workspace=None, least=0, name="other") == []
 
 
-def test_what_is_found_needs_no_further_query(key: ApiKey) -> None:
+def test_what_is_found_needs_no_further_query_and_a_value_a_place(key: ApiKey) -> None:
     with CaptureQueriesContext(connection) as queries:
         [found] = prepared(workspace=key.workspace_id, least=key.pk, name="third")
         assert found.workspace is not None
         assert found.account.pk == key.account_id
     assert len(queries) == 1
-
-
-def test_a_value_without_a_place_is_refused() -> None:
     unused: Prepared[ApiKey] = Prepared(
         lambda key, other: ApiKey.objects.filter(pk=key), key=int, other=str
     )

@@ -93,7 +93,7 @@ def test_a_default_model_is_one_a_request_could_name(mine: Manager, known: None)
         assert data["default_text_model"] == model
 
 
-def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
+def test_a_change_is_shown_and_recorded_until_it_is_deleted(mine: Manager) -> None:
     made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
 
     changed = mine.ok("PATCH", "/workspaces/production", {"name": "P", "slug": "p"})["data"]
@@ -102,10 +102,20 @@ def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
     assert changed == made | {"name": "P", "slug": "p", "updated_at": changed["updated_at"]}
     assert mine.ok("GET", "/workspaces/p")["data"] == changed
     mine.refused(404, "GET", "/workspaces/production")
-    record = AuditRecord.objects.filter(object_type="workspace", object_id=made["id"]).latest("id")
-    assert record.management_key is not None
-    assert record.before == {"name": "Production", "slug": "production"}
-    assert record.after == {"name": "P", "slug": "p"}
+    assert mine.ok("DELETE", "/workspaces/p") == {"deleted": True}
+    for method in ("GET", "DELETE"):
+        mine.refused(404, method, "/workspaces/p")
+        mine.refused(404, method, f"/workspaces/{made['id']}")
+    assert mine.ok("GET", "/workspaces")["total_count"] == 1
+    # Its slug is free.
+    again = mine.ok("POST", "/workspaces", NEW | {"slug": "p"}, status=201)["data"]
+    assert again["id"] != made["id"]
+    records = AuditRecord.objects.filter(object_type="workspace", object_id=made["id"])
+    created, updated, deleted = records.order_by("id")
+    assert created.management_key is not None
+    assert updated.before == {"name": "Production", "slug": "production"}
+    assert updated.after == {"name": "P", "slug": "p"}
+    assert (deleted.action, (deleted.before or {})["slug"], deleted.after) == ("deleted", "p", None)
 
 
 def test_a_slug_is_used_once_in_an_account_and_again_elsewhere(mine: Manager) -> None:
@@ -223,23 +233,6 @@ def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: M
     late, string = create_key(**owner, name="late")
     assert read_caller(late.hash) is None
     assert mine.call("GET", "/key", key=string)[0] == 401
-
-
-def test_a_deleted_workspace_is_gone_and_its_slug_is_free(mine: Manager) -> None:
-    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
-
-    assert mine.ok("DELETE", "/workspaces/production") == {"deleted": True}
-
-    for method in ("GET", "DELETE"):
-        mine.refused(404, method, "/workspaces/production")
-        mine.refused(404, method, f"/workspaces/{made['id']}")
-    assert mine.ok("GET", "/workspaces")["total_count"] == 1
-    again = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
-    assert again["id"] != made["id"]
-    record = AuditRecord.objects.get(object_id=made["id"], action="deleted")
-    assert record.before is not None
-    assert record.before["slug"] == "production"
-    assert record.after is None
 
 
 def test_what_names_no_workspace_and_what_is_no_body(mine: Manager) -> None:

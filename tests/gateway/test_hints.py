@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 import redis
@@ -33,9 +34,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(valkey: ValkeyServer, clock: Clock) -> Iterator[Hints]:
-    hints = Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
-    yield hints
-    hints.close()
+    with closing(Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)) as hints:
+        yield hints
 
 
 def ping(store: "redis.Redis") -> str:

@@ -32,16 +32,6 @@ NAMES = ("account_id", "workspace_id", "api_key", "management_key", "admin_user"
 DEMO = {name: f"the-{name}" for name in NAMES}
 
 
-def test_the_root_url_is_one_that_answers_here() -> None:
-    urls = {
-        "127.0.0.1": "http://127.0.0.1:8000",
-        "0.0.0.0": "http://127.0.0.1:8000",  # noqa: S104 - Nothing is bound.
-        "::": "http://[::1]:8000",
-        "gateway.example": "http://gateway.example:8000",
-    }
-    assert {host: a_plan(host=host).root_url for host in urls} == urls
-
-
 def test_valkey_listens_in_the_home_where_the_path_is_short(tmp_path: Path) -> None:
     short, deep = Path("/srv/gateway/run"), tmp_path / ("x" * 100)
 
@@ -52,22 +42,28 @@ def test_valkey_listens_in_the_home_where_the_path_is_short(tmp_path: Path) -> N
     elsewhere.parent.rmdir()
 
 
-def test_children_inherit_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_inherit_the_plan_and_the_root_url_is_one_that_answers_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REDIS_URL", "")
     environment = a_plan(port=4711, valkey_binary=Path("/bin/valkey")).environment()
     assert environment["PORT"] == "4711"
     assert environment["REDIS_URL"] == "unix:///home/gateway/run/valkey.sock"
+    urls = {
+        "127.0.0.1": "http://127.0.0.1:8000",
+        "0.0.0.0": "http://127.0.0.1:8000",  # noqa: S104 - Nothing is bound.
+        "::": "http://[::1]:8000",
+        "gateway.example": "http://gateway.example:8000",
+    }
+    assert {host: a_plan(host=host).root_url for host in urls} == urls
 
 
-def test_a_port_in_use_is_refused_by_its_setting() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        pytest.raises(CannotStart, match=r"^SIMULATOR_PORT: cannot listen on 127\.0\.0\.1:"),
-    ):
-        plan.listen("127.0.0.1", other.getsockname()[1], name="SIMULATOR_PORT")
-
-
-def test_only_one_gateway_takes_a_home(tmp_path: Path) -> None:
+def test_a_port_or_a_home_in_use_is_refused(tmp_path: Path) -> None:
+    refused = r"^SIMULATOR_PORT: cannot listen on 127\.0\.0\.1:"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CannotStart, match=refused):
+            plan.listen("127.0.0.1", port, name="SIMULATOR_PORT")
     (tmp_path / "run").mkdir()
     with plan.take_home(tmp_path), pytest.raises(CannotStart, match="another gateway runs in"):
         plan.take_home(tmp_path)
