@@ -1,6 +1,8 @@
-"""Limits on managing and on wrong credentials, in process."""
+"""Limits on managing, on wrong credentials, and on guesses of an operator's password, by which
+others lock nobody out for long."""
 
 import itertools
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounts.authentication import forget_keys
-from accounts.models import ApiKey
+from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
 from accounts.services.keys import set_disabled
+from accounts.sign_in import BOUNDS, count_try
 from gateway.limits import MINUTE_S
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.windows import within_one
@@ -160,3 +163,61 @@ def test_a_key_that_is_good_no_more_counts_as_wrong(settings: Settings) -> None:
         assert found == [401, 401, 429, 429]
 
     within_one(MINUTE_S, work)
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PAGE = "/admin/login/"
+
+
+def signs_in(password: str, *, address: str = "192.0.2.1", name: str = "op") -> bool:
+    form = {"username": name, "password": password}
+    return Client(REMOTE_ADDR=address).post(PAGE, form).status_code == 302
+
+
+@pytest.fixture
+def operator() -> User:
+    return User.objects.create_superuser("op", password="right horse")
+
+
+def test_the_right_password_comes_too_late_behind_too_many_wrong_ones(operator: User) -> None:
+    assert signs_in("right horse")
+    assert not any(signs_in(f"wrong {number}") for number in range(BOUNDS["pair"].tries))
+
+    assert not signs_in("right horse")
+    assert signs_in("right horse", address="192.0.2.2")
+    record = AuditRecord.objects.get(object_type="sign_in")
+    assert record.object_id == str(operator.pk)
+    assert record.after == {"by": "pair", "address": "192.0.2.1", "tries": BOUNDS["pair"].tries}
+
+
+def test_what_is_read_does_not_tell_whether_the_user_exists(operator: User) -> None:
+    def page(name: str) -> bytes:
+        client = Client(REMOTE_ADDR="192.0.2.9")
+        for _ in range(BOUNDS["pair"].tries + 1):
+            answer = client.post(PAGE, {"username": name, "password": "wrong"})
+        return answer.content.split(b"errornote")[1].split(b"</p>")[0]
+
+    assert page("op") == page("nobody")
+
+
+def test_the_wait_doubles_and_ends() -> None:
+    bound = BOUNDS["pair"]
+    now, waits = NOW, []
+    for _ in range(bound.tries + 4):
+        assert count_try(name="op", address="192.0.2.1", now=now)
+        row = SignInAttempts.objects.filter(blocked_until__gt=now).first()
+        waits.append((row.blocked_until - now).seconds if row and row.blocked_until else 0)
+        now += timedelta(seconds=waits[-1])
+        assert not waits[-1] or not count_try(
+            name="op", address="192.0.2.1", now=now - timedelta(seconds=0.5)
+        )
+    assert waits == [0, 0, 0, 0, 1, 2, 4, 8, 16]
+    assert count_try(name="op", address="192.0.2.1", now=now + bound.longest)
+
+
+def test_a_user_guessed_at_from_everywhere_waits_a_minute_at_most() -> None:
+    for number in range(60):
+        count_try(name="op", address=f"192.0.2.{number}", now=NOW)
+    assert not count_try(name="op", address="198.51.100.1", now=NOW)
+    later = NOW + BOUNDS["user"].longest
+    assert count_try(name="op", address="198.51.100.1", now=later)

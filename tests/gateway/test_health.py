@@ -1,7 +1,9 @@
-"""GET /healthz and GET /readyz, on a running server and in process."""
+"""GET /healthz and GET /readyz, and operators' pages, on a running server and in process."""
 
 import resource
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.db import OperationalError
@@ -11,7 +13,7 @@ from gateway import health
 from gateway.http.jsonio import loads
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
-from tests.support.server import as_json
+from tests.support.server import GatewayServer, as_json
 from tests.support.victims import children
 
 
@@ -72,3 +74,30 @@ def test_probes_answer_without_a_key_and_only_to_reading(client: Client) -> None
     assert client.get("/healthz").json() == {"status": "ok"}
     assert client.get("/readyz").status_code == 200
     assert client.post("/healthz").status_code == 405
+
+
+TOKEN = b"t" * 32
+
+
+def answer_to_slow_form(server: GatewayServer, form: bytes) -> bytes:
+    """Post a form whose body comes when its head has long been read; the status line."""
+    where = urlsplit(server.root_url)
+    assert where.hostname
+    assert where.port
+    with socket.create_connection((where.hostname, where.port), timeout=10) as caller:
+        caller.sendall(
+            b"POST /admin/login/ HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n"
+            b"Cookie: csrftoken=" + TOKEN + b"\r\n"
+            b"Content-Type: application/x-www-form-urlencoded\r\n"
+            b"Content-Length: " + str(len(form)).encode() + b"\r\n\r\n"
+        )
+        for _ in range(3):
+            assert server.get("/readyz").status_code == 200
+        caller.sendall(form)
+        return caller.makefile("rb").readline()
+
+
+@pytest.mark.both
+def test_a_form_may_come_in_pieces(gateway: GatewayServer) -> None:
+    form = b"username=someone&password=something&csrfmiddlewaretoken=" + TOKEN
+    assert answer_to_slow_form(gateway, form).startswith(b"HTTP/1.1 200 ")
