@@ -221,6 +221,8 @@ def test_an_id_is_a_uuid(mine: Manager) -> None:
         ):
             said = mine.refused(400, method, f"/guardrails/{wrong}{path}", body)
             assert said == "id: Invalid UUID"
+    for strange in (made(manager("other"))["id"], uuid.uuid4()):
+        mine.refused(404, "PATCH", f"/guardrails/{strange}", {"description": "x"})
 
 
 def test_a_change_that_another_one_overtakes_is_told_to_the_caller(
