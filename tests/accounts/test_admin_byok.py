@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 
@@ -25,7 +24,7 @@ from accounts.services.accounts import open_account
 from accounts.services.byok import create_credential
 from accounts.services.records import SYSTEM
 from tests.accounts.dump import database_text
-from tests.support.operations import generation, page
+from tests.support.operations import generation, operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEY = "sk-canary-0123456789abcdef"
@@ -49,17 +48,9 @@ def trials() -> Iterator[list[KeyTrial]]:
 
 
 def brought(account: Account, name: str = "n", **said: Any) -> ByokCredential:
-    made = create_credential(
-        account_id=account.pk,
-        workspace_id=None,
-        provider="acme",
-        key=KEY,
-        trial=ACCEPTED,
-        by=SYSTEM,
-        name=name,
-        **said,
-    )
-    return made.row
+    whose: dict[str, Any] = {"account_id": account.pk, "workspace_id": None, "by": SYSTEM}
+    whose |= {"provider": "acme", "key": KEY, "trial": ACCEPTED}
+    return create_credential(**whose, name=name, **said).row
 
 
 def add(client: Client, account: Account, **said: Any) -> Any:
@@ -86,22 +77,14 @@ def test_one_is_brought_for_a_workspace(
 ) -> None:
     member = User.objects.create(username="member", public_id="user_x")
     Membership.objects.create(account=account, user=member)
-    response = add(
-        admin_client,
-        account,
-        workspace=str(workspace.pk),
-        name="ours",
-        is_fallback="on",
-        allowed_models="acme/small, acme/large",
-        allowed_keys=str(key.pk),
-        allowed_user_ids="user_x",
-    )
+    typed = {"workspace": str(workspace.pk), "name": "ours", "is_fallback": "on"}
+    typed |= {"allowed_models": "acme/small, acme/large", "allowed_user_ids": "user_x"}
+    response = add(admin_client, account, **typed, allowed_keys=str(key.pk))
 
     assert response.status_code == 302, errors_of(response)
     row = ByokCredential.objects.get()
-    assert (row.workspace, row.name, row.is_fallback, row.label) == (
-        *(workspace, "ours", True, "sk-...cdef"),
-    )
+    kept = (row.workspace, row.name, row.is_fallback, row.label)
+    assert kept == (workspace, "ours", True, "sk-...cdef")
     assert row.allowed_models == ["acme/small", "acme/large"]
     assert (row.allowed_key_ids, row.allowed_user_ids) == ([key.pk], ["user_x"])
     record = AuditRecord.objects.latest("pk")
@@ -114,73 +97,16 @@ def test_one_is_brought_for_a_workspace(
     assert "the provider answered 200" in listed
 
 
-def test_one_without_a_workspace_serves_all_of_them(
-    admin_client: Client, account: Account, key: ApiKey
-) -> None:
-    assert add(admin_client, account).status_code == 302
-
-    assert ByokCredential.objects.get().workspace is None
+def test_key_and_settings_change(admin_client: Client, account: Account, key: ApiKey) -> None:
+    assert add(admin_client, account, allowed_models="acme/small").status_code == 302
+    row = ByokCredential.objects.get()
+    # One without a workspace serves all of them.
+    assert row.workspace is None
     (entry,) = usable_credentials(key)
     assert opened(entry) == KEY
+    off = {"disabled": "on", "allowed_models": "", "allowed_keys": f"{key.pk}"}
 
-
-@pytest.mark.parametrize(
-    ("field", "typed"),
-    [("provider", "nope"), ("key", "a b"), ("key", ""), ("allowed_keys", "999"), ("workspace", "")],
-)
-def test_what_is_not_the_account_s_or_no_key_is_refused(
-    admin_client: Client, account: Account, field: str, typed: str
-) -> None:
-    if field == "workspace":
-        typed = str(open_account(name="other").workspaces.get().pk)
-
-    response = add(admin_client, account, **{field: typed})
-
-    assert list(errors_of(response)) == [field]
-    assert not ByokCredential.objects.exists()
-
-
-def test_a_key_that_its_provider_refuses_is_refused(
-    admin_client: Client, account: Account, trials: list[KeyTrial]
-) -> None:
-    row = brought(account)
-    trials.append(REFUSED)
-
-    assert list(errors_of(add(admin_client, account))) == ["key"]
-    assert list(errors_of(change(admin_client, row, key="sk-new-0123456789"))) == ["key"]
-
-    row.refresh_from_db()
-    assert (row.version, ByokCredential.objects.count()) == (0, 1)
-
-
-def test_who_may_only_look_sees_no_field_for_a_key_and_tries_none(
-    client: Client, account: Account, trials: list[KeyTrial]
-) -> None:
-    row = brought(account)
-    onlooker = User.objects.create_user("onlooker", is_staff=True)
-    onlooker.user_permissions.add(Permission.objects.get(codename="view_byokcredential"))
-    client.force_login(onlooker)
-    trials.clear()  # Who asks a provider now fails.
-
-    assert client.get(page(ByokCredential, "change", row.pk)).status_code == 200
-    assert change(client, row, key="sk-new-0123456789").status_code == 403
-    assert add(client, account).status_code == 403
-
-
-def test_a_key_is_rotated_and_settings_change(
-    admin_client: Client, account: Account, key: ApiKey
-) -> None:
-    row = brought(account, allowed_models=["acme/small"])
-
-    response = change(
-        admin_client,
-        row,
-        name="renamed",
-        key="sk-new-0123456789wxyz",
-        disabled="on",
-        allowed_models="",
-        allowed_keys=f"{key.pk}",
-    )
+    response = change(admin_client, row, name="renamed", key="sk-new-0123456789wxyz", **off)
 
     assert response.status_code == 302, errors_of(response)
     row.refresh_from_db()
@@ -193,9 +119,36 @@ def test_a_key_is_rotated_and_settings_change(
     assert row.version == 1
 
 
-def test_credentials_are_reordered_disabled_and_deleted(
-    admin_client: Client, account: Account
+def test_what_is_not_the_account_s_or_no_good_key_is_refused(
+    admin_client: Client, account: Account, trials: list[KeyTrial]
 ) -> None:
+    foreign = str(open_account(name="other").workspaces.get().pk)
+    odd = {"provider": "nope", "key": "a b", "allowed_keys": "999", "workspace": foreign}
+    for field, typed in [*odd.items(), ("key", "")]:
+        assert list(errors_of(add(admin_client, account, **{field: typed}))) == [field]
+    assert not ByokCredential.objects.exists()
+
+    row = brought(account)
+    trials.append(REFUSED)
+    assert list(errors_of(add(admin_client, account))) == ["key"]
+    assert list(errors_of(change(admin_client, row, key="sk-new-0123456789"))) == ["key"]
+    row.refresh_from_db()
+    assert (row.version, ByokCredential.objects.count()) == (0, 1)
+
+
+def test_who_may_only_look_sees_no_field_for_a_key_and_tries_none(
+    client: Client, account: Account, trials: list[KeyTrial]
+) -> None:
+    row = brought(account)
+    client.force_login(operator("onlooker", permissions="view_byokcredential"))
+    trials.clear()  # Who asks a provider now fails.
+
+    assert client.get(page(ByokCredential, "change", row.pk)).status_code == 200
+    assert change(client, row, key="sk-new-0123456789").status_code == 403
+    assert add(client, account).status_code == 403
+
+
+def test_they_are_reordered_disabled_and_deleted(admin_client: Client, account: Account) -> None:
     rows = {name: brought(account, name) for name in "abc"}
 
     def order() -> str:
@@ -225,11 +178,8 @@ def test_its_page_shows_what_it_was_used_for(
 ) -> None:
     row, now = brought(account), datetime.now(UTC)
     owner = {"account": account, "workspace": workspace, "api_key": key, "created_at": now}
-    served: dict[str, Any] = {
-        "is_byok": True,
-        "detail": {"byok": {"id": str(row.pk)}},
-        "status": 200,
-    }
+    detail = {"byok": {"id": str(row.pk)}}
+    served: dict[str, Any] = {"is_byok": True, "detail": detail, "status": 200}
     generation(id="gen-1", **owner, **served, upstream_cost_nano=1500, charge_nano=75)
     generation(id="gen-2", **owner, **served, upstream_cost_nano=500, charge_nano=25)
     generation(id="gen-3", **owner, **served | {"status": 502}, upstream_cost_nano=9)

@@ -28,10 +28,10 @@ from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 EMPTY = dict.fromkeys(
-    (
+    [
         *("limit_usd", "reset_interval", "allowed_models", "ignored_models"),
         *("allowed_providers", "ignored_providers", "content_filters", "content_filter_builtins"),
-    ),
+    ],
     "",
 )
 # What a page with inlines posts beside its own fields.
@@ -41,11 +41,11 @@ INLINES = {
     for part in ("TOTAL_FORMS", "INITIAL_FORMS")
 }
 UNKNOWN = dict.fromkeys(
-    (
+    [
         *("enforce_zdr_anthropic", "enforce_zdr_openai", "enforce_zdr_google"),
         *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
         *("enable_free_model_training", "enable_free_model_publication"),
-    ),
+    ],
     "unknown",
 )
 
@@ -57,11 +57,6 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_catalogue, "_models", models)
     providers = [lambda said: {name: "alpha" for name in said if name == "Alpha"}]
     monkeypatch.setattr(known_catalogue, "_providers", providers)
-
-
-@pytest.fixture
-def account(db: None) -> Account:
-    return open_account(name="acme")
 
 
 @pytest.fixture
@@ -85,9 +80,7 @@ def made(client: Client, workspace: Workspace, **typed: Any) -> Guardrail:
     return Guardrail.objects.get(workspace=workspace)
 
 
-def test_a_guardrail_is_made_changed_and_deleted(
-    admin_client: Client, workspace: Workspace
-) -> None:
+def test_one_is_made_changed_and_deleted(admin_client: Client, workspace: Workspace) -> None:
     guardrail = made(
         admin_client,
         workspace,
@@ -102,14 +95,18 @@ def test_a_guardrail_is_made_changed_and_deleted(
         allowed_data_regions=["europe"],
     )
 
-    assert guardrail.limit_nano == 5_500_000_000
-    assert guardrail.allowed_models == ["acme/small-01", "acme/solo-01"]
-    assert guardrail.allowed_providers == ["alpha", "other"]
-    assert (guardrail.enforce_zdr_xai, guardrail.enforce_zdr_openai) == (True, None)
-    assert guardrail.enable_paid_model_training is False
-    assert guardrail.content_filters == [{"pattern": "a+", "action": "block", "label": None}]
+    kept = {
+        "limit_nano": 5_500_000_000,
+        "allowed_models": ["acme/small-01", "acme/solo-01"],
+        "allowed_providers": ["alpha", "other"],
+        "enforce_zdr_xai": True,
+        "enforce_zdr_openai": None,
+        "enable_paid_model_training": False,
+        "content_filters": [{"pattern": "a+", "action": "block", "label": None}],
+        "allowed_data_regions": ["europe"],
+    }
+    assert Guardrail.objects.values(*kept).get() == kept
     assert guardrail.content_filter_builtins[0]["scan_scope"] == "all_messages"
-    assert guardrail.allowed_data_regions == ["europe"]
 
     changed = admin_client.post(
         page(Guardrail, "change", guardrail.pk), {"name": "new", **UNKNOWN, **EMPTY, **INLINES}
@@ -127,9 +124,8 @@ def test_a_guardrail_is_made_changed_and_deleted(
     assert {str(each.operator) for each in records} == {"admin"}
 
 
-@pytest.mark.parametrize(
-    ("typed", "told"),
-    [
+def test_what_no_guardrail_may_have(admin_client: Client, workspace: Workspace) -> None:
+    for typed, told in (
         ({"limit_usd": "5"}, "come together"),
         ({"reset_interval": "daily"}, "come together"),
         ({"limit_usd": "0", "reset_interval": "daily"}, "more than nothing"),
@@ -137,72 +133,50 @@ def test_a_guardrail_is_made_changed_and_deleted(
         ({"content_filters": '[{"pattern": "(?=a)", "action": "block"}]'}, "lookaround"),
         ({"content_filters": '[{"pattern": "a"}]'}, "content_filters.0.action"),
         ({"content_filter_builtins": '["ssn"]'}, "content_filter_builtins.0"),
-    ],
-)
-def test_what_no_guardrail_may_have(
-    admin_client: Client, workspace: Workspace, typed: dict[str, Any], told: str
-) -> None:
-    response = add(admin_client, workspace, **typed)
-
-    assert response.status_code == 200
-    assert told in response.text
+    ):
+        response = add(admin_client, workspace, **typed)
+        assert response.status_code == 200
+        assert told in response.text
     assert not Guardrail.objects.exists()
 
 
-def test_keys_and_members_are_assigned_and_taken_away(
+def test_keys_and_members_are_assigned_and_taken_away_within_an_account(
     admin_client: Client, workspace: Workspace, account: Account, key: ApiKey
 ) -> None:
     guardrail = made(admin_client, workspace)
     admit_member(account=account, username="ada", role=Membership.Role.MEMBER)
     member = Membership.objects.get(account=account, user__username="ada")
+    holders = ((GuardrailKey, "api_key", key), (GuardrailMember, "membership", member))
+    other = open_account(name="other")
+    theirs, _ = create_key(account=other, name="t", workspace=other.workspaces.get())
+    management, _ = create_key(account=account, name="m", workspace=None)
 
-    for model, holder in (
-        (GuardrailKey, {"api_key": key.pk}),
-        (GuardrailMember, {"membership": member.pk}),
-    ):
-        typed = {"guardrail": guardrail.pk, **holder}
+    for wrong, told in ((theirs, "two accounts"), (management, "Inference keys only")):
+        typed = {"guardrail": guardrail.pk, "api_key": wrong.pk}
+        assert told in admin_client.post(page(GuardrailKey, "add"), typed).text
+    assert not GuardrailKey.objects.exists()
+    for model, field, holder in holders:
+        typed = {"guardrail": guardrail.pk, field: holder.pk}
         response = admin_client.post(page(model, "add"), typed)
         assert response.status_code == 302, response.text
         row = model.objects.get()
-        assert row.guardrail == guardrail
-        assert str(row.assigned_by) == "admin"
+        assert (row.guardrail, str(row.assigned_by)) == (guardrail, "admin")
         assert admin_client.get(page(model, "change", row.pk)).status_code == 200
         assert admin_client.get(page(model, "changelist")).status_code == 200
 
     shown = admin_client.get(page(Guardrail, "change", guardrail.pk)).text
     assert "first" in shown
     assert "ada" in shown
-    for model in (GuardrailKey, GuardrailMember):
-        row = model.objects.get()
-        admin_client.post(page(model, "delete", row.pk), {"post": "yes"})
+    for model, _, _ in holders:
+        admin_client.post(page(model, "delete", model.objects.get().pk), {"post": "yes"})
         assert not model.objects.exists()
-    actions = AuditRecord.objects.filter(object_type="guardrail").values_list("action", flat=True)
-    assert sorted(actions) == [
-        "created",
-        "keys assigned",
-        "keys unassigned",
-        "members assigned",
-        "members unassigned",
+    actions = AuditRecord.objects.filter(object_type="guardrail").order_by("pk")
+    assert [each.action for each in actions] == [
+        *("created", "keys assigned", "members assigned", "keys unassigned", "members unassigned")
     ]
 
 
-def test_assignments_stay_within_an_account(
-    admin_client: Client, workspace: Workspace, key: ApiKey
-) -> None:
-    guardrail = made(admin_client, workspace)
-    other = open_account(name="other")
-    theirs, _ = create_key(
-        account=other, name="t", workspace=open_workspace(account=other, slug="x")
-    )
-    management, _ = create_key(account=workspace.account, name="m", workspace=None)
-
-    for wrong, told in ((theirs, "two accounts"), (management, "Inference keys only")):
-        typed = {"guardrail": guardrail.pk, "api_key": wrong.pk}
-        assert told in admin_client.post(page(GuardrailKey, "add"), typed).text
-    assert not GuardrailKey.objects.exists()
-
-
-def test_what_holders_spent_is_seen_at_a_glance(
+def test_what_holders_spent_is_seen(
     admin_client: Client, workspace: Workspace, key: ApiKey
 ) -> None:
     guardrail = made(admin_client, workspace, limit_usd="5", reset_interval="daily")
@@ -241,14 +215,10 @@ def test_a_default_guardrail_keeps_its_name(admin_client: Client, workspace: Wor
 
 
 def test_the_account_s_own_policy(admin_client: Client, account: Account, key: ApiKey) -> None:
-    typed = {
-        "name": "acme",
-        "allowed_models": "acme/small",
-        "ignored_providers": "beta",
-        "data_collection": "deny",
-        "zdr": "on",
-        **INLINES,
-    }
+    Account.objects.update(total_credits_nano=7)
+    typed = {"name": "acme", "allowed_models": "acme/small", "ignored_providers": "beta"}
+    typed |= {"allowed_providers": " Alpha,Other ,\nAlpha,"}
+    typed |= {"data_collection": "deny", "zdr": "on"} | INLINES
 
     response = admin_client.post(page(Account, "change", account.pk), typed)
 
@@ -260,9 +230,17 @@ def test_the_account_s_own_policy(admin_client: Client, account: Account, key: A
     assert caller.guard.choice.denies_collection
     assert caller.ignored_providers == ("beta",)
     assert not caller.regional_inference
+    account.refresh_from_db()
+    assert (account.allowed_providers, account.total_credits_nano) == (["Alpha", "Other"], 7)
+    shown = admin_client.get(page(Account, "change", account.pk)).text
+    assert ">\nAlpha, Other</textarea>" in shown
     record = AuditRecord.objects.get(object_type="account")
     assert record.before is not None
     assert record.before["data_collection"] == "allow"
+    typed["ignored_providers"] = " , "
+    admin_client.post(page(Account, "change", account.pk), typed)
+    account.refresh_from_db()
+    assert account.ignored_providers is None, "an emptied list"
     typed["allowed_models"] = "nope"
     refused = admin_client.post(page(Account, "change", account.pk), typed)
     assert "No model has this name" in refused.text

@@ -1,3 +1,5 @@
+"""Keys and the books as an operator sees them."""
+
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -7,11 +9,21 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 
 from accounts.keystring import hash_of
-from accounts.models import Account, ApiKey, Membership, SpendCounter, User, Workspace
+from accounts.models import (
+    Account,
+    ApiKey,
+    Hold,
+    LedgerEntry,
+    Membership,
+    SpendCounter,
+    User,
+    Workspace,
+)
 from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
-from tests.support.operations import page
+from routing.metering.models import Generation
+from tests.support.operations import fill, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -47,23 +59,21 @@ def test_a_new_key_is_shown_once_and_kept_nowhere(admin_client: Client, account:
     assert not any(string in str(row.get_decoded()) for row in Session.objects.all())
 
 
-def test_an_inference_key_lives_in_the_default_workspace_unless_another_is_named(
+def test_a_key_has_kind_and_owner(
     admin_client: Client, account: Account, workspace: Workspace
 ) -> None:
-    add(admin_client, account)
+    member = admit_member(account=account, username="member", role=Membership.Role.MEMBER)
 
-    assert ApiKey.objects.get().workspace == workspace
-
-
-def test_a_management_key_has_no_workspace(admin_client: Client, account: Account) -> None:
+    add(admin_client, account, creator=str(member.pk))
     add(admin_client, account, kind="management")
 
-    assert ApiKey.objects.get().is_management
+    inference, management = ApiKey.objects.order_by("pk")
+    # Unless another workspace is named, it is the default one.
+    assert (inference.workspace, inference.creator) == (workspace, member)
+    assert (management.is_management, management.workspace) == (True, None)
 
 
-def test_a_new_key_must_fit_its_account(
-    admin_client: Client, account: Account, workspace: Workspace
-) -> None:
+def test_a_new_key_must_fit(admin_client: Client, account: Account, workspace: Workspace) -> None:
     elsewhere = open_account(name="other").workspaces.get()
     stranger = User.objects.create(username="stranger")
 
@@ -80,58 +90,41 @@ def test_a_new_key_must_fit_its_account(
     assert not ApiKey.objects.exists()
 
 
-def test_a_member_can_own_a_key(admin_client: Client, account: Account) -> None:
-    member = admit_member(account=account, username="member", role=Membership.Role.MEMBER)
-
-    add(admin_client, account, creator=str(member.pk))
-
-    assert ApiKey.objects.get().creator == member
-
-
 def test_a_limit_is_typed_in_usd_and_holds_at_once(admin_client: Client, key: ApiKey) -> None:
-    SpendCounter.objects.create(
-        scope="key", scope_id=str(key.pk), window="total", window_start=ALL_TIME
-    )
+    scope = {"scope": "key", "scope_id": str(key.pk), "window": "total", "window_start": ALL_TIME}
+    SpendCounter.objects.create(**scope, spent_nano=1_200)
 
     change(admin_client, key, limit_usd="0.5")
 
     key.refresh_from_db()
-    assert key.limit_nano == 500_000_000
-    assert SpendCounter.objects.get().limit_nano == 500_000_000
+    assert key.limit_nano == SpendCounter.objects.get().limit_nano == 500_000_000
     assert 'value="0.5"' in admin_client.get(page(ApiKey, "change", key.pk)).text
-
-
-def test_saving_the_page_unchanged_changes_nothing(admin_client: Client, key: ApiKey) -> None:
-    before = ApiKey.objects.values().get()
-
-    change(admin_client, key)
-
-    assert ApiKey.objects.values().get() == before
+    # What it spent stands in the list, in which it is found.
+    assert ">0.0000012<" in admin_client.get(page(ApiKey)).text
+    for term in (key.hash, key.label, "first", "acme"):
+        found = admin_client.get(page(ApiKey), {"q": term}).context["cl"].result_list
+        assert [row.pk for row in found] == [key.pk]
 
 
 def test_hash_and_owner_cannot_be_changed(admin_client: Client, key: ApiKey) -> None:
-    other = open_account(name="other")
+    other, before = open_account(name="other"), ApiKey.objects.values().get()
+    change(admin_client, key)
+    assert ApiKey.objects.values().get() == before, "nothing was typed"
 
     change(admin_client, key, name="renamed", hash="0" * 64, account=str(other.pk), label="x")
 
-    changed = ApiKey.objects.get()
-    assert changed.name == "renamed"
-    assert (changed.hash, changed.label, changed.account_id) == (
-        key.hash,
-        key.label,
-        key.account_id,
-    )
+    after = ApiKey.objects.values().get()
+    assert after == before | {"name": "renamed", "updated_at": after["updated_at"]}
 
 
 def test_keys_are_disabled_and_enabled(admin_client: Client, key: ApiKey) -> None:
+    usable = ApiKey.objects.usable(datetime.now(UTC))
     assert "Disabled 1 key." in act(admin_client, "disable", key).text
-    assert not ApiKey.objects.usable(datetime.now(UTC)).exists()
-
+    assert not usable.exists()
     assert "Enabled 1 key." in act(admin_client, "enable", key).text
-    assert ApiKey.objects.usable(datetime.now(UTC)).exists()
-
+    assert usable.exists()
     change(admin_client, key, disabled="on")
-    assert not ApiKey.objects.usable(datetime.now(UTC)).exists()
+    assert not usable.exists()
 
 
 def test_a_deleted_key_stays_as_a_row_that_nobody_changes(
@@ -150,15 +143,28 @@ def test_a_deleted_key_stays_as_a_row_that_nobody_changes(
     assert "Enabled 0 keys." in act(admin_client, "enable", key).text
 
 
-def test_a_key_is_found_by_its_hash_and_label(admin_client: Client, key: ApiKey) -> None:
-    for term in (key.hash, key.label, "first", "acme"):
-        found = admin_client.get(page(ApiKey), {"q": term}).context["cl"].result_list
-        assert [row.pk for row in found] == [key.pk]
+@pytest.mark.parametrize("model", [LedgerEntry, Hold, SpendCounter, Generation])
+def test_nobody_writes_the_books_by_hand(admin_client: Client, model: type[Any]) -> None:
+    fill(1)
+    before = list(model.objects.values())
+    row = model.objects.first()
+
+    for kind, *arguments in (("add",), ("change", row.pk), ("delete", row.pk)):
+        response = admin_client.post(page(model, kind, *arguments), {"post": "yes"})
+        assert response.status_code == 403
+    action = {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
+    admin_client.post(page(model), action)
+
+    assert list(model.objects.values()) == before
 
 
-def test_what_a_key_spent_stands_in_the_list(admin_client: Client, key: ApiKey) -> None:
-    SpendCounter.objects.create(
-        scope="key", scope_id=str(key.pk), window="total", window_start=ALL_TIME, spent_nano=1_200
-    )
+def test_entries_are_found_by_generation_reference_and_key(admin_client: Client) -> None:
+    fill(2)
+    entry = LedgerEntry.objects.filter(kind="usage").latest("id")
 
-    assert ">0.0000012<" in admin_client.get(page(ApiKey)).text
+    for term in (entry.generation_id or "", entry.source_ref):
+        found = admin_client.get(page(LedgerEntry), {"q": term}).context["cl"].result_list
+        assert [each.pk for each in found] == [entry.pk]
+    for model in (LedgerEntry, Hold, Generation):
+        shown = admin_client.get(page(model), {"api_key__id__exact": str(entry.api_key_id)})
+        assert len(shown.context["cl"].result_list) == 1

@@ -1,14 +1,27 @@
-"""Workspaces as an operator changes them."""
+"""Workspaces and their budgets as an operator changes them."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from django.test import Client
 
 from accounts import known_models
-from accounts.models import Account, ApiKey, AuditRecord, Membership, Workspace, WorkspaceMembership
+from accounts.models import (
+    Account,
+    ApiKey,
+    AuditRecord,
+    Membership,
+    SpendCounter,
+    User,
+    Workspace,
+    WorkspaceBudget,
+    WorkspaceMembership,
+)
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from accounts.services.records import SYSTEM
+from accounts.services.workspace_budgets import set_budget
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -18,11 +31,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 def models(monkeypatch: pytest.MonkeyPatch) -> None:
     """The models known here are those of acme."""
     monkeypatch.setattr(known_models, "_checks", [lambda name: name.startswith("acme/")])
-
-
-@pytest.fixture
-def account(db: None) -> Account:
-    return open_account(name="acme")
 
 
 @pytest.fixture
@@ -41,86 +49,58 @@ def change(client: Client, workspace: Workspace, **changes: Any) -> Any:
     return client.post(page(Workspace, "change", workspace.pk), typed | changes)
 
 
-def test_every_setting_can_be_changed(
+def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
     admin_client: Client, workspace: Workspace, key: ApiKey
 ) -> None:
-    response = change(
-        admin_client,
-        workspace,
-        description="Ours",
-        default_text_model="acme/small",
-        default_image_model="acme/paint",
-        default_provider_sort="price",
-        disabled_server_tools=["router:bash", "router:shell"],
-        io_logging_sampling_rate="0.25",
-        io_logging_api_key_ids=f" {key.pk},",
-        is_observability_io_logging_enabled="on",
-        is_observability_broadcast_enabled="on",
-        is_data_discount_logging_enabled="on",
-    )
+    assert change(admin_client, workspace).status_code == 302
+    workspace.refresh_from_db()
+    assert workspace.updated_at is None, "nothing changed"
+    switches = {
+        f"is_{name}_enabled": True
+        for name in ("observability_io_logging", "observability_broadcast", "data_discount_logging")
+    }
+    words = {
+        "description": "Ours",
+        "default_text_model": "acme/small",
+        "default_image_model": "acme/paint",
+        "default_provider_sort": "price",
+        "disabled_server_tools": ["router:bash", "router:shell"],
+    }
+    typed = words | {"io_logging_sampling_rate": "0.25", "io_logging_api_key_ids": f" {key.pk},"}
+
+    response = change(admin_client, workspace, **typed, **dict.fromkeys(switches, "on"))
 
     assert response.status_code == 302, response.text
-    workspace.refresh_from_db()
-    assert workspace.description == "Ours"
-    assert workspace.default_text_model == "acme/small"
-    assert workspace.default_image_model == "acme/paint"
-    assert workspace.disabled_server_tools == ["router:bash", "router:shell"]
-    assert workspace.io_logging_sampling_rate == 0.25
-    assert workspace.io_logging_api_key_ids == [key.pk]
-    assert workspace.is_observability_io_logging_enabled
-    assert workspace.is_observability_broadcast_enabled
-    assert workspace.is_data_discount_logging_enabled
-    assert workspace.updated_at is not None
+    kept = {**words, **switches, "io_logging_sampling_rate": 0.25}
+    kept["io_logging_api_key_ids"] = [key.pk]
+    mine = Workspace.objects.filter(pk=workspace.pk)
+    assert mine.values(*kept).get() == kept
     record = AuditRecord.objects.get(object_id=str(workspace.pk))
     assert (record.action, str(record.operator)) == ("updated", "admin")
-    assert record.before is not None
-    assert record.after is not None
-    assert record.before["io_logging_sampling_rate"] == 1
-    assert record.after["io_logging_sampling_rate"] == 0.25
+    assert (record.before or {})["io_logging_sampling_rate"] == 1
+    assert (record.after or {})["io_logging_sampling_rate"] == 0.25
 
-
-def test_what_is_emptied_is_null(admin_client: Client, workspace: Workspace, key: ApiKey) -> None:
-    Workspace.objects.filter(pk=workspace.pk).update(
-        description="d", disabled_server_tools=["router:bash"], io_logging_api_key_ids=[key.pk]
-    )
-    workspace.refresh_from_db()
-
-    emptied = {"description": "", "io_logging_api_key_ids": ""}
+    emptied = {"description": "", "io_logging_api_key_ids": "", "default_provider_sort": ""}
     assert change(admin_client, workspace, **emptied).status_code == 302
-
-    workspace.refresh_from_db()
-    assert workspace.description is None
-    assert workspace.disabled_server_tools is None
-    assert workspace.io_logging_api_key_ids is None
+    names = [*emptied, "disabled_server_tools"]
+    assert mine.values(*names).get() == dict.fromkeys(names)
 
 
-def test_nothing_changed_is_no_change(admin_client: Client, workspace: Workspace) -> None:
-    assert change(admin_client, workspace).status_code == 302
-
-    workspace.refresh_from_db()
-    assert workspace.updated_at is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"slug": "Not_One"}, "Lowercase letters and digits"),
-        ({"default_text_model": "nope/none"}, "No model has this name."),
-        ({"default_image_model": "nope/none"}, "No model has this name."),
-        ({"disabled_server_tools": ["router:nope"]}, "Select a valid choice"),
-        ({"io_logging_sampling_rate": "0"}, "greater than or equal to 0.0001"),
-        ({"io_logging_api_key_ids": "one"}, "Whole numbers, with commas between."),
-        ({"io_logging_api_key_ids": "9" * 18}, "no key of this workspace"),
-        ({"io_logging_api_key_ids": "9" * 19}, "Whole numbers, with commas between."),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    admin_client: Client, workspace: Workspace, changes: dict[str, Any], text: str
-) -> None:
-    response = change(admin_client, workspace, **changes)
-
-    assert response.status_code == 200
-    assert text in response.text
+def test_what_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -> None:
+    for field, typed, text in (
+        ("slug", "Not_One", "Lowercase letters and digits"),
+        ("default_text_model", "nope/none", "No model has this name."),
+        ("default_image_model", "nope/none", "No model has this name."),
+        ("default_provider_sort", "luck", "Select a valid choice"),
+        ("disabled_server_tools", ["router:nope"], "Select a valid choice"),
+        ("io_logging_sampling_rate", "0", "greater than or equal to 0.0001"),
+        ("io_logging_api_key_ids", "one", "Whole numbers, with commas between."),
+        ("io_logging_api_key_ids", "9" * 18, "no key of this workspace"),
+        ("io_logging_api_key_ids", "9" * 19, "Whole numbers, with commas between."),
+    ):
+        response = change(admin_client, workspace, **{field: typed})
+        assert response.status_code == 200
+        assert text in response.text, field
 
 
 def test_a_new_one_is_made(admin_client: Client, account: Account) -> None:
@@ -154,7 +134,7 @@ def test_deleting_follows_the_rules_of_the_api(
     assert [each.slug for each in account.workspaces.all()] == ["default"]
 
 
-def test_a_member_of_another_account_is_none_here(
+def test_members_of_others_are_none(
     admin_client: Client, account: Account, workspace: Workspace
 ) -> None:
     ada = admit_member(account=account, username="ada", role=Membership.Role.MEMBER)
@@ -175,3 +155,86 @@ def test_a_member_of_another_account_is_none_here(
     typed = {"role": "admin"}
     response = admin_client.post(page(WorkspaceMembership, "change", row.pk), typed)
     assert response.status_code == 302, response.text
+
+
+USD = 1_000_000_000
+
+
+def budget(workspace: Workspace, interval: str, usd: int) -> WorkspaceBudget:
+    where: dict[str, Any] = {"account_id": workspace.account_id, "reference": "team", "by": SYSTEM}
+    return set_budget(**where, interval=interval, limit_nano=usd * USD, include_byok=None)[1]
+
+
+def add_budget(client: Client, workspace: Workspace, **typed: str) -> Any:
+    usual = {"workspace": str(workspace.pk), "interval": "weekly", "limit_usd": "12.50"}
+    return client.post(page(WorkspaceBudget, "add"), usual | typed)
+
+
+def test_a_budget_is_set_with_a_counter_and_a_record(
+    admin_client: Client, admin_user: User, workspace: Workspace
+) -> None:
+    assert add_budget(admin_client, workspace, include_byok_in_budgets="on").status_code == 302
+
+    row = WorkspaceBudget.objects.get()
+    assert (row.interval, row.limit_nano) == ("weekly", 12_500_000_000)
+    workspace.refresh_from_db()
+    assert workspace.include_byok_in_budgets
+    record = AuditRecord.objects.get(object_type="workspace_budget")
+    assert record.after is not None
+    assert (record.operator_id, record.after["limit_nano"]) == (admin_user.pk, row.limit_nano)
+
+
+def test_it_is_changed_and_taken_away_in_place(admin_client: Client, workspace: Workspace) -> None:
+    row = budget(workspace, "daily", 5)
+    path = page(WorkspaceBudget, "change", row.pk)
+
+    assert 'value="5"' in admin_client.get(path).text
+    assert admin_client.post(path, {"limit_usd": "6"}).status_code == 302
+
+    row.refresh_from_db()
+    assert (row.limit_nano, row.interval) == (6 * USD, "daily")
+    assert SpendCounter.objects.get().limit_nano == 6 * USD
+    admin_client.post(page(WorkspaceBudget, "delete", row.pk), {"post": "yes"})
+    assert not WorkspaceBudget.objects.exists()
+    assert SpendCounter.objects.get().limit_nano is None
+    last = AuditRecord.objects.filter(object_type="workspace_budget").latest("pk")
+    assert last.action == "deleted"
+
+
+def test_a_budget_that_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -> None:
+    budget(workspace, "monthly", 500)
+    for field, typed, text in (
+        ("limit_usd", "0", "greater than or equal to"),
+        ("limit_usd", "", "This field is required."),
+        ("interval", "monthly", "The workspace has a budget of this interval."),
+        ("limit_usd", "500", "monthly ($500) must exceed weekly ($500)"),
+        ("interval", "yearly", "Select a valid choice"),
+    ):
+        response = add_budget(admin_client, workspace, **{field: typed})
+        assert response.status_code == 200
+        assert text in response.text
+    assert WorkspaceBudget.objects.count() == 1
+
+
+def test_pages_show_what_was_spent_of_each(admin_client: Client, workspace: Workspace) -> None:
+    for interval, usd in (("lifetime", 900), ("monthly", 700), ("daily", 20)):
+        budget(workspace, interval, usd)
+    SpendCounter.objects.filter(window="month").update(spent_nano=123_450_000_000)
+    SpendCounter.objects.filter(window="day").update(spent_nano=3 * USD, byok_spent_nano=USD)
+    Workspace.objects.filter(pk=workspace.pk).update(include_byok_in_budgets=True)
+    SpendCounter.objects.update(counts_byok=True)
+    SpendCounter.objects.create(
+        scope="workspace",
+        scope_id=workspace.pk.hex,
+        window="day",
+        window_start=datetime(2026, 1, 1, tzinfo=UTC).date(),
+        spent_nano=77 * USD,
+        workspace=workspace,
+    )
+
+    shown = admin_client.get(page(Workspace, "change", workspace.pk)).text
+    listed = admin_client.get(page(WorkspaceBudget)).text
+
+    for text in (shown, listed):
+        assert all(amount in text for amount in (">700<", ">123.45<", ">20<", ">4<"))
+        assert ">77<" not in text

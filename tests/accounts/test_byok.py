@@ -1,46 +1,45 @@
-"""/byok: credentials brought, read and listed through the API."""
+"""/byok: credentials brought, read, listed and changed through the API."""
 
 import uuid
 from typing import Any
 
 import pytest
 
-from accounts.models import ApiKey, ByokCredential
+from accounts.models import ApiKey, AuditRecord, ByokCredential, User
 from accounts.services import byok
-from tests.accounts.brought import FIELDS, HASHES, NEW, brought, key_of
+from accounts.services.records import SYSTEM
+from tests.accounts.brought import FIELDS, HASHES, NEW, Providers, brought, key_of
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("providers")]
-
-
-def bad(body: dict[str, Any], said: str) -> Any:
-    return pytest.param(NEW | body, said, id=said[:60])
-
-
-PATTERN = "/^[0-9a-f]{64}$/"
-BAD = [
-    bad({"provider": None}, "provider: Invalid input: expected string, received null"),
-    bad({"provider": "nope"}, "provider: Invalid input: nope is no provider of the catalogue"),
-    bad({"key": ""}, "key: Too small: expected string to have >=1 characters"),
-    bad({"key": 5}, "key: Invalid input: expected string, received number"),
-    bad({"key": " "}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "a\nb"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "{no"}, "key: Invalid input: expected visible ASCII characters or a JSON object"),
-    bad({"key": "k" * 8193}, "key: Too big: expected string to have <=8192 characters"),
-    bad({"name": "n" * 256}, "name: Too big: expected string to have <=255 characters"),
-    bad({"workspace_id": "x"}, "workspace_id: Invalid UUID"),
-    bad({"disabled": "no"}, "disabled: Invalid input: expected boolean, received string"),
-    bad({"is_fallback": None}, "is_fallback: Invalid input: expected boolean, received null"),
-    bad({"allowed_models": ["m"] * 101}, "allowed_models: Too big: expected array to have <=100"),
-    bad({"allowed_models": [1]}, "allowed_models.0: Invalid input: expected string, received num"),
-    bad({HASHES: []}, f"{HASHES}: Too small: expected array to have >=1 items"),
-    bad({HASHES: ["0" * 64] * 101}, f"{HASHES}: Too big: expected array to have <=100 items"),
-    bad({HASHES: ["A" * 64]}, f"{HASHES}.0: Invalid string: must match pattern {PATTERN}"),
-    bad({HASHES: ["0" * 64]}, f"{HASHES}.0: Invalid input: no key of this account"),
-    bad({"allowed_user_ids": ["u"] * 101}, "allowed_user_ids: Too big: expected array to have"),
-    bad({"declared_zdr": True}, "declared_zdr: Invalid input: this is not declared here"),
-    bad({"declared_region": "us"}, "declared_region: Invalid input: this is not declared here"),
-    bad({"is_byok_only": True, "is_fallback": True}, "is_byok_only: Invalid input: a fallback"),
+STRING = "Invalid input: expected string"
+ASCII = "Invalid input: expected visible ASCII characters or"
+NO_KEY = "Invalid input: no key of this account"
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"provider": ...}, f"provider: {STRING}, received undefined"),
+    ({"provider": None}, f"provider: {STRING}, received null"),
+    ({"provider": "nope"}, "provider: Invalid input: nope is no provider of the catalogue"),
+    ({"key": ...}, f"key: {STRING}, received undefined"),
+    ({"key": ""}, "key: Too small: expected string to have >=1 characters"),
+    ({"key": 5}, f"key: {STRING}, received number"),
+    ({"key": " "}, f"key: {ASCII} a JSON object"),
+    ({"key": "a\nb"}, f"key: {ASCII} a JSON object"),
+    ({"key": "{no"}, f"key: {ASCII} a JSON object"),
+    ({"key": "k" * 8193}, "key: Too big: expected string to have <=8192 characters"),
+    ({"name": "n" * 256}, "name: Too big: expected string to have <=255 characters"),
+    ({"workspace_id": "x"}, "workspace_id: Invalid UUID"),
+    ({"disabled": "no"}, "disabled: Invalid input: expected boolean, received string"),
+    ({"is_fallback": None}, "is_fallback: Invalid input: expected boolean, received null"),
+    ({"allowed_models": ["m"] * 101}, "allowed_models: Too big: expected array to have <=100"),
+    ({"allowed_models": [1]}, f"allowed_models.0: {STRING}, received num"),
+    ({HASHES: []}, f"{HASHES}: Too small: expected array to have >=1 items"),
+    ({HASHES: ["0" * 64] * 101}, f"{HASHES}: Too big: expected array to have <=100 items"),
+    ({HASHES: ["A" * 64]}, f"{HASHES}.0: Invalid string: must match pattern /^[0-9a-f]{{64}}$/"),
+    ({HASHES: ["0" * 64]}, f"{HASHES}.0: {NO_KEY}"),
+    ({"allowed_user_ids": ["u"] * 101}, "allowed_user_ids: Too big: expected array to have"),
+    ({"declared_zdr": True}, "declared_zdr: Invalid input: this is not declared here"),
+    ({"declared_region": "us"}, "declared_region: Invalid input: this is not declared here"),
+    ({"is_byok_only": True, "is_fallback": True}, "is_byok_only: Invalid input: a fallback"),
 ]
 
 
@@ -48,51 +47,55 @@ def test_a_new_credential_shows_every_field_but_the_key(mine: Manager) -> None:
     made = brought(mine)
 
     assert made.keys() == FIELDS
-    assert (made["provider"], made["label"], made["name"]) == ("openai", "sk-...efgh", None)
-    assert (made["disabled"], made["is_fallback"], made["sort_order"]) == (False, False, 0)
-    assert made["workspace_id"] == str(mine.account.workspaces.get().pk)
-    lists = ("allowed_models", "allowed_api_key_hashes", "allowed_user_ids")
-    assert [made[name] for name in lists] == [None, None, None]
-    assert uuid.UUID(made["id"]).version == 4
+    shown: dict[str, Any] = {
+        "provider": "openai",
+        "label": "sk-...efgh",
+        "name": None,
+        "disabled": False,
+    }
+    shown |= {"is_fallback": False, "sort_order": 0, "allowed_models": None}
+    shown |= {"allowed_api_key_hashes": None, "allowed_user_ids": None}
+    shown |= {"workspace_id": str(mine.account.workspaces.get().pk)}
+    assert made == made | shown | {"id": str(uuid.UUID(made["id"], version=4))}
     assert mine.ok("GET", f"/byok/{made['id']}")["data"] == made
     assert mine.ok("GET", "/byok") == {"data": [made], "total_count": 1}
+    assert mine.refused(400, "GET", "/byok/nothing") == "id: Invalid UUID"
 
 
 def test_what_is_said_is_kept(mine: Manager) -> None:
     workspace, key = mine.workspace("team"), key_of(mine)
     said = {
-        "name": "",
+        "name": "n" * 255,
         "workspace_id": str(workspace.pk),
         "disabled": True,
         "is_fallback": True,
-        "allowed_models": ["acme/small", "never/heard-of"],
+        "allowed_models": [f"never/heard-of-{number}" for number in range(100)],
         "allowed_api_key_hashes": [key.hash],
         "allowed_user_ids": [],
     }
 
-    made = brought(mine, **said, unknown="field")
+    made = brought(mine, **said, key="x", unknown="field")
 
-    assert made == made | said
+    assert made == made | said | {"label": "..."}
     assert mine.ok("GET", f"/byok/{made['id'].upper()}")["data"] == made
 
 
-@pytest.mark.parametrize(("body", "said"), BAD)
-def test_what_breaks_the_rules_is_refused(mine: Manager, body: dict[str, Any], said: str) -> None:
-    assert mine.refused(400, "POST", "/byok", body).startswith(said)
+def test_what_breaks_the_rules_is_refused(mine: Manager) -> None:
+    others = manager("other")
+    key, workspace = key_of(others), others.workspace("team")
+    management = ApiKey.objects.get(account=mine.account, kind="management")
+    foreign = "workspace_id: Invalid input: no workspace of this account"
+    of_others: list[tuple[dict[str, Any], str]] = [
+        ({HASHES: [key.hash]}, f"{HASHES}.0: {NO_KEY}"),
+        ({HASHES: [management.hash]}, f"{HASHES}.0: {NO_KEY}"),
+        ({"workspace_id": str(workspace.pk)}, foreign),
+    ]
+
+    for changes, said in BAD + of_others:
+        body = {name: each for name, each in (NEW | changes).items() if each is not ...}
+        assert mine.refused(400, "POST", "/byok", body).startswith(said), changes
+    assert mine.refused(400, "GET", f"/byok?workspace_id={workspace.pk}") == foreign
     assert not ByokCredential.objects.exists()
-
-
-@pytest.mark.parametrize("field", ["provider", "key"])
-def test_what_is_required(mine: Manager, field: str) -> None:
-    body = {name: value for name, value in NEW.items() if name != field}
-    said = f"{field}: Invalid input: expected string, received undefined"
-    assert mine.refused(400, "POST", "/byok", body) == said
-
-
-def test_bounds_that_still_fit(mine: Manager) -> None:
-    made = brought(mine, name="n" * 255, allowed_models=[f"m/{n}" for n in range(100)])
-    assert len(made["allowed_models"]) == 100
-    assert brought(mine, key="x")["label"] == "..."
 
 
 def test_an_account_has_so_many_and_no_more(mine: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,29 +108,6 @@ def test_an_account_has_so_many_and_no_more(mine: Manager, monkeypatch: pytest.M
 
     mine.ok("DELETE", f"/byok/{made[1]['id']}")
     brought(mine)
-
-
-def test_keys_and_workspaces_of_others_are_refused(mine: Manager) -> None:
-    other = manager("other")
-    key, workspace = key_of(other), other.workspace("team")
-    management = ApiKey.objects.get(account=mine.account, kind="management")
-
-    for each in (key, management):
-        refused = mine.refused(400, "POST", "/byok", NEW | {HASHES: [each.hash]})
-        assert refused == f"{HASHES}.0: Invalid input: no key of this account"
-    refused = mine.refused(400, "POST", "/byok", NEW | {"workspace_id": str(workspace.pk)})
-    assert refused == "workspace_id: Invalid input: no workspace of this account"
-    assert mine.refused(400, "GET", f"/byok?workspace_id={workspace.pk}") == refused
-    theirs = brought(other)
-    path = f"/byok/{theirs['id']}"
-    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        assert mine.refused(404, method, path, body) == "Resource not found"
-    assert other.ok("GET", path)["data"] == theirs
-
-
-def test_no_id_is_400_and_an_unknown_one_404(mine: Manager) -> None:
-    assert mine.refused(400, "GET", "/byok/nothing") == "id: Invalid UUID"
-    assert mine.refused(404, "GET", f"/byok/{uuid.uuid4()}") == "Resource not found"
 
 
 def test_places_are_counted_in_each_section_of_each_workspace(mine: Manager) -> None:
@@ -170,3 +150,102 @@ def test_lists_are_narrowed_and_paged(mine: Manager) -> None:
     assert mine.ok("GET", "/byok?limit=1&provider=openai")["total_count"] == 3
     for query in ("limit=0", "limit=101", "offset=-1", "workspace_id=x", "provider=%00"):
         mine.refused(400, "GET", f"/byok?{query}")
+
+
+def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
+    key = key_of(mine)
+    made = brought(mine, name="n", allowed_models=["a/b"], allowed_api_key_hashes=[key.hash])
+    path = f"/byok/{made['id']}"
+
+    changed = mine.ok("PATCH", path, {"disabled": True, "provider": "acme", "sort_order": 9})
+    assert changed["data"] == made | {"disabled": True}
+    nothing = {"name": None, "allowed_models": None, HASHES: None, "allowed_user_ids": None}
+    assert mine.ok("PATCH", path, nothing)["data"] == made | nothing | {"disabled": True}
+    narrowed = {HASHES: [key.hash], "allowed_user_ids": [mine.admin.public_id]}
+    assert mine.ok("PATCH", path, narrowed)["data"][HASHES] == [key.hash]
+    for body in ({}, {"provider": "acme"}):
+        assert mine.refused(400, "PATCH", path, body) == "No update fields provided"
+    assert mine.refused(400, "PATCH", path, {HASHES: []}).startswith(f"{HASHES}: Too small")
+    assert mine.refused(400, "PATCH", path, {"key": ""}).startswith("key: Too small")
+
+
+def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers) -> None:
+    made = brought(mine)
+    path, changes = f"/byok/{made['id']}", {"key": "sk-another-key-1234", "name": "mine"}
+
+    def change() -> None:
+        row = ByokCredential.objects.get()
+        byok.change_credential(row=row, changes={"name": "theirs"}, by=SYSTEM)
+
+    providers.meanwhile = change
+    said = mine.refused(409, "PATCH", path, changes)
+    assert said == "Resource conflict. Please try again later."
+    shown = mine.ok("GET", path)["data"]
+    assert (shown["name"], shown["label"]) == ("theirs", made["label"])
+    assert mine.ok("PATCH", path, {"name": "mine"})["data"]["name"] == "mine"
+
+    row = ByokCredential.objects.get()
+    providers.meanwhile = lambda: byok.delete_credential(row=row, by=SYSTEM)
+    mine.refused(409, "PATCH", path, changes)
+    assert ByokCredential.objects.get().sealed == ""
+
+
+def test_a_place_that_is_taken_is_a_conflict(
+    mine: Manager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought(mine)
+    path = f"/byok/{brought(mine, is_fallback=True)['id']}"
+    monkeypatch.setattr(byok, "next_place", lambda row: (0, 1))
+
+    mine.refused(409, "PATCH", path, {"is_fallback": False})
+
+    monkeypatch.undo()
+    assert mine.ok("PATCH", path, {"is_fallback": False})["data"]["sort_order"] == 1
+
+
+def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
+    first, second = key_of(mine), key_of(mine, "second")
+    made = brought(mine, **{HASHES: [first.hash]})
+    path = f"/byok/{made['id']}"
+    body = {
+        "key": "sk-another-key-1234",
+        "name": "n",
+        "is_fallback": True,
+        "allowed_models": ["m"],
+        "allowed_user_ids": [mine.admin.public_id],
+        HASHES: [second.hash, first.hash],
+    }
+
+    changed = mine.ok("PATCH", path, body)["data"]
+
+    assert changed[HASHES] == body[HASHES]
+    assert mine.queries == 6
+    stranger = User.objects.create(username="stranger")
+    said = mine.refused(400, "PATCH", path, {"allowed_user_ids": [stranger.public_id]})
+    assert "allowed_user_ids.0: Invalid input: no member of this account" in said
+    # Nothing moved is nothing recorded.
+    mine.ok("PATCH", path, {"name": "n", "disabled": False})
+    assert AuditRecord.objects.filter(object_id=made["id"]).count() == 2
+    assert ByokCredential.objects.get().version == 1
+
+
+def test_credentials_are_moved_within_their_section(mine: Manager) -> None:
+    for name in "abcd":
+        brought(mine, name=name)
+    brought(mine, name="x", is_fallback=True)
+    mine.ok("DELETE", f"/byok/{ByokCredential.objects.get(name='b').pk}")
+
+    def order() -> str:
+        rows = ByokCredential.objects.living().filter(is_fallback=False).order_by("sort_order")
+        return "".join(f"{row.name}{row.sort_order}" for row in rows)
+
+    def move(name: str, places: int) -> str:
+        row = ByokCredential.objects.get(name=name)
+        byok.move_credential(row=row, places=places, by=SYSTEM)
+        return order()
+
+    assert order() == "a0c2d3"
+    assert move("d", -1) == "a0d1c2"
+    assert move("a", 5) == "d0c1a2"
+    assert move("a", -9) == "a0d1c2"
+    assert move("a", -1) == "a0d1c2"

@@ -1,63 +1,49 @@
-"""The keys of a team's own credentials: tried before they are kept, and shown to nobody."""
+"""The keys of a team's own credentials: tried, kept out of sight, and whose they are."""
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from accounts.byok import opened, usable_credentials
 from accounts.known_providers import KeyTrial
 from accounts.models import ApiKey, AuditRecord, ByokCredential
-from accounts.services.keys import create_key
-from tests.accounts.brought import FIELDS, KEY, NEW, Providers, brought, caller_of, key_of
+from accounts.services.keys import create_key, rotate_key
+from tests.accounts.brought import HASHES, KEY, NEW, Providers, brought, caller_of, key_of
 from tests.accounts.dump import database_text
-from tests.support.management import Manager
+from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("providers")]
 
 
-def test_a_key_that_its_provider_refuses_is_refused(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
-    row = ByokCredential.objects.values().get()
-    providers.verdict = KeyTrial("refused", "the provider answered 401")
-    said = "key: Invalid input: the provider answered 401, so it does not take this key"
-
-    assert mine.refused(400, "POST", "/byok", NEW) == said
-    assert mine.refused(400, "PATCH", f"/byok/{made['id']}", {"key": "sk-another-one"}) == said
-
-    assert ByokCredential.objects.values().get() == row
-    assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
-
-
-def test_a_provider_that_does_not_say_is_believed(mine: Manager, providers: Providers) -> None:
-    providers.verdict = KeyTrial("untold", "the provider did not answer")
-    made = brought(mine)
-
-    assert made.keys() == FIELDS
-    assert ByokCredential.objects.get().key_said == "the provider did not answer"
-    record = AuditRecord.objects.latest("pk")
-    assert record.after is not None
-    assert record.after["key_said"] == "the provider did not answer"
-
-
-def test_a_key_is_tried_outside_of_any_transaction(mine: Manager, providers: Providers) -> None:
+def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
+    mine: Manager, providers: Providers
+) -> None:
     # The test itself is one; what is begun within it is a savepoint.
     within: list[bool] = []
     providers.meanwhile = lambda: within.append(bool(connection.savepoint_ids))
+    providers.verdict = KeyTrial("untold", "the provider did not answer")
     made = brought(mine)
-    mine.ok("PATCH", f"/byok/{made['id']}", {"key": "sk-another-key-1234"})
+    path = f"/byok/{made['id']}"
+    # One that does not say is believed.
+    assert ByokCredential.objects.get().key_said == "the provider did not answer"
+    assert (AuditRecord.objects.latest("pk").after or {})["key_said"] == providers.verdict.said
+    row = ByokCredential.objects.values().get()
 
-    assert within == [False, False]
+    providers.verdict = KeyTrial("refused", "the provider answered 401")
+    said = "key: Invalid input: the provider answered 401, so it does not take this key"
+    assert mine.refused(400, "POST", "/byok", NEW) == said
+    assert mine.refused(400, "PATCH", path, {"key": "sk-another-one"}) == said
+    assert ByokCredential.objects.values().get() == row
+    assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
 
-
-def test_a_new_key_takes_the_old_one_s_place(mine: Manager, providers: Providers) -> None:
-    key, made = key_of(mine), brought(mine)
-
-    rotated = mine.ok("PATCH", f"/byok/{made['id']}", {"key": "  gsk_another-key-9876 "})["data"]
-
+    providers.verdict = KeyTrial("accepted", "the provider answered 200")
+    rotated = mine.ok("PATCH", path, {"key": "  gsk_another-key-9876 "})["data"]
     assert rotated == made | {"label": "gsk_...9876"}
-    (entry,) = caller_of(key).byok
-    assert opened(entry) == "gsk_another-key-9876"
     record = AuditRecord.objects.latest("pk")
     assert (record.action, record.object_id) == ("rotated", made["id"])
+    (entry,) = caller_of(key_of(mine)).byok
+    assert opened(entry) == "gsk_another-key-9876"
+    assert within == [False] * 4
 
 
 def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:
@@ -94,14 +80,57 @@ def test_a_deleted_credential_is_wiped(mine: Manager) -> None:
     assert (record.action, record.after) == ("deleted", None)
 
 
-def test_a_deleted_workspace_s_credentials_are_wiped(mine: Manager) -> None:
-    team = mine.workspace("team")
-    create_key(account=mine.account, name="old", workspace=team)
-    ApiKey.objects.filter(workspace=team).update(disabled=True)
-    brought(mine, workspace_id=str(team.pk))
-    kept = brought(mine)
+# --- Who may use them ----------------------------------------------------------------------------
 
-    assert mine.ok("DELETE", "/workspaces/team") == {"deleted": True}
 
-    assert ByokCredential.objects.get(workspace=team).sealed == ""
-    assert [str(row.pk) for row in ByokCredential.objects.living()] == [kept["id"]]
+def test_a_rotated_key_of_the_account_is_still_the_one_that_was_meant(mine: Manager) -> None:
+    key = key_of(mine)
+    made = brought(mine, **{HASHES: [key.hash]})
+    rotate_key(keys=ApiKey.objects.filter(pk=key.pk))
+    key.refresh_from_db()
+
+    assert mine.ok("GET", f"/byok/{made['id']}")["data"][HASHES] == [key.hash]
+    assert [entry.id for entry in caller_of(key).byok] == [made["id"]]
+
+
+def test_whoever_brought_none_costs_no_query(mine: Manager) -> None:
+    key, second = key_of(mine), key_of(mine, "second")
+    manager("other")
+
+    with CaptureQueriesContext(connection) as before:
+        assert caller_of(key).byok == ()
+    brought(mine)
+    with CaptureQueriesContext(connection) as after:
+        (found,) = caller_of(key).byok
+
+    assert (len(before), len(after)) == (1, 2)
+    assert caller_of(second).byok[0] is found
+
+
+def test_a_key_gets_what_is_for_it_in_order(mine: Manager) -> None:
+    key, another = key_of(mine), key_of(mine, "another")
+    systems = create_key(
+        account=mine.account, name="s", workspace=mine.account.workspaces.get(is_default=True)
+    )[0]
+    team = str(mine.workspace("team").pk)
+    brought(mine, name="last", is_fallback=True)
+    brought(mine, name="first")
+    brought(mine, name="off", disabled=True)
+    brought(mine, name="mine alone", **{HASHES: [key.hash]})
+    brought(mine, name="the admin's", allowed_user_ids=[mine.admin.public_id])
+    brought(mine, name="nobody's", allowed_user_ids=[])
+    brought(mine, name="the team's", workspace_id=team)
+    brought(mine, name="everybody's")
+    ByokCredential.objects.filter(name="everybody's").update(workspace=None, sort_order=0)
+    brought(manager("other"), name="theirs")
+
+    def names(key: ApiKey) -> list[str | None]:
+        ids = [entry.id for entry in caller_of(key).byok]
+        return [ByokCredential.objects.get(pk=each).name for each in ids]
+
+    common = ["first", "everybody's"]
+    assert names(key) == [*common, "mine alone", "the admin's", "last"]
+    assert names(another) == [*common, "the admin's", "last"]
+    assert names(systems) == [*common, "last"]
+    management = ApiKey.objects.get(account=mine.account, kind="management")
+    assert caller_of(management).byok == ()

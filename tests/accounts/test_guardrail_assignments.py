@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from accounts.caller import Caller, read_caller
-from accounts.models import ApiKey, AuditRecord, GuardrailKey, Membership
+from accounts.models import ApiKey, AuditRecord, GuardrailKey, Membership, User
 from accounts.services.keys import create_key
 from routing.catalogue.snapshot import catalogue
+from tests.accounts.brought import caller_of
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -36,75 +36,58 @@ def key_of(mine: Manager, name: str = "k", **said: Any) -> ApiKey:
     return key
 
 
-def caller_of(key: ApiKey) -> Caller:
-    caller = read_caller(key.hash)
-    assert caller is not None
-    return caller
+def assign(mine: Manager, its_id: str, *holders: ApiKey | User) -> None:
+    for holder in holders:
+        if isinstance(holder, ApiKey):
+            mine.ok("POST", f"/guardrails/{its_id}/{KEYS}", {"key_hashes": [holder.hash]})
+        else:
+            body = {"member_user_ids": [holder.public_id]}
+            mine.ok("POST", f"/guardrails/{its_id}/{MEMBERS}", body)
 
 
-def test_keys_come_under_a_guardrail_and_leave_it(mine: Manager) -> None:
-    its_id, first, second = made(mine), key_of(mine, "1"), key_of(mine, "2")
-    body = {"key_hashes": [first.hash, second.hash, first.hash]}
+def test_keys_and_members_come_under_a_guardrail_and_leave_it(mine: Manager) -> None:
+    its_id, key, other, member = made(mine), key_of(mine, "1"), key_of(mine), mine.member("second")
+    common = {"guardrail_id": its_id, "assigned_by": mine.admin.public_id}
+    of_key = {"key_hash": key.hash, "key_name": "1", "key_label": key.label}
+    of_member = {"user_id": member.public_id, "organization_id": str(mine.account.pk)}
+    for kind, field, holders, shown in (
+        (KEYS, "key_hashes", [other.hash, key.hash, other.hash], of_key),
+        (MEMBERS, "member_user_ids", [mine.admin.public_id, member.public_id], of_member),
+    ):
+        path = f"/guardrails/{its_id}/{kind}"
+        assert mine.ok("POST", path, {field: holders}) == {"assigned_count": 2}
 
-    assert mine.ok("POST", f"/guardrails/{its_id}/{KEYS}", body) == {"assigned_count": 2}
-
-    said = mine.ok("GET", f"/guardrails/{its_id}/{KEYS}")
-    assert said["total_count"] == 2
-    assert {each["key_name"] for each in said["data"]} == {"1", "2"}
-    one = next(each for each in said["data"] if each["key_name"] == "1")
-    assert one == {
-        "id": one["id"],
-        "guardrail_id": its_id,
-        "key_hash": first.hash,
-        "key_name": "1",
-        "key_label": first.label,
-        "assigned_by": mine.admin.public_id,
-        "created_at": one["created_at"],
-    }
-    assert mine.ok("GET", f"/guardrails/{KEYS}") == said
-    removal = f"/guardrails/{its_id}/{KEYS}/remove"
-    gone = {"key_hashes": [first.hash]}
-    assert mine.ok("POST", removal, gone) == {"unassigned_count": 1}
-    assert mine.ok("POST", removal, gone) == {"unassigned_count": 0}
+        said = mine.ok("GET", path)
+        assert (said["total_count"], len(said["data"])) == (2, 2)
+        (one,) = (each for each in said["data"] if each.items() >= shown.items())
+        assert one == common | shown | {"id": one["id"], "created_at": one["created_at"]}
+        assert mine.ok("GET", f"/guardrails/{kind}") == said
+        gone = {field: holders[:1]}
+        assert mine.ok("POST", f"{path}/remove", gone) == {"unassigned_count": 1}
+        assert mine.ok("POST", f"{path}/remove", gone) == {"unassigned_count": 0}
+        assert mine.ok("GET", path)["data"] == [one]
     actions = AuditRecord.objects.filter(object_id=its_id).order_by("id")
-    assert [each.action for each in actions] == ["created", "keys assigned", "keys unassigned"]
+    assert [each.action for each in actions] == [
+        *("created", "keys assigned", "keys unassigned", "members assigned", "members unassigned")
+    ]
 
 
-def test_members_come_under_a_guardrail_and_leave_it(mine: Manager) -> None:
-    its_id, member = made(mine), mine.member("second")
-    body = {"member_user_ids": [member.public_id, mine.admin.public_id]}
-
-    assert mine.ok("POST", f"/guardrails/{its_id}/{MEMBERS}", body) == {"assigned_count": 2}
-
-    said = mine.ok("GET", f"/guardrails/{its_id}/{MEMBERS}")
-    assert said["total_count"] == 2
-    one = next(each for each in said["data"] if each["user_id"] == member.public_id)
-    assert one == {
-        "id": one["id"],
-        "guardrail_id": its_id,
-        "user_id": member.public_id,
-        "organization_id": str(mine.account.pk),
-        "assigned_by": mine.admin.public_id,
-        "created_at": one["created_at"],
-    }
-    assert mine.ok("GET", f"/guardrails/{MEMBERS}") == said
-    removal = f"/guardrails/{its_id}/{MEMBERS}/remove"
-    assert mine.ok("POST", removal, body) == {"unassigned_count": 2}
-    assert mine.ok("POST", removal, body) == {"unassigned_count": 0}
-
-
-def test_assigning_replaces(mine: Manager) -> None:
+def test_assigning_replaces_and_what_is_deleted_is_not_listed(mine: Manager) -> None:
     first, second, key = made(mine), made(mine), key_of(mine)
     body = {"key_hashes": [key.hash]}
-    mine.ok("POST", f"/guardrails/{first}/{KEYS}", body)
 
+    def counts(*paths: str) -> list[int]:
+        return [mine.ok("GET", f"/guardrails/{path}")["total_count"] for path in paths]
+
+    assign(mine, first, key, mine.admin)
     assert mine.ok("POST", f"/guardrails/{second}/{KEYS}", body) == {"assigned_count": 1}
-
-    assert mine.ok("GET", f"/guardrails/{first}/{KEYS}")["total_count"] == 0
-    assert mine.ok("GET", f"/guardrails/{second}/{KEYS}")["total_count"] == 1
+    assert counts(f"{first}/{KEYS}", f"{second}/{KEYS}", KEYS) == [0, 1, 1]
     removal = mine.ok("POST", f"/guardrails/{first}/{KEYS}/remove", body)
     assert removal == {"unassigned_count": 0}
-    assert mine.ok("GET", f"/guardrails/{KEYS}")["total_count"] == 1
+    mine.ok("DELETE", f"/keys/{key.hash}")
+    assert counts(f"{second}/{KEYS}", KEYS, MEMBERS) == [0, 0, 1]
+    mine.ok("DELETE", f"/guardrails/{first}")
+    assert counts(KEYS, MEMBERS) == [0, 0]
 
 
 def test_all_of_them_or_none(mine: Manager) -> None:
@@ -126,13 +109,12 @@ def test_all_of_them_or_none(mine: Manager) -> None:
     assert mine.ok("GET", f"/guardrails/{MEMBERS}")["total_count"] == 0
 
 
-@pytest.mark.parametrize("body", [{}, {"key_hashes": []}, {"key_hashes": "x"}])
-def test_at_least_one_is_named(mine: Manager, body: Any) -> None:
-    its_id = made(mine)
-
-    for path in (KEYS, f"{KEYS}/remove"):
-        said = mine.refused(400, "POST", f"/guardrails/{its_id}/{path}", body)
-        assert said.startswith("key_hashes: ")
+def test_at_least_one_is_named(mine: Manager) -> None:
+    path = f"/guardrails/{made(mine)}/{KEYS}"
+    bodies: list[Any] = [{}, {"key_hashes": []}, {"key_hashes": "x"}]
+    for body in bodies:
+        for tail in ("", "/remove"):
+            assert mine.refused(400, "POST", path + tail, body).startswith("key_hashes: ")
 
 
 def test_a_default_guardrail_is_not_assigned(mine: Manager) -> None:
@@ -164,32 +146,7 @@ def test_pages_of_assignments(mine: Manager) -> None:
         mine.refused(400, "GET", f"{path}?limit=0")
 
 
-def test_deleted_keys_and_guardrails_are_listed_no_more(mine: Manager) -> None:
-    its_id, key = made(mine), key_of(mine)
-    mine.ok("POST", f"/guardrails/{its_id}/{KEYS}", {"key_hashes": [key.hash]})
-    mine.ok("POST", f"/guardrails/{its_id}/{MEMBERS}", {"member_user_ids": [mine.admin.public_id]})
-
-    mine.ok("DELETE", f"/keys/{key.hash}")
-    assert mine.ok("GET", f"/guardrails/{its_id}/{KEYS}")["total_count"] == 0
-    mine.ok("DELETE", f"/guardrails/{its_id}")
-
-    assert mine.ok("GET", f"/guardrails/{KEYS}")["total_count"] == 0
-    assert mine.ok("GET", f"/guardrails/{MEMBERS}")["total_count"] == 0
-
-
 # --- With the key ---------------------------------------------------------------------------------
-
-
-def test_a_key_without_guardrails_costs_one_query(
-    mine: Manager, django_assert_num_queries: Any
-) -> None:
-    key = key_of(mine, creator=mine.admin)
-    made(mine, description="of nobody")
-
-    with django_assert_num_queries(1):
-        caller = caller_of(key)
-
-    assert (caller.guard, caller.guardrails, caller.budgets) == (None, (), ())
 
 
 def test_all_that_governs_a_key_comes_with_it(
@@ -197,16 +154,18 @@ def test_all_that_governs_a_key_comes_with_it(
 ) -> None:
     key = key_of(mine, creator=mine.admin)
     default = mine.ok("GET", "/workspaces/team")["data"]["default_guardrail_id"]
-    budget = {"limit_usd": 5, "reset_interval": "daily"}
-    mine.ok("PATCH", f"/guardrails/{default}", {"allowed_providers": ["a", "b", "c"], **budget})
     members = made(mine, allowed_providers=["b", "c"], limit_usd=6, reset_interval="weekly")
     own = made(mine, allowed_providers=["c", "d"], limit_usd=7, reset_interval="monthly")
-    body = {"member_user_ids": [mine.admin.public_id]}
-    mine.ok("POST", f"/guardrails/{members}/{MEMBERS}", body)
-    mine.ok("POST", f"/guardrails/{own}/{KEYS}", {"key_hashes": [key.hash]})
+    with django_assert_num_queries(1):
+        caller = caller_of(key)
+    assert (caller.guard, caller.guardrails, caller.budgets) == (None, (), ())
+
+    budget = {"limit_usd": 5, "reset_interval": "daily"}
+    mine.ok("PATCH", f"/guardrails/{default}", {"allowed_providers": ["a", "b", "c"], **budget})
+    assign(mine, members, mine.admin)
+    assign(mine, own, key)
     mine.account.zdr, mine.account.data_collection = True, "deny"
     mine.account.save()
-
     with django_assert_num_queries(2):
         caller = caller_of(key)
 
@@ -215,34 +174,28 @@ def test_all_that_governs_a_key_comes_with_it(
     assert caller.guard.choice.allowed_providers == frozenset({"c"})
     assert caller.guard.choice.denies_collection
     assert "other" in caller.guard.choice.zdr
-    user, number = f"u:{mine.admin.pk}", f"k:{key.pk}"
-    assert [(each.scope_id.partition(":")[2], each.window) for each in caller.budgets] == [
-        (user, "day"),
-        (number, "day"),
-        (user, "week"),
-        (number, "month"),
-    ]
-    assert [each.limit_nano for each in caller.budgets] == [5 * 10**9] * 2 + [
-        6 * 10**9,
-        7 * 10**9,
+    user, number, usd = f"u:{mine.admin.pk}", f"k:{key.pk}", 10**9
+    budgets = [(b.scope_id.partition(":")[2], b.window, b.limit_nano) for b in caller.budgets]
+    assert budgets == [
+        *((user, "day", 5 * usd), (number, "day", 5 * usd)),
+        *((user, "week", 6 * usd), (number, "month", 7 * usd)),
     ]
 
 
 def test_only_the_keys_that_a_member_created_are_the_members(mine: Manager) -> None:
-    member = mine.member("second")
-    its_id = made(mine, ignored_providers=["beta"])
-    mine.ok("POST", f"/guardrails/{its_id}/{MEMBERS}", {"member_user_ids": [member.public_id]})
-    theirs, others, nobodys = (
-        key_of(mine, "1", creator=member),
-        key_of(mine, "2", creator=mine.admin),
-        key_of(mine, "3"),
-    )
+    member, its_id = mine.member("second"), made(mine, limit_usd=5, reset_interval="daily")
+    makers = (member, mine.admin, None)
+    keys = [key_of(mine, str(number), creator=each) for number, each in enumerate(makers)]
 
-    assert caller_of(theirs).guard is not None
-    assert caller_of(others).guard is None
-    assert caller_of(nobodys).guard is None
+    assign(mine, its_id, member)
+    assert [len(caller_of(key).budgets) for key in keys] == [1, 0, 0]
+    # One guardrail may be both the member's and the key's.
+    assign(mine, its_id, keys[0])
+    caller = caller_of(keys[0])
+    assert [each.scope for each in caller.guardrails] == ["member", "key"]
+    assert len({each.scope_id for each in caller.budgets}) == 2
     Membership.objects.filter(user=member).delete()
-    assert caller_of(theirs).guard is None
+    assert [each.scope for each in caller_of(keys[0]).guardrails] == ["key"]
 
 
 def test_a_default_guardrail_governs_its_workspace_alone(mine: Manager) -> None:
@@ -257,15 +210,3 @@ def test_a_default_guardrail_governs_its_workspace_alone(mine: Manager) -> None:
     assert scope.workspace == str(key.workspace_id).replace("-", "")
     mine.ok("DELETE", f"/guardrails/{its_id}")
     assert caller_of(key).budgets == ()
-
-
-def test_one_guardrail_may_be_both_the_member_s_and_the_key_s(mine: Manager) -> None:
-    key = key_of(mine, creator=mine.admin)
-    its_id = made(mine, limit_usd=5, reset_interval="daily")
-    mine.ok("POST", f"/guardrails/{its_id}/{KEYS}", {"key_hashes": [key.hash]})
-    mine.ok("POST", f"/guardrails/{its_id}/{MEMBERS}", {"member_user_ids": [mine.admin.public_id]})
-
-    caller = caller_of(key)
-
-    assert [each.scope for each in caller.guardrails] == ["member", "key"]
-    assert len({each.scope_id for each in caller.budgets}) == 2

@@ -1,14 +1,69 @@
-"""The key cache, on a clock of the test's own."""
+"""Key strings: what they look like; and the cache of keys, on a clock of the test's own."""
 
+import hashlib
+import random
+import re
 import threading
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from zlib import crc32
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from accounts.caller import Caller
 from accounts.keycache import KeyCache
+from accounts.keystring import hash_of, label_of, looks_real, new_key
+
+PREFIX = "sk-rt-v1-"
+
+
+def test_a_key_is_prefix_56_random_digits_and_8_of_the_checksum() -> None:
+    key = new_key(PREFIX)
+    assert re.fullmatch(r"sk-rt-v1-[0-9a-f]{64}", key)
+    assert int(key[-8:], 16) == crc32(key[:-8].encode())
+    assert looks_real(key, PREFIX)
+    assert label_of(PREFIX + "abc" + "d" * 58 + "890", PREFIX) == "sk-rt-v1-abc...890"
+
+
+def test_keys_do_not_repeat_and_are_hashed_as_a_whole() -> None:
+    keys = [new_key(PREFIX) for _ in range(1000)]
+    assert len(set(keys)) == 1000
+    assert hash_of(keys[0]) == hashlib.sha256(keys[0].encode("ascii")).hexdigest()
+
+
+def mangled(key: str, chance: random.Random) -> str:
+    """A typo: a digit changed, two neighbours swapped, one lost, one too many, upper case."""
+    at = chance.randrange(len(PREFIX), len(key) - 1)
+    other = chance.choice([digit for digit in "0123456789abcdef" if digit != key[at]])
+    swapped = key[:at] + key[at + 1] + key[at] + key[at + 2 :]
+    return chance.choice(
+        [
+            key[:at] + other + key[at + 1 :],
+            swapped if swapped != key else key[:-1],
+            key[:at] + key[at + 1 :],
+            key[:at] + other + key[at:],
+            key.upper(),
+            key[len(PREFIX) :],
+            f"{key} ",
+            key.replace("sk-rt", "sk-or"),
+        ]
+    )
+
+
+def test_a_thousand_typos_and_odd_strings_are_all_told_from_real_keys() -> None:
+    chance, key = random.Random(1), new_key(PREFIX)
+    odd = ["", PREFIX, "Bearer", "sk-", "é" * 73, PREFIX + "é" * 64, PREFIX + "\x00" * 64]
+    odd += [mangled(key, chance) for _ in range(1000)]
+    assert not any(looks_real(text, PREFIX) for text in [*odd, "0" * 10**6])
+
+
+@given(st.text())
+def test_whatever_is_sent_is_looked_at_without_an_error(text: str) -> None:
+    assert not looks_real(PREFIX + text, PREFIX) or len(text) == 64
+
 
 WAIT_S = 10
 
@@ -59,6 +114,30 @@ def cache(rows: Rows, clock: Clock) -> KeyCache:
     return KeyCache(rows.read, age_max_s=0.8, size_max=3, clock=clock)
 
 
+class Gate:
+    """Holds a read under way until the test lets it end; then it fails with `error`, if any."""
+
+    def __init__(self, rows: Rows, error: Exception | None = None) -> None:
+        self.reading, self.may_end = threading.Event(), threading.Event()
+        self.error = error
+        rows.before_answer = self._wait
+
+    def _wait(self) -> None:
+        self.reading.set()
+        assert self.may_end.wait(WAIT_S)
+        if self.error:
+            raise self.error
+
+    def let_many_in(self, cache: KeyCache, count: int) -> list[Future[Caller | None]]:
+        """What so many who ask at once are answered, in the end."""
+        with ThreadPoolExecutor(count) as pool:
+            first = pool.submit(cache.find, "known")
+            assert self.reading.wait(WAIT_S)
+            others = [pool.submit(cache.find, "known") for _ in range(count - 1)]
+            self.may_end.set()
+            return [first, *others]
+
+
 def test_an_answer_is_used_until_it_is_too_old(cache: KeyCache, rows: Rows, clock: Clock) -> None:
     for moment in (0.0, 0.5, 0.79):
         clock.now = moment
@@ -84,54 +163,44 @@ def test_the_age_counts_from_when_the_read_began(cache: KeyCache, rows: Rows, cl
     assert cache.find("known") is None
 
 
-def test_unknown_keys_are_remembered_as_unknown(cache: KeyCache, rows: Rows) -> None:
+def test_unknown_keys_are_remembered_as_unknown_and_only_so_many(
+    cache: KeyCache, rows: Rows
+) -> None:
     assert [cache.find("unknown") for _ in range(5)] == [None] * 5
     assert rows.reads == ["unknown"]
-
-
-def test_an_age_of_zero_remembers_nothing(rows: Rows, clock: Clock) -> None:
-    cache = KeyCache(rows.read, age_max_s=0, clock=clock)
-
-    cache.find("known")
-    cache.find("known")
-
-    assert len(rows.reads) == 2
-
-
-def test_fifty_at_once_read_once(cache: KeyCache, rows: Rows) -> None:
-    reading, may_answer = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        reading.set()
-        assert may_answer.wait(WAIT_S)
-
-    rows.before_answer = wait
-    with ThreadPoolExecutor(50) as pool:
-        first = pool.submit(cache.find, "known")
-        assert reading.wait(WAIT_S)
-        others = [pool.submit(cache.find, "known") for _ in range(49)]
-        may_answer.set()
-        found = [each.result(WAIT_S) for each in (first, *others)]
-
-    assert found == [rows.callers["known"]] * 50
-    assert rows.reads == ["known"]
-
-
-def test_the_number_of_remembered_keys_is_bounded(cache: KeyCache, rows: Rows) -> None:
     for number in range(1000):
         cache.find(str(number))
     assert len(cache._reads) == 3
-
+    rows.reads.clear()
     cache.find("999")
     cache.find("0")
-    assert rows.reads[1000:] == ["0"]
+    assert rows.reads == ["0"]
+
+
+def test_an_age_of_zero_or_forgetting_reads_anew(cache: KeyCache, rows: Rows, clock: Clock) -> None:
+    none = KeyCache(rows.read, age_max_s=0, clock=clock)
+    for found in (none, cache):
+        found.find("known")
+        found.forget()
+        found.find("known")
+    none.find("known")
+
+    assert len(rows.reads) == 5
+
+
+def test_fifty_at_once_read_once(cache: KeyCache, rows: Rows) -> None:
+    found = Gate(rows).let_many_in(cache, 50)
+    assert [each.result() for each in found] == [rows.callers["known"]] * 50
+    assert rows.reads == ["known"]
+
+
+def test_an_error_reaches_all_who_waited_for_the_read(cache: KeyCache, rows: Rows) -> None:
+    found = Gate(rows, OSError("the database is gone")).let_many_in(cache, 10)
+    assert all(isinstance(each.exception(), OSError) for each in found)
 
 
 def test_an_error_is_told_and_not_remembered(cache: KeyCache, rows: Rows) -> None:
-    def fail() -> None:
-        raise OSError("the database is gone")
-
-    rows.before_answer = fail
+    Gate(rows, OSError("the database is gone")).may_end.set()
     for _ in range(2):
         with pytest.raises(OSError, match="gone"):
             cache.find("known")
@@ -141,71 +210,30 @@ def test_an_error_is_told_and_not_remembered(cache: KeyCache, rows: Rows) -> Non
     assert len(rows.reads) == 3
 
 
-def test_an_error_reaches_all_who_waited_for_the_read(cache: KeyCache, rows: Rows) -> None:
-    reading, may_fail = threading.Event(), threading.Event()
-
-    def fail() -> None:
-        reading.set()
-        assert may_fail.wait(WAIT_S)
-        raise OSError("the database is gone")
-
-    rows.before_answer = fail
-    with ThreadPoolExecutor(10) as pool:
-        first = pool.submit(cache.find, "known")
-        assert reading.wait(WAIT_S)
-        others = [pool.submit(cache.find, "known") for _ in range(9)]
-        may_fail.set()
-        errors = [each.exception(WAIT_S) for each in (first, *others)]
-
-    assert all(isinstance(error, OSError) for error in errors)
-
-
 def test_whoever_waits_for_a_read_that_never_ends_gives_up(rows: Rows, clock: Clock) -> None:
     cache = KeyCache(rows.read, age_max_s=0.8, wait_max_s=0.02, clock=clock)
-    reading, may_end = threading.Event(), threading.Event()
-
-    def wait() -> None:
-        reading.set()
-        assert may_end.wait(WAIT_S)
-
-    rows.before_answer = wait
+    gate = Gate(rows)
     with ThreadPoolExecutor(1) as pool:
         slow = pool.submit(cache.find, "known")
-        assert reading.wait(WAIT_S)
+        assert gate.reading.wait(WAIT_S)
         with pytest.raises(TimeoutError):
             cache.find("known")
-        may_end.set()
+        gate.may_end.set()
         assert slow.result(WAIT_S) is not None
 
 
-def test_forgetting_reads_anew(cache: KeyCache, rows: Rows) -> None:
-    cache.find("known")
-    cache.forget()
-    cache.find("known")
-
-    assert len(rows.reads) == 2
-
-
-def test_it_knows_a_key_that_was_good_however_long_ago(
-    cache: KeyCache, rows: Rows, clock: Clock
-) -> None:
+def test_it_knows_a_key_that_was_good_long_ago(cache: KeyCache, rows: Rows, clock: Clock) -> None:
     assert not cache.knows("known")
     cache.find("known")
     cache.find("wrong")
     clock.now += 100
 
-    assert cache.knows("known")
-    assert not cache.knows("wrong")
+    assert (cache.knows("known"), cache.knows("wrong")) == (True, False)
     during: list[bool] = []
     rows.before_answer = lambda: during.append(cache.knows("known"))
     cache.find("known")
     assert during == [True]
-
-
-def test_it_does_not_know_a_key_that_is_gone(cache: KeyCache, rows: Rows, clock: Clock) -> None:
-    cache.find("known")
     rows.callers.clear()
     clock.now += 1
     cache.find("known")
-
     assert not cache.knows("known")

@@ -1,18 +1,20 @@
-"""POST /credits/payments in process: who may tell of a payment, and what of it is believed."""
+"""Whoever moves money from outside: POST /credits/payments, and the commands that book and seed."""
 
 import hashlib
 import hmac
 import json
 import uuid
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from accounts.models import Account, AuditRecord, LedgerEntry
+from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, Membership
 from accounts.services.accounts import open_account
 from accounts.services.credits import OWN_SOURCES, add_credits
 from accounts.views.payments import is_signed
@@ -34,13 +36,9 @@ def mine(db: None, settings: Settings) -> Manager:
 
 
 def told(mine: Manager, **changes: Any) -> dict[str, Any]:
-    usual = {
-        "source": "stripe",
-        "source_ref": "pi_1",
-        "account_id": str(mine.account.pk),
-        "amount_usd": 12.5,
-    }
-    return {name: value for name, value in (usual | changes).items() if value is not ...}
+    usual = {"source": "stripe", "source_ref": "pi_1", "amount_usd": 12.5}
+    said = usual | {"account_id": str(mine.account.pk)} | changes
+    return {name: value for name, value in said.items() if value is not ...}
 
 
 def send(body: Any, **options: Any) -> Any:
@@ -59,64 +57,49 @@ def refused(status: int, body: Any, **options: Any) -> Any:
     return response.json()["error"]
 
 
-def test_a_payment_is_credited_and_told_again_is_not(mine: Manager) -> None:
+def test_a_payment_is_credited_but_its_fee_once(mine: Manager, settings: Settings) -> None:
+    settings.CREDIT_FEE_RATE = 0.1
+    account: Account = mine.account
+    # What an operator booked is another payment.
+    add_credits(account=account, amount_nano=1, source="admin", source_ref="pi_1")
     answers = [send(told(mine)).json() for _ in range(3)]
 
     assert [answer["data"] for answer in answers] == [{"credited": n == 0} for n in range(3)]
-    entry = LedgerEntry.objects.get()
-    assert (entry.kind, entry.amount_nano) == ("purchase", 12_500_000_000)
-    assert (entry.source, entry.source_ref) == ("stripe", "pi_1")
-    mine.account.refresh_from_db()
-    assert mine.account.total_credits_nano == 12_500_000_000
-    assert AuditRecord.objects.get(object_type="ledger_entry").command == "payments"
+    entry = LedgerEntry.objects.get(source="stripe")
+    assert (entry.kind, entry.amount_nano) == ("purchase", 11_250_000_000)
+    assert entry.source_ref == "pi_1"
+    account.refresh_from_db()
+    assert account.total_credits_nano == 11_250_000_001
+    record = AuditRecord.objects.get(object_type="ledger_entry", object_id=str(entry.pk))
+    assert record.command == "payments"
 
 
-def test_a_fee_is_kept(mine: Manager, settings: Settings) -> None:
-    settings.CREDIT_FEE_RATE = 0.1
-    send(told(mine, amount_usd=10))
-
-    assert LedgerEntry.objects.get().amount_nano == 9_000_000_000
-
-
-@pytest.mark.parametrize("amount", [12.6, 1])
-def test_another_amount_under_the_same_reference_is_a_conflict(
-    mine: Manager, amount: float
-) -> None:
-    send(told(mine))
-
-    response = send(told(mine, amount_usd=amount))
-
-    assert response.status_code == 409
-    assert "name another payment" in response.json()["error"]["message"]
-    assert LedgerEntry.objects.count() == 1
-
-
-def test_another_account_under_the_same_reference_is_a_conflict(mine: Manager) -> None:
+def test_another_amount_or_account_under_the_same_reference_is_a_conflict(mine: Manager) -> None:
     other = open_account(name="other")
     send(told(mine))
 
-    assert send(told(mine, account_id=str(other.pk))).status_code == 409
+    for changes in ({"amount_usd": 12.6}, {"amount_usd": 1}, {"account_id": str(other.pk)}):
+        response = send(told(mine, **changes))
+        assert response.status_code == 409
+        assert "name another payment" in response.json()["error"]["message"]
+    assert LedgerEntry.objects.get().account == mine.account
     other.refresh_from_db()
     assert other.total_credits_nano == 0
 
 
-@pytest.mark.parametrize(
-    "wrong", ["", "sha256=", "sha256=" + "0" * 64, "nonsense", signature(b"another body"), "é\xff"]
-)
-def test_a_bad_signature_is_401(mine: Manager, wrong: str) -> None:
-    headers = {"HTTP_X_SIGNATURE": wrong} if wrong else {}
+def test_a_bad_signature_is_401(mine: Manager) -> None:
     body = json.dumps(told(mine))
-
-    response = Client().post(PATH, body, content_type="application/json", **headers)  # type: ignore[arg-type]  # Django's stubs take no extra headers here.
-
-    assert response.status_code == 401
-    assert response.json()["error"]["message"] == "Invalid signature"
+    wrong = ["", "sha256=", "sha256=" + "0" * 64, "nonsense", signature(b"another body"), "é\xff"]
+    for each in wrong:
+        options: Any = {"HTTP_X_SIGNATURE": each} if each else {}
+        response = Client().post(PATH, body, content_type="application/json", **options)
+        assert response.status_code == 401
+        assert response.json()["error"]["message"] == "Invalid signature"
     assert not LedgerEntry.objects.exists()
 
 
 def test_the_digest_alone_or_in_capitals_is_no_signature() -> None:
     good = signature(b"x")
-
     assert is_signed(b"x", good, SECRET)
     assert not is_signed(b"x", good.removeprefix("sha256="), SECRET)
     assert not is_signed(b"x", good.upper(), SECRET)
@@ -128,63 +111,31 @@ def test_no_other_text_is_a_signature(body: bytes, told: str) -> None:
     assert is_signed(body, told, SECRET) == (told == signature(body))
 
 
-def test_without_a_secret_there_is_no_such_path(mine: Manager, settings: Settings) -> None:
-    settings.CREDITS_WEBHOOK_SECRET = ""
-
-    refused(404, told(mine), **{"X-Signature": signature(b"", "")})
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"source": ...}, "source"),
-        ({"source": ""}, "source"),
-        ({"source": "s" * 33}, "source"),
-        ({"source": 5}, "source"),
-        ({"source_ref": "r" * 201}, "source_ref"),
-        ({"source_ref": "a\nb"}, "source_ref"),
-        ({"account_id": "nobody"}, "account_id"),
-        ({"account_id": str(uuid.uuid4())}, "account_id"),
-        ({"amount_usd": ...}, "amount_usd"),
-        ({"amount_usd": 0}, "amount_usd"),
-        ({"amount_usd": -1}, "amount_usd"),
-        ({"amount_usd": "5"}, "amount_usd"),
-        ({"amount_usd": True}, "amount_usd"),
-        ({"amount_usd": 1e-10}, "amount_usd"),
-        ({"amount_usd": 1e10}, "amount_usd"),
-        *(({"source": source}, "source") for source in sorted(OWN_SOURCES)),
-    ],
-)
-def test_a_body_that_cannot_be_meant_is_400(
-    mine: Manager, changes: dict[str, Any], path: str
+def test_a_credential_that_is_there_must_be_good_and_without_a_secret_there_is_no_such_path(
+    mine: Manager, settings: Settings
 ) -> None:
-    error = refused(400, told(mine, **changes))
-
-    assert [issue["path"] for issue in error["metadata"]["issues"]] == [path]
-
-
-@pytest.mark.parametrize(("field", "most"), [("source", 32), ("source_ref", 200)])
-def test_too_long_a_text_is_told_in_characters(mine: Manager, field: str, most: int) -> None:
-    error = refused(400, told(mine, **{field: "x" * (most + 1)}))
-
-    said = f"{field}: Too big: expected string to have <={most} characters"
-    assert error["message"] == said
-
-
-@pytest.mark.parametrize("raw", [b"{", b"[]", b"null", b"\xff"])
-def test_what_is_no_object_is_400(mine: Manager, raw: bytes) -> None:
-    refused(400, raw)
-
-
-def test_a_body_past_the_cap_is_413(mine: Manager, settings: Settings) -> None:
-    settings.MANAGEMENT_MAX_BODY_BYTES = 10
-
-    refused(413, told(mine))
-
-
-def test_a_credential_that_is_there_must_be_good(mine: Manager) -> None:
     refused(401, told(mine), Authorization="Bearer nope")
+    settings.CREDITS_WEBHOOK_SECRET = ""
+    refused(404, told(mine), **{"X-Signature": signature(b"", "")})
+    settings.CREDITS_WEBHOOK_SECRET = SECRET
     assert send(told(mine), Authorization=f"Bearer {mine.key}").status_code == 200
+
+
+def test_a_body_that_cannot_be_meant_is_400(mine: Manager) -> None:
+    odd: dict[str, list[Any]] = {
+        "source": [..., "", "s" * 33, 5, *sorted(OWN_SOURCES)],
+        "source_ref": ["r" * 201, "a\nb"],
+        "account_id": ["nobody", str(uuid.uuid4())],
+        "amount_usd": [..., 0, -1, "5", True, 1e-10, 1e10],
+    }
+    for field, values in odd.items():
+        for value in values:
+            error = refused(400, told(mine, **{field: value}))
+            assert [issue["path"] for issue in error["metadata"]["issues"]] == [field]
+    error = refused(400, told(mine, source="s" * 33))
+    assert error["message"] == "source: Too big: expected string to have <=32 characters"
+    for raw in (b"{", b"[]", b"null", b"\xff"):
+        refused(400, raw)
 
 
 def test_what_the_gateway_books_under_is_not_for_sale() -> None:
@@ -194,8 +145,81 @@ def test_what_the_gateway_books_under_is_not_for_sale() -> None:
     assert {"generation", "expiry", "transfer", "admin", reversals.SOURCE} <= OWN_SOURCES
 
 
-def test_a_payment_told_by_webhook_is_not_one_of_an_operator(mine: Manager) -> None:
-    account: Account = mine.account
-    add_credits(account=account, amount_nano=1, source="admin", source_ref="pi_1")
+def run(*arguments: str) -> dict[str, Any]:
+    out = StringIO()
+    call_command(*arguments, "--json", stdout=out)
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
 
-    assert send(told(mine)).json()["data"]["credited"] is True
+
+def command_refused(*arguments: str) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        run(*arguments)
+    return caught.value
+
+
+def credit(*options: str) -> tuple[str, ...]:
+    return ("credits_add", "--account", "payer", *options)
+
+
+def test_a_purchase_told_twice_counts_once() -> None:
+    account, other = open_account(name="payer"), open_account(name="other")
+
+    first, second = (run(*credit("--usd", "5.25", "--ref", "p-1")) for _ in range(2))
+
+    assert (first["created"], second["created"]) == (True, False)
+    assert first["entry_id"] == second["entry_id"]
+    assert second["total_credits"] == 5.25
+    for options, text in (
+        (credit("--usd", "6", "--ref", "p-1"), "names another payment"),
+        (credit("--usd", "0", "--ref", "p-2"), "more than zero"),
+        (("credits_add", "--account", "other", "--usd", "5.25", "--ref", "p-1"), "another payment"),
+        (("credits_add", "--account", "nobody", "--usd", "5", "--ref", "x"), "nobody"),
+        (("create_management_key", "--account", "nobody"), "nobody"),
+    ):
+        error = command_refused(*options)
+        assert error.returncode == 1
+        assert text in str(error)
+    totals = dict(Account.objects.values_list("pk", "total_credits_nano"))
+    assert totals == {account.pk: 5_250_000_000, other.pk: 0}
+    assert LedgerEntry.objects.get().amount_nano == 5_250_000_000
+
+
+@pytest.mark.parametrize("usd", ["-5", "five", "0.0000000001", "1e10", "NaN"])
+def test_an_odd_amount_is_a_mistake_of_usage(usd: str) -> None:
+    open_account(name="payer")
+    assert "--usd" in str(command_refused(*credit(f"--usd={usd}", "--ref", "x")))
+    assert not LedgerEntry.objects.exists()
+
+
+def test_seeding_makes_everything_once_and_shows_keys_once() -> None:
+    seed = ("seed_keys", "--workspace", "main", "--account")
+    seeded = (*seed, "a", "--credits", "5")
+
+    first, second = run(*seeded), run(*seeded)
+
+    assert (first["created"], second["created"]) == (True, False)
+    assert (second["api_key"], second["management_key"]) == (None, None)
+    assert first["api_key"].startswith("sk-rt-v1-")
+    assert first["api_key_hash"] == second["api_key_hash"]
+    assert second["total_credits"] == 5
+    rotated = run(*seed, "a", "--rotate")
+    for name in ("api_key", "management_key"):
+        assert rotated[name] not in (None, first[name])
+    other, nameless = command_refused(*seed, "a", "--credits", "6"), command_refused(*seed, " ")
+    assert (other.returncode, nameless.returncode) == (1, 2)
+    assert "credits_add adds more" in str(other)
+    assert ApiKey.objects.count() == 2
+    assert Membership.objects.get().role == Membership.Role.ADMIN
+
+
+def test_a_management_key_is_in_no_workspace() -> None:
+    open_account(name="a")
+    told = run("create_management_key", "--account", "a", "--name", "m")
+    key = ApiKey.objects.get(hash=told["key_hash"])
+    assert key.is_management
+    assert (key.workspace, key.name) == (None, "m")
+
+
+def test_the_entries_of_an_unknown_generation_are_none() -> None:
+    assert run("ledger", "--generation", "gen-nope") == {"entries": []}

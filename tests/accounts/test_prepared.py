@@ -1,6 +1,5 @@
 """Querysets whose SQL is made once find what the same ones find that are made anew."""
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -50,44 +49,31 @@ def facts(key: Any) -> tuple[Any, ...]:
     return of_key, key.stays, rows
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        lambda key: {"workspace": key.workspace_id, "least": 0, "name": "other"},
-        lambda key: {"workspace": key.workspace_id, "least": key.pk, "name": "\x01name\x01"},
-        lambda key: {"workspace": key.workspace_id, "least": key.pk + 1, "name": ""},
-        lambda key: {"workspace": uuid4(), "least": 0, "name": ""},
-        lambda key: {"workspace": key.workspace_id, "least": 0, "name": key.name},
-    ],
-)
-def test_it_finds_what_the_queryset_finds(
-    key: ApiKey, values: Callable[[Any], dict[str, Any]]
-) -> None:
-    given = values(key)
-
-    for _ in range(2):
-        found = prepared(**given)
-        assert list(map(facts, found)) == list(map(facts, of_workspace(**given)))
-
-
-def test_what_is_found_needs_no_further_query(key: ApiKey) -> None:
-    with CaptureQueriesContext(connection) as queries:
-        [found] = prepared(workspace=key.workspace_id, least=key.pk, name="third")
-        assert found.workspace is not None
-        assert found.account.pk == key.account_id
-
-    assert len(queries) == 1
-
-
-def test_none_is_equal_to_nothing(key: ApiKey) -> None:
+def test_it_finds_what_the_queryset_finds(key: ApiKey) -> None:
+    for workspace, least, name in (
+        (key.workspace_id, 0, "other"),
+        (key.workspace_id, key.pk, "\x01name\x01"),
+        (key.workspace_id, key.pk + 1, ""),
+        (uuid4(), 0, ""),
+        (key.workspace_id, 0, key.name),
+    ):
+        given: Any = {"workspace": workspace, "least": least, "name": name}
+        for _ in range(2):
+            found = prepared(**given)
+            assert list(map(facts, found)) == list(map(facts, of_workspace(**given)))
+    # None is equal to nothing.
     assert ApiKey.objects.filter(workspace=None).exists()
     assert prepared(workspace=None, least=0, name="other") == []
 
 
-def test_a_value_without_a_place_is_refused() -> None:
+def test_what_is_found_needs_no_further_query_and_a_value_a_place(key: ApiKey) -> None:
+    with CaptureQueriesContext(connection) as queries:
+        [found] = prepared(workspace=key.workspace_id, least=key.pk, name="third")
+        assert found.workspace is not None
+        assert found.account.pk == key.account_id
+    assert len(queries) == 1
     unused: Prepared[ApiKey] = Prepared(
         lambda key, other: ApiKey.objects.filter(pk=key), key=int, other=str
     )
-
     with pytest.raises(ValueError, match="no place for other"):
         unused(key=1, other="x")

@@ -1,7 +1,8 @@
-"""Limits on managing and on wrong credentials, in process."""
+"""Limits on managing, on wrong credentials, and on guesses of an operator's password, by which
+others lock nobody out for long."""
 
 import itertools
-import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounts.authentication import forget_keys
-from accounts.models import ApiKey
+from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
 from accounts.services.keys import set_disabled
+from accounts.sign_in import BOUNDS, count_try
 from gateway.limits import MINUTE_S
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.windows import within_one
@@ -37,7 +39,7 @@ def get(key: str, *, at: str = "192.0.2.1", path: str = "/api/v1/key") -> Any:
 
 def statuses(office: Office, *asked: tuple[str, str]) -> list[int]:
     """What each method and path of these is answered with."""
-    return [office.ask(method, path, {"name": "k"})[0] for method, path in asked]
+    return [office.call(method, path, {"name": "k"})[0] for method, path in asked]
 
 
 READ, WRITE = ("GET", KEYS), ("POST", KEYS)
@@ -53,21 +55,23 @@ def test_reads_and_writes_are_limited_apart_per_account(settings: Settings) -> N
     def work() -> None:
         mine, other = office(), office()
         key = mine.new()["key"]  # One write.
+        # One who may not manage does not count.
+        assert [mine.call("POST", KEYS, {"name": "k"}, key=key)[0] for _ in range(3)] == [403] * 3
         assert statuses(mine, READ, READ, WRITE, WRITE) == [200, 200, 201, 429]
         # Any key of the account counts, and so does what any key may read.
-        assert mine.ask("GET", "/api/v1/key", key=key)[0] == 200
-        assert mine.ask("GET", "/api/v1/key", key=key)[0] == 429
-        assert mine.ask("GET", "/api/v1/generation?id=x", key=key)[0] == 429
+        assert mine.call("GET", "/key", key=key)[0] == 200
+        assert mine.call("GET", "/key", key=key)[0] == 429
+        assert mine.call("GET", "/generation?id=x", key=key)[0] == 429
         assert statuses(other, READ, WRITE) == [200, 201]
         # The catalogue is nobody's management.
-        assert mine.ask("GET", "/api/v1/models", key=key)[0] == 200
+        assert mine.call("GET", "/models", key=key)[0] == 200
 
     within_one(MINUTE_S, work)
 
 
 def test_queries_of_analytics_are_limited_by_themselves(settings: Settings) -> None:
     settings.RATE_ANALYTICS, settings.RATE_MANAGEMENT_WRITES = 1, 1
-    query = ("POST", "/api/v1/analytics/query")
+    query = ("POST", "/analytics/query")
 
     def work() -> None:
         # What is wrong with the query is told past the limit only.
@@ -79,45 +83,32 @@ def test_queries_of_analytics_are_limited_by_themselves(settings: Settings) -> N
 def test_the_refusal_s_words_and_headers(settings: Settings) -> None:
     settings.RATE_MANAGEMENT_READS = 1
 
-    def work() -> Any:
+    def work() -> tuple[Any, Any]:
         mine = office()
-        assert get(mine.management_key).status_code == 200
-        refused = get(mine.management_key)
-        assert refused.status_code == 429
-        return refused
+        answers = get(mine.key), get(mine.key)
+        assert [answer.status_code for answer in answers] == [200, 429]
+        # An account's limit comes after its key's: nobody learns of it without one.
+        assert get("nope").status_code == 401
+        return answers
 
-    refused = within_one(MINUTE_S, work)
+    served, refused = within_one(MINUTE_S, work)
+    assert not [name for name in served.headers if name.startswith("X-RateLimit")]
     error = refused.json()["error"]
-    assert error["message"] == "Rate limit exceeded"
-    assert error["metadata"]["error_type"] == "rate_limit_exceeded"
-    assert error["metadata"]["limit_source"] == "router_management_reads"
     headers = error["metadata"]["headers"]
-    assert headers["X-RateLimit-Limit"] == "1"
-    assert headers["X-RateLimit-Remaining"] == "0"
-    assert int(headers["X-RateLimit-Reset"]) % 60_000 == 0
-    assert {name: refused[name] for name in headers} == headers
+    assert error == {
+        "code": 429,
+        "message": "Rate limit exceeded",
+        "metadata": {
+            "error_type": "rate_limit_exceeded",
+            "limit_source": "router_management_reads",
+            "headers": headers,
+        },
+    }
+    reset = headers["X-RateLimit-Reset"]
+    assert int(reset) % 60_000 == 0
+    shown = {"X-RateLimit-Limit": "1", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
+    assert headers == shown == {name: refused[name] for name in headers}
     assert 1 <= int(refused["Retry-After"]) <= 60
-
-
-def test_successful_answers_carry_no_such_headers(settings: Settings) -> None:
-    settings.RATE_MANAGEMENT_READS = 1000
-
-    answer = get(office().management_key)
-
-    assert answer.status_code == 200
-    assert not [name for name in answer.headers if name.startswith("X-RateLimit")]
-
-
-def test_one_who_may_not_manage_does_not_count(settings: Settings) -> None:
-    settings.RATE_MANAGEMENT_WRITES = 2
-
-    def work() -> None:
-        mine = office()
-        key = mine.new()["key"]
-        assert [mine.ask("POST", KEYS, {"name": "k"}, key=key)[0] for _ in range(3)] == [403] * 3
-        assert statuses(mine, WRITE, WRITE) == [201, 429]
-
-    within_one(MINUTE_S, work)
 
 
 # --- Wrong credentials ----------------------------------------------------------------------------
@@ -127,7 +118,7 @@ def test_too_many_wrong_keys_from_one_address_are_not_looked_up(
     settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     settings.RATE_FAILED_CREDENTIALS = 3
-    unseen = office().management_key
+    unseen = office().key
 
     def work() -> None:
         here, there = somewhere(), somewhere()
@@ -144,33 +135,18 @@ def test_too_many_wrong_keys_from_one_address_are_not_looked_up(
     within_one(MINUTE_S, work)
 
 
-def test_good_keys_and_no_keys_do_not_count(settings: Settings) -> None:
+def test_good_keys_and_no_keys_do_not_count_as_guesses(settings: Settings) -> None:
     settings.RATE_FAILED_CREDENTIALS = 1
-    key = office().management_key
+    key = office().key
 
     def work() -> None:
         here = somewhere()
         for _ in range(3):
             forget_keys()
             assert get(key, at=here).status_code == 200
-            bare = Client().get("/api/v1/key", REMOTE_ADDR=here)
-            assert bare.status_code == 401
+            assert Client().get("/api/v1/key", REMOTE_ADDR=here).status_code == 401
         assert [get("nope", at=here).status_code for _ in range(2)] == [401, 429]
-
-    within_one(MINUTE_S, work)
-
-
-def test_a_key_that_was_good_goes_on_in_spite_of_a_neighbour_s_guesses(
-    settings: Settings,
-) -> None:
-    settings.RATE_FAILED_CREDENTIALS = 1
-    mine = office()
-
-    def work() -> None:
-        here = somewhere()
-        assert get(mine.management_key, at=here).status_code == 200
-        assert [get("nope", at=here).status_code for _ in range(2)] == [401, 429]
-        assert get(mine.management_key, at=here).status_code == 200
+        assert get(key, at=here).status_code == 200
 
     within_one(MINUTE_S, work)
 
@@ -180,35 +156,68 @@ def test_a_key_that_is_good_no_more_counts_as_wrong(settings: Settings) -> None:
 
     def work() -> None:
         mine, here = office(), somewhere()
-        assert get(mine.management_key, at=here).status_code == 200
+        assert get(mine.key, at=here).status_code == 200
         set_disabled(keys=ApiKey.objects.filter(account=mine.account), disabled=True)
         forget_keys()
-        found = [get(mine.management_key, at=here).status_code for _ in range(4)]
+        found = [get(mine.key, at=here).status_code for _ in range(4)]
         assert found == [401, 401, 429, 429]
 
     within_one(MINUTE_S, work)
 
 
-def test_the_order_of_checks_is_kept(settings: Settings) -> None:
-    """An account's limit comes after its key's, so that nobody learns of it without one."""
-    settings.RATE_MANAGEMENT_READS = 1
-
-    def work() -> None:
-        mine = office()
-        assert get(mine.management_key).status_code == 200
-        assert get(mine.management_key).status_code == 429
-        assert get("nope").status_code == 401
-
-    within_one(MINUTE_S, work)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PAGE = "/admin/login/"
 
 
-def test_the_body_is_json_as_everywhere(settings: Settings) -> None:
-    settings.RATE_FAILED_CREDENTIALS = 1
+def signs_in(password: str, *, address: str = "192.0.2.1", name: str = "op") -> bool:
+    form = {"username": name, "password": password}
+    return Client(REMOTE_ADDR=address).post(PAGE, form).status_code == 302
 
-    def work() -> Any:
-        here = somewhere()
-        return [get("nope", at=here), get("nope", at=here)][1]
 
-    refused = within_one(MINUTE_S, work)
-    assert refused["Content-Type"] == "application/json"
-    assert json.loads(refused.content)["error"]["code"] == 429
+@pytest.fixture
+def operator() -> User:
+    return User.objects.create_superuser("op", password="right horse")
+
+
+def test_the_right_password_comes_too_late_behind_too_many_wrong_ones(operator: User) -> None:
+    assert signs_in("right horse")
+    assert not any(signs_in(f"wrong {number}") for number in range(BOUNDS["pair"].tries))
+
+    assert not signs_in("right horse")
+    assert signs_in("right horse", address="192.0.2.2")
+    record = AuditRecord.objects.get(object_type="sign_in")
+    assert record.object_id == str(operator.pk)
+    assert record.after == {"by": "pair", "address": "192.0.2.1", "tries": BOUNDS["pair"].tries}
+
+
+def test_what_is_read_does_not_tell_whether_the_user_exists(operator: User) -> None:
+    def page(name: str) -> bytes:
+        client = Client(REMOTE_ADDR="192.0.2.9")
+        for _ in range(BOUNDS["pair"].tries + 1):
+            answer = client.post(PAGE, {"username": name, "password": "wrong"})
+        return answer.content.split(b"errornote")[1].split(b"</p>")[0]
+
+    assert page("op") == page("nobody")
+
+
+def test_the_wait_doubles_and_ends() -> None:
+    bound = BOUNDS["pair"]
+    now, waits = NOW, []
+    for _ in range(bound.tries + 4):
+        assert count_try(name="op", address="192.0.2.1", now=now)
+        row = SignInAttempts.objects.filter(blocked_until__gt=now).first()
+        waits.append((row.blocked_until - now).seconds if row and row.blocked_until else 0)
+        now += timedelta(seconds=waits[-1])
+        assert not waits[-1] or not count_try(
+            name="op", address="192.0.2.1", now=now - timedelta(seconds=0.5)
+        )
+    assert waits == [0, 0, 0, 0, 1, 2, 4, 8, 16]
+    assert count_try(name="op", address="192.0.2.1", now=now + bound.longest)
+
+
+def test_a_user_guessed_at_from_everywhere_waits_a_minute_at_most() -> None:
+    for number in range(60):
+        count_try(name="op", address=f"192.0.2.{number}", now=NOW)
+    assert not count_try(name="op", address="198.51.100.1", now=NOW)
+    later = NOW + BOUNDS["user"].longest
+    assert count_try(name="op", address="198.51.100.1", now=later)

@@ -1,16 +1,16 @@
 """One `Idempotency-Key`, one carrying out: the rows behind it, with time in the test's hands."""
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import override_settings
-from pytest_django import Settings
 
 from accounts import tasks
 from accounts.caller import Caller, read_caller
-from accounts.models import ApiKey, Hold, LedgerEntry, RepeatableRequest
+from accounts.models import ApiKey, LedgerEntry, RepeatableRequest
 from accounts.services import repeatable
 from accounts.services.repeatable import (
     ANSWER_BYTES_MAX,
@@ -26,6 +26,7 @@ from accounts.services.repeatable import (
     forget_old,
 )
 from tests.accounts.dump import database_text
+from tests.accounts.office import charge, hold
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOW = datetime.now(UTC)
@@ -55,21 +56,6 @@ def row() -> RepeatableRequest:
     return RepeatableRequest.objects.get()
 
 
-def charge(caller: Caller, generation_id: str | None, at: datetime = NOW) -> None:
-    assert generation_id is not None
-    LedgerEntry.objects.create(
-        account_id=caller.account_id,
-        workspace_id=caller.workspace_id,
-        api_key_id=caller.key_id,
-        kind="usage",
-        amount_nano=5,
-        generation_id=generation_id,
-        source="generation",
-        source_ref=generation_id,
-        created_at=at,
-    )
-
-
 def test_the_first_carries_out_and_the_second_is_told_the_same(caller: Caller) -> None:
     mine = claimed(caller)
     with pytest.raises(UnderWay) as under_way:
@@ -81,7 +67,7 @@ def test_the_first_carries_out_and_the_second_is_told_the_same(caller: Caller) -
     assert claim(wanted(caller)) == Kept(200, SECRET, mine.generation_id)
 
 
-def test_neither_key_nor_answer_can_be_read_in_the_table(caller: Caller) -> None:
+def test_neither_key_nor_answer_is_to_be_read_in_the_table(caller: Caller) -> None:
     finish(claimed(caller, key="customer@example.com"), status=200, body=SECRET)
 
     text = database_text()
@@ -89,51 +75,41 @@ def test_neither_key_nor_answer_can_be_read_in_the_table(caller: Caller) -> None
     assert "a secret of the answer" not in text
     with override_settings(VAULT_MASTER_KEY="another"), pytest.raises(AnswerNotKept):
         claim(wanted(caller, key="customer@example.com"))
-
-
-def test_an_answer_copied_to_another_row_does_not_open(caller: Caller) -> None:
-    finish(claimed(caller), status=200, body=SECRET)
-    sealed = row().sealed_answer
-    other = claimed(caller, key="other")
+    sealed, other = row().sealed_answer, claimed(caller, key="other")
     finish(other, status=200, body=b"{}")
     RepeatableRequest.objects.filter(pk=other.row_id).update(sealed_answer=sealed)
-
     with pytest.raises(AnswerNotKept):
         claim(wanted(caller, key="other"))
 
 
-@pytest.mark.parametrize("done", [False, True])
-def test_another_body_is_refused(caller: Caller, done: bool) -> None:
-    mine = claimed(caller)
-    if done:
-        finish(mine, status=200, body=b"{}")
+def test_another_body_is_refused_unless_the_first_was(caller: Caller) -> None:
+    def reuse() -> str:
+        with pytest.raises(KeyReused) as refused:
+            claim(wanted(caller, body_hash="1" * 64), now=NOW)
+        reason: str = refused.value.metadata["reason"]
+        return reason
 
-    with pytest.raises(KeyReused) as refused:
-        claim(wanted(caller, body_hash="1" * 64), now=NOW)
-
-    assert refused.value.metadata["reason"] == "idempotency_key_reused"
+    first = claimed(caller)
+    assert reuse() == "idempotency_key_reused"
+    finish(first, status=200, body=b"{}")
+    assert reuse() == "idempotency_key_reused"
+    forget(claimed(caller, key="refused"))
+    claimed(caller, key="refused", body_hash="1" * 64)
 
 
 def test_a_key_means_something_to_one_api_key_on_one_path(caller: Caller) -> None:
-    from dataclasses import replace
-
     claimed(caller)
-
     claimed(caller, path="/api/v1/messages")
     claimed(replace(caller, key_id=caller.key_id + 1))
     claimed(caller, key="k2")
     assert RepeatableRequest.objects.count() == 4
 
 
-def test_what_was_refused_begins_anew_with_any_body(caller: Caller) -> None:
-    forget(claimed(caller))
-
-    claimed(caller, body_hash="1" * 64)
-
-
 @pytest.mark.parametrize("body", [None, b"x" * (ANSWER_BYTES_MAX + 1)])
 def test_without_a_kept_answer_its_generation_is_told(caller: Caller, body: bytes | None) -> None:
-    mine = claimed(caller)
+    mine, largest = claimed(caller), claimed(caller, key="largest")
+    finish(largest, status=200, body=b"x" * ANSWER_BYTES_MAX)
+    assert isinstance(claim(wanted(caller, key="largest")), Kept)
     finish(mine, status=200, body=body)
 
     with pytest.raises(AnswerNotKept) as refused:
@@ -141,13 +117,7 @@ def test_without_a_kept_answer_its_generation_is_told(caller: Caller, body: byte
 
     assert refused.value.metadata["generation_id"] == mine.generation_id
     assert refused.value.headers == {"X-Generation-Id": mine.generation_id}
-    assert row().sealed_answer is None
-
-
-def test_the_largest_answer_is_kept(caller: Caller) -> None:
-    finish(claimed(caller), status=200, body=b"x" * ANSWER_BYTES_MAX)
-
-    assert isinstance(claim(wanted(caller)), Kept)
+    assert RepeatableRequest.objects.get(pk=mine.row_id).sealed_answer is None
 
 
 def test_answers_are_told_for_an_hour_and_remembered_for_a_day(caller: Caller) -> None:
@@ -184,18 +154,17 @@ def test_old_rows_go_in_batches(caller: Caller, monkeypatch: pytest.MonkeyPatch)
 # --- A process that died --------------------------------------------------------------------------
 
 
-def test_nobody_takes_over_before_the_lease_ends(caller: Caller) -> None:
-    claimed(caller)
-
+def test_what_was_never_charged_begins_anew_under_a_new_generation(caller: Caller) -> None:
+    dead = claimed(caller)
     with pytest.raises(UnderWay):
         claim(wanted(caller), now=NOW + LEASE - timedelta(seconds=1))
 
-
-def test_what_was_never_charged_begins_anew_under_a_new_generation(caller: Caller) -> None:
-    dead = claimed(caller)
-
     mine = claimed(caller, now=NOW + LEASE)
 
+    # One of many takes over.
+    for _ in range(3):
+        with pytest.raises(UnderWay):
+            claim(wanted(caller), now=NOW + LEASE)
     assert mine.row_id == dead.row_id
     assert mine.generation_id != dead.generation_id
     closed = LedgerEntry.objects.get(generation_id=dead.generation_id)
@@ -207,20 +176,10 @@ def test_what_was_never_charged_begins_anew_under_a_new_generation(caller: Calle
     assert claim(wanted(caller)) == Kept(200, SECRET, mine.generation_id)
 
 
-def test_what_still_holds_money_is_not_taken_over(caller: Caller) -> None:
+def test_what_still_holds_money_is_not_taken_over(caller: Caller, key: ApiKey) -> None:
     dead = claimed(caller)
     assert dead.generation_id is not None
-    Hold.objects.create(
-        generation_id=dead.generation_id,
-        account_id=caller.account_id,
-        api_key_id=caller.key_id,
-        workspace_id=str(caller.workspace_id),
-        amount_nano=1,
-        counter_ids="1",
-        model="m",
-        created_at=NOW,
-        lease_expires_at=NOW,
-    )
+    hold(key, 1, dead.generation_id, NOW)
 
     with pytest.raises(UnderWay):
         claim(wanted(caller), now=NOW + LEASE)
@@ -228,40 +187,22 @@ def test_what_still_holds_money_is_not_taken_over(caller: Caller) -> None:
     assert not LedgerEntry.objects.exists()
 
 
-def test_what_was_charged_is_never_carried_out_again(caller: Caller) -> None:
+def test_what_was_charged_is_never_carried_out_again(caller: Caller, key: ApiKey) -> None:
     dead = claimed(caller)
-    charge(caller, dead.generation_id)
-    told = []
+    assert dead.generation_id is not None
+    charge(key, 5, dead.generation_id, NOW)
+    # A charge of this moment is about to be told.
+    with pytest.raises(UnderWay):
+        claim(wanted(caller), now=NOW + timedelta(seconds=1))
     for after in (timedelta(seconds=61), LEASE, timedelta(hours=23)):
         with pytest.raises(AnswerNotKept) as refused:
             claim(wanted(caller), now=NOW + after)
-        told.append(refused.value.metadata["generation_id"])
-
-    assert told == [dead.generation_id] * 3
-
-
-def test_a_charge_of_this_moment_is_about_to_be_told(caller: Caller) -> None:
-    mine = claimed(caller)
-    charge(caller, mine.generation_id)
-
-    with pytest.raises(UnderWay):
-        claim(wanted(caller), now=NOW + timedelta(seconds=1))
+        assert refused.value.metadata["generation_id"] == dead.generation_id
 
 
 def test_a_management_request_is_free_after_a_minute(caller: Caller) -> None:
     claimed(caller, generation_id=None)
-
     with pytest.raises(UnderWay):
         claim(wanted(caller, generation_id=None), now=NOW + timedelta(seconds=59))
     claimed(caller, now=NOW + timedelta(seconds=60), generation_id=None)
     assert not LedgerEntry.objects.exists()
-
-
-def test_one_of_many_takes_over(caller: Caller, settings: Settings) -> None:
-    claimed(caller)
-    later = NOW + LEASE
-    claimed(caller, now=later)
-
-    for _ in range(3):
-        with pytest.raises(UnderWay):
-            claim(wanted(caller), now=later)

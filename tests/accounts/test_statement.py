@@ -1,4 +1,5 @@
-"""A statement's lines sum to its totals, to the nano-dollar, whatever is in the books."""
+"""A statement's lines sum to its totals, to the nano-dollar, whatever is in the books; and who gets
+it, for which periods, in how many queries."""
 
 import csv
 import io
@@ -9,13 +10,17 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from accounts.authentication import forget_keys
 from accounts.models import Account, ApiKey, LedgerEntry
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.accounts import open_account
+from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.statement import Period
 from accounts.services.statement_file import (
@@ -26,6 +31,10 @@ from accounts.services.statement_file import (
     make_statement,
     plain_usd,
 )
+from accounts.views.statement import read_query
+from gateway.http.errors import SchemaInvalid
+from tests.accounts.office import charge
+from tests.support.management import QUERIES_MAX, Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
@@ -81,9 +90,8 @@ def write(account: Account, keys: list[ApiKey], entries: list[Entry]) -> None:
     sums = Counter[bool]()
     for entry in entries:
         sums[entry.kind in CREDIT_KINDS] += entry.effect
-    Account.objects.filter(pk=account.pk).update(
-        total_credits_nano=sums[True], total_usage_nano=-sums[False]
-    )
+    totals = {"total_credits_nano": sums[True], "total_usage_nano": -sums[False]}
+    Account.objects.filter(pk=account.pk).update(**totals)
 
 
 def content(made: StatementFile) -> bytes:
@@ -172,25 +180,28 @@ def _check_csv(rows: list[dict[str, str]], entries: list[Entry]) -> None:
 @given(text=WORDS)
 def test_a_cell_of_words_is_no_formula(text: str) -> None:
     cell = harmless(text)
-
     assert cell.lstrip("'") == text.lstrip("'") or cell == f"'{text}"
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "=1"])
-def test_formulas_lead_with_an_apostrophe(text: str) -> None:
-    assert harmless(text) == f"'{text}"
+def test_formulas_lead_with_an_apostrophe() -> None:
+    for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "=1"):
+        assert harmless(text) == f"'{text}"
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_amounts_have_nine_places_and_mean_the_same(amount: int) -> None:
     text = plain_usd(amount)
-
     assert nano(text) == amount
     assert len(text.split(".")[1]) == 9
 
 
 def test_usage_is_summed_per_day_workspace_and_key(account: Account) -> None:
+    said, rows = as_json(account), as_csv(account)
+    assert (said["lines"], said["closing_balance_nano"]) == ([], 0)
+    totals = ["total_credits", "total_usage", "total_change"]
+    assert [row["line"] for row in rows] == ["opening_balance", *totals, "closing_balance"]
+    assert tuple(rows[0]) == CsvForm.COLUMNS
     keys = keys_of(account)
     write(
         account,
@@ -203,34 +214,91 @@ def test_usage_is_summed_per_day_workspace_and_key(account: Account) -> None:
             Entry("purchase", 100, 82, 0, "card"),
         ],
     )
+    # A key that is deleted keeps its name.
+    ApiKey.objects.update(deleted_at=DAY)
 
     lines = as_json(account)["lines"]
 
-    told = [(line["date"], line["kind"], line["entries"], line["amount_nano"]) for line in lines]
-    assert told[0] == ("2026-03-04", "purchase", 1, 100)
+    names = ("date", "kind", "entries", "amount_nano", "key")
+    told = [tuple(line[name] for name in names) for line in lines]
+    assert told[0] == ("2026-03-04", "purchase", 1, 100, None)
     assert sorted(told[1:3]) == [
-        ("2026-03-04", "usage", 1, -11),
-        ("2026-03-04", "usage", 2, -12),
+        ("2026-03-04", "usage", 1, -11, "=second"),
+        ("2026-03-04", "usage", 2, -12, "first"),
     ]
-    assert told[3:] == [("2026-03-06", "usage", 1, -13)]
+    assert told[3:] == [("2026-03-06", "usage", 1, -13, "first")]
     (second,) = [line for line in lines if line["amount_nano"] == -11]
-    assert (second["key"], second["key_hash"]) == ("=second", keys[1].hash)
+    assert second["key_hash"] == keys[1].hash
     assert second["workspace_id"] == str(account.workspaces.get().pk)
 
 
-def test_an_account_without_a_line_has_a_statement(account: Account) -> None:
-    said, rows = as_json(account), as_csv(account)
-
-    assert (said["lines"], said["closing_balance_nano"]) == ([], 0)
-    assert [row["line"] for row in rows] == [
-        *("opening_balance", "total_credits", "total_usage", "total_change", "closing_balance"),
-    ]
-    assert tuple(rows[0]) == CsvForm.COLUMNS
+PATH = "/api/v1/credits/statement"
 
 
-def test_a_key_that_is_deleted_keeps_its_name(account: Account) -> None:
-    keys = keys_of(account)
-    write(account, keys, [Entry("usage", 5, 80, 0, "")])
-    ApiKey.objects.update(deleted_at=DAY)
+@pytest.fixture
+def mine(db: None) -> Manager:
+    made = manager("mine")
+    credit: dict[str, Any] = {"amount_nano": 7, "source": "test", "source_ref": "r"}
+    add_credits(account=made.account, **credit, note='=HYPERLINK("x")')
+    home = made.account.workspaces.get()
+    key, _ = create_key(account=made.account, name="k", workspace=home)
+    charge(key, 0, "g", datetime.now(UTC) - timedelta(seconds=1))
+    return made
 
-    assert as_json(account)["lines"][0]["key"] == "first"
+
+def get(mine: Manager, query: str = "") -> Any:
+    forget_keys()
+    with CaptureQueriesContext(connection) as captured:
+        response: Any = Client().get(PATH + query, headers={"Authorization": f"Bearer {mine.key}"})
+        body = response.getvalue()
+    asked = [q["sql"] for q in captured if not q["sql"].startswith(("SAVEPOINT", "RELEASE"))]
+    assert len(asked) <= QUERIES_MAX, asked
+    return response, body
+
+
+def test_the_statement_of_this_month(mine: Manager) -> None:
+    response, body = get(mine)
+
+    assert response.status_code == 200
+    assert response["Content-Type"] == "application/json"
+    assert int(response["Content-Length"]) == len(body)
+    data = json.loads(body)["data"]
+    assert data["closing_balance_nano"] == 7
+    assert data["totals"]["entries"] == 2
+
+
+def test_csv_is_an_attachment_without_formulas(mine: Manager) -> None:
+    response, body = get(mine, "?format=csv&start=2020-01-01&end=2099-01-01")
+
+    assert response["Content-Type"] == "text/csv; charset=utf-8"
+    name = 'attachment; filename="statement-2020-01-01-2099-01-01.csv"'
+    assert response["Content-Disposition"] == name
+    assert b"\"'=HYPERLINK" in body
+    assert b",=" not in body
+
+
+def test_an_odd_query_is_400(mine: Manager) -> None:
+    for query, path in (
+        ("start=yesterday", "start"),
+        ("start=2026-13-01", "start"),
+        ("end=2026-01-01T00:00:00", "end"),
+        ("end=2026-01-01T00:00:00%2B02:00", "end"),
+        ("start=2026-01-02&end=2026-01-01", "end"),
+        ("format=pdf", "format"),
+    ):
+        status, said = mine.call("GET", f"/credits/statement?{query}")
+        assert status == 400
+        assert [issue["path"] for issue in said["error"]["metadata"]["issues"]] == [path]
+
+
+def test_days_begin_at_midnight_utc() -> None:
+    now = datetime(2026, 7, 15, 13, tzinfo=UTC)
+
+    period, _ = read_query({"start": "2026-01-01", "end": "2026-02-01T12:30:00Z"}, now=now)
+    usual, _ = read_query({}, now=now)
+
+    assert period.start == datetime(2026, 1, 1, tzinfo=UTC)
+    assert period.end == datetime(2026, 2, 1, 12, 30, tzinfo=UTC)
+    assert usual == (datetime(2026, 7, 1, tzinfo=UTC), now)
+    with pytest.raises(SchemaInvalid):
+        read_query({"start": "x", "end": "y", "format": "z"}, now=now)

@@ -3,14 +3,13 @@
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import IntegrityError
-from django.test import Client
 
-from accounts.authentication import forget_keys
 from accounts.caller import read_caller
-from accounts.models import ApiKey, AuditRecord, ByokCredential, Membership, Workspace
+from accounts.models import Account, ApiKey, AuditRecord, ByokCredential, Membership, Workspace
 from accounts.models.account import default_workspace_id
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
@@ -21,17 +20,11 @@ from interns.vault.service import workspace_vault
 from routing.catalogue.document import parse
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
+from tests.accounts.brought import caller_of
 from tests.support.catalogue import CONFORMANCE
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-FIELDS = {
-    *("id", "name", "slug", "description", "default_text_model", "default_image_model"),
-    *("default_provider_sort", "default_guardrail_id", "disabled_server_tools"),
-    *("include_byok_in_budgets", "io_logging_api_key_ids", "io_logging_sampling_rate"),
-    *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
-    *("is_observability_io_logging_enabled", "created_at", "created_by", "updated_at"),
-}
 NEW = {"name": "Production", "slug": "production"}
 
 
@@ -48,12 +41,24 @@ def known(db: None) -> Iterator[None]:
 def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
     made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
 
-    assert made.keys() == FIELDS
-    assert (made["name"], made["slug"]) == ("Production", "production")
-    assert (made["io_logging_sampling_rate"], made["updated_at"]) == (1, None)
-    assert made["created_by"] == mine.admin.public_id
-    assert uuid.UUID(made["id"]).version == 4
-    assert uuid.UUID(made["default_guardrail_id"]).version == 5
+    assert made == NEW | {
+        "id": str(uuid.UUID(made["id"], version=4)),
+        "description": None,
+        "default_text_model": None,
+        "default_image_model": None,
+        "default_provider_sort": None,
+        "default_guardrail_id": str(uuid.UUID(made["default_guardrail_id"], version=5)),
+        "disabled_server_tools": None,
+        "include_byok_in_budgets": False,
+        "io_logging_api_key_ids": None,
+        "io_logging_sampling_rate": 1,
+        "is_data_discount_logging_enabled": False,
+        "is_observability_broadcast_enabled": False,
+        "is_observability_io_logging_enabled": False,
+        "created_at": made["created_at"],
+        "created_by": mine.admin.public_id,
+        "updated_at": None,
+    }
     for reference in (made["id"], made["id"].upper(), "production"):
         assert mine.ok("GET", f"/workspaces/{reference}")["data"] == made
 
@@ -77,24 +82,18 @@ def test_what_is_said_is_kept(mine: Manager, known: None) -> None:
     assert mine.ok("GET", "/workspaces/production")["data"] == made
 
 
-@pytest.mark.parametrize("model", ["acme/small", "acme/small:nitro", "router/auto", "auto"])
-def test_a_default_model_is_one_a_request_could_name(
-    mine: Manager, known: None, model: str
-) -> None:
-    data = mine.ok("PATCH", "/workspaces/default", {"default_text_model": model})["data"]
-
-    assert data["default_text_model"] == model
-
-
-@pytest.mark.parametrize("field", ["default_text_model", "default_image_model"])
-def test_an_unknown_default_model_is_refused(mine: Manager, known: None, field: str) -> None:
-    said = mine.refused(400, "PATCH", "/workspaces/default", {field: "nope/none"})
-
-    assert said == f"{field}: nope/none is not a valid model ID"
-    assert mine.ok("GET", "/workspaces/default")["data"]["updated_at"] is None
+def test_a_default_model_is_one_a_request_could_name(mine: Manager, known: None) -> None:
+    path = "/workspaces/default"
+    for field in ("default_text_model", "default_image_model"):
+        said = mine.refused(400, "PATCH", path, {field: "nope/none"})
+        assert said == f"{field}: nope/none is not a valid model ID"
+    assert mine.ok("GET", path)["data"]["updated_at"] is None
+    for model in ("acme/small", "acme/small:nitro", "router/auto", "auto"):
+        data = mine.ok("PATCH", path, {"default_text_model": model})["data"]
+        assert data["default_text_model"] == model
 
 
-def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
+def test_a_change_is_shown_and_recorded_until_it_is_deleted(mine: Manager) -> None:
     made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
 
     changed = mine.ok("PATCH", "/workspaces/production", {"name": "P", "slug": "p"})["data"]
@@ -103,14 +102,24 @@ def test_a_change_is_shown_and_recorded(mine: Manager) -> None:
     assert changed == made | {"name": "P", "slug": "p", "updated_at": changed["updated_at"]}
     assert mine.ok("GET", "/workspaces/p")["data"] == changed
     mine.refused(404, "GET", "/workspaces/production")
-    record = AuditRecord.objects.filter(object_type="workspace", object_id=made["id"]).latest("id")
-    assert record.management_key is not None
-    assert record.before == {"name": "Production", "slug": "production"}
-    assert record.after == {"name": "P", "slug": "p"}
+    assert mine.ok("DELETE", "/workspaces/p") == {"deleted": True}
+    for method in ("GET", "DELETE"):
+        mine.refused(404, method, "/workspaces/p")
+        mine.refused(404, method, f"/workspaces/{made['id']}")
+    assert mine.ok("GET", "/workspaces")["total_count"] == 1
+    # Its slug is free.
+    again = mine.ok("POST", "/workspaces", NEW | {"slug": "p"}, status=201)["data"]
+    assert again["id"] != made["id"]
+    records = AuditRecord.objects.filter(object_type="workspace", object_id=made["id"])
+    created, updated, deleted = records.order_by("id")
+    assert created.management_key is not None
+    assert updated.before == {"name": "Production", "slug": "production"}
+    assert updated.after == {"name": "P", "slug": "p"}
+    assert (deleted.action, (deleted.before or {})["slug"], deleted.after) == ("deleted", "p", None)
 
 
 def test_a_slug_is_used_once_in_an_account_and_again_elsewhere(mine: Manager) -> None:
-    mine.ok("POST", "/workspaces", NEW, status=201)
+    first = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
     mine.ok("POST", "/workspaces", NEW | {"slug": "second"}, status=201)
     taken = "Workspace slug already exists"
 
@@ -118,12 +127,8 @@ def test_a_slug_is_used_once_in_an_account_and_again_elsewhere(mine: Manager) ->
     assert mine.refused(400, "PATCH", "/workspaces/second", {"slug": "production"}) == taken
     mine.ok("PATCH", "/workspaces/second", {"slug": "second"})
     manager("other").ok("POST", "/workspaces", NEW, status=201)
-
-
-def test_an_id_counts_before_a_slug_that_reads_like_it(mine: Manager) -> None:
-    first = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
+    # An id counts before a slug that reads like it.
     mine.ok("POST", "/workspaces", NEW | {"slug": first["id"]}, status=201)
-
     assert mine.ok("GET", f"/workspaces/{first['id']}")["data"] == first
 
 
@@ -153,14 +158,10 @@ def test_the_default_workspace_came_with_the_account(mine: Manager) -> None:
     assert data["created_by"] == mine.admin.public_id
     stays = "Deleting the default workspace is not supported"
     assert mine.refused(403, "DELETE", "/workspaces/default") == stays
-
-
-def test_a_key_without_a_creator_writes_the_first_admin(mine: Manager) -> None:
+    # A key without a creator writes the first admin.
     mine.member("second", Membership.Role.ADMIN)
     _, mine.key = create_key(account=mine.account, name="system", workspace=None)
-
     made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
-
     assert made["created_by"] == mine.admin.public_id
 
 
@@ -205,17 +206,12 @@ def test_a_workspace_with_an_active_key_stays(mine: Manager) -> None:
 
 def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: Manager) -> None:
     team = mine.workspace("team")
+    owner: dict[str, Any] = {"account": mine.account, "workspace": team}
     credential = ByokCredential.objects.create(
-        account=mine.account,
-        workspace=team,
-        provider="alpha",
-        label="sk-...AbCd",
-        sealed="v1:x",
-        sort_order=0,
+        **owner, provider="alpha", label="sk-...AbCd", sealed="v1:x", sort_order=0
     )
-    vault = workspace_vault(team.pk)
     put_secret(
-        vaults=Vault.objects.filter(pk=vault.pk),
+        vaults=Vault.objects.filter(pk=workspace_vault(team.pk).pk),
         stored=Stored("token", "value", ["api.example.com"]),
         account_id=mine.account.pk,
         by=SYSTEM,
@@ -228,122 +224,67 @@ def test_secrets_of_a_deleted_workspace_go_at_once_and_the_rest_after_it(mine: M
     assert not VaultSecret.objects.exists()
     record = AuditRecord.objects.get(object_id=team.pk, action="deleted")
     assert record.before is not None
-    told = {name: record.before[name] for name in ("byok_credentials", "vault_secrets", "presets")}
-    assert told == {"byok_credentials": 1, "vault_secrets": 1, "presets": 0}
+    told = {"byok_credentials": 1, "vault_secrets": 1, "presets": 0}
+    assert record.before == record.before | told
     assert Vault.objects.exists()
     clear_deleted_workspaces()
     assert not Vault.objects.exists()
-
-
-def test_a_key_that_came_too_late_opens_nothing(mine: Manager) -> None:
-    team = mine.workspace("team")
-    mine.ok("DELETE", "/workspaces/team")
-
-    key, string = create_key(account=mine.account, name="late", workspace=team)
-
-    assert read_caller(key.hash) is None
+    # A key that came too late opens nothing.
+    late, string = create_key(**owner, name="late")
+    assert read_caller(late.hash) is None
     assert mine.call("GET", "/key", key=string)[0] == 401
 
 
-def test_a_deleted_workspace_is_gone_and_its_slug_is_free(mine: Manager) -> None:
-    made = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
-
-    assert mine.ok("DELETE", "/workspaces/production") == {"deleted": True}
-
-    for method in ("GET", "DELETE"):
-        mine.refused(404, method, "/workspaces/production")
-        mine.refused(404, method, f"/workspaces/{made['id']}")
-    assert mine.ok("GET", "/workspaces")["total_count"] == 1
-    again = mine.ok("POST", "/workspaces", NEW, status=201)["data"]
-    assert again["id"] != made["id"]
-    record = AuditRecord.objects.get(object_id=made["id"], action="deleted")
-    assert record.before is not None
-    assert record.before["slug"] == "production"
-    assert record.after is None
+def test_what_names_no_workspace_and_what_is_no_body(mine: Manager) -> None:
+    for reference in ("nope", "No", "a--b", "%00", "%C3%A9", "x" * 51, " "):
+        for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
+            said = mine.refused(404, method, f"/workspaces/{reference}", body)
+            assert said == "Resource not found", reference
+    for text, status in (("{bad", 400), ("[]", 400), ("x" * 1_048_577, 413)):
+        mine.refused(status, "POST", "/workspaces", text)
+        mine.refused(status, "PATCH", "/workspaces/default", text)
+        mine.refused(status, "POST", "/workspaces/default/members/add", text)
 
 
-@pytest.mark.parametrize("reference", ["nope", "No", "a--b", "%00", "%C3%A9", "x" * 51, " "])
-def test_what_names_no_workspace_is_not_found(mine: Manager, reference: str) -> None:
-    for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        said = mine.refused(404, method, f"/workspaces/{reference}", body)
-        assert said == "Resource not found"
+def test_what_account_and_workspace_say_comes_with_the_key_in_one_query(
+    key: ApiKey, account: Account, django_assert_num_queries: Any
+) -> None:
+    def wishes(key: ApiKey) -> Any:
+        with django_assert_num_queries(1):
+            caller = caller_of(key)
+        tools = caller.disabled_server_tools
+        return (
+            caller.allowed_providers,
+            caller.ignored_providers,
+            caller.default_provider_sort,
+            tools,
+        )
+
+    nothing: Any = (None, (), None, frozenset())
+    management, _ = create_key(account=account, name="manager", workspace=None)
+    assert wishes(key) == wishes(management) == nothing
+    # An empty list allows every provider.
+    Account.objects.update(allowed_providers=[], ignored_providers=[])
+    assert wishes(key) == nothing
+    Account.objects.update(allowed_providers=["alpha", "Beta"], ignored_providers=["gamma"])
+    settings = {"default_provider_sort": "latency", "disabled_server_tools": ["router:web_search"]}
+    Workspace.objects.update(**settings)
+    said = (("alpha", "Beta"), ("gamma",), "latency", frozenset({"router:web_search"}))
+    assert wishes(key) == said
+    assert wishes(management)[2:] == nothing[2:]
 
 
-def test_another_account_s_workspace_is_not_there(mine: Manager) -> None:
-    theirs = manager("other").workspace("theirs")
-
-    for reference in (str(theirs.pk), "theirs"):
-        for method, path, body in (
-            ("GET", "", None),
-            ("PATCH", "", {"name": "x"}),
-            ("DELETE", "", None),
-            ("GET", "/members", None),
-            ("POST", "/members/add", {"user_ids": [mine.admin.public_id]}),
-            ("POST", "/members/remove", {"user_ids": [mine.admin.public_id]}),
-        ):
-            said = mine.refused(404, method, f"/workspaces/{reference}{path}", body)
-            assert said == "Resource not found"
-    assert Workspace.objects.filter(pk=theirs.pk, name=theirs.name).exists()
-
-
-def test_an_inference_key_manages_nothing(mine: Manager) -> None:
-    _, key = create_key(account=mine.account, name="i", workspace=mine.workspace("team"))
-
-    for method, path in (
-        ("GET", "/workspaces"),
-        ("POST", "/workspaces"),
-        ("GET", "/workspaces/team"),
-        ("PATCH", "/workspaces/team"),
-        ("DELETE", "/workspaces/team"),
-        ("GET", "/workspaces/team/members"),
-        ("POST", "/workspaces/team/members/add"),
-        ("POST", "/workspaces/team/members/remove"),
-    ):
-        status, said = mine.call(method, path, NEW, key=key)
-        assert status == 403
-        assert said["error"]["message"] == "Only management keys can perform this operation"
-
-
-@pytest.mark.parametrize(("body", "status"), [("{bad", 400), ("[]", 400), ("x" * 1_048_577, 413)])
-def test_a_body_that_is_none(mine: Manager, body: str, status: int) -> None:
-    for method, path in (
-        ("POST", "/workspaces"),
-        ("PATCH", "/workspaces/default"),
-        ("POST", "/workspaces/default/members/add"),
-    ):
-        mine.refused(status, method, path, body)
-
-
-def test_the_settings_come_with_the_key(mine: Manager) -> None:
-    key, _ = create_key(account=mine.account, name="k", workspace=mine.workspace("team"))
-    tools = {"disabled_server_tools": ["router:web_search"], "default_provider_sort": "price"}
-    mine.ok("PATCH", "/workspaces/team", tools)
-
-    caller = read_caller(key.hash)
-
-    assert caller is not None
-    assert caller.disabled_server_tools == {"router:web_search"}
-    assert caller.default_provider_sort == "price"
-
-
-@pytest.mark.parametrize("rate", [0, 0.00009, 1.01])
-def test_the_database_keeps_the_rate_in_bounds(mine: Manager, rate: float) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"io_logging_sampling_rate": 0},
+        {"io_logging_sampling_rate": 0.00009},
+        {"io_logging_sampling_rate": 1.01},
+        {"default_provider_sort": "luck"},
+        {"deleted_at": datetime(2026, 1, 1, tzinfo=UTC)},
+    ],
+    ids=str,
+)
+def test_the_database_keeps_the_bounds(mine: Manager, change: dict[str, Any]) -> None:
     with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
-        Workspace.objects.update(io_logging_sampling_rate=rate)
-
-
-def test_the_database_keeps_the_default_workspace(mine: Manager) -> None:
-    with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
-        Workspace.objects.update(deleted_at=datetime.now(UTC))
-
-
-def test_a_trailing_slash_changes_nothing(mine: Manager) -> None:
-    forget_keys()
-    headers = {"Authorization": f"Bearer {mine.key}"}
-
-    answers = [
-        Client().get(f"/api/v1/workspaces/default{end}", headers=headers) for end in ("", "/")
-    ]
-
-    assert answers[0].status_code == 200
-    assert answers[0].content == answers[1].content
+        Workspace.objects.update(**change)

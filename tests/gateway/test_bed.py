@@ -14,38 +14,23 @@ from tests.support.manage import manage_process
 from tests.support.server import GatewayServer, as_json
 
 pytestmark = pytest.mark.both
+OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 
-def test_the_shared_gateway_knows_a_fresh_account(
-    gateway: GatewayServer, account: Callable[..., SeededAccount]
+def test_the_shared_gateway_knows_a_fresh_account_and_its_catalogue(
+    gateway: GatewayServer, account: Callable[..., SeededAccount], orm_of: OrmOf
 ) -> None:
     first, second = account(), account(credits_usd="0.25")
+    usual = connection.settings_dict["NAME"]
 
     answer = as_json(gateway.get("/api/v1/credits", key=second.management_key))
 
     assert first.account_id != second.account_id
     assert answer["data"]["total_credits"] == 0.25
-
-
-def test_the_shared_gateway_serves_the_conformance_catalogue(
-    gateway: GatewayServer, account: Callable[..., SeededAccount]
-) -> None:
-    models = as_json(gateway.get("/api/v1/models", key=account().api_key))
-
-    assert models["data"]
-
-
-def test_models_can_look_into_a_servers_database(
-    gateway: GatewayServer,
-    account: Callable[..., SeededAccount],
-    orm_of: Callable[[GatewayServer], AbstractContextManager[None]],
-) -> None:
-    user_id = account().user_id
-    usual = connection.settings_dict["NAME"]
-
+    assert as_json(gateway.get("/api/v1/models", key=first.api_key))["data"]
+    # Models can look into a server's database.
     with orm_of(gateway):
-        assert get_user_model().objects.filter(public_id=user_id).exists()
-
+        assert get_user_model().objects.filter(public_id=first.user_id).exists()
     assert connection.settings_dict["NAME"] == usual
 
 
@@ -55,21 +40,10 @@ def test_in_process_tests_have_a_database_of_their_own(stores: Bed) -> None:
     assert connection.vendor == ("postgresql" if stores.is_postgres else "sqlite")
 
 
-def test_a_killed_server_comes_back_at_its_address(start_gateway: StartGateway) -> None:
-    server = start_gateway()
-    server.kill()
-
-    server.start()
-
-    assert server.get("/healthz").status_code == 200
-
-
 def test_commands_end_alike_in_the_host_and_as_processes(start_gateway: StartGateway) -> None:
     server = start_gateway.build()
-
     in_host = server.run_command("load_catalogue", "/nonexistent.yaml", "--json")
     as_process = manage_process(dict(server.env), "load_catalogue", "/nonexistent.yaml", "--json")
-
     assert in_host.status == as_process.status == 1
     assert in_host.json() == as_process.json()
 

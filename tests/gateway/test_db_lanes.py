@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,6 @@ print(json.dumps({
 
 def test_elsewhere_work_runs_in_place() -> None:
     here = threading.get_ident()
-
     assert not under_gevent()
     assert run(Lane.READ, threading.get_ident) == here
     assert native(Lane.LEDGER, threading.get_ident) == here
@@ -57,20 +57,13 @@ def test_elsewhere_work_runs_in_place() -> None:
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True)
 def test_under_gevent_no_query_holds_the_loop_or_a_connection(stores: Bed) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNDER_GEVENT],
-        cwd=PROJECT,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"},
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "gateway.settings"}
+    program: Any = {"args": [sys.executable, "-c", UNDER_GEVENT], "cwd": PROJECT, "env": env}
+    done = subprocess.run(**program, capture_output=True, text=True, timeout=40, check=False)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
 
-    assert told["gevent"]
-    assert told["failed"] == "as it was"
+    assert (told["gevent"], told["failed"]) == (True, "as it was")
     if stores.is_postgres:
         # It waits cooperatively; the connection goes back as soon as the work is done.
         assert (told["read"], told["open"]) == ([True, True], False)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 import redis
@@ -33,9 +34,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(valkey: ValkeyServer, clock: Clock) -> Iterator[Hints]:
-    hints = Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
-    yield hints
-    hints.close()
+    with closing(Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)) as hints:
+        yield hints
 
 
 def ping(store: "redis.Redis") -> str:
@@ -46,23 +46,17 @@ def asked(hints: Hints, *, knocks: bool = False) -> str:
     return hints.run(ping, "default", knocks=knocks)
 
 
-def test_without_a_store_there_is_the_default() -> None:
-    hints = Hints("", timeout_s=TIMEOUT_S)
-
-    assert asked(hints) == "default"
-    assert not hints.available
-    assert not hints.configured
-    assert hints.calls == 0
-
-
-def test_what_it_says_is_handed_on(store: Hints) -> None:
+def test_what_it_says_is_handed_on_and_without_one_there_is_the_default(store: Hints) -> None:
     assert asked(store) == "pong"
     assert store.available
     assert (store.calls, store.failures, store.skipped) == (1, 0, 0)
+    none = Hints("", timeout_s=TIMEOUT_S)
+    assert asked(none) == "default"
+    assert (none.available, none.configured, none.calls) == (False, False, 0)
 
 
-def test_a_dead_one_is_told_of_once_and_then_left_alone(
-    valkey: ValkeyServer, store: Hints, caplog: pytest.LogCaptureFixture
+def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_a_rest(
+    valkey: ValkeyServer, store: Hints, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked(store)
     valkey.stop()
@@ -74,6 +68,39 @@ def test_a_dead_one_is_told_of_once_and_then_left_alone(
     assert not store.available
     assert (store.failures, store.skipped) == (FAILURES_MAX, 10 - FAILURES_MAX)
     assert store.error == "ConnectionError"
+    clock.now += REST_S + 1
+    calls = store.calls
+    assert [asked(store) for _ in range(5)] == ["default"] * 5
+    assert store.calls == calls + 1
+
+    valkey.start()
+    assert asked(store) == "default"
+    clock.now += REST_S + 1
+    assert asked(store) == "pong"
+    assert store.available
+
+
+def test_one_failure_is_no_outage_and_who_knocks_finds_it_back_for_all(
+    valkey: ValkeyServer, store: Hints, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Of a pool's connections, one may be dead while the store lives.
+    asked(store)
+    valkey.stop()
+    asked(store)
+    valkey.start()
+    assert asked(store) == "pong"
+    assert store.available
+
+    valkey.stop()
+    assert [asked(store) for _ in range(FAILURES_MAX)] == ["default"] * FAILURES_MAX
+    assert asked(store, knocks=True) == "default"
+    valkey.start()
+    assert asked(store) == "default"
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="gateway.hints"):
+        assert asked(store, knocks=True) == "pong"
+    assert asked(store) == "pong"
+    assert [record.getMessage() for record in caplog.records] == ["The hint store answers again"]
 
 
 def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: Hints) -> None:
@@ -87,53 +114,6 @@ def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: Hints) -
         valkey.resume()
 
     in_time(took_s, 2.5 * TIMEOUT_S, at_least_s=TIMEOUT_S)
-
-
-def test_one_failure_is_no_outage(valkey: ValkeyServer, store: Hints) -> None:
-    """Of a pool's connections, one may be dead while the store lives."""
-    asked(store)
-    valkey.stop()
-    asked(store)
-    valkey.start()
-
-    assert asked(store) == "pong"
-    assert store.available
-
-
-def test_after_a_rest_one_caller_looks(valkey: ValkeyServer, store: Hints, clock: Clock) -> None:
-    valkey.stop()
-    for _ in range(FAILURES_MAX):
-        asked(store)
-
-    clock.now += REST_S + 1
-    calls = store.calls
-    for _ in range(5):
-        asked(store)
-    assert store.calls == calls + 1
-
-    valkey.start()
-    assert asked(store) == "default"
-    clock.now += REST_S + 1
-    assert asked(store) == "pong"
-    assert store.available
-
-
-def test_who_knocks_finds_it_back_for_all(
-    valkey: ValkeyServer, store: Hints, caplog: pytest.LogCaptureFixture
-) -> None:
-    valkey.stop()
-    for _ in range(FAILURES_MAX):
-        asked(store)
-    assert asked(store, knocks=True) == "default"
-    valkey.start()
-    assert asked(store) == "default"
-    caplog.clear()
-
-    with caplog.at_level(logging.WARNING, logger="gateway.hints"):
-        assert asked(store, knocks=True) == "pong"
-
-    assert asked(store) == "pong"
-    assert [record.getMessage() for record in caplog.records] == ["The hint store answers again"]
 
 
 # --- A slow one ----------------------------------------------------------------------------------
@@ -169,18 +149,11 @@ def test_one_that_is_slow_as_a_rule_is_given_a_rest(
     assert len(caplog.records) == 3
 
 
-def test_one_slow_answer_says_nothing(store: Hints, clock: Clock) -> None:
-    slow, quick = taking(clock, 0.09), taking(clock, 0.001)
+def test_one_slow_answer_or_more_time_says_nothing(store: Hints, clock: Clock) -> None:
+    slow, quick, long = (taking(clock, seconds) for seconds in (0.09, 0.001, 0.8))
 
     for _ in range(20):
         assert [store.run(work, "default") for work in (slow, quick, quick)] == ["pong"] * 3
-
-    assert store.available
-
-
-def test_what_is_given_more_time_may_take_it(store: Hints, clock: Clock) -> None:
-    long = taking(clock, 0.8)
-
     assert [store.run(long, "default", limit_s=1.0) for _ in range(9)] == ["pong"] * 9
     assert [store.run(long, "default", knocks=True) for _ in range(9)] == ["pong"] * 9
     assert store.available

@@ -89,7 +89,7 @@ class Machine(RuleBasedStateMachine):
 TestLeases = Machine.TestCase
 
 
-def test_what_nobody_needed_goes_back_by_itself() -> None:
+def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_window() -> None:
     back: list[tuple[str, int, int]] = []
     now, due = [0.0], list[Callable[[], None]]()
     leases = Leases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
@@ -100,20 +100,12 @@ def test_what_nobody_needed_goes_back_by_itself() -> None:
     now[0] = LEASE_S
     assert leases.take([limit]) is None
     due.pop()()
+    assert (back.pop(), due) == (("s", _START, -27), [])
 
-    assert back == [("s", _START, -27)]
-    assert not due
-
-
-def test_in_the_last_second_of_a_window_nothing_is_held() -> None:
-    back: list[tuple[str, int, int]] = []
-    leases = Leases(back.extend, later=lambda *_: None, clock=lambda: 0.0)
-    limit = Limit("s", LARGE, DAY_S)
-
+    # In the last second of a window nothing is held.
     leases.put([limit], [_START], 16, _START + DAY_S - 1)
-
     assert leases.take([limit]) is None
-    assert back == [("s", _START, -16)]
+    assert back == [("s", _START, -48)]
 
 
 # --- In a store -----------------------------------------------------------------------------------
@@ -147,7 +139,7 @@ def test_a_busy_key_pays_for_few_round_trips(process: Callable[[], tuple[Limits,
     assert within_one(DAY_S, work) <= 10
 
 
-def test_never_more_than_the_limit_and_what_is_held_comes_back(
+def test_never_more_than_the_limit_and_all_of_it(
     process: Callable[[], tuple[Limits, Hints]],
 ) -> None:
     most = SHARE * REQUESTS_MIN + 40

@@ -25,34 +25,24 @@ class Shelf:
         return len(self.read) > before
 
 
-def test_what_is_large_leaves_room_for_less() -> None:
+def test_what_is_large_leaves_room_for_less_and_what_is_too_large_is_not_kept() -> None:
     shelf = Shelf()
+    assert shelf.recent.find("huge") == 100
+    assert shelf.asked_again("huge")
     shelf.recent.find("small1")
     shelf.recent.find("small2")
-
     assert shelf.recent.find("large1") == 8
     assert not shelf.asked_again("small1")
-    shelf.recent.find("large2")
 
+    shelf.recent.find("large2")
     assert shelf.asked_again("small1")
     assert not shelf.asked_again("large2")
 
 
-def test_what_is_too_large_is_found_and_not_kept() -> None:
-    shelf = Shelf()
-
-    assert shelf.recent.find("huge") == 100
-    assert shelf.asked_again("huge")
-    shelf.recent.find("small1")
-    assert not shelf.asked_again("small1")
-
-
 def test_a_name_that_is_nothing_counts_too() -> None:
     shelf = Shelf()
-    for number in range(11):
-        assert shelf.recent.find(f"nothing{number}") is None
-
-    assert not shelf.asked_again("nothing10")
-    assert shelf.asked_again("nothing0")
+    assert [shelf.recent.find(f"nothing{number}") for number in range(11)] == [None] * 11
+    asked = [shelf.asked_again(name) for name in ("nothing10", "nothing0")]
+    assert asked == [False, True]
     shelf.recent.forget()
     assert shelf.asked_again("nothing10")

@@ -32,7 +32,9 @@ class Manager:
         headers = {"Authorization": f"Bearer {self.key if key is None else key}"}
         client = Client(raise_request_exception=False)
         options: Any = {"headers": headers}
-        if body is not None:
+        if body is None:
+            options["CONTENT_LENGTH"] = "0"
+        else:
             options |= {"data": body, "content_type": "application/json"}
         with CaptureQueriesContext(connection) as captured:
             response = client.generic(method, f"/api/v1{path}", **_written(options))

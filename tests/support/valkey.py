@@ -45,6 +45,10 @@ class ValkeyServer:
         finally:
             client.close()
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
     def flush(self) -> None:
         with redis.Redis.from_url(self.url) as client:
             client.flushall()

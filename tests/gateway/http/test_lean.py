@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.support.manage import PROJECT
 
 PROGRAM = """
@@ -38,7 +40,7 @@ def test_what_serves_no_request_is_not_loaded() -> None:
     assert told(UNUSED) == {"held": [], "described": True}
 
 
+@pytest.mark.thorough
 def test_a_search_engine_brings_its_client_before_requests_come() -> None:
     found = told(["requests"], ROUTER_SEARCH_ENGINE="brave", ROUTER_SEARCH_KEY="k")
-
     assert found["held"] == ["requests"]

@@ -1,7 +1,10 @@
-"""The parts of a run that can be looked at without starting one."""
+"""The parts of a run that can be looked at without starting one; and who loses a parent below the
+supervisor is ended by it."""
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +28,8 @@ def a_plan(**changes: Any) -> Plan:
     return Plan(**usual | changes)
 
 
-DEMO = {
-    "account_id": "a",
-    "workspace_id": "w",
-    "api_key": "sk-rt-v1-one",
-    "management_key": "sk-rt-v1-two",
-    "admin_user": "admin",
-    "admin_password": "word",
-}
-
-
-@pytest.mark.parametrize(
-    ("host", "root_url"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:8000"),
-        ("0.0.0.0", "http://127.0.0.1:8000"),  # noqa: S104 - Nothing is bound.
-        ("::", "http://[::1]:8000"),
-        ("gateway.example", "http://gateway.example:8000"),
-    ],
-)
-def test_the_root_url_is_one_that_answers_here(host: str, root_url: str) -> None:
-    assert a_plan(host=host).root_url == root_url
+NAMES = ("account_id", "workspace_id", "api_key", "management_key", "admin_user", "admin_password")
+DEMO = {name: f"the-{name}" for name in NAMES}
 
 
 def test_valkey_listens_in_the_home_where_the_path_is_short(tmp_path: Path) -> None:
@@ -58,24 +42,28 @@ def test_valkey_listens_in_the_home_where_the_path_is_short(tmp_path: Path) -> N
     elsewhere.parent.rmdir()
 
 
-def test_children_inherit_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_inherit_the_plan_and_the_root_url_is_one_that_answers_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("REDIS_URL", "")
-
     environment = a_plan(port=4711, valkey_binary=Path("/bin/valkey")).environment()
-
     assert environment["PORT"] == "4711"
     assert environment["REDIS_URL"] == "unix:///home/gateway/run/valkey.sock"
+    urls = {
+        "127.0.0.1": "http://127.0.0.1:8000",
+        "0.0.0.0": "http://127.0.0.1:8000",  # noqa: S104 - Nothing is bound.
+        "::": "http://[::1]:8000",
+        "gateway.example": "http://gateway.example:8000",
+    }
+    assert {host: a_plan(host=host).root_url for host in urls} == urls
 
 
-def test_a_port_in_use_is_refused_by_its_setting() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as other,
-        pytest.raises(CannotStart, match=r"^SIMULATOR_PORT: cannot listen on 127\.0\.0\.1:"),
-    ):
-        plan.listen("127.0.0.1", other.getsockname()[1], name="SIMULATOR_PORT")
-
-
-def test_only_one_gateway_takes_a_home(tmp_path: Path) -> None:
+def test_a_port_or_a_home_in_use_is_refused(tmp_path: Path) -> None:
+    refused = r"^SIMULATOR_PORT: cannot listen on 127\.0\.0\.1:"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(CannotStart, match=refused):
+            plan.listen("127.0.0.1", port, name="SIMULATOR_PORT")
     (tmp_path / "run").mkdir()
     with plan.take_home(tmp_path), pytest.raises(CannotStart, match="another gateway runs in"):
         plan.take_home(tmp_path)
@@ -85,20 +73,14 @@ def test_only_one_gateway_takes_a_home(tmp_path: Path) -> None:
 @pytest.mark.parametrize("simulator_url", ["http://127.0.0.1:9100", ""])
 def test_the_banner_shows_all_it_takes_to_begin(simulator_url: str) -> None:
     facts = ready.facts(a_plan(), DEMO, simulator_url)
-
     banner = ready.banner(facts)
-
     for name in ("base_url", "api_key", "management_key", "admin_url", "admin_password"):
         assert facts[name] in banner
     assert (ready.DEMO_MODEL in banner) == bool(simulator_url)
 
 
-def test_a_parent_nobody_named_never_leaves() -> None:
-    assert not signals.Parent(None).left()
-
-
-def test_another_process_than_the_parent_counts_as_gone() -> None:
-    assert signals.Parent(os.getpid()).left()
+def test_another_process_than_the_parent_counts_as_gone_and_nobody_never_leaves() -> None:
+    assert (signals.Parent(os.getpid()).left(), signals.Parent(None).left()) == (True, False)
 
 
 def test_an_install_is_known_by_its_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,3 +96,23 @@ def test_an_install_is_known_by_its_stamp(tmp_path: Path, monkeypatch: pytest.Mo
     assert install.is_installed(stamp, wanted)
     lock.write_text("one==2\n")
     assert not install.is_installed(stamp, install.stamp_text(lock))
+
+
+# A process that hears no SIGTERM, begun by one that ends at once.
+ADOPTING = """
+import os, signal, subprocess, sys, time
+from gateway.run import orphans
+
+orphans.adopt()
+begin = 'trap "" TERM; (while :; do sleep 1; done) >&- 2>&- & echo $!'
+begun = subprocess.run(["sh", "-c", begin], stdout=subprocess.PIPE, check=True)
+orphans.reap(())
+orphans.end(0.2, time.sleep)
+print(os.path.exists(f"/proc/{int(begun.stdout)}"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems hand no orphans on")
+def test_an_orphan_that_hears_no_sigterm_is_killed_and_reaped() -> None:
+    done = subprocess.run([sys.executable, "-c", ADOPTING], stdout=subprocess.PIPE, check=True)
+    assert done.stdout == b"False\n"

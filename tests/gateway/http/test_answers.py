@@ -1,0 +1,134 @@
+"""What is answered: JSON without Django's constructor, refusals byte for byte, bugs seen from
+outside, and the straight way in, which answers what the long way would."""
+
+import json
+from typing import Any
+
+import pytest
+from django.core.handlers.wsgi import WSGIRequest
+from django.http import BadHeaderError, HttpRequest, HttpResponse
+from django.test import RequestFactory
+from django.urls import resolve
+from gunicorn.http import errors as http_errors
+
+from gateway.http.front import FrontDoor
+from gateway.http.refusals import HeadTooSlow, refusal, refusal_bytes
+from gateway.http.responses import written_response
+from gateway.http.viewset import LeanViewSet
+
+CHAT = "/api/v1/chat/completions"
+
+
+def parts(response: HttpResponse) -> dict[str, object]:
+    """Everything it is made of."""
+    return {**vars(response), "headers": dict(response.headers)}
+
+
+@pytest.mark.parametrize("headers", [None, {"X-Generation-Id": "gen-1", "Retry-After": "2"}])
+def test_it_is_what_django_would_have_made(headers: dict[str, str] | None) -> None:
+    ours = written_response(b'{"a":1}', status=201, headers=headers)
+
+    theirs = HttpResponse(b'{"a":1}', status=201, content_type="application/json", headers=headers)
+    theirs["Content-Length"] = "7"
+
+    assert parts(ours) == parts(theirs)
+    assert ours.reason_phrase == theirs.reason_phrase == "Created"
+    assert sorted(ours.serialize().splitlines()) == sorted(theirs.serialize().splitlines())
+
+
+def test_no_header_breaks_into_two() -> None:
+    with pytest.raises(BadHeaderError, match="X-Bad"):
+        written_response(b"{}", headers={"X-Bad": "1\r\nSet-Cookie: a=b"})
+
+
+MALFORMED = (400, "Malformed HTTP request")
+REFUSALS: list[tuple[BaseException, tuple[int, str]]] = [
+    (http_errors.LimitRequestHeaders("too many"), (431, "Request header fields too large")),
+    (http_errors.LimitRequestLine(5000, 4094), (400, "Request line too long")),
+    (http_errors.InvalidHeader("x"), MALFORMED),
+    (http_errors.InvalidRequestLine("x"), MALFORMED),
+    (http_errors.InvalidHTTPVersion("x"), MALFORMED),
+    (http_errors.InvalidRequestMethod("x"), MALFORMED),
+    (http_errors.InvalidHeaderName("x"), MALFORMED),
+    (http_errors.InvalidChunkSize(b"x"), MALFORMED),
+    (HeadTooSlow(), (408, "The request head took too long")),
+    (ValueError("a secret of ours"), (500, "Internal Server Error")),
+]
+
+
+@pytest.mark.parametrize(("error", "told"), REFUSALS)
+def test_a_refusal_of_gunicorn_s_is_a_whole_json_response_that_ends_the_connection(
+    error: BaseException, told: tuple[int, str]
+) -> None:
+    status, message = refusal(error)
+    assert (status, message) == told
+
+    head, body = refusal_bytes(status, message).split(b"\r\n\r\n", 1)
+
+    first, *lines = head.decode().split("\r\n")
+    assert first.startswith(f"HTTP/1.1 {status} ")
+    length = f"Content-Length: {len(body)}"
+    assert lines == ["Content-Type: application/json", length, "Connection: close"]
+    metadata = {"error_type": {408: "timeout", 500: "server"}.get(status, "invalid_request")}
+    shown = {"code": status, "message": message, "metadata": metadata}
+    assert json.loads(body) == {"error": shown}
+
+
+class Broken(LeanViewSet):
+    def create(self, request: HttpRequest) -> HttpResponse:
+        self.beside = {"user_id": "user_1", "router_metadata": {"attempt": 1}}
+        raise RuntimeError("a secret of ours")
+
+
+def test_a_500_says_whose_it_was_and_nothing_of_routing(caplog: pytest.LogCaptureFixture) -> None:
+    view: Any = Broken.as_view({"post": "create"})
+
+    response = view(RequestFactory().post("/"))
+
+    assert response.status_code == 500
+    error = {"code": 500, "message": "Internal Server Error", "metadata": {"error_type": "server"}}
+    assert json.loads(response.content) == {"error": error, "user_id": "user_1"}
+    assert "a secret of ours" in caplog.text
+
+
+# --- The straight way in --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def door() -> FrontDoor:
+    return FrontDoor()
+
+
+def answer(door: FrontDoor, path: str) -> tuple[str, bytes]:
+    """Status line and body."""
+    statuses: list[str] = []
+    environ = RequestFactory().post(path).environ
+
+    def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
+        statuses.append(status)
+
+    response = door(environ, start_response)
+    body = b"".join(response)
+    response.close()
+    return statuses[0], body
+
+
+def test_only_paths_that_answer_their_own_failures_go_straight(door: FrontDoor) -> None:
+    straight = door._straight
+    assert CHAT in straight
+    assert all(resolve(path).func is view for path, view in straight.items())
+    assert not {"/docs", "/healthz", "/readyz"} & set(straight)
+    assert not any(path.startswith("/admin") for path in straight)
+
+
+def test_both_ways_give_the_same_answer_and_close_their_request(
+    door: FrontDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (CHAT, "/api/v1/credits"):
+        assert answer(door, path) == answer(door, f"{path}/")
+    status, body = answer(door, "/api/v1/nowhere")
+    assert (status, set(json.loads(body))) == ("404 Not Found", {"error"})
+    closed: list[WSGIRequest] = []
+    monkeypatch.setattr(WSGIRequest, "close", lambda request: closed.append(request))
+    answer(door, CHAT)
+    assert len(closed) == 1
