@@ -57,7 +57,7 @@ _LIMITS: Final = (
     _Limit(
         "rpm rpd rps tpm tpd rpm_limit tpm_limit model_rpm_limit model_tpm_limit rate_limit"
         " rate_limits requests_per_second requests_per_minute requests_per_day tokens_per_minute"
-        " tokens_per_day max_tokens max_parallel_requests max_requests max_concurrency",
+        " tokens_per_day max_parallel_requests max_requests max_concurrency",
         "",
         "rates are limited by whoever runs the gateway, for all keys alike (ROUTER_KEY_RPM)",
     ),

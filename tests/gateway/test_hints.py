@@ -17,7 +17,8 @@ from tests.support.bed import PROJECT
 from tests.support.promptness import in_time
 from tests.support.valkey import ValkeyServer
 
-TIMEOUT_S = 0.1
+# Real time counts too, and a busy machine takes its own.
+TIMEOUT_S = 1.0
 
 
 class Clock:
@@ -132,7 +133,7 @@ def taking(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
 def test_one_that_is_slow_as_a_rule_is_given_a_rest(
     store: Hints, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slow, quick = taking(clock, 0.09), taking(clock, 0.001)
+    slow, quick = taking(clock, 0.9), taking(clock, 0.01)
 
     with caplog.at_level(logging.WARNING, logger="gateway.hints"):
         assert [store.run(slow, "default") for _ in range(10)] == ["pong"] * 4 + ["default"] * 6
@@ -150,17 +151,17 @@ def test_one_that_is_slow_as_a_rule_is_given_a_rest(
 
 
 def test_one_slow_answer_or_more_time_says_nothing(store: Hints, clock: Clock) -> None:
-    slow, quick, long = (taking(clock, seconds) for seconds in (0.09, 0.001, 0.8))
+    slow, quick, long = (taking(clock, seconds) for seconds in (0.9, 0.01, 8.0))
 
     for _ in range(20):
         assert [store.run(work, "default") for work in (slow, quick, quick)] == ["pong"] * 3
-    assert [store.run(long, "default", limit_s=1.0) for _ in range(9)] == ["pong"] * 9
+    assert [store.run(long, "default", limit_s=10.0) for _ in range(9)] == ["pong"] * 9
     assert [store.run(long, "default", knocks=True) for _ in range(9)] == ["pong"] * 9
     assert store.available
 
 
 def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: Clock) -> None:
-    for slow_s, calls in ((0.001, 10), (0.04, 2), (0.09, 1), (0.03, 3)):
+    for slow_s, calls in ((0.01, 10), (0.4, 2), (0.9, 1), (0.3, 3)):
         hints = Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
         patience, begun = Patience(TIMEOUT_S), clock.now
         work = taking(clock, slow_s)
