@@ -33,7 +33,7 @@ def test_a_file_is_left_out_where_none_of_its_tests_can_match(
 def test_a_change_touches_what_imports_it_and_what_stands_in_its_folder() -> None:
     found = affected_tests([Path("accounts/keystring.py")])
 
-    assert Path("tests/accounts/test_keystring.py") in found
+    assert Path("tests/accounts/test_keycache.py") in found
     assert Path("tests/routing/selection/test_oracle.py") not in found
 
 
