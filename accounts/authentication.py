@@ -10,7 +10,7 @@ from accounts.caller import Caller, read_caller
 from accounts.keycache import KeyCache
 from accounts.keystring import hash_of, looks_real
 from accounts.rates import count_management, guarded
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.errors import (
     DatabaseGone,
     MissingCredential,

@@ -26,7 +26,7 @@ from accounts.services.guardrail_reading import (
 )
 from accounts.spending import SpendScope, workspace_scopes
 from accounts.windows import limited_window
-from gateway.prepared import Prepared
+from gateway.database.prepared import Prepared
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 

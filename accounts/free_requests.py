@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from accounts.caller import Caller
 from accounts.money import NANO_PER_USD
-from gateway.limits import DAY_S, Limit, limits
+from gateway.limits.limits import DAY_S, Limit, limits
 from gateway.live_settings import settings
 
 FREE_DAY: Final = "free_day"

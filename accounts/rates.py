@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from gateway.http.address import client_of
 from gateway.http.errors import Unauthenticated
-from gateway.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
 
 T = TypeVar("T")
 _ANALYTICS: Final = "/api/v1/analytics/query"

@@ -5,7 +5,7 @@ from gevent import monkey
 # Before any other import: without it every request fails under --preload.
 monkey.patch_all()
 
-from gateway import locks
+from gateway.server import locks
 
 # Nor may Django be there yet.
 locks.make_native()
@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
-from gateway import rolling, settings
+from gateway import settings
+from gateway.server import rolling
 
 if TYPE_CHECKING:
     from gunicorn.arbiter import Arbiter
 
-    from gateway.worker import GatewayWorker
+    from gateway.server.worker import GatewayWorker
 
 wsgi_app = "gateway.wsgi:application"
-worker_class = "gateway.worker.GatewayWorker"
+worker_class = "gateway.server.worker.GatewayWorker"
 workers = settings.WEB_CONCURRENCY
 worker_connections = 4 * settings.ROUTER_MAX_CONCURRENCY
 bind = os.environ.get("GATEWAY_BIND", f"{settings.HOST}:{settings.PORT}").split(",")

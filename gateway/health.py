@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, ProgrammingError, connectio
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from gateway.db import Lane, run, under_gevent
+from gateway.database.db import Lane, run, under_gevent
 from gateway.hints import hints, key
 from gateway.http.responses import json_response
 

@@ -21,7 +21,7 @@ from gevent import Timeout
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway import env
 from gateway.archive_storage import archive_storage
-from gateway.databases import database, redis_url
+from gateway.database.databases import database, redis_url
 from gateway.home import PROJECT, home, keep_private, secret
 
 try:

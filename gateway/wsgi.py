@@ -4,8 +4,8 @@ import os
 
 import django
 
-from gateway.http.front import FrontDoor
 from gateway.http.lean import load_rest_framework
+from gateway.server.front import FrontDoor
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 django.setup(set_prefix=False)

@@ -20,7 +20,7 @@ from accounts.authentication import known_caller, string_of
 from accounts.caller import Caller
 from accounts.keystring import hash_of
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.body import read_body
 from gateway.http.errors import (
     InvalidRequest,

@@ -18,7 +18,7 @@ class InternsConfig(AppConfig):
             goes_with_workspaces,
             keeps_workspaces,
         )
-        from gateway.http.front import answer_hosts_by
+        from gateway.server.front import answer_hosts_by
 
         secrets = Belongings(_workspace_secrets, _clear_secrets, at_once=True)
         goes_with_workspaces("vault_secrets", secrets)
@@ -56,6 +56,6 @@ def _clear_vaults(workspace_id: "UUID") -> int:
 
 
 def _answer_host(request: Any) -> Any:
-    from interns.chat.hosts import host_view
+    from interns.views.hosts import host_view
 
     return host_view(request)

@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.caller import Caller
 from accounts.models import Membership, Workspace
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.jsonio import dumps
 from interns import history, leases, operations
 from interns.errors import (

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from interns import leases
 from interns.archives.service import has_archive
 from interns.errors import (

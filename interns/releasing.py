@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from interns import leases
 from interns.errors import InvalidState
 from interns.leases import Lease, LeaseLost

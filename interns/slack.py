@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from interns import history, leases
 from interns.errors import InternBusy, InvalidState
 from interns.leases import Lease

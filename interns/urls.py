@@ -2,12 +2,13 @@
 
 from django.urls import URLPattern, path, re_path
 
-from interns.chat.urls import urlpatterns as chat_patterns
-from interns.outbound.urls import urlpatterns as outbound_patterns
-from interns.vault.urls import urlpatterns as vault_patterns
+from interns.views.chat import ChatViewSet
 from interns.views.interns import InternsViewSet
+from interns.views.outbound import FetchViewSet
+from interns.views.vault import CopyViewSet, InternSecretsViewSet, WorkspaceSecretsViewSet
 
 _INTERN = r"^v1/interns/(?P<intern_id>[^/]+)"
+_VAULT = r"^v1/vault/interns/(?P<intern_id>[^/]+)"
 
 urlpatterns: list[URLPattern] = [
     path("v1/interns", InternsViewSet.as_view({"get": "list", "post": "create"})),
@@ -17,7 +18,19 @@ urlpatterns: list[URLPattern] = [
     ),
     re_path(rf"{_INTERN}/provision$", InternsViewSet.as_view({"post": "provision"})),
     re_path(rf"{_INTERN}/suspend$", InternsViewSet.as_view({"post": "suspend"})),
-    *chat_patterns,
-    *outbound_patterns,
-    *vault_patterns,
+    re_path(rf"{_INTERN}/chat/completions$", ChatViewSet.as_view({"post": "create"})),
+    re_path(rf"{_INTERN}/fetch$", FetchViewSet.as_view({"post": "create"})),
+    path("v1/vault/secrets", WorkspaceSecretsViewSet.as_view({"get": "list"})),
+    re_path(
+        r"^v1/vault/secrets/(?P<name>[^/]+)$",
+        WorkspaceSecretsViewSet.as_view({"put": "update", "delete": "destroy"}),
+    ),
+    re_path(rf"{_VAULT}/secrets$", InternSecretsViewSet.as_view({"get": "list"})),
+    re_path(rf"{_VAULT}/secrets/copy$", CopyViewSet.as_view({"post": "copy"})),
+    re_path(
+        rf"{_VAULT}/secrets/(?P<name>[^/]+)$",
+        InternSecretsViewSet.as_view({"put": "update", "delete": "destroy"}),
+    ),
+    re_path(rf"{_VAULT}/effective-secrets$", InternSecretsViewSet.as_view({"get": "effective"})),
+    re_path(rf"{_VAULT}/connections$", InternSecretsViewSet.as_view({"get": "connections"})),
 ]

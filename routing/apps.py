@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from accounts.byok_usage import ByokUsage
-    from accounts.known_providers import KeyTrial
+    from accounts.ports.byok_usage import ByokUsage
+    from accounts.ports.known_providers import KeyTrial
 
 
 class RoutingConfig(AppConfig):
@@ -17,10 +17,10 @@ class RoutingConfig(AppConfig):
     name = "routing"
 
     def ready(self) -> None:
-        from accounts.byok_usage import count_usage_by
-        from accounts.known_catalogue import know_catalogue_by
-        from accounts.known_models import know_models_by
-        from accounts.known_providers import know_providers_by
+        from accounts.ports.byok_usage import count_usage_by
+        from accounts.ports.known_catalogue import know_catalogue_by
+        from accounts.ports.known_models import know_models_by
+        from accounts.ports.known_providers import know_providers_by
         from accounts.services.workspaces import Belongings, goes_with_workspaces
         from gateway.health import register_check
         from gateway.http.vendor_names import know_routers_by

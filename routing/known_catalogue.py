@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from gateway.http.errors import DatabaseGone, Unavailable
-from routing.catalogue.entries import Snapshot
 from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import Snapshot
 from routing.selection.naming import CHARS_MAX, parse
 from routing.selection.resolving import named_model
 

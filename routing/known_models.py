@@ -1,8 +1,8 @@
 """Whether a name is one that a request may give as its model."""
 
 from gateway.http.errors import DatabaseGone, Unavailable
-from routing.catalogue.entries import Snapshot
 from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import Snapshot
 from routing.selection.naming import ROUTERS, parse
 from routing.selection.resolving import named_model
 

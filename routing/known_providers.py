@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from accounts.known_providers import KeyTrial
+from accounts.ports.known_providers import KeyTrial
 from gateway.http.errors import DatabaseGone, Unavailable
-from routing.catalogue.entries import Snapshot
 from routing.catalogue.snapshot import catalogue
-from routing.serving.probes import ask
+from routing.entities.entries import Snapshot
+from routing.statistics.probes import ask
 
 # Somebody waits for the answer.
 TRIAL_S: Final = 4.0

@@ -1,6 +1,5 @@
 """The rows of the app, where Django looks for them."""
 
-from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import (
     CatalogueServing,
     CatalogueVersion,
@@ -23,6 +22,7 @@ from routing.history.models import (
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
+from routing.statistics.five_minutes import EndpointSample, ProviderProbe
 
 __all__ = [
     "CallsCounted",

@@ -1,10 +1,11 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
-from gateway.limits import limits
+from gateway.limits.limits import limits
 from routing.catalogue.snapshot import catalogue
 from routing.history.keeper import keeper
-from routing.metering.writer import ledger
-from routing.serving import key_uses, observing, sharing
+from routing.ledger.writer import ledger
+from routing.serving.settlement import key_uses
+from routing.statistics import observing, sharing
 from routing.tools.web.installed import load_search
 
 # gunicorn's master kills at its graceful_timeout of 8 s, and calls have had 6 of them by now. What

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from celery import shared_task
 
 from routing.history import contents, rolling
+from routing.ledger.session import Session
+from routing.ledger.sweeping import sweep_all
 from routing.metering import popularity
-from routing.metering.session import Session
-from routing.metering.sweeping import sweep_all
-from routing.serving import history, probes
+from routing.statistics import history, probes
 
 
 # A database that falls silent must not keep the worker's slot.

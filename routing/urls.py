@@ -2,20 +2,20 @@
 
 from django.urls import URLPattern, path, re_path
 
-from routing.catalogue.views import EndpointViewSet, ModelViewSet, ProviderViewSet
 from routing.history.views.analytics import ActivityViewSet, AnalyticsViewSet
 from routing.history.views.generations import ContentViewSet, FeedbackViewSet
-from routing.presets.views import (
+from routing.views.catalogue import EndpointViewSet, ModelViewSet, ProviderViewSet
+from routing.views.chat import ChatViewSet
+from routing.views.decisions import DecisionsViewSet, SystemOneViewSet
+from routing.views.generation import GenerationViewSet
+from routing.views.messages import MessagesViewSet, TokenCountViewSet
+from routing.views.presets import (
     ChatPresetViewSet,
     MessagesPresetViewSet,
     PresetsViewSet,
     PresetVersionsViewSet,
     ResponsesPresetViewSet,
 )
-from routing.views.chat import ChatViewSet
-from routing.views.decisions import DecisionsViewSet, SystemOneViewSet
-from routing.views.generation import GenerationViewSet
-from routing.views.messages import MessagesViewSet, TokenCountViewSet
 from routing.views.responses import ResponsesViewSet
 
 _MODEL = r"(?P<author>[^/]+)/(?P<slug>[^/]+)"

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
-from routing.catalogue.prices import PriceError, Prices
+from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.entities.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.cost import PRICED_COUNTS, Units, cost_of
 from routing.metering.usage import Usage

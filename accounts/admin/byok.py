@@ -15,9 +15,9 @@ from accounts.admin.byok_forms import (
     NewCredentialForm,
     trial_of,
 )
-from accounts.byok_usage import usage_of
-from accounts.known_providers import KeyTrial
 from accounts.models import ByokCredential
+from accounts.ports.byok_usage import usage_of
+from accounts.ports.known_providers import KeyTrial
 from accounts.services.byok import (
     ChangedMeanwhile,
     change_credential,

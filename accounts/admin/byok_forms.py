@@ -6,8 +6,8 @@ from django import forms
 
 from accounts.admin.fields import NumbersField, WordsField
 from accounts.byok import KEY_CHARS_MAX, NoKey, cleaned_key
-from accounts.known_providers import KeyTrial, is_known_provider, try_key
 from accounts.models import Account, ApiKey, ByokCredential
+from accounts.ports.known_providers import KeyTrial, is_known_provider, try_key
 from accounts.services.byok import KeyRefused
 from gateway.admin import Form
 

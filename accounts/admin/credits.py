@@ -22,8 +22,8 @@ from accounts.services.credits import (
     transfer_credits,
 )
 from accounts.services.records import by_operator
-from accounts.services.statement import Period
-from accounts.services.statement_file import FORMS
+from accounts.services.statements.statement import Period
+from accounts.services.statements.statement_file import FORMS
 
 _SOURCE = "admin"
 _KINDS = (LedgerEntry.Kind.PURCHASE, LedgerEntry.Kind.GRANT)

@@ -5,8 +5,8 @@ from typing import Any
 
 from django import forms
 
-from accounts.known_catalogue import canonical_models
 from accounts.money import nano_of
+from accounts.ports.known_catalogue import canonical_models
 
 _USD_MAX = 1_000_000_000
 # Any number of this length fits a row's id.

@@ -11,9 +11,9 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from accounts.admin.fields import UsdField, WordsField, checkboxes, models_field
-from accounts.known_catalogue import canonical_providers
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
+from accounts.ports.known_catalogue import canonical_providers
 from accounts.services.guardrails import (
     SETTINGS,
     change_guardrail,
@@ -21,7 +21,7 @@ from accounts.services.guardrails import (
     delete_guardrail,
 )
 from accounts.services.records import by_operator
-from accounts.views.guardrail_body import check_patterns, read_filters
+from accounts.views.bodies.guardrail_body import check_patterns, read_filters
 from accounts.windows import window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import SchemaInvalid

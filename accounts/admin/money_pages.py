@@ -11,7 +11,7 @@ from django.urls import URLPattern, path, reverse
 
 from accounts.admin.credits import CreditsForm, Movement, RefundForm, StatementForm, TransferForm
 from accounts.models import Account
-from accounts.services.statement_file import FORMS, make_statement
+from accounts.services.statements.statement_file import FORMS, make_statement
 from accounts.views.statement_download import download
 from gateway.http.jsonio import usd_text
 

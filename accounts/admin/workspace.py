@@ -11,9 +11,9 @@ from django.utils.safestring import SafeString
 from accounts.admin.budgets import BudgetInline
 from accounts.admin.fields import NumbersField, checkboxes
 from accounts.admin.glance import usage_shown
-from accounts.known_models import is_known_model
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.ports.known_models import is_known_model
 from accounts.services.records import by_operator
 from accounts.services.workspaces import (
     SETTINGS,

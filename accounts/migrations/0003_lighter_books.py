@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from gateway.migrations_support import without_pattern_index
+from gateway.database.migrations_support import without_pattern_index
 
 
 class Migration(migrations.Migration):

@@ -17,8 +17,8 @@ from accounts.models import (
     SpendCounter,
 )
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
-from accounts.services.past_spending import PastSpending, django_reader
 from accounts.services.spend_scopes import scope_of
+from accounts.services.statements.past_spending import PastSpending, django_reader
 from accounts.spending import NO_COUNTER, guardrail_scope_id
 from accounts.windows import window_starts
 

@@ -13,8 +13,8 @@ from django.db import IntegrityError, transaction
 from django.db.models import BigIntegerField, Count, Max, Q, Value
 
 from accounts.byok import masked, sealed_key
-from accounts.known_providers import KeyTrial, try_key
 from accounts.models import ApiKey, ByokCredential, Membership, Workspace
+from accounts.ports.known_providers import KeyTrial, try_key
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, facts_of, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid

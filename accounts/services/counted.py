@@ -12,7 +12,7 @@ from uuid import UUID
 
 from accounts.models import ApiKey
 from accounts.services.key_limits import Usage
-from accounts.services.past_spending import Reader, django_reader, usage_of_workspace
+from accounts.services.statements.past_spending import Reader, django_reader, usage_of_workspace
 from accounts.spending import WINDOW_WORDS, SpendScope, holder_of
 from accounts.windows import window_starts
 

@@ -10,7 +10,7 @@ from accounts.guard_rules import GuardrailEntry, Scope, account_entry, entry_of
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.guardrail import living_assignments
 from accounts.spending import SpendScope, WindowName, guardrail_scope_id
-from gateway.prepared import Prepared
+from gateway.database.prepared import Prepared
 
 _WINDOWS: dict[str, WindowName] = {"daily": "day", "weekly": "week", "monthly": "month"}
 _SCOPES: tuple[Scope, ...] = ("workspace", "member", "key")

@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 
 from accounts.models import Hold, Workspace, WorkspaceBudget
-from accounts.services.past_spending import django_reader, usage_of_workspace
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import close_scopes, outdate_limits
+from accounts.services.statements.past_spending import django_reader, usage_of_workspace
 from accounts.services.workspaces import named
 from accounts.spending import WINDOW_OF_WORD, SpendScope, workspace_scopes
 from accounts.windows import window_starts

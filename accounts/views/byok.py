@@ -8,10 +8,10 @@ from accounts.caller import Caller
 from accounts.models import ByokCredential
 from accounts.services import byok
 from accounts.services.records import by_key
-from accounts.views import byok_description as described
-from accounts.views.byok_body import read_changes, read_id, read_new_credential, read_query
+from accounts.views.bodies.byok_body import read_changes, read_id, read_new_credential, read_query
 from accounts.views.managed import ManagedViewSet, managed_body
-from gateway.db import Lane, run
+from accounts.views.openapi import byok_description as described
+from gateway.database.db import Lane, run
 from gateway.http.responses import json_response
 from gateway.http.times import iso
 

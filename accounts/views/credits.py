@@ -5,9 +5,9 @@ import uuid
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.models import Account
-from accounts.views.credits_description import describe_coinbase, describe_credits
 from accounts.views.managed import ManagedViewSet
-from gateway.db import Lane, run
+from accounts.views.openapi.credits_description import describe_coinbase, describe_credits
+from gateway.database.db import Lane, run
 from gateway.http.errors import Gone
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response

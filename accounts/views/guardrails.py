@@ -11,21 +11,21 @@ from accounts.caller import Caller
 from accounts.services import guardrail_assignments as assignments
 from accounts.services import guardrails
 from accounts.services.records import by_key
-from accounts.views import guardrail_description as described
-from accounts.views.guardrail_body import (
+from accounts.views.bodies.guardrail_body import (
     read_changes,
     read_key_hashes,
     read_member_ids,
     read_new_guardrail,
 )
-from accounts.views.guardrail_objects import (
+from accounts.views.bodies.guardrail_objects import (
     guardrail_object,
     key_assignment_object,
     member_assignment_object,
 )
 from accounts.views.key_query import read_workspace_id
 from accounts.views.managed import ManagedViewSet, managed_body
-from gateway.db import Lane, run
+from accounts.views.openapi import guardrail_description as described
+from gateway.database.db import Lane, run
 from gateway.http.errors import SchemaInvalid
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response

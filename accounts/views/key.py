@@ -6,9 +6,9 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
 from accounts.free_requests import free_requests_of
-from accounts.views.key_description import describe_key
-from accounts.views.key_objects import current_key_object
-from gateway.db import Lane, run
+from accounts.views.bodies.key_objects import current_key_object
+from accounts.views.openapi.key_description import describe_key
+from gateway.database.db import Lane, run
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 

@@ -10,7 +10,7 @@ from accounts.models import ApiKey, User, Workspace
 from accounts.money import nano_of
 from accounts.services.keys import NoSuchWorkspace, create_key
 from accounts.services.records import by_key
-from accounts.views.key_body import KeyBody
+from accounts.views.bodies.key_body import KeyBody
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
 

@@ -14,11 +14,12 @@ from accounts.models.key import ApiKeyQuerySet
 from accounts.services.key_limits import Usage, no_usage, usage_of, usages_of
 from accounts.services.keys import changed_key, delete_keys, rotate_key
 from accounts.services.records import Actor, by_key
-from accounts.views.key_body import read_key_body, read_key_changes, read_key_rotation
+from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
+from accounts.views.bodies.key_objects import key_object
 from accounts.views.key_creation import make_key
-from accounts.views.key_objects import key_object
 from accounts.views.key_query import KeyQuery, listed_keys, read_key_query
-from accounts.views.keys_description import (
+from accounts.views.managed import ManagedViewSet
+from accounts.views.openapi.keys_description import (
     describe_key_change,
     describe_key_creation,
     describe_key_deletion,
@@ -26,8 +27,7 @@ from accounts.views.keys_description import (
     describe_key_rotation,
     describe_one_key,
 )
-from accounts.views.managed import ManagedViewSet
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.body import read_object, read_optional_object
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.authentication import optional_caller
 from accounts.services import repeatable
 from accounts.services.repeatable import Claim, Kept, Wanted
-from gateway.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.body import read_body
 from gateway.http.errors import InvalidRequest, MalformedJson
 from gateway.http.jsonio import loads

@@ -16,8 +16,8 @@ from accounts.models import Account
 from accounts.money import nano_of
 from accounts.services.credits import OWN_SOURCES, AnotherMovement, take_payment
 from accounts.services.records import by_command
-from accounts.views.payments_description import describe_payment
-from gateway.db import Lane, run
+from accounts.views.openapi.payments_description import describe_payment
+from gateway.database.db import Lane, run
 from gateway.http.body import read_body
 from gateway.http.errors import Conflict, GatewayError, SchemaInvalid, Unauthenticated, UnknownPath
 from gateway.http.large import parse

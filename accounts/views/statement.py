@@ -5,12 +5,12 @@ from datetime import UTC, date, datetime, time
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.services.statement import Period
-from accounts.services.statement_file import FORMS, Form, make_statement
+from accounts.services.statements.statement import Period
+from accounts.services.statements.statement_file import FORMS, Form, make_statement
 from accounts.views.managed import ManagedViewSet
-from accounts.views.statement_description import describe_statement
+from accounts.views.openapi.statement_description import describe_statement
 from accounts.views.statement_download import download
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, options_text
 

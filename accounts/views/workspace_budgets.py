@@ -8,10 +8,10 @@ from accounts.models import WorkspaceBudget
 from accounts.services import workspace_budgets
 from accounts.services.records import by_key
 from accounts.services.workspace_budgets import Budgets
-from accounts.views import budget_description as described
-from accounts.views.budget_body import read_budget, read_interval
+from accounts.views.bodies.budget_body import read_budget, read_interval
 from accounts.views.managed import ManagedViewSet, managed_body
-from gateway.db import Lane, run
+from accounts.views.openapi import budget_description as described
+from gateway.database.db import Lane, run
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
 from gateway.http.times import iso

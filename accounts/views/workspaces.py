@@ -4,11 +4,11 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.services import workspace_members, workspaces
 from accounts.services.records import by_key
-from accounts.views import workspace_description as described
+from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
+from accounts.views.bodies.workspace_objects import member_object, workspace_object
 from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.workspace_body import read_changes, read_members, read_new_workspace
-from accounts.views.workspace_objects import member_object, workspace_object
-from gateway.db import Lane, run
+from accounts.views.openapi import workspace_description as described
+from gateway.database.db import Lane, run
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response
 

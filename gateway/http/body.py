@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from gevent import Timeout
 from gunicorn.http.errors import ParseException
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from gateway.http.errors import InvalidRequest, PayloadTooLarge
 from gateway.http.inflation import Inflater, inflater_for
 from gateway.http.large import Share, parse

@@ -108,7 +108,7 @@ class UnsupportedEncoding(GatewayError):
 
 
 class RateLimited(GatewayError):
-    """A limit of the gateway's own is used up; `gateway.limits.refusal` makes it."""
+    """A limit of the gateway's own is used up; `gateway.limits.limits.refusal` makes it."""
 
     status, error_type, message = 429, "rate_limit_exceeded", "Rate limit exceeded"
 

@@ -5,7 +5,7 @@ import sys
 from django.http import HttpRequest, HttpResponse
 from django.utils.html import escape
 
-from gateway.db import DATABASE_GONE
+from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import (
     DatabaseGone,
     GatewayError,

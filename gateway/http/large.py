@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.http import HttpRequest
 from gevent.lock import Semaphore
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from gateway.http.jsonio import loads
 from gateway.http.structure import Between, Raw, is_fuller_than, nothing

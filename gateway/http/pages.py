@@ -21,7 +21,7 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.middleware import is_page
 
 Next = Callable[[HttpRequest], HttpResponseBase]
@@ -75,7 +75,7 @@ class FrameOptions(_PagesOnly, XFrameOptionsMiddleware):
 
 
 class OperatorThread:
-    """Runs a whole page where its queries cannot hold the event loop (see `gateway.db`)."""
+    """Runs a whole page where its queries cannot hold the event loop (`gateway.database.db`)."""
 
     def __init__(self, get_response: Next) -> None:
         self.get_response = get_response

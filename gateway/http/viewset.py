@@ -14,7 +14,7 @@ from django.utils.decorators import classonlymethod
 from gevent import GreenletExit
 from rest_framework.viewsets import GenericViewSet
 
-from gateway.db import DATABASE_GONE
+from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
 from gateway.http.once import carrier
 from gateway.http.responses import error_response, log
@@ -55,7 +55,7 @@ class LeanViewSet(GenericViewSet[Any]):
             self.action_map = actions
             return self.dispatch(request, **kwargs)
 
-        # What `gateway.http.front` looks for: failures are answered here, not by Django's handler.
+        # `gateway.server.front` looks for it: failures are answered here, not by Django's handler.
         view.answers_everything = True  # type: ignore[attr-defined]
         return update_wrapper(view, face)
 

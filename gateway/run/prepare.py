@@ -27,7 +27,7 @@ from gateway.run.plan import ODD_SETTING
 
 # By name, because this package imports no app.
 DEMO_CATALOGUE = "routing.catalogue.demo.demo_catalogue"
-CONFIGURED_PROVIDERS = "routing.catalogue.known_providers.configured_from_environment"
+CONFIGURED_PROVIDERS = "routing.providers.well_known.configured_from_environment"
 DEMO_DEFAULT_MODEL = "simulated/intern"
 _STATUS_DISABLED = -5
 _LOOK_AGAIN_S = 0.5

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from gateway import env, host_users
+from gateway import env
 from gateway.run import family, orphans, ready
 from gateway.run.child import DEATHS_MAX, Child
 from gateway.run.console import say, show
@@ -15,6 +15,7 @@ from gateway.run.plan import ODD_SETTING, Plan
 from gateway.run.preparation import Preparation
 from gateway.run.signals import Parent, Signals
 from gateway.run.simulated import Simulated
+from gateway.sandbox import host_users
 
 TICK_S = 0.5
 STARTING_TICK_S = 0.05

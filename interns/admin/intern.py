@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.glance import usage_shown
 from accounts.services.records import by_operator, facts_of, record_change
 from gateway.admin import PageAdmin, usd_column
-from gateway.isolation import NONE
+from gateway.sandbox.isolation import NONE
 from interns import operations, slack
 from interns.admin.intern_form import FIELDS, InternForm
 from interns.changing import change

@@ -7,7 +7,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from gateway.http.validation import ISSUES_MAX, Issue, issues_of, received
-from interns.chat.questions import TOOL_CALL_ID_CHARS_MAX
+from interns.runtime.questions import TOOL_CALL_ID_CHARS_MAX
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
 from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, tolerant_checker
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from gateway.http.jsonio import dumps
-from interns.chat.questions import TOOL, Asked
+from interns.runtime.questions import TOOL, Asked
 
 DONE: Final = b"data: [DONE]\n\n"
 KEEP_ALIVE: Final = b": keepalive\n\n"

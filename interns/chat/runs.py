@@ -14,10 +14,10 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import Q
 
-from interns.chat.questions import NotAcceptable, check_answer
 from interns.chat.refusals import ChatError
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, Status
 from interns.runtime.driver import Ended, Question
+from interns.runtime.questions import NotAcceptable, check_answer
 
 State = ChatRun.State
 Asked = ChatInteraction.State

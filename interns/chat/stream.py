@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 from gevent import GreenletExit
 
-from gateway.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.responses import log
+from gateway.outbound.call import AbortHandle
 from interns.chat import runs
 from interns.chat.chunks import KEEP_ALIVE, Chunks
 from interns.chat.clock import CLOCK, Clock
-from interns.chat.questions import Asked
 from interns.chat.refusals import ChatError, told_by
 from interns.chat.runs import Held
 from interns.runtime.driver import (
@@ -31,8 +31,8 @@ from interns.runtime.driver import (
     RunStream,
     Said,
 )
-from routing.serving.watch import ClientWatch
-from routing.upstreams.call import AbortHandle
+from interns.runtime.questions import Asked
+from routing.serving.request.watch import ClientWatch
 
 # How often a lease is renewed within its time.
 _RENEWALS = 4

@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from gateway.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.responses import log
-from gateway.limits import MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, limits, refusal
 from gateway.live_settings import settings
+from gateway.outbound.call import AbortHandle
 from interns.chat import runs
 from interns.chat.body import Prompt, Reply
 from interns.chat.clock import CLOCK, Clock
@@ -18,7 +19,6 @@ from interns.chat.runs import Begun, Expired, Held, Steered
 from interns.chat.stream import Terms, TurnStream
 from interns.runtime import driver as runtimes
 from interns.runtime.driver import ChatRefused, Driver, RunStream, Turn
-from routing.upstreams.call import AbortHandle
 
 T = TypeVar("T")
 # A turn that ends while it is being steered is one whose session is free: then the text begins the

@@ -11,6 +11,15 @@ from typing import Any, Final
 
 from django.conf import settings
 
+from gateway.outbound.door import Limits, Reply
+from gateway.outbound.door_errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    DoorError,
+    FirstByteTimeout,
+    IdleTimeout,
+    NotAllowed,
+)
 from gateway.sealing import UnsealError
 from interns.errors import InvalidBody
 from interns.models import Intern
@@ -28,15 +37,6 @@ from interns.outbound.scrubbing import (
 from routing.fetching.doors import door_for
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.targets import Target, TargetRefused, same_origin, split_url, target_of
-from routing.upstreams.door import Limits, Reply
-from routing.upstreams.door_errors import (
-    ConnectTimeout,
-    DeadlineExceeded,
-    DoorError,
-    FirstByteTimeout,
-    IdleTimeout,
-    NotAllowed,
-)
 
 log = logging.getLogger("gateway.interns")
 HOPS_MAX: Final = 5

@@ -6,7 +6,7 @@ from typing import Final
 
 from django.conf import settings
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from interns.models import Intern
 from interns.outbound.errors import SecretNotReleased, SecretUnknown, VaultGone
 from interns.outbound.placeholders import Encode, Unfit, filled, names_in

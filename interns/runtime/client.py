@@ -11,12 +11,9 @@ from uuid import UUID
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
-from interns.runtime.driver import ChatRefused, Place, Reply, RunEvent, Turn
-from interns.runtime.events import BadEvent, is_last, read_event
-from routing.serving.call import forget_origin
-from routing.upstreams.call import AbortHandle, Limits
-from routing.upstreams.door import Door, Origin
-from routing.upstreams.door_errors import (
+from gateway.outbound.call import AbortHandle, Limits
+from gateway.outbound.door import Door, Origin
+from gateway.outbound.door_errors import (
     BodyTooLarge,
     ConnectFailed,
     ConnectTimeout,
@@ -25,7 +22,10 @@ from routing.upstreams.door_errors import (
     DoorError,
     FirstByteTimeout,
 )
-from routing.upstreams.reply import Reply as HttpReply
+from gateway.outbound.reply import Reply as HttpReply
+from interns.runtime.driver import ChatRefused, Place, Reply, RunEvent, Turn
+from interns.runtime.events import BadEvent, is_last, read_event
+from routing.serving.request.call import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 T = TypeVar("T")

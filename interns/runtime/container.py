@@ -21,8 +21,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 
-from gateway.isolation import Isolation
-from interns.archives.packing import repack
+from gateway.sandbox.isolation import Isolation
 from interns.runtime import disk, keepers
 from interns.runtime.client import TalksToAgent
 from interns.runtime.driver import (
@@ -38,6 +37,7 @@ from interns.runtime.driver import (
 )
 from interns.runtime.image import ready_image
 from interns.runtime.keeper import DOOR, INSIDE
+from interns.runtime.packing import repack
 from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import TMP_BYTES
 

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway import host_users
 from gateway.home import private_folder
+from gateway.sandbox import host_users
 
 PARTS = ("workspace", "sessions")
 

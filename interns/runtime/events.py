@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from interns.chat.questions import NoQuestion, read_question
 from interns.runtime.driver import Ended, ModelNamed, Question, RunEvent, Said
+from interns.runtime.questions import NoQuestion, read_question
 from routing.formats.fields import REQUIRED, Amount, Tagged
 
 _FAILURES: Final = frozenset({"turn_failed", "timeout", "run_ended"})

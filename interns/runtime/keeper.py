@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from gateway.unprivileged import INFO, LIFE, first_process, pipe
+from gateway.sandbox.unprivileged import INFO, LIFE, first_process, pipe
 from interns.runtime.identity import Identity, identify
 from interns.runtime.passage import Passage
 from interns.runtime.relay import Gate, RelayServer
@@ -126,7 +126,7 @@ class Keeper:
 
     def _start_agent(self, sockets: Path, door: socket.socket) -> "subprocess.Popen[bytes]":
         orders = self._orders
-        # A sandbox's: see `gateway.unprivileged`.
+        # A sandbox's: see `gateway.sandbox.unprivileged`.
         self._info, info = pipe()
         life, _ = pipe()
         # As those of the pipes, its number is none that a shell's redirections take.

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
+from gateway.outbound.door_errors import DoorError
 from interns.runtime.client import send
 from interns.runtime.driver import ChatRefused, Health, Place
-from routing.upstreams.door_errors import DoorError
 
 ANSWER_BYTES_MAX: Final = 65_536
 

@@ -10,9 +10,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway.isolation import Isolation
-from interns.archives.packing import pack
-from interns.archives.unpacking import unpack
+from gateway.sandbox.isolation import Isolation
 from interns.runtime import disk, keepers
 from interns.runtime.client import TalksToAgent
 from interns.runtime.driver import (
@@ -26,6 +24,7 @@ from interns.runtime.driver import (
     StopFailed,
 )
 from interns.runtime.keeper import SOCKETS
+from interns.runtime.packing import pack
 from interns.runtime.probing import ask_health
 from interns.runtime.sandbox import (
     INSIDE_HOME,
@@ -35,6 +34,7 @@ from interns.runtime.sandbox import (
     SandboxMissing,
     wrapped_agent,
 )
+from interns.runtime.unpacking import unpack
 
 OPEN_FILES: Final = 1024
 LOG_BYTES_READ: Final = 262_144

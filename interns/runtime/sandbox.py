@@ -14,9 +14,9 @@ from pathlib import Path
 from django.conf import settings
 
 import interns
-from gateway import host_users
-from gateway.cgroups import Bounds
-from gateway.isolation import (
+from gateway.sandbox import host_users
+from gateway.sandbox.cgroups import Bounds
+from gateway.sandbox.isolation import (
     ETC,
     NONE,
     Isolation,

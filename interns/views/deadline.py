@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from gevent import Timeout
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from interns.errors import OperationTimedOut
 
 

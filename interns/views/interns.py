@@ -7,7 +7,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.responses import json_response
 from interns import creation, operations
 from interns.access import json_body, let_in, require_editor, visible

@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from routing.catalogue.history import EndpointSample
-from routing.serving.history import newest_samples
+from routing.statistics.five_minutes import EndpointSample
+from routing.statistics.history import newest_samples
 
 SPAN: Final = timedelta(hours=24)
 STRETCH: Final = timedelta(minutes=5)

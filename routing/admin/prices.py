@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
-from routing.catalogue.prices import PriceError, Prices, plain
+from routing.entities.prices import PriceError, Prices, plain
 
 _MILLION: Final = 1_000_000
 

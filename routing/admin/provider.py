@@ -7,15 +7,15 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 
+from gateway.outbound.door import Origin
 from routing.admin.charts import history
 from routing.admin.checks import CheckedForm
 from routing.admin.samples import DropsHistory, probe_text
 from routing.admin.status import SwitchedAdmin
 from routing.admin.trial_page import trial_page
-from routing.catalogue.history import ProviderProbe
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import ProviderSpec
-from routing.upstreams.door import Origin
+from routing.statistics.five_minutes import ProviderProbe
 
 
 class ProviderForm(CheckedForm):

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from gateway.admin import ReadOnlyAdmin
-from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.metering.popularity import CallsCounted, DailyCalls
+from routing.statistics.five_minutes import EndpointSample, ProviderProbe
 
 _ANSWERS = {True: "answers", False: "does not answer", None: "nothing known"}
 

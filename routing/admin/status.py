@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from gateway.admin import PageAdmin
-from routing.catalogue.vocabulary import STATUS_DISABLED
+from routing.entities.vocabulary import STATUS_DISABLED
 
 
 class SwitchedAdmin(PageAdmin):

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from django.db import connection
 
+from gateway.outbound.door_errors import DoorError
+from gateway.outbound.reply import Reply
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint
-from routing.exchange import Prompt, Terms
-from routing.upstreams.door_errors import DoorError
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
-from routing.upstreams.reply import Reply
 from routing.upstreams.single_call import call_once
 from routing.upstreams.wires import CHAT_KINDS, wire_of
 

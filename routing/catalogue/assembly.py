@@ -7,12 +7,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import orjson
 
 from gateway.sealing import UnsealError
-from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.catalogue.models import open_credential
-from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.reading import ENDPOINT_FIELDS, MODEL_FIELDS, PROVIDER_FIELDS, Rows
-from routing.catalogue.vocabulary import STATUS_DISABLED
-from routing.efforts import EffortRules
+from routing.entities.efforts import EffortRules
+from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.entities.prices import PriceError, Prices
+from routing.entities.vocabulary import STATUS_DISABLED
 from routing.selection.market import Market
 from routing.selection.resolving import families
 

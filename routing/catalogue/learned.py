@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.catalogue.listing import published
-from routing.catalogue.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMITED
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMITED
 from routing.metering.popularity import Calls
 from routing.selection.ask import ALL_WELL, Figures, Standing
 

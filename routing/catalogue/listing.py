@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
-from routing.catalogue.vocabulary import STATUS_REMOVED
+from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.entities.vocabulary import STATUS_REMOVED
 from routing.selection.ask import NO_POLICY
 from routing.selection.filters import steps_of_policy
 from routing.selection.guarding import Guarded

@@ -12,9 +12,10 @@ from django.db import models
 from django.db.models import Q
 
 from gateway.sealing import seal, unseal
-from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.version import CatalogueServing, CatalogueVersion, Versioned
-from routing.catalogue.vocabulary import (
+from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
+from routing.entities.prices import PriceError, Prices
+from routing.entities.vocabulary import (
     CATEGORIES,
     EXTRA_PARAMETER_FORM,
     INPUT_MODALITIES,
@@ -27,7 +28,6 @@ from routing.catalogue.vocabulary import (
     TIERS,
     WIRE_KINDS,
 )
-from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 
 __all__ = [
     "CatalogueServing",

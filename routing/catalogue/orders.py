@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 
-from routing.catalogue.entries import ModelEntry
 from routing.catalogue.learned import Learned, latency_s, throughput_tps
 from routing.catalogue.listing import top
+from routing.entities.entries import ModelEntry
 
 Figure = Callable[[ModelEntry, Learned], float | Decimal | None]
 _MILLION: Final = Decimal(1_000_000)

@@ -10,7 +10,7 @@ from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.pricebook import book_prices
 from routing.catalogue.spec import CatalogueSpec, EndpointSpec, ModelSpec, ProviderSpec
-from routing.catalogue.vocabulary import STATUS_DISABLED
+from routing.entities.vocabulary import STATUS_DISABLED
 
 Row = Provider | Model | Endpoint
 _ENV: Final = "env:"

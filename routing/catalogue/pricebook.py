@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from routing.catalogue.prices import PriceError, Prices, plain
+from routing.entities.prices import PriceError, Prices, plain
 
 if TYPE_CHECKING:
     from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice, TimeOfDateConstraint

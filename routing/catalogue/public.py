@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.catalogue.learned import NOTHING, Learned
 from routing.catalogue.listing import published, top
-from routing.catalogue.vocabulary import PARAMETERS, STATUS_REMOVED
+from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
+from routing.entities.vocabulary import PARAMETERS, STATUS_REMOVED
 from routing.selection.ask import Percentiles
 
 

@@ -7,11 +7,11 @@ from urllib.parse import urlencode
 
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
-from routing.catalogue.entries import ModelEntry
 from routing.catalogue.learned import NOTHING, Learned, tool_success
 from routing.catalogue.listing import published
 from routing.catalogue.orders import SORTS, in_order, usd_per_million
-from routing.catalogue.vocabulary import (
+from routing.entities.entries import ModelEntry
+from routing.entities.vocabulary import (
     CATEGORIES,
     INPUT_MODALITIES,
     OUTPUT_MODALITIES,

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection, transaction
 from gevent import sleep
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.version import current_version
 

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from gateway.openapi.components import FLAG, TEXT, WHOLE, Component, array, nullable, obj, words
-from routing.catalogue.prices import PRICE_KEYS
-from routing.catalogue.vocabulary import (
+from routing.entities.prices import PRICE_KEYS
+from routing.entities.vocabulary import (
     DEFAULT_PARAMETERS,
     EFFORTS,
     INPUT_MODALITIES,

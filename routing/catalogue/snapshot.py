@@ -17,13 +17,13 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.errors import Unavailable
 from gateway.turns import beside_the_loop
 from routing.catalogue.assembly import assemble
-from routing.catalogue.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.catalogue.reading import read_rows
 from routing.catalogue.version import CatalogueServing, current_version
+from routing.entities.entries import EMPTY, EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 
 __all__ = [
     "EMPTY",
@@ -73,8 +73,8 @@ def _no_collections() -> Iterator[None]:
             # collection of the young would do (150 ms and more on the same machine).
             gc.freeze()
             if not keeps_frozen:
-                # Web workers froze what they loaded (`gateway.rolling`), and collections would go
-                # through it again from now on; there the catalogue stays frozen too.
+                # Web workers froze what they loaded (`gateway.server.rolling`), and collections
+                # would go through it again from now on; there the catalogue stays frozen too.
                 gc.unfreeze()
             gc.enable()
 

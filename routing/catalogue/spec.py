@@ -15,8 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from routing.catalogue.prices import PriceError, Prices
-from routing.catalogue.vocabulary import (
+from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
+from routing.entities.prices import PriceError, Prices
+from routing.entities.vocabulary import (
     CATEGORIES,
     DEFAULT_PARAMETERS,
     EFFORTS,
@@ -32,7 +33,6 @@ from routing.catalogue.vocabulary import (
     TIERS,
     WIRE_KINDS,
 )
-from routing.decisions.calibration import TEMPERATURE_MAX, TEMPERATURE_MIN
 
 _HTTP = re.compile(r"https?://[^\s/]+")
 

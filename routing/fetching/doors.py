@@ -4,8 +4,8 @@ from collections.abc import Collection
 from functools import cache
 from typing import Final
 
-from routing.upstreams.addresses import is_public
-from routing.upstreams.door import Door
+from gateway.outbound.addresses import is_public
+from gateway.outbound.door import Door
 
 _POOL_SIZE: Final = 8
 _KEEP_S: Final = 10.0

@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 
 import pydantic_core
 
-from gateway import host_users
-from gateway.apart import Apart, Ended, TookTooLong
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
+from gateway.sandbox import host_users
+from gateway.sandbox.apart import Apart, Ended, TookTooLong
 from routing.fetching.charsets import decoded
 
 PDF: Final = "application/pdf"

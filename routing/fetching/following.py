@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.outbound.door import Door, Limits, Reply
 from routing.fetching.targets import Target, redirected
-from routing.upstreams.door import Door, Limits, Reply
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _KEEPING: Final = frozenset({307, 308})

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway import host_users
 from gateway.http.jsonio import dumps
+from gateway.sandbox import host_users
 from routing.fetching import reader
 from routing.fetching.charsets import decoded
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
-from routing.exchange import Beside, Native
+from routing.entities.exchange import Beside, Native
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 

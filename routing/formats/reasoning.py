@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from routing.efforts import BUDGET_RATIOS, Effort, effort_for_budget
+from routing.entities.efforts import BUDGET_RATIOS, Effort, effort_for_budget
 from routing.formats.fields import WHOLE
 
 __all__ = [

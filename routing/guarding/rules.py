@@ -12,7 +12,7 @@ from accounts.guard_rules import Action, FilterEntry, PlacedFilter
 from accounts.patterns import Compiled, InvalidPattern, as_one, compile_at_once
 from gateway.http.structure import Raw
 from gateway.turns import beside_the_loop
-from routing.derived import Derived
+from routing.entities.derived import Derived
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
 from routing.guarding.long_texts import decoded
 from routing.guarding.scanning import Deadline, Span, matches, patterns

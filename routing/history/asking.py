@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from routing.end_users import salt_of
+from routing.entities.end_users import salt_of
 from routing.history.columns import (
     LINE_PREFIX,
     LINES,

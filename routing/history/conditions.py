@@ -7,7 +7,7 @@ from uuid import UUID
 
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue, options_text, received
-from routing.end_users import hash_of_user
+from routing.entities.end_users import hash_of_user
 from routing.history.asking import Condition
 from routing.history.body import Filter
 from routing.history.dialect import Dialect

@@ -10,7 +10,7 @@ from uuid import UUID
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
-from routing.metering.tickets import new_event
+from routing.ledger.tickets import new_event
 from routing.selection.ask import Policy
 
 _SHARES: Final = 2**64

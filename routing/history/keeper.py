@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from gateway.db import DATABASE_GONE, Lane, run, under_gevent
+from gateway.database.db import DATABASE_GONE, Lane, run, under_gevent
 from routing.history.contents import sealed_row, store
 from routing.history.drafts import Draft
 from routing.history.models import GenerationContent
-from routing.metering.tickets import new_event
+from routing.ledger.tickets import new_event
 
 log = logging.getLogger("routing.history")
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.db import connection, transaction
 
-from routing.end_users import SEPARATOR
+from routing.entities.end_users import SEPARATOR
 from routing.history.columns import (
     CUTS,
     FIGURES,
@@ -34,7 +34,7 @@ from routing.history.models import (
     UsageSpread,
 )
 from routing.history.spans import DAY, HOUR, Rolled, day_of, hour_of
-from routing.metering.late import ROLLED_AFTER
+from routing.ledger.late import ROLLED_AFTER
 from routing.metering.models import Generation
 
 # Questions about single generations reach back 31 days; facts are kept a little longer.
@@ -272,7 +272,7 @@ def _key(spelled: Dialect) -> str:
 
 
 def _user(spelled: Dialect, column: str) -> str:
-    """`routing.end_users.salt_of` in SQL: the secret is bound, the account is the row's."""
+    """`routing.entities.end_users.salt_of` in SQL: the secret is bound, the account the row's."""
     account = spelled.text_of_uuid("g.account_id")
     mark = spelled.separator
     return column.replace(SALT, f"%s || {account} || {mark}")

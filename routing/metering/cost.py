@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 from routing.metering.usage import Usage
 
 # Counts of a usage with a price of their own that have no column of a generation's record.

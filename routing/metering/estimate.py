@@ -7,7 +7,7 @@ the endpoint's own maximum.
 
 from typing import NamedTuple
 
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 
 # Role, separators and name of a message; chat templates use 3 to 10 tokens.
 TOKENS_PER_MESSAGE = 16

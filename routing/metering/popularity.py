@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Count, Q, Sum
 
-from gateway.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run
 from routing.metering.models import Generation
 
 log = logging.getLogger("routing.popularity")

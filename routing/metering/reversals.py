@@ -6,7 +6,7 @@ from django.db import transaction
 from django.db.models import F, Q, Sum
 
 from accounts.models import Account, LedgerEntry, SpendCounter
-from accounts.services.past_spending import Charge, budget_counters_of, django_reader
+from accounts.services.statements.past_spending import Charge, budget_counters_of, django_reader
 from accounts.windows import windows_of
 from routing.metering.models import Generation
 

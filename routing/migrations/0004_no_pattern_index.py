@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from gateway.migrations_support import without_pattern_index
+from gateway.database.migrations_support import without_pattern_index
 
 
 class Migration(migrations.Migration):

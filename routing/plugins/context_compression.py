@@ -8,7 +8,7 @@ from gevent.threadpool import ThreadPool
 
 from gateway.http.large import no_collections
 from gateway.turns import beside_the_loop
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
 from routing.plugins.interface import Plugin

@@ -6,6 +6,8 @@ from typing import Final
 
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, Unavailable
 from gateway.live_settings import settings
+from gateway.outbound.door import Limits, Reply
+from gateway.outbound.door_errors import BodyTooLarge, DoorError, NotAllowed
 from routing.fetching.doors import door_for
 from routing.fetching.files import (
     TOO_SLOW,
@@ -17,8 +19,6 @@ from routing.fetching.files import (
 )
 from routing.fetching.following import Ready, TooManyRedirects, follow
 from routing.fetching.targets import Target, TargetRefused, split_url, target_of
-from routing.upstreams.door import Limits, Reply
-from routing.upstreams.door_errors import BodyTooLarge, DoorError, NotAllowed
 
 _HOPS_MAX: Final = 5
 _CONNECT_S: Final = 10.0

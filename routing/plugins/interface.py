@@ -6,7 +6,7 @@ from typing import Any
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
-from routing.catalogue.entries import ModelEntry
+from routing.entities.entries import ModelEntry
 from routing.formats.chat.request import ChatRequest
 
 

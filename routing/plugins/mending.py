@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from gateway import host_users
-from gateway.apart import Apart, Ended, TookTooLong
+from gateway.sandbox import host_users
+from gateway.sandbox.apart import Apart, Ended, TookTooLong
 
 AT_ONCE: Final = 2
 CPU_S: Final = 1

@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 from gevent import Timeout
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from gateway.http.errors import PermissionDenied, Unavailable
 from gateway.live_settings import settings
 from routing.formats.chat.request import ChatRequest

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.errors import DatabaseGone
 from gateway.http.jsonio import loads
 from gateway.recent import RecentReads

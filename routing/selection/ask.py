@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from typing import Final, Literal, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, ModelEntry
 
 Sort = Literal["price", "throughput", "latency", "exacto"]
 

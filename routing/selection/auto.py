@@ -13,7 +13,7 @@ from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.entities.entries import ModelEntry, Snapshot
 from routing.selection.ask import Ask
 from routing.selection.market import Need, Ranking, fitting, shelf_of
 

@@ -11,8 +11,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from routing.catalogue.entries import EndpointEntry
-from routing.derived import Derived
+from routing.entities.derived import Derived
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import NO_POLICY, Ask, Policy
 from routing.selection.guarding import forbids_use, permitting, retaining_nothing
 from routing.selection.references import Test, keys_of, naming

@@ -9,8 +9,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from routing.catalogue.entries import EndpointEntry
-from routing.derived import Derived
+from routing.entities.derived import Derived
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Policy
 from routing.selection.references import Test
 

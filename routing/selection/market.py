@@ -11,7 +11,7 @@ from decimal import Decimal
 from math import inf
 from typing import Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.selection.ask import Ask
 from routing.selection.patterns import compiled
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from routing.catalogue.entries import BY_PRICE, EndpointEntry
+from routing.entities.entries import BY_PRICE, EndpointEntry
 from routing.selection.ask import Ask, Figures, Policy, State, Turn
 from routing.selection.filters import model_id_of
 from routing.selection.thresholds import meeting_first

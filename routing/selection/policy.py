@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
-from routing.derived import Derived
+from routing.entities.derived import Derived
 from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
 from routing.selection.guarding import ZDR_GROUPS, Guarded
 

@@ -7,7 +7,7 @@ come from callers and may be long, so they are turned into sets once for each re
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 
 Test: TypeAlias = Callable[[EndpointEntry], bool]
 

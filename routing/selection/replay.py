@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import (
     NO_POLICY,
     WANTED,

@@ -10,7 +10,7 @@ counts, because one request has one order; the tiers that suffixes open and the 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from routing.catalogue.entries import DECIDING, ModelEntry, Snapshot
+from routing.entities.entries import DECIDING, ModelEntry, Snapshot
 from routing.selection.ask import Ask, Resolution
 from routing.selection.auto import (
     NO_WISHES,

@@ -7,7 +7,7 @@ nothing else.
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import (
     NO_POLICY,
     NOTHING_LEARNED,

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.derived import Derived
+from routing.entities.derived import Derived
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import NO_POLICY, Ask, Policy, Removed
 from routing.selection.filters import TOOLS_STEP, model_id_of, preferred, steps
 

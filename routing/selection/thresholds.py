@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Figures, Policy
 
 

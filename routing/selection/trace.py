@@ -18,8 +18,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry
-from routing.derived import Derived
+from routing.entities.derived import Derived
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import (
     NO_POLICY,
     WANTED,

@@ -4,7 +4,7 @@ reference 13): the team's prioritised credentials, the shared ones, the team's f
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import State, Turn
 
 Places = Mapping[int, tuple[int, ...]]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from routing.simulator.faults import FAULTS
-from routing.simulator.server import Simulator
+from routing.simulator.http.server import Simulator
 
 PARENT_POLL_S = 1.0
 CLOSED_PORT_NOTE = "For a refused connection, use a port that nothing listens on."

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from time import monotonic
 
-from routing.simulator.connection import Connection
+from routing.simulator.http.connection import Connection
+from routing.simulator.http.request import Request
 from routing.simulator.log import Entry, Log
-from routing.simulator.request import Request
 
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"

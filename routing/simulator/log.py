@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any
 
-from routing.simulator.connection import Lifeline
-from routing.simulator.request import Request
+from routing.simulator.http.connection import Lifeline
+from routing.simulator.http.request import Request
 
 ENTRIES_MAX = 10_000
 BODY_BYTES_KEPT_MAX = 64 * 1024 * 1024

@@ -2,11 +2,11 @@
 
 from typing import Any, Final
 
-from routing.tools.diffs import DiffFailed, created
 from routing.tools.files import TEXT_BYTES_MAX, bounded_text
 from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.sandbox.diffs import DiffFailed, created
+from routing.tools.sandbox.workspace import InWorkspace, path_in
 from routing.tools.texts import json_text
-from routing.tools.workspace import InWorkspace, path_in
 
 _KINDS: Final = ("create_file", "update_file", "delete_file")
 _DEFINITION: Final = Definition(

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.sandbox.workspace import InWorkspace, path_in
 from routing.tools.texts import json_text
-from routing.tools.workspace import InWorkspace, path_in
 
 TEXT_BYTES_MAX: Final = 1_048_576
 _DEFINITION: Final = Definition(

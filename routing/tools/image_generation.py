@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from routing.catalogue.entries import ModelEntry
 from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import ModelEntry
 from routing.tools.asking import text_in, user
 from routing.tools.interface import Context, Definition, Result, ToolFailed
 from routing.tools.texts import json_text

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from gevent import GreenletExit
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 from gateway.live_settings import settings
 from routing.tools.interface import Context, Result, ToolFailed
 from routing.tools.texts import arguments_of, bounded, failure_text, json_text

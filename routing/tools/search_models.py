@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from accounts.caller import Caller
-from routing.catalogue.entries import ModelEntry
 from routing.catalogue.listing import Rules, permitted, top
 from routing.catalogue.snapshot import beside_the_loop, catalogue
+from routing.entities.entries import ModelEntry
 from routing.tools.interface import Context, Definition, Result, ToolFailed
 from routing.tools.texts import json_text
 

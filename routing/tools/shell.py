@@ -2,10 +2,10 @@
 
 from typing import Any, Final
 
-from routing.tools import walls
 from routing.tools.interface import Context, Definition, Result, ToolFailed
+from routing.tools.sandbox import walls
+from routing.tools.sandbox.workspace import InWorkspace, Workspace, within
 from routing.tools.texts import json_text
-from routing.tools.workspace import InWorkspace, Workspace, within
 
 OUTPUT_BYTES: Final = 65_536
 COMMAND_CHARS_MAX: Final = 100_000

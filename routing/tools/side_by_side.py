@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from gateway.db import under_gevent
+from gateway.database.db import under_gevent
 
 T = TypeVar("T")
 

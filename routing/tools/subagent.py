@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from routing.entities.ids import tool_call_id
 from routing.formats.server_tools import FUNCTIONS, WAITING
-from routing.ids import tool_call_id
 from routing.tools.asking import agent_name, body_of, instructed, text_in, user
 from routing.tools.interface import Context, Definition, Result, Told
 from routing.tools.texts import json_text

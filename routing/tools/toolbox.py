@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.tools.interface import Definition, Maker, Tool
 from routing.tools.registry import maker_of, parameters_of
+from routing.tools.sandbox.workspace import InWorkspace, Workspace
 from routing.tools.tool_search import Deferred, ToolSearch
-from routing.tools.workspace import InWorkspace, Workspace
 
 NAME_CHARS_MAX: Final = 64
 # Of a number behind a name, with its line.

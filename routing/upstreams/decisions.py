@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
-from routing.exchange import Answer, Native, Prompt, StreamReader, Terms, Wire, WireRequest
+from routing.entities.exchange import Answer, Native, Prompt, StreamReader, Terms, Wire, WireRequest
 from routing.upstreams.failures import (
     PROVIDER_RETURNED_ERROR,
     UpstreamFailure,

@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from routing.upstreams.door_errors import (
+from gateway.outbound.door_errors import (
     BodyTooLarge,
     ConnectTimeout,
     DeadlineExceeded,

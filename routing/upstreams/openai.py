@@ -9,7 +9,7 @@ from typing import Any, Final
 import orjson
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Beside, Event, Prompt, Terms, Wire, WireRequest
+from routing.entities.exchange import Answer, Beside, Event, Prompt, Terms, Wire, WireRequest
 from routing.upstreams.chat_shape import StreamedCalls, needs_shape, whole_message
 from routing.upstreams.chat_usage import usual_usage
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed

@@ -5,9 +5,9 @@ from typing import Final
 
 from django.conf import settings
 
-from routing.exchange import Prompt, Terms
-from routing.upstreams.door import Door, Limits, Origin
-from routing.upstreams.reply import Reply
+from gateway.outbound.door import Door, Limits, Origin
+from gateway.outbound.reply import Reply
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.wires import wire_of
 
 _CONNECT_S: Final = 5.0

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from routing.exchange import Wire
+from routing.entities.exchange import Wire
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.decisions import DECISIONS
 from routing.upstreams.openai import OPENAI

@@ -8,16 +8,16 @@ from django.http import HttpResponseBase
 
 from gateway.http.responses import EventStream, written_response
 from gateway.live_settings import settings
+from routing.entities.ids import message_id
 from routing.formats.responses.ids import response_id, stem_of
-from routing.ids import message_id
 from routing.response_cache.entry import Entry, is_small, name_of, packed, unpacked
 from routing.response_cache.retelling import retold, retold_events
 from routing.response_cache.shelf import find, put
 from routing.response_cache.wish import Wish
-from routing.serving.attempts import Attempts
-from routing.serving.booking import book, wait_for
-from routing.serving.call import Call
-from routing.serving.outcome import retold_outcome
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.request.call import Call
+from routing.serving.request.outcome import retold_outcome
+from routing.serving.settlement.booking import book, wait_for
 
 _WRITE_BYTES = 65_536
 

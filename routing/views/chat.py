@@ -3,8 +3,8 @@
 from django.http import HttpRequest, HttpResponseBase
 
 from routing.formats.chat.format import CHAT
-from routing.views.chat_description import describe_chat
 from routing.views.inference import InferenceViewSet
+from routing.views.openapi.chat_description import describe_chat
 
 
 class ChatViewSet(InferenceViewSet):

@@ -7,12 +7,12 @@ from django.http import HttpRequest, HttpResponseBase
 from gateway.http.responses import written_response
 from routing.formats.decisions.format import DECISIONS, SYSTEMONE
 from routing.formats.decisions.request import questions_of
-from routing.refusing import refusal_of, refuse_too_many
-from routing.serving.call import Call
+from routing.planning.refusing import refusal_of, refuse_too_many
 from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.whole import decided_answer
-from routing.views.decisions_description import describe_decisions, describe_systemone
+from routing.serving.request.call import Call
 from routing.views.inference import InferenceViewSet
+from routing.views.openapi.decisions_description import describe_decisions, describe_systemone
 
 
 class DecisionsViewSet(InferenceViewSet):

@@ -5,16 +5,16 @@ from typing import Any
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
 from gateway.http.times import iso
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
-from routing.end_users import hash_of_user
+from routing.entities.end_users import hash_of_user
 from routing.metering.models import Generation
-from routing.views.generation_description import describe_generation
+from routing.views.openapi.generation_description import describe_generation
 
 
 class GenerationViewSet(LeanViewSet):

@@ -14,15 +14,15 @@ from gateway.http.responses import EventStream, refused, written_response
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
-from routing.nested import ask_model
-from routing.pipeline import admit, draft_of
-from routing.refusing import refusal_of, refuse_too_many
-from routing.serving.call import Call
-from routing.serving.loop_stream import LoopStream
-from routing.serving.metadata import router_metadata
-from routing.serving.slots import slots
-from routing.serving.stream import AnswerStream
-from routing.serving.whole import whole_answer
+from routing.planning.nested import ask_model
+from routing.planning.pipeline import admit, draft_of
+from routing.planning.refusing import refusal_of, refuse_too_many
+from routing.serving.answer.loop_stream import LoopStream
+from routing.serving.answer.stream import AnswerStream
+from routing.serving.answer.whole import whole_answer
+from routing.serving.request.call import Call
+from routing.serving.request.slots import slots
+from routing.serving.settlement.metadata import router_metadata
 from routing.views.cached import caching_of
 from routing.views.once import answered_once
 

@@ -6,11 +6,11 @@ from django.http import HttpRequest, HttpResponseBase
 from gateway.http.body import read_object
 from gateway.http.responses import json_response
 from routing.formats.messages.format import MESSAGES
-from routing.pipeline import admit
-from routing.serving.counting import input_tokens
-from routing.serving.slots import slots
+from routing.planning.pipeline import admit
+from routing.serving.answer.counting import input_tokens
+from routing.serving.request.slots import slots
 from routing.views.inference import InferenceViewSet
-from routing.views.messages_description import describe_count, describe_messages
+from routing.views.openapi.messages_description import describe_count, describe_messages
 
 
 class MessagesViewSet(InferenceViewSet):

@@ -14,12 +14,12 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.caller import Caller
 from accounts.services.repeatable import Claim, Kept, Wanted
 from accounts.views.once import begin, finish, forget, key_of, told_again
-from gateway.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.body import read_object
 from gateway.http.responses import EventStream
-from routing.ids import generation_id
+from routing.entities.ids import generation_id
 from routing.metering.models import Generation
-from routing.serving.call import Call
+from routing.serving.request.call import Call
 
 if TYPE_CHECKING:
     from routing.views.inference import InferenceViewSet

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from accounts import known_providers
 from accounts.caller import Caller, read_caller
-from accounts.known_providers import KeyTrial, know_providers_by
 from accounts.models import ApiKey
+from accounts.ports import known_providers
+from accounts.ports.known_providers import KeyTrial, know_providers_by
 from accounts.services.keys import create_key
 from tests.support.management import Manager
 

@@ -8,9 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from accounts import known_providers
 from accounts.byok import opened, usable_credentials
-from accounts.known_providers import KeyTrial, know_providers_by
 from accounts.models import (
     Account,
     ApiKey,
@@ -20,6 +18,8 @@ from accounts.models import (
     User,
     Workspace,
 )
+from accounts.ports import known_providers
+from accounts.ports.known_providers import KeyTrial, know_providers_by
 from accounts.services.accounts import open_account
 from accounts.services.byok import create_credential
 from accounts.services.records import SYSTEM

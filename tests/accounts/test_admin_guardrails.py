@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from accounts import known_catalogue
 from accounts.caller import read_caller
 from accounts.models import (
     Account,
@@ -19,6 +18,7 @@ from accounts.models import (
     SpendCounter,
     Workspace,
 )
+from accounts.ports import known_catalogue
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key

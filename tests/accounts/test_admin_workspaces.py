@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from accounts import known_models
 from accounts.models import (
     Account,
     ApiKey,
@@ -18,6 +17,7 @@ from accounts.models import (
     WorkspaceBudget,
     WorkspaceMembership,
 )
+from accounts.ports import known_models
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM

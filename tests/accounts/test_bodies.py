@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts import known_models
 from accounts.limit_words import unknown_limit
+from accounts.ports import known_models
 from accounts.services.workspaces import SETTINGS, named
-from accounts.views.budget_body import read_budget
-from accounts.views.byok_body import read_changes as read_byok_changes
-from accounts.views.byok_body import read_new_credential
-from accounts.views.guardrail_body import read_changes as read_guardrail_changes
-from accounts.views.guardrail_body import read_key_hashes, read_new_guardrail
-from accounts.views.key_body import read_key_body, read_key_changes, read_key_rotation
-from accounts.views.workspace_body import read_changes, read_members, read_new_workspace
-from accounts.views.workspace_body import read_changes as read_workspace_changes
+from accounts.views.bodies.budget_body import read_budget
+from accounts.views.bodies.byok_body import read_changes as read_byok_changes
+from accounts.views.bodies.byok_body import read_new_credential
+from accounts.views.bodies.guardrail_body import read_changes as read_guardrail_changes
+from accounts.views.bodies.guardrail_body import read_key_hashes, read_new_guardrail
+from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
+from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
+from accounts.views.bodies.workspace_body import read_changes as read_workspace_changes
 from gateway.http.errors import GatewayError, SchemaInvalid
 
 

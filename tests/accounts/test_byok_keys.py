@@ -5,8 +5,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.byok import opened, usable_credentials
-from accounts.known_providers import KeyTrial
 from accounts.models import ApiKey, AuditRecord, ByokCredential
+from accounts.ports.known_providers import KeyTrial
 from accounts.services.keys import create_key, rotate_key
 from tests.accounts.brought import HASHES, KEY, NEW, Providers, brought, caller_of, key_of
 from tests.accounts.dump import database_text

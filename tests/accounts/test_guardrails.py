@@ -13,7 +13,7 @@ from accounts.models import AuditRecord, Guardrail
 from accounts.models.account import default_workspace_id
 from accounts.patterns import compile_at_once
 from accounts.services import guardrails
-from accounts.views.guardrail_body import read_changes
+from accounts.views.bodies.guardrail_body import read_changes
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.document import parse
 from routing.catalogue.load import load

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ApiKey, Membership
 from accounts.services.keys import create_key
-from gateway.prepared import Prepared
+from gateway.database.prepared import Prepared
 from tests.support.management import manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

@@ -13,7 +13,7 @@ from accounts.authentication import forget_keys
 from accounts.models import ApiKey, AuditRecord, SignInAttempts, User
 from accounts.services.keys import set_disabled
 from accounts.sign_in import BOUNDS, count_try
-from gateway.limits import MINUTE_S
+from gateway.limits.limits import MINUTE_S
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.windows import within_one
 

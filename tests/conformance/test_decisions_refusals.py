@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.limits import MINUTE_S
+from gateway.limits.limits import MINUTE_S
 from tests.conformance.conftest import check_books
 from tests.conformance.deciding import (
     CHOICE,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from gateway.limits import DAY_S, window_start
+from gateway.limits.limits import DAY_S, window_start
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.conformance.guarded import default_id, made, manage, told
 from tests.conformance.money import book_spending

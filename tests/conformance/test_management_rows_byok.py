@@ -11,7 +11,7 @@ import requests
 from routing import known_providers
 from tests.conformance.desk import Desk
 from tests.conformance.test_management_rows import error_of
-from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.own_credentials import ask, fingerprint
 from tests.support.server import GatewayServer, as_json
 

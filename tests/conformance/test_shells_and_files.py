@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.tools import walls
+from routing.tools.sandbox import walls
 from tests.conformance.desk import Desk, changed_workspace, exact, opened
 from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_server_tools import STREAMED, WEATHER

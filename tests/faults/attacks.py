@@ -16,8 +16,8 @@ import django
 
 django.setup()
 
-from gateway.seccomp import refused_calls  # noqa: E402 - Django's settings come first.
-from routing.tools.workspace import Workspace  # noqa: E402
+from gateway.sandbox.seccomp import refused_calls  # noqa: E402 - Django's settings come first.
+from routing.tools.sandbox.workspace import Workspace  # noqa: E402
 
 CLONE = {"x86_64": 56, "aarch64": 220}[platform.machine()]
 # Each prints what it reached, and nothing else.

@@ -16,7 +16,7 @@ from tests.conformance.desk import HELLO
 from tests.conformance.guarded import GUARDRAILS
 from tests.faults.bench import endpoint, model, provider
 from tests.faults.conftest import GatewayWith
-from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.gateways import SeededAccount, seed_account
 from tests.support.orm import database_name
 from tests.support.pdfs import data_url, pdf

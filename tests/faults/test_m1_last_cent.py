@@ -18,9 +18,9 @@ from accounts.services.audit import audit
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.tasks import audit_books
-from routing.metering.orders import Payer, Refusal
-from routing.metering.session import Session
-from tests.routing.metering.books import (
+from routing.ledger.orders import Payer, Refusal
+from routing.ledger.session import Session
+from tests.routing.ledger.books import (
     CENT,
     USD,
     assert_books_agree,
@@ -34,8 +34,8 @@ from tests.routing.metering.books import (
     settle_order,
     totals,
 )
-from tests.routing.metering.sessions import UnguardedSession
-from tests.routing.metering.spenders import spend_at_once, task_for
+from tests.routing.ledger.sessions import UnguardedSession
+from tests.routing.ledger.spenders import spend_at_once, task_for
 from tests.support.bed import Bed
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]

@@ -17,10 +17,10 @@ from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import close_scopes, outdate_limits
 from accounts.services.workspace_budgets import set_budget
 from accounts.spending import SpendScope, guardrail_scope_id
-from routing.metering.orders import OUTDATED, Payer, Refusal, TopUpOrder
-from routing.metering.session import Session
-from routing.metering.writer import LedgerWriter
-from tests.routing.metering.books import (
+from routing.ledger.orders import OUTDATED, Payer, Refusal, TopUpOrder
+from routing.ledger.session import Session
+from routing.ledger.writer import LedgerWriter
+from tests.routing.ledger.books import (
     CENT,
     USD,
     WAIT_S,
@@ -36,8 +36,8 @@ from tests.routing.metering.books import (
     settle_order,
     totals,
 )
-from tests.routing.metering.sessions import UnguardedSession
-from tests.routing.metering.spenders import spend_at_once, task_for
+from tests.routing.ledger.sessions import UnguardedSession
+from tests.routing.ledger.spenders import spend_at_once, task_for
 from tests.support.bed import Bed
 from tests.support.callers import seeded
 from tests.support.processes import eventually

@@ -26,13 +26,13 @@ from hypothesis.stateful import (
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
 from accounts.services.keys import set_limit
+from routing.ledger.orders import HoldOrder, Payer, TopUpOrder
+from routing.ledger.session import Session
+from routing.ledger.sweeping import sweep_all
+from routing.ledger.writer import LedgerWriter
 from routing.metering.models import Generation
-from routing.metering.orders import HoldOrder, Payer, TopUpOrder
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
-from routing.metering.session import Session
-from routing.metering.sweeping import sweep_all
-from routing.metering.writer import LedgerWriter
-from tests.routing.metering.books import (
+from tests.routing.ledger.books import (
     USD,
     assert_books_agree,
     carry_out,

@@ -21,8 +21,8 @@ import yaml
 
 from routing.catalogue.load import load
 from routing.catalogue.models import Endpoint
-from routing.catalogue.prices import PRICE_KEYS, Prices
 from routing.catalogue.snapshot import build
+from routing.entities.prices import PRICE_KEYS, Prices
 from routing.metering.cost import (
     FREE,
     NO_COST,

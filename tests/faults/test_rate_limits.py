@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from gateway.limits import DAY_S, MINUTE_S
+from gateway.limits.limits import DAY_S, MINUTE_S
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten

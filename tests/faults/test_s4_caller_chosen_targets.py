@@ -14,7 +14,7 @@ import pytest
 
 from routing.simulator.testing import Wire
 from tests.conformance.desk import CHAT, HELLO, Desk
-from tests.routing.upstreams.raw_upstream import RawUpstream, always, answer
+from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer
 from tests.support.wires import head_bytes
 
 SECRET = "first-secret"

@@ -15,16 +15,16 @@ from urllib.parse import quote
 import pytest
 
 from gateway.http.errors import InvalidRequest
+from gateway.outbound import dialing
+from gateway.outbound.addresses import is_public
+from gateway.outbound.call import AbortHandle, Call, Limits, Request
+from gateway.outbound.dialing import Dialer
+from gateway.outbound.door_errors import ConnectFailed, DnsFailed, DoorError
+from gateway.outbound.origin import Origin
+from gateway.outbound.resolver import Address, Resolver
 from routing.fetching import doors
 from routing.plugins.files import text_of
 from routing.tools.web.fetch import WebFetch
-from routing.upstreams import dialing
-from routing.upstreams.addresses import is_public
-from routing.upstreams.call import AbortHandle, Call, Limits, Request
-from routing.upstreams.dialing import Dialer
-from routing.upstreams.door_errors import ConnectFailed, DnsFailed, DoorError
-from routing.upstreams.origin import Origin
-from routing.upstreams.resolver import Address, Resolver
 from tests.interns.outbound.door import open_door
 from tests.interns.outbound.site import serve_site
 from tests.routing.tools.made import context

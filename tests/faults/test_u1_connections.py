@@ -26,8 +26,8 @@ from tests.conformance.desk import Desk, read_stream
 from tests.faults.bench import DEAR, DEAR_NANO, endpoint, model, personas, provider
 from tests.faults.conftest import CONNECT_S, GatewayWith
 from tests.faults.desks import attempts, told
-from tests.routing.upstreams.conftest import certificate as certificate
-from tests.routing.upstreams.raw_upstream import RawUpstream, always, answer
+from tests.gateway.outbound.conftest import certificate as certificate
+from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer
 from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
 from tests.support.raw_desk import (

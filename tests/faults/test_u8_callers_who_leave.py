@@ -15,7 +15,7 @@ from tests.faults.bench import DEAR, endpoint, model, personas, provider
 from tests.faults.conftest import GatewayWith, Open
 from tests.faults.desks import begin, open_holds
 from tests.faults.test_u1_connections import black_hole
-from tests.routing.upstreams.raw_upstream import PATIENCE_S
+from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
 from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, cpu_s, worker_pids

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gateway import unprivileged
-from routing.tools import walls
+from gateway.sandbox import unprivileged
+from routing.tools.sandbox import walls
 from tests.support.another_user import USER, with_python
 from tests.support.manage import PROJECT
 

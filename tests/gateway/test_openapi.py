@@ -16,7 +16,7 @@ from accounts.caller import read_caller
 from accounts.free_requests import free_requests_of
 from accounts.models import ApiKey
 from accounts.services.keys import create_key
-from accounts.views.key_objects import current_key_object as key_object
+from accounts.views.bodies.key_objects import current_key_object as key_object
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps, loads
 from gateway.openapi.errors import ERROR_TYPES
@@ -32,8 +32,8 @@ from routing.metering.models import Generation
 from routing.metering.report import usage_report
 from routing.metering.usage import Usage
 from routing.upstreams import failures
-from routing.views.chat_parameters import DEPRECATED, MEANINGS
 from routing.views.generation import generation_object
+from routing.views.openapi.chat_parameters import DEPRECATED, MEANINGS
 from tests.support.catalogue import CONFORMANCE
 from tests.support.operations import fill
 

@@ -11,7 +11,7 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
-from routing.upstreams.door import Door, Limits, Origin, Reply
+from gateway.outbound.door import Door, Limits, Origin, Reply
 
 DOOR = Door(pool_size_per_origin=200)
 LIMITS = Limits(connect_s=10, first_byte_s=120, idle_s=60)

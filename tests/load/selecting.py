@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.load.printing import print_measured
 
 if TYPE_CHECKING:
-    from routing.catalogue.entries import Snapshot
     from routing.catalogue.reading import Rows
+    from routing.entities.entries import Snapshot
 
 ENDPOINTS: Final = 8
 LARGE_MODELS, LARGE_ENDPOINTS_EACH = 2000, 5
@@ -170,7 +170,7 @@ def measured(rounds: int, seconds: float) -> list[Choosing]:
     choosers = [chooser(small, MODEL), chooser(large, MODEL), chooser(large, AUTO)]
     for choose in choosers:
         cpu_us(choose, seconds=seconds / 10)
-    # As a web worker does once it has loaded (`gateway.rolling`).
+    # As a web worker does once it has loaded (`gateway.server.rolling`).
     gc.collect()
     gc.freeze()
     return [

@@ -36,10 +36,10 @@ def walk() -> Callable[[], None]:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     django.setup()
     from accounts.caller import Caller
-    from routing.disabled_tools import refuse_disabled_tools
-    from routing.equipping import equipped, refuse_what_nothing_runs
     from routing.formats.chat.format import CHAT
-    from routing.plugging import plugged, refusal_by, shaped
+    from routing.planning.disabled_tools import refuse_disabled_tools
+    from routing.planning.equipping import equipped, refuse_what_nothing_runs
+    from routing.planning.plugging import plugged, refusal_by, shaped
     from routing.plugins.answers import rewritten
     from routing.plugins.interface import Context
 

@@ -14,7 +14,7 @@ from tests.load.printing import print_measured
 from tests.load.selecting import cpu_us
 
 if TYPE_CHECKING:
-    from routing.exchange import Prompt, Terms
+    from routing.entities.exchange import Prompt, Terms
     from routing.formats.chat.request import ChatRequest
 
 # Caller format and wire kind.
@@ -73,15 +73,15 @@ def translator_of(caller: str, wire: str) -> Callable[[bytes], bytes]:
 
 
 def _terms() -> "Terms":
-    from routing.exchange import Terms
+    from routing.entities.exchange import Terms
 
     supported = frozenset({"temperature", "max_tokens", "tools", "tool_choice"})
     return Terms(_MODEL, supported, None, None, output_cap=None, output_default=4096)
 
 
 def _prompt(chat: "ChatRequest", wire: str, terms: "Terms") -> "Prompt":
-    """As `routing.serving.upstream_call` makes it."""
-    from routing.exchange import Prompt
+    """As `routing.serving.attempts.upstream_call` makes it."""
+    from routing.entities.exchange import Prompt
     from routing.formats.chat.forward import forwarded_body
 
     body = chat.body
@@ -143,7 +143,7 @@ def measured(rounds: int, seconds: float) -> list[Translating]:
         *((translators[pair], bodies[pair[0]]) for pair in TRANSLATIONS),
     ]:
         _us(work, body, one_s / 10)
-    # As a web worker does once it has loaded (`gateway.rolling`).
+    # As a web worker does once it has loaded (`gateway.server.rolling`).
     gc.collect()
     gc.freeze()
     return [

@@ -9,8 +9,8 @@ from django.test import Client
 
 from gateway.hints import Hints
 from routing.admin.charts import STRETCH, history, stretches_of
-from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import Endpoint, Model, Provider
+from routing.statistics.five_minutes import EndpointSample, ProviderProbe
 from tests.routing.selection import entries
 from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
 from tests.support.operations import endpoint, fill, page
@@ -101,8 +101,8 @@ def test_the_last_bar_ends_now(
 ) -> None:
     store, clock = Hints("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
     seen = observer(clock)
-    monkeypatch.setattr("routing.serving.history.observer", lambda: seen)
-    monkeypatch.setattr("routing.serving.history.hints", lambda: store)
+    monkeypatch.setattr("routing.statistics.history.observer", lambda: seen)
+    monkeypatch.setattr("routing.statistics.history.hints", lambda: store)
     sample(served, ago=2)
     for at, failure in ((served, None), (served, None), (other, FAILURE), (served, None)):
         made = attempt(clock, entries.endpoint(pk=at.pk), failure=failure)

@@ -14,7 +14,7 @@ import pytest
 from django.core.management import call_command
 
 from accounts.models import ApiKey
-from routing.catalogue.entries import EMPTY, ModelEntry, Snapshot
+from routing.entities.entries import EMPTY, ModelEntry, Snapshot
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.management.commands import what_if
 from routing.metering.models import Generation

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gateway.isolation import bind
+from gateway.sandbox.isolation import bind
 from tests.support.manage import PROJECT
 
 # Nobody's, not of the range that a root gateway gives away, and another one in each test process.

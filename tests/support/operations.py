@@ -45,7 +45,6 @@ from interns.models import (
     VaultSecret,
     WorkspaceArchive,
 )
-from routing.catalogue.history import EndpointSample, ProviderProbe
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
 from routing.history.columns import FIGURES, SUMS
 from routing.history.models import (
@@ -62,6 +61,7 @@ from routing.history.models import (
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
+from routing.statistics.five_minutes import EndpointSample, ProviderProbe
 
 CREDENTIAL = "canary-of-a-provider-credential"
 _numbers = itertools.count(1)

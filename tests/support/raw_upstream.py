@@ -14,7 +14,7 @@ from socket import SHUT_WR, SO_LINGER, SOL_SOCKET
 from types import TracebackType
 from typing import Any, Self
 
-from tests.routing.upstreams.raw_upstream import PATIENCE_S, Peer, RawUpstream
+from tests.gateway.outbound.raw_upstream import PATIENCE_S, Peer, RawUpstream
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%b\r\n"
 EVENTS, JSON = b"text/event-stream", b"application/json"

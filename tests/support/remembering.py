@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gateway.worker import GatewayWorker
+from gateway.server.worker import GatewayWorker
 
 FILE = "REMEMBERED_FILE"
 

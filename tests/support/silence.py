@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from routing.simulator.testing import Wire
-from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
+from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.callers import begin
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer

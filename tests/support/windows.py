@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from gateway.limits import window_start
+from gateway.limits.limits import window_start
 
 T = TypeVar("T")
 _TRIES = 3

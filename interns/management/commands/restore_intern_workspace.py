@@ -11,9 +11,9 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from interns.archives import store
 from interns.archives.service import archive_of, check_archive
-from interns.archives.unpacking import unpack
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import RuntimeFailed, current_driver
+from interns.runtime.unpacking import unpack
 
 _WITHOUT_RUNTIME: Final = (Status.AWAITING_SLACK_INSTALL, Status.FAILED, Status.STOPPED)
 _SKIPPED_SHOWN: Final = 20

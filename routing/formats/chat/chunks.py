@@ -6,7 +6,7 @@ The constant part of a chunk is serialised once per stream; per upstream event o
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Native
+from routing.entities.exchange import Native
 from routing.formats.caller import Activity, Ending
 from routing.formats.chat.answer import Served
 from routing.formats.chat.merging import detail_of

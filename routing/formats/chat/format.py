@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from gateway.http.errors import GatewayError
 from gateway.http.responses import error_body
+from routing.entities.ids import tool_call_id
 from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served, chat_answer, chat_choice
 from routing.formats.chat.chunks import ChatChunks
 from routing.formats.chat.legacy_answers import LegacyChunks, legacy_finish, legacy_message
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.ids import tool_call_id
 
 
 class ChatFormat:

@@ -5,11 +5,11 @@ from typing import Any, Final
 from gateway.http.errors import GatewayError, InvalidRequest
 from gateway.http.responses import error_body
 from gateway.live_settings import settings
+from routing.entities.ids import DECISIONS_PREFIX, tool_call_id
 from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions.request import parse_decisions
-from routing.ids import DECISIONS_PREFIX, tool_call_id
 
 _LATEST: Final = "-latest"
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 import pydantic_core
 
 from gateway.http.errors import GatewayError
+from routing.entities.ids import message_id, tool_use_id
 from routing.formats.caller import Activity, Ending, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
@@ -19,7 +20,6 @@ from routing.formats.messages.pieces import (
 from routing.formats.messages.server_use import fetches_of, result_of, use_of
 from routing.formats.messages.thinking import blocks_of
 from routing.formats.messages.usage import is_call, stop_of, usage_of, with_fetches
-from routing.ids import message_id, tool_use_id
 
 WIRE: Final = "anthropic"
 _NO_TEXT: Final[dict[str, Any]] = {"type": "text", "text": "", "citations": []}

@@ -3,14 +3,14 @@
 from typing import Any, Final
 
 from gateway.http.errors import GatewayError
+from routing.entities.ids import tool_use_id
 from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.messages.answer import WIRE, whole_answer
 from routing.formats.messages.errors import error_body
 from routing.formats.messages.request import parse_messages
-from routing.formats.messages.stream import MessagesStream
-from routing.ids import tool_use_id
+from routing.formats.messages.streaming.stream import MessagesStream
 
 
 class MessagesFormat:

@@ -3,8 +3,14 @@
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Native
-from routing.formats.messages.frames import DELTA_END, block_start, block_stop, delta_head, frame
+from routing.entities.exchange import Native
+from routing.formats.messages.streaming.frames import (
+    DELTA_END,
+    block_start,
+    block_stop,
+    delta_head,
+    frame,
+)
 from routing.formats.messages.verbatim import fields_of, verbatim
 
 _DELTA: Final = b"event: content_block_delta\ndata: "

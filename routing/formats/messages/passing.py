@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from routing.exchange import Native
+from routing.entities.exchange import Native
 from routing.formats.caller import Ending
 from routing.formats.chat.answer import Served
 from routing.formats.messages.answer import owned
-from routing.formats.messages.frames import PING, frame
 from routing.formats.messages.passed_blocks import PassedBlocks
+from routing.formats.messages.streaming.frames import PING, frame
 from routing.formats.messages.usage import NO_USAGE, is_call, stop_of, usage_of
 from routing.formats.messages.verbatim import verbatim
 

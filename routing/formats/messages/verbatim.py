@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from routing.exchange import Native
-from routing.formats.messages.frames import frame
+from routing.entities.exchange import Native
+from routing.formats.messages.streaming.frames import frame
 
 _BREAKS: Final = (b"\n", b"\r")
 

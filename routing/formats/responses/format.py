@@ -4,13 +4,13 @@ from typing import Any
 
 from gateway.http import responses as http_responses
 from gateway.http.errors import GatewayError
+from routing.entities.ids import tool_call_id
 from routing.formats.caller import CallerFormat, StreamWriter, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 from routing.formats.responses.failures import LIMITS
 from routing.formats.responses.request import parse_responses
-from routing.formats.responses.stream import ResponsesStream
-from routing.ids import tool_call_id
+from routing.formats.responses.streaming.stream import ResponsesStream
 
 
 class ResponsesFormat:

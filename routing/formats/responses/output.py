@@ -5,16 +5,7 @@ from typing import Any, Final
 from gateway.http.jsonio import dumps
 from routing.formats.caller import Activity
 from routing.formats.responses.agents import AGENT_ID, AGENT_ITEMS
-from routing.formats.responses.events import Events
 from routing.formats.responses.ids import item_id
-from routing.formats.responses.output_items import (
-    CallItem,
-    ImageItem,
-    Item,
-    MessageItem,
-    ReasoningItem,
-    ToolItem,
-)
 from routing.formats.responses.output_parts import (
     OUTPUT_TEXT,
     REASONING_TEXT,
@@ -22,6 +13,15 @@ from routing.formats.responses.output_parts import (
     SUMMARY_TEXT,
     OutputPart,
     PartKind,
+)
+from routing.formats.responses.streaming.events import Events
+from routing.formats.responses.streaming.output_items import (
+    CallItem,
+    ImageItem,
+    Item,
+    MessageItem,
+    ReasoningItem,
+    ToolItem,
 )
 
 # The kind of text in a reasoning detail, and the key that has it.

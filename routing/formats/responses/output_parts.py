@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from routing.formats.responses.events import Events, Fragments
+from routing.formats.responses.streaming.events import Events, Fragments
 
 
 class PartKind(NamedTuple):

@@ -3,7 +3,7 @@
 import time
 from typing import Any, Final, NamedTuple
 
-from routing.exchange import Native
+from routing.entities.exchange import Native
 from routing.formats.caller import Ending
 from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest

@@ -5,8 +5,8 @@ from operator import not_
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
+from routing.entities.ids import is_own_reasoning
 from routing.formats.responses.parts import content
-from routing.ids import is_own_reasoning
 
 # How base64 of each image format begins.
 _IMAGE_STARTS: Final = {

@@ -6,7 +6,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.views.managed import ManagedViewSet
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.body import read_object
 from gateway.http.responses import json_response
 from routing.history.activity import activity, read_activity_query

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import required_caller
 from accounts.views.managed import ManagedViewSet
-from gateway.db import Lane, run
+from gateway.database.db import Lane, run
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.responses import json_response

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from gateway.commands import JsonCommand, Refused
-from routing.catalogue.adding import add_provider, kind_of
-from routing.catalogue.discovery import NoList, ProviderError
-from routing.catalogue.known_providers import KNOWN, KnownProvider
-from routing.catalogue.prices import PriceError, Prices
 from routing.catalogue.spec import Slug, Url
+from routing.entities.prices import PriceError, Prices
+from routing.providers.adding import add_provider, kind_of
+from routing.providers.discovery import NoList, ProviderError
+from routing.providers.well_known import KNOWN, KnownProvider
 from routing.upstreams.wires import CHAT_KINDS
 
 _HELP = f"""

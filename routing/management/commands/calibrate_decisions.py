@@ -14,7 +14,6 @@ from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import loads
-from routing.catalogue.entries import ModelEntry
 from routing.catalogue.models import Model
 from routing.catalogue.snapshot import catalogue
 from routing.decisions.calibration import (
@@ -25,9 +24,10 @@ from routing.decisions.calibration import (
     report_on,
 )
 from routing.decisions.diagram import reliability_svg
+from routing.entities.entries import ModelEntry
 from routing.history.keeper import keeper
+from routing.ledger.writer import ledger
 from routing.management.labelled import Labelled, labelled_lines
-from routing.metering.writer import ledger
 from routing.views.decisions import DecisionsViewSet
 
 # Of fewer questions in a half nothing can be told.

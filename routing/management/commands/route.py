@@ -11,18 +11,18 @@ from accounts.byok import ByokEntry
 from accounts.caller import Caller, read_caller
 from gateway.commands import JsonCommand, Refused
 from gateway.http.errors import GatewayError
-from routing.candidates import no_model
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import chat_of, json_object
-from routing.pipeline import Asked, asked_of
-from routing.plugging import plugged
+from routing.planning.candidates import no_model
+from routing.planning.pipeline import Asked, asked_of
+from routing.planning.plugging import plugged
 from routing.selection.ask import Plan, State, Turn
 from routing.selection.replay import TraceRow, rows_of
 from routing.selection.select import select
 from routing.selection.trace import kept_state, trace_of
-from routing.serving import observing, sharing
-from routing.serving.learned import state_for
-from routing.serving.own_credentials import entry_at
+from routing.serving.attempts.learned import state_for
+from routing.serving.attempts.own_credentials import entry_at
+from routing.statistics import observing, sharing
 
 # Nobody in particular: an account without lists, a workspace without defaults.
 _NOBODY = Caller(

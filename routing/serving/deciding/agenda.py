@@ -6,10 +6,10 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import dumps
-from routing.catalogue.entries import EndpointEntry, ModelEntry
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judged, Question, text_of
 from routing.decisions.splitting import Limits, Split, split
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.decisions.request import questions_of
 from routing.metering.estimate import Demand

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from routing.catalogue.entries import EndpointEntry
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judged, NoAnswer
-from routing.exchange import Answer, Prompt, Terms, WireRequest
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import Answer, Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body
 from routing.formats.chat.request import ChatRequest

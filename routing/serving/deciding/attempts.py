@@ -1,18 +1,18 @@
 """Trying endpoints for decisions: what was found at one is paid for and not asked of the next."""
 
 from gateway.http.errors import GatewayError
-from routing.catalogue.entries import EndpointEntry
-from routing.exchange import Terms, WireRequest
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import Terms, WireRequest
 from routing.metering.byok import fee_bound_nano
-from routing.serving import process
-from routing.serving.attempts import Attempts, Held
-from routing.serving.call import Attempt, Call
+from routing.serving.attempts.attempts import Attempts, Held
+from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.upstream_call import terms_of
 from routing.serving.deciding.books import Books
 from routing.serving.deciding.crew import Crew
-from routing.serving.errors import DeadlinePassed, DecisionsTimedOut
-from routing.serving.observing import observer
-from routing.serving.own_credentials import went_well
-from routing.serving.upstream_call import terms_of
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
+from routing.statistics.observing import observer
 
 
 class DecisionAttempts(Attempts):

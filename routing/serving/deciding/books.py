@@ -8,13 +8,13 @@ from functools import reduce
 from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 from routing.metering.byok import fee_nano
 from routing.metering.cost import FREE, Cost, Units, cost_of
 from routing.metering.usage import Usage, summed
-from routing.serving.call import Attempt, Call
 from routing.serving.deciding.crew import Spent
-from routing.serving.outcome import CHARGE_MAX_NANO, Outcome, failed
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed
 
 _NO_USAGE: Final = Usage(prompt_tokens=0, completion_tokens=0)
 

@@ -6,18 +6,18 @@ from typing import Final
 
 from gevent.pool import Pool
 
+from gateway.outbound.door_errors import DoorError
 from routing.decisions.question import Judged
-from routing.exchange import Terms
+from routing.entities.exchange import Terms
 from routing.formats.chat.message import text_chars
 from routing.metering.usage import Usage
-from routing.serving import process
-from routing.serving.call import Attempt, Call, forget_origin
+from routing.serving.attempts.upstream_call import send
 from routing.serving.deciding.agenda import Agenda, Errand, Place
 from routing.serving.deciding.asking import Told, request_of, told
-from routing.serving.outcome import measured
-from routing.serving.upstream_call import send
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.outcome import measured
 from routing.upstreams.decisions import as_told, blamed_in
-from routing.upstreams.door_errors import DoorError
 from routing.upstreams.failures import UpstreamFailure, from_door
 
 CALLS_AT_ONCE: Final = 8

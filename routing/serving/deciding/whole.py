@@ -9,16 +9,16 @@ from routing.decisions.calibration import calibrated
 from routing.decisions.question import Judged, Question
 from routing.formats.caller import Ending, Whole
 from routing.history.keeper import wait_kept
-from routing.serving.booking import Accounted, book, wait_for
-from routing.serving.call import Attempt, Call
+from routing.serving.attempts.own_credentials import went_well
 from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.attempts import DecisionAttempts
 from routing.serving.deciding.books import Books
 from routing.serving.deciding.crew import Crew
-from routing.serving.metadata import wished_metadata
-from routing.serving.observing import observed
-from routing.serving.outcome import report_of
-from routing.serving.own_credentials import went_well
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.outcome import report_of
+from routing.serving.settlement.booking import Accounted, book, wait_for
+from routing.serving.settlement.metadata import wished_metadata
+from routing.statistics.observing import observed
 
 _NATIVE: Final = "native"
 

@@ -5,6 +5,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.live_settings import settings
+from gateway.outbound.door import Limits, Reply
+from gateway.outbound.door_errors import (
+    ConnectTimeout,
+    DeadlineExceeded,
+    DoorError,
+    FirstByteTimeout,
+    IdleTimeout,
+    NotAllowed,
+)
 from routing.fetching.charsets import decoded, known_charset
 from routing.fetching.doors import door_for
 from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
@@ -13,15 +22,6 @@ from routing.fetching.pages import Unreadable, read_page
 from routing.fetching.targets import Target, TargetRefused, split_url, target_of
 from routing.tools.web.domains import Domains
 from routing.tools.web.failing import Code, WebFailed
-from routing.upstreams.door import Limits, Reply
-from routing.upstreams.door_errors import (
-    ConnectTimeout,
-    DeadlineExceeded,
-    DoorError,
-    FirstByteTimeout,
-    IdleTimeout,
-    NotAllowed,
-)
 
 HOPS_MAX: Final = 5
 _CONNECT_S: Final = 10.0

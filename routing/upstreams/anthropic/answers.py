@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from routing.exchange import Answer, Native
+from routing.entities.exchange import Answer, Native
 from routing.upstreams.anthropic.errors import coded
 from routing.upstreams.anthropic.exact import exactly
 from routing.upstreams.anthropic.output import (

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from routing.efforts import BUDGET_RATIOS, Effort
+from routing.entities.efforts import BUDGET_RATIOS, Effort
 
 BUDGET_TOKENS_MIN: Final = 1024
 BUDGET_TOKENS_MAX: Final = 128_000

@@ -6,7 +6,7 @@ knows and the endpoint lists is sent, and the gateway's own fields never.
 
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.budgets import budget_below
 from routing.upstreams.anthropic.marks import with_last_marks
 from routing.upstreams.anthropic.translated import output_limit, put_common

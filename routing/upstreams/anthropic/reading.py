@@ -7,7 +7,7 @@ import orjson
 
 from gateway.http.jsonio import DEPTH_MAX
 from gateway.http.structure import is_deeper_than
-from routing.exchange import Event, Native
+from routing.entities.exchange import Event, Native
 from routing.upstreams.anthropic.answers import KIND
 from routing.upstreams.anthropic.errors import coded
 from routing.upstreams.anthropic.output import (

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.budgets import budget_below, budget_for_effort
 
 _OFF: Final = {"type": "disabled"}

@@ -6,7 +6,7 @@ left out or changed as little as it takes (docs/translation.md lists it all).
 
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.blocks import cache_mark
 from routing.upstreams.anthropic.marks import mark_last_block, with_last_marks
 from routing.upstreams.anthropic.schemas import closed

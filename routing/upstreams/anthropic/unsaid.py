@@ -3,7 +3,7 @@ have no word for it or leave the form of it to the endpoint."""
 
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.schemas import closed
 from routing.upstreams.anthropic.thinking import thinking_of
 from routing.upstreams.anthropic.translated import cannot_think, fit_to_thinking

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Prompt, Terms, WireRequest
+from routing.entities.exchange import Answer, Prompt, Terms, WireRequest
 from routing.upstreams.anthropic.answers import KIND, read_answer
 from routing.upstreams.anthropic.betas import INTERLEAVED, betas_of
 from routing.upstreams.anthropic.passed import passed_body

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from routing.exchange import Answer, Event, Native
+from routing.entities.exchange import Answer, Event, Native
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.openai import word
 from routing.upstreams.payloads import parsed_answer

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.responses.fields import (
     LOGPROBS,
     SEALED_REASONING,

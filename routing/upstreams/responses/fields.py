@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 
 LOGPROBS: Final = "message.output_text.logprobs"
 SEALED_REASONING: Final = "reasoning.encrypted_content"

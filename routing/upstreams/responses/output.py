@@ -8,7 +8,7 @@ fragments out, and nothing doubled.
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Event
+from routing.entities.exchange import Event
 from routing.upstreams.responses.logprobs import chat_tokens
 from routing.upstreams.responses.progress import Item, Items, Piece
 from routing.upstreams.responses.reasoning_items import CONTINUES, FORMAT

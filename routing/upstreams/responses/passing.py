@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from routing.exchange import Prompt, Terms
-from routing.ids import is_own_reasoning
+from routing.entities.exchange import Prompt, Terms
+from routing.entities.ids import is_own_reasoning
 from routing.upstreams.responses.fields import (
     LOGPROBS,
     SEALED_REASONING,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from routing.exchange import Event, Native
+from routing.entities.exchange import Event, Native
 from routing.upstreams.failures import malformed
 from routing.upstreams.openai import DONE, word
 from routing.upstreams.payloads import parsed_event

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Prompt, StreamReader, Terms, Wire, WireRequest
+from routing.entities.exchange import Answer, Prompt, StreamReader, Terms, Wire, WireRequest
 from routing.upstreams.responses.answers import KIND, read_answer
 from routing.upstreams.responses.body import translated_body
 from routing.upstreams.responses.passing import passed_body

@@ -11,10 +11,10 @@ from django.test import RequestFactory
 from django.urls import resolve
 from gunicorn.http import errors as http_errors
 
-from gateway.http.front import FrontDoor
 from gateway.http.refusals import HeadTooSlow, refusal, refusal_bytes
 from gateway.http.responses import written_response
 from gateway.http.viewset import LeanViewSet
+from gateway.server.front import FrontDoor
 
 CHAT = "/api/v1/chat/completions"
 

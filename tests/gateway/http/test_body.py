@@ -15,10 +15,11 @@ from gevent.event import Event
 from gunicorn.http.body import Body, ChunkedReader, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
-from gateway.http import body, drain
+from gateway.http import body
 from gateway.http.body import read_body
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
 from gateway.http.large import memory
+from gateway.server import drain
 
 PACE_S = 0.005
 BYTES_MAX = 1_000_000

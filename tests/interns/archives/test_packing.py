@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interns.archives.packing import pack, repack
-from interns.archives.unpacking import unpack
+from interns.runtime.packing import pack, repack
+from interns.runtime.unpacking import unpack
 
 
 def packed(folder: Path) -> bytes:

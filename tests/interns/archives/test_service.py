@@ -18,10 +18,10 @@ from accounts.services.records import SYSTEM
 from gateway.archive_storage import archive_storage
 from gateway.commands import Refused
 from interns.archives import service, store
-from interns.archives.packing import pack
-from interns.archives.unpacking import unpack
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed
+from interns.runtime.packing import pack
+from interns.runtime.unpacking import unpack
 from interns.vault.service import delete_intern_vault
 from tests.interns.archives.s3 import FakeS3, set_credentials
 from tests.interns.vault.team import Team

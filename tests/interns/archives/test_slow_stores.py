@@ -11,9 +11,9 @@ from gateway.archive_storage import archive_storage
 from interns.archives.patience import waited_for
 from interns.leases import LeaseLost
 from interns.models import WorkspaceArchive
+from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.interns.archives.s3 import FakeS3, set_credentials
 from tests.interns.farm import Farm
-from tests.routing.upstreams.raw_upstream import Peer, RawUpstream
 from tests.support.promptness import in_time
 
 SILENCE_S, WHOLE_S = 0.3, 1.5

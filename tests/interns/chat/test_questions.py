@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interns.chat.questions import (
+from interns.runtime.questions import (
     PERMISSION_OPTIONS,
     NoQuestion,
     NotAcceptable,

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.gateway.outbound.conftest import certificate, server_tls, trusting
 from tests.interns.outbound.site import Site, serve_site
-from tests.routing.upstreams.conftest import certificate, server_tls, trusting
 
 __all__ = ["certificate", "server_tls", "trusting"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
+from gateway.outbound.call import AbortHandle
 from interns.runtime.driver import (
     BootPlan,
     Driver,
@@ -22,7 +23,6 @@ from interns.runtime.driver import (
     Turn,
 )
 from routing.simulator.testing import SimulatedUpstream
-from routing.upstreams.call import AbortHandle
 
 HEALTHY_S = 40.0
 TURN_S = 40.0

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway import host_users
+from gateway.sandbox import host_users
 from routing.simulator.testing import SimulatedUpstream
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from gateway import host_users
+from gateway.sandbox import host_users
 from interns.runtime import sandbox
 from interns.runtime.driver import ChatRefused, StartFailed
 from interns.runtime.identity import Identity, identify

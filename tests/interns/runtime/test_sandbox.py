@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway import host_users
-from gateway.isolation import tried
+from gateway.sandbox import host_users
+from gateway.sandbox.isolation import tried
 from interns.runtime import disk
 from interns.runtime.sandbox import SANDBOXES, _trial
 from tests.interns.runtime.bench import Bench, calls, until

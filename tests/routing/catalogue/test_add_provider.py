@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue import discovery
-from routing.catalogue.discovery import _our_id
-from routing.catalogue.known_providers import KNOWN, configured_from_environment
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.catalogue.snapshot import build
+from routing.providers import discovery
+from routing.providers.discovery import _our_id
+from routing.providers.well_known import KNOWN, configured_from_environment
 from tests.routing.catalogue.conftest import run
 from tests.support.local_site import LocalSite, Running, SiteHandler
 

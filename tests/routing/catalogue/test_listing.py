@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.entries import Snapshot
 from routing.catalogue.listing import NO_RULES, Rules, permitted, top
+from routing.entities.entries import Snapshot
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import snapshot
 

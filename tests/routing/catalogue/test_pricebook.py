@@ -15,7 +15,7 @@ from genai_prices.types import (
 )
 
 from routing.catalogue.pricebook import _pricing, book_prices
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 

@@ -4,11 +4,11 @@ from urllib.parse import parse_qsl
 import pytest
 
 from gateway.http.errors import SchemaInvalid
-from routing.catalogue.entries import Snapshot
 from routing.catalogue.learned import Learned
 from routing.catalogue.load import load
 from routing.catalogue.query import Page, Query, count, matching, page
 from routing.catalogue.snapshot import build
+from routing.entities.entries import Snapshot
 from routing.metering.popularity import Calls
 from routing.selection.ask import Figures, Percentiles
 

@@ -16,8 +16,9 @@ from accounts.services.keys import create_key
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
 from routing.metering.popularity import DailyCalls, popularity
-from routing.serving import observing, process
-from routing.serving.call import Attempt
+from routing.serving.request import process
+from routing.serving.request.call import Attempt
+from routing.statistics import observing
 
 pytestmark = pytest.mark.django_db
 NEWEST = ["acme/small", "acme/small:free", "acme/solo", "acme/text"]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gateway.outbound import addresses
+from gateway.outbound.addresses import is_public
 from routing.fetching.targets import TargetRefused, redirected, same_origin, split_url, target_of
-from routing.upstreams import addresses
-from routing.upstreams.addresses import is_public
 
 
 def url_of(url: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from gateway.http.validation import UNDEFINED, Issue
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import forwarded_body

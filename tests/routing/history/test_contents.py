@@ -13,7 +13,7 @@ from accounts.caller import Caller, IoLogging, read_caller
 from accounts.models import Membership
 from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key
-from gateway.db import DATABASE_GONE
+from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import dumps
 from gateway.sealing import UnsealError, seal_bytes, unseal_bytes

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.catalogue.prices import PRICE_KEYS, Prices
+from routing.entities.prices import PRICE_KEYS, Prices
 from routing.formats.chat.request import parse_chat
 from routing.metering.cost import Units, cost_of
 from routing.metering.estimate import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 from routing.metering.cost import cost_of
 from routing.metering.usage import Usage, believable
 from routing.upstreams.wires import wire_of

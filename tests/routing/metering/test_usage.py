@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.prices import Prices
+from routing.entities.prices import Prices
 from routing.formats.chat.message import text_chars
 from routing.metering.cost import cost_of
 from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens, summed

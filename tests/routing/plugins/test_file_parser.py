@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError, PaymentRequired
-from routing.catalogue.entries import ModelEntry
+from routing.entities.entries import ModelEntry
 from routing.fetching.files import FileText
 from routing.formats.chat.request import ChatRequest
 from routing.plugins import file_parser

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
-from routing.plugging import plugged
+from routing.planning.plugging import plugged
 from routing.plugins import fusion
 from routing.plugins.fusion import PRESETS, Fusion
 from routing.plugins.interface import Plugin

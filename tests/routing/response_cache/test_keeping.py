@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.http.jsonio import dumps
 from routing.response_cache.entry import BODY_CHARS_MAX, is_small
 from routing.response_cache.wish import Wish
-from routing.serving.call import Call
+from routing.serving.request.call import Call
 from routing.views import cached
 from routing.views.cached import caching_of
 from tests.routing.selection.entries import endpoint

@@ -13,8 +13,8 @@ from typing import Any, Final
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
-from routing.catalogue.vocabulary import QUANTIZATIONS, REGIONS, STATUSES
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.vocabulary import QUANTIZATIONS, REGIONS, STATUSES
 from routing.selection.ask import Ask, Figures, Percentiles, Policy, Standing, State
 from tests.routing.selection import entries
 from tests.routing.selection.oracle_steps import MEDIA, Case

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry, ProviderEntry
-from routing.catalogue.prices import Prices
+from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry
+from routing.entities.prices import Prices
 
 _numbers = itertools.count(1)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Ask, Figures, Percentiles, Plan, Policy, Standing, State
 from routing.selection.select import select
 from tests.routing.selection.entries import endpoint, model

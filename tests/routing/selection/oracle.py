@@ -8,7 +8,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Figures, Policy, State
 from tests.routing.selection.oracle_steps import (
     ABSENT,

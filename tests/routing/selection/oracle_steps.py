@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import Ask, Policy, State
 
 Pair = tuple[ModelEntry, EndpointEntry]

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.entities.entries import ModelEntry, Snapshot
 from tests.routing.selection.entries import endpoint, model
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.catalogue.entries import ModelEntry, Snapshot
+from routing.entities.entries import ModelEntry, Snapshot
 from routing.selection.ask import Ask
 from routing.selection.auto import (
     COST_TIERS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.selection.figures import (
+from routing.selection.measurements.figures import (
     CALLS_MIN,
     SAMPLES_MIN,
     TOOL_ANSWERS_MIN,
@@ -16,7 +16,7 @@ from routing.selection.figures import (
     figures_of,
     unpacked,
 )
-from routing.selection.histogram import (
+from routing.selection.measurements.histogram import (
     BUCKETS,
     LEAST,
     RELATIVE_ERROR,
@@ -26,7 +26,7 @@ from routing.selection.histogram import (
     counted,
     percentiles,
 )
-from routing.selection.window import PIECE_ENDPOINTS, Window, opened
+from routing.selection.measurements.window import PIECE_ENDPOINTS, Window, opened
 
 # --- Histograms; that counts add up, the tallies prove --------------------------------------------
 

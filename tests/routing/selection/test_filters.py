@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.catalogue.entries import EndpointEntry, ModelEntry
+from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.selection.ask import Ask, Plan, Policy
 from routing.selection.filters import steps
 from routing.selection.select import all_down, select

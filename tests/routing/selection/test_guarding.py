@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.guard_rules import ALL_USES, NO_CHOICE, ZDR_GROUPS, GuardrailEntry, combined
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection import guarding
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan, Policy, Resolution
 from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, steps

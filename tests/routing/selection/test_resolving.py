@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from routing.catalogue.entries import Snapshot
+from routing.entities.entries import Snapshot
 from routing.selection.ask import Ask, Resolution, Sort
 from routing.selection.auto import AutoSettings
 from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve

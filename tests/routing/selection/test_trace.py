@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.catalogue.entries import ModelEntry
+from routing.entities.entries import ModelEntry
 from routing.selection.ask import (
     NO_POLICY,
     NOTHING_LEARNED,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Plan, Policy, Standing, State, Turn
 from routing.selection.select import OWN_CREDENTIALS, select
 from routing.selection.turns import turns_of

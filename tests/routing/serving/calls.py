@@ -8,13 +8,13 @@ from typing import Any
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from accounts.windows import window_starts
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
+from routing.ledger.orders import Payer
 from routing.metering.estimate import Demand
-from routing.metering.orders import Payer
 from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan
-from routing.serving.call import AppFacts, Attempt, Call, Choice
+from routing.serving.request.call import AppFacts, Attempt, Call, Choice
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import model
 

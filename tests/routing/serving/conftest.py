@@ -10,7 +10,7 @@ import redis
 from tests.support.valkey import ValkeyServer
 
 if TYPE_CHECKING:
-    from routing.catalogue.entries import EndpointEntry
+    from routing.entities.entries import EndpointEntry
     from tests.routing.serving.learning import Clock
     from tests.routing.serving.processes import Process, Start
 

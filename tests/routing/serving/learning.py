@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Figures
-from routing.serving import process, stickiness
-from routing.serving.call import Attempt
-from routing.serving.observing import Observer
+from routing.serving.request import process, stickiness
+from routing.serving.request.call import Attempt
+from routing.statistics.observing import Observer
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import endpoint
 

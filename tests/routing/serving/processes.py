@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.hints import Hints
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.selection.ask import Figures
 from routing.selection.health import EndpointHealth
-from routing.serving.observing import Observer
-from routing.serving.sharing import Sharing
+from routing.statistics.observing import Observer
+from routing.statistics.sharing import Sharing
+from tests.gateway.outbound.raw_upstream import Peer
 from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refreshed
-from tests.routing.upstreams.raw_upstream import Peer
 
 
 class Answers:

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
+from gateway.outbound.door_errors import DeadlineExceeded, FirstByteTimeout
 from routing.selection.ask import Standing
-from routing.serving import observing, process
-from routing.serving.attempts import Attempts
-from routing.serving.call import Attempt
-from routing.serving.retries import WINDOW_S, RetryBudget
-from routing.upstreams.door_errors import DeadlineExceeded, FirstByteTimeout
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.request import process
+from routing.serving.request.call import Attempt
+from routing.serving.request.retries import WINDOW_S, RetryBudget
+from routing.statistics import observing
 from routing.upstreams.failures import UpstreamFailure, from_door, from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to

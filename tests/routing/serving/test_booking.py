@@ -8,24 +8,25 @@ import pytest
 from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError, NotFound, Unavailable
-from routing.exchange import Answer
+from gateway.outbound.reply import Reply
+from routing.entities.exchange import Answer
 from routing.history.drafts import Draft
-from routing.metering.writer import LedgerWriter
-from routing.serving import booking, stream_books, whole
-from routing.serving.attempts import Attempts
-from routing.serving.booking import Accounted, book
-from routing.serving.call import Attempt, Call
-from routing.serving.conversation import Talk
-from routing.serving.loop import Loop
-from routing.serving.loop_stream import LoopStream
-from routing.serving.outcome import answered, failed, measured
-from routing.serving.relay import Relay
-from routing.serving.relaying import relay_for
-from routing.serving.stream import AnswerStream
-from routing.serving.stream_books import outcome_of, settle, settle_failure
+from routing.ledger.writer import LedgerWriter
+from routing.serving.answer import whole
+from routing.serving.answer.loop_stream import LoopStream
+from routing.serving.answer.relaying import relay_for
+from routing.serving.answer.stream import AnswerStream
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.relay import Relay
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.loop import Loop
+from routing.serving.request.outcome import answered, failed, measured
+from routing.serving.settlement import booking, stream_books
+from routing.serving.settlement.booking import Accounted, book
+from routing.serving.settlement.stream_books import outcome_of, settle, settle_failure
+from routing.serving.tool_loop.conversation import Talk
 from routing.tools.toolbox import Toolbox
 from routing.upstreams.failures import from_error_object
-from routing.upstreams.reply import Reply
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.streams import chat_events

@@ -10,19 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.http.errors import GatewayError, PaymentRequired
-from routing import nested
-from routing.exchange import Answer
+from routing.entities.exchange import Answer
 from routing.metering.byok import fee_nano
 from routing.metering.cost import ExactCost
 from routing.metering.usage import Usage
-from routing.serving import conversation, limiting
-from routing.serving.attempts import Attempts
-from routing.serving.call import Call
-from routing.serving.conversation import converse
-from routing.serving.loop import Loop
-from routing.serving.one_answer import Served
-from routing.serving.outcome import Outcome, failed, price
-from routing.serving.tally import Tally
+from routing.planning import nested
+from routing.serving.admission import limiting
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.one_answer import Served
+from routing.serving.request.call import Call
+from routing.serving.request.loop import Loop
+from routing.serving.request.outcome import Outcome, failed, price
+from routing.serving.request.tally import Tally
+from routing.serving.tool_loop import conversation
+from routing.serving.tool_loop.conversation import converse
 from routing.tools.toolbox import Toolbox
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at

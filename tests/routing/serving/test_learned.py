@@ -8,8 +8,8 @@ import pytest
 
 from routing.metering.usage import Usage
 from routing.selection.ask import ALL_WELL, NO_POLICY, Plan, Policy
-from routing.serving import process, stickiness
-from routing.serving.learned import Conversation, may_go_on, state_for
+from routing.serving.attempts.learned import Conversation, may_go_on, state_for
+from routing.serving.request import process, stickiness
 from tests.routing.formats.chat_bodies import accepted
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.learning import nothing_learned

@@ -6,12 +6,12 @@ import pytest
 from gevent import GreenletExit, sleep, spawn
 from gevent.event import Event
 
-from routing.exchange import Answer
+from gateway.outbound.call import AbortHandle, Cuttable
+from routing.entities.exchange import Answer
 from routing.metering.usage import Usage
-from routing.serving.left_turn import counted_turn
-from routing.serving.loop import Loop
+from routing.serving.attempts.left_turn import counted_turn
+from routing.serving.request.loop import Loop
 from routing.tools.toolbox import Toolbox
-from routing.upstreams.call import AbortHandle, Cuttable
 from routing.upstreams.failures import malformed
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to

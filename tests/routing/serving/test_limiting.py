@@ -16,15 +16,16 @@ from pytest_django import Settings
 
 from gateway.hints import Hints
 from gateway.http.errors import RateLimited, Unavailable
-from gateway.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
-from routing import refusing
-from routing.catalogue.entries import EndpointEntry
-from routing.metering.orders import Payer, TopUpOrder
+from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
+from routing.entities.entries import EndpointEntry
+from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
-from routing.serving import attempts, limiting
-from routing.serving.attempts import Attempts
-from routing.serving.call import Call
-from routing.serving.key_uses import KeyUses
+from routing.planning import refusing
+from routing.serving.admission import limiting
+from routing.serving.attempts import attempts
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.request.call import Call
+from routing.serving.settlement.key_uses import KeyUses
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 

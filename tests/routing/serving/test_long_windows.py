@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.hints import Hints
-from routing.selection.figures import Tally
-from routing.selection.window import PIECE_ENDPOINTS
-from routing.serving import long_windows
-from routing.serving.long_windows import (
+from routing.selection.measurements.figures import Tally
+from routing.selection.measurements.window import PIECE_ENDPOINTS
+from routing.statistics import long_windows
+from routing.statistics.long_windows import (
     LIMIT_S,
     Head,
     LongWindows,
@@ -19,9 +19,9 @@ from routing.serving.long_windows import (
     place_key,
     read_head,
 )
-from routing.serving.observing import Observer
-from routing.serving.shared_form import stream
-from routing.serving.sharing import LONG_EVERY_S
+from routing.statistics.observing import Observer
+from routing.statistics.shared_form import stream
+from routing.statistics.sharing import LONG_EVERY_S
 from tests.routing.serving.learning import Clock, observer, refreshed
 from tests.support.promptness import in_time
 from tests.support.tcp_proxy import TcpProxy

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from routing.selection.ask import Policy
-from routing.serving.app_facts import categories
-from routing.serving.call import Attempt, Call
-from routing.serving.metadata import router_metadata, wished_metadata
+from routing.serving.request.call import Attempt, Call
+from routing.serving.settlement.app_facts import categories
+from routing.serving.settlement.metadata import router_metadata, wished_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 

@@ -6,13 +6,13 @@ import orjson
 import pytest
 
 from gateway.http.errors import Unavailable
+from routing.ledger.settlements import RECORD_COLUMNS
 from routing.metering.cost import Cost
-from routing.metering.settlements import RECORD_COLUMNS
 from routing.metering.usage import Usage
 from routing.selection.replay import rows_of
-from routing.serving.call import Attempt, Call
-from routing.serving.outcome import Outcome, answered, failed, left_early, measured, price
-from routing.serving.records import settle_order
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.outcome import Outcome, answered, failed, left_early, measured, price
+from routing.serving.settlement.records import settle_order
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to, failed_at, own_entry
 

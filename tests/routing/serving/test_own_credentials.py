@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
 from routing.selection.ask import ALL_WELL, NOTHING_LEARNED, Turn
-from routing.serving import observing, own_credentials, process
-from routing.serving.attempts import Attempts, Held, _more, needed_for
-from routing.serving.own_credentials import (
+from routing.serving.attempts import own_credentials
+from routing.serving.attempts.attempts import Attempts, Held, _more, needed_for
+from routing.serving.attempts.own_credentials import (
     Rests,
     any_matches,
     entry_at,
@@ -24,6 +24,8 @@ from routing.serving.own_credentials import (
     went_well,
     with_own,
 )
+from routing.serving.request import process
+from routing.statistics import observing
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, own_entry

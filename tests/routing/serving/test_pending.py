@@ -7,14 +7,14 @@ import gevent
 import pytest
 from gevent.event import Event as GreenEvent
 
+from gateway.outbound.door_errors import Disconnected
+from gateway.outbound.reply import Reply
 from routing.formats.chat.chunks import KEEP_ALIVE
-from routing.serving import process
-from routing.serving import stream as streams
-from routing.serving.pending import PendingReply
-from routing.serving.relaying import relay_for
-from routing.serving.stream import AnswerStream
-from routing.upstreams.door_errors import Disconnected
-from routing.upstreams.reply import Reply
+from routing.serving.answer import stream as streams
+from routing.serving.answer.relaying import relay_for
+from routing.serving.answer.stream import AnswerStream
+from routing.serving.request import process
+from routing.serving.request.pending import PendingReply
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
 

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.efforts import EffortRules
+from routing.entities.efforts import EffortRules
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.serving.reasoning import fit_reasoning
-from routing.serving.upstream_call import request_for
+from routing.serving.attempts.reasoning import fit_reasoning
+from routing.serving.attempts.upstream_call import request_for
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import call_to
 from tests.routing.serving.test_upstream_requests import call_in

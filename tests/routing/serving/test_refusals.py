@@ -10,9 +10,9 @@ from django.urls import resolve
 from accounts.money import dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
-from routing.metering.orders import BudgetState, Refusal
-from routing.serving.errors import ProviderError
-from routing.serving.payment_errors import payment_required
+from routing.ledger.orders import BudgetState, Refusal
+from routing.serving.admission.payment_errors import payment_required
+from routing.serving.request.errors import ProviderError
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import ROOT, call_to, failed_at
 

@@ -15,7 +15,7 @@ from routing.formats.responses.format import RESPONSES
 from routing.metering.cost import FREE
 from routing.metering.report import usage_report
 from routing.metering.usage import Usage
-from routing.serving.relay import Relay
+from routing.serving.attempts.relay import Relay
 from routing.upstreams.failures import UpstreamFailure
 from routing.upstreams.wires import wire_of
 from tests.routing.serving.streams import EVENTS, chat_events, messages_events, named, said

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from routing.catalogue.entries import EndpointEntry
-from routing.serving import observing, process, sharing
-from routing.serving.attempts import Attempts
-from routing.serving.call import Call
-from routing.serving.learned import LOOK_AGAIN_S, may_go_on
-from routing.serving.sharing import may_probe, probe_key
+from routing.entities.entries import EndpointEntry
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.learned import LOOK_AGAIN_S, may_go_on
+from routing.serving.request import process
+from routing.serving.request.call import Call
+from routing.statistics import observing, sharing
+from routing.statistics.sharing import may_probe, probe_key
 from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
 from tests.routing.serving.calls import attempt_at, call_to
 from tests.routing.serving.learning import FAILURE, LIMITED, Clock, some_endpoint

@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from routing.selection.health import EndpointHealth
-from routing.serving.long_windows import head_key
-from routing.serving.marks import Mark, Marks
-from routing.serving.shared_form import VERSION, entry_json, read_entry, stream
+from routing.statistics.long_windows import head_key
+from routing.statistics.marks import Mark, Marks
+from routing.statistics.shared_form import VERSION, entry_json, read_entry, stream
 from tests.routing.serving.learning import (
     LIMITED,
     attempt,

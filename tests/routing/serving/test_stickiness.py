@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from gateway.hints import Hints
-from routing.catalogue.entries import EndpointEntry
+from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.usage import Usage
-from routing.serving import stickiness
-from routing.serving.stickiness import (
+from routing.serving.request import stickiness
+from routing.serving.request.stickiness import (
     Kept,
     Key,
     Records,

@@ -7,30 +7,30 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.catalogue.entries import EndpointEntry
-from routing.exchange import WireRequest
+from gateway.outbound import door_errors
+from gateway.outbound.reply import Reply
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import WireRequest
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT, Demand, Room, output_tokens_bound
-from routing.serving import process
-from routing.serving.call import Call
-from routing.serving.counting import input_tokens
-from routing.serving.upstream_call import (
+from routing.serving.answer.counting import input_tokens
+from routing.serving.attempts.upstream_call import (
     beta_names,
     output_default,
     read_to_end,
     request_for,
     with_betas,
 )
-from routing.upstreams import door_errors
+from routing.serving.request import process
+from routing.serving.request.call import Call
 from routing.upstreams.failures import from_door
-from routing.upstreams.reply import Reply
+from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import call_to
 from tests.routing.serving.processes import Answers
-from tests.routing.upstreams.raw_upstream import RawUpstream
 
 MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, dict[str, Any]] = {

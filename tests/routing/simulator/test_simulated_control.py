@@ -6,8 +6,8 @@ from time import monotonic
 import pytest
 
 from routing.simulator import log
-from routing.simulator.connection import Lifeline
-from routing.simulator.request import Request
+from routing.simulator.http.connection import Lifeline
+from routing.simulator.http.request import Request
 from tests.routing.simulator.conftest import Asked
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.tools import diffs
-from routing.tools.diffs import DiffFailed, created, patched, places
+from routing.tools.sandbox import diffs
+from routing.tools.sandbox.diffs import DiffFailed, created, patched, places
 
 TEXT = "def one():\n    return 1\n\n\ndef two():\n    return 1\n"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from routing.tools import inside
+from routing.tools.sandbox import inside
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.serving.loop import Loop, with_tools
+from routing.serving.request.loop import Loop, with_tools
 from routing.tools.datetime import Datetime
 from routing.tools.interface import ToolFailed
 from routing.tools.search_models import SearchModels, best

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from gateway import apart, host_users
 from gateway.live_settings import settings
-from routing.tools import walls
+from gateway.sandbox import apart, host_users
 from routing.tools.apply_patch import ApplyPatch
 from routing.tools.files import Files
 from routing.tools.interface import Result, ToolFailed
 from routing.tools.registry import missing
+from routing.tools.sandbox import walls
+from routing.tools.sandbox.workspace import Workspace
 from routing.tools.shell import OUTPUT_BYTES, Bash, Shell
 from routing.tools.toolbox import Toolbox
-from routing.tools.workspace import Workspace
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Answer, Prompt, Terms
+from routing.entities.exchange import Answer, Prompt, Terms
 from routing.formats.caller import CallerFormat, Ending, Whole
 from routing.formats.chat.answer import Served
 from routing.formats.chat.format import CHAT

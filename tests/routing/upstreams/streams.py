@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from routing.exchange import Event, Wire
+from routing.entities.exchange import Event, Wire
 
 Told = Iterator[dict[str, Any]]
 

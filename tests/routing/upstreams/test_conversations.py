@@ -19,7 +19,7 @@ from routing.simulator.formats.responses.request_rules import complaint as respo
 from routing.simulator.seal import sealed, unsealed
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.responses.wire import RESPONSES
-from tests.routing.upstreams import asking
+from tests.gateway.outbound import asking
 from tests.routing.upstreams.anthropic.said import EVERYTHING, TOOL
 from tests.routing.upstreams.responses.prompts import USUAL
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from routing.exchange import Prompt, Terms
+from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.decisions import DECISIONS, Blamed, as_told, blamed_in
 from routing.upstreams.failures import UpstreamFailure, from_status
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from routing.upstreams.door_errors import (
+from gateway.outbound.door_errors import (
     BodyTooLarge,
     ConnectFailed,
     ConnectTimeout,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.exchange import Answer, Event, Wire
+from routing.entities.exchange import Answer, Event, Wire
 from routing.metering.usage import believable
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from routing.exchange import Native
+from routing.entities.exchange import Native
 from routing.formats.caller import Ending
 from routing.formats.chat.answer import Served
-from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.streaming.stream import MessagesStream
 from tests.routing.formats.messages.bodies import accepted
 
 SERVED = Served("gen-1-x", 1, "acme/small", "Acme")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from routing.formats.caller import Whole
 from routing.formats.messages.answer import whole_answer
-from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.streaming.stream import MessagesStream
 from tests.routing.formats.messages.bodies import accepted
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native, stream

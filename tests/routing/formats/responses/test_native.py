@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.http.jsonio import dumps
-from routing.exchange import Native
+from routing.entities.exchange import Native
 from tests.routing.formats.responses.answers import ending, failure, plain, read, stream, whole
 
 TEXT = {"type": "output_text", "text": "hello", "annotations": []}

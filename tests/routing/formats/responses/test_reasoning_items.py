@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from routing.entities.ids import is_own_reasoning
 from routing.formats.responses.ids import item_id, stem_of
-from routing.ids import is_own_reasoning
 from tests.routing.formats.responses.answers import output_of
 from tests.routing.formats.responses.bodies import CALL, CALL_OUTPUT, messages
 

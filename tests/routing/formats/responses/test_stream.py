@@ -8,8 +8,8 @@ from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from routing.formats.caller import Activity
-from routing.formats.responses.events import Events
-from routing.formats.responses.output_items import ToolItem
+from routing.formats.responses.streaming.events import Events
+from routing.formats.responses.streaming.output_items import ToolItem
 from tests.routing.formats.responses.answers import ending, failure, read, stream
 from tests.routing.formats.responses.reader import Reader
 

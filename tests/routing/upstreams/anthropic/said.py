@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from routing.exchange import Prompt, Terms, WireRequest
+from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.upstreams.anthropic.wire import ANTHROPIC
-from tests.routing.upstreams import asking
-from tests.routing.upstreams.asking import prompt, user
+from tests.gateway.outbound import asking
+from tests.gateway.outbound.asking import prompt, user
 
 EVERYTHING = frozenset(
     {"temperature", "top_p", "top_k", "stop", "tools", "tool_choice", "parallel_tool_calls"}

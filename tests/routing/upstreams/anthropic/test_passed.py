@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.outbound.asking import assistant, prompt, text, user
 from tests.routing.upstreams.anthropic.said import (
     EPHEMERAL,
     EVERYTHING,
@@ -14,7 +15,6 @@ from tests.routing.upstreams.anthropic.said import (
     sent,
     terms,
 )
-from tests.routing.upstreams.asking import assistant, prompt, text, user
 
 
 def passed(fields: dict[str, Any], supported: Any = EVERYTHING, **told: Any) -> dict[str, Any]:

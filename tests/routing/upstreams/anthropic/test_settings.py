@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.outbound.asking import assistant, call, prompt, result, text, user
 from tests.routing.upstreams.anthropic.said import (
     EPHEMERAL,
     EVERYTHING,
@@ -16,7 +17,6 @@ from tests.routing.upstreams.anthropic.said import (
     sent_for,
     terms,
 )
-from tests.routing.upstreams.asking import assistant, call, prompt, result, text, user
 
 ALWAYS = ("model", "messages", "max_tokens")
 

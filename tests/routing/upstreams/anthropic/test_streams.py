@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.exchange import Event
+from routing.entities.exchange import Event
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from tests.routing.upstreams import streams

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.gateway.outbound.asking import assistant, call, result, text, user
 from tests.routing.upstreams.anthropic.said import (
     EPHEMERAL,
     HOUR,
@@ -12,7 +13,6 @@ from tests.routing.upstreams.anthropic.said import (
     sent_for,
     turns_for,
 )
-from tests.routing.upstreams.asking import assistant, call, result, text, user
 
 SIGNED = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1"}
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from routing.exchange import Prompt, Terms, WireRequest
+from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.upstreams.responses.wire import RESPONSES
-from tests.routing.upstreams import asking
-from tests.routing.upstreams.asking import user
+from tests.gateway.outbound import asking
+from tests.gateway.outbound.asking import user
 
 USER = user("hi")
 # What an endpoint of this kind usually lists.

@@ -5,7 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
-from routing.exchange import Answer
+from routing.entities.exchange import Answer
 from routing.upstreams.failures import UpstreamFailure, from_error_object
 from routing.upstreams.responses.wire import RESPONSES
 from tests.routing.upstreams.streams import response

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.upstreams.responses.reasoning_items import reasoning_items
-from tests.routing.upstreams.asking import assistant, call, result, text, user
+from tests.gateway.outbound.asking import assistant, call, result, text, user
 from tests.routing.upstreams.responses.prompts import USER, items_of, sent, terms
 
 OWN = "openai-responses-v1"

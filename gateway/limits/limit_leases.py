@@ -1,0 +1,136 @@
+"""Room under a limit that one process holds for a moment, so that a busy key pays for a round trip
+only now and then.
+
+Whoever asks the store may be given room for more of the same, counted as used at once, so that all
+processes together still never exceed a limit. It is given only where it is small beside what is
+left of the limit, and what was not needed of it goes back after `LEASE_S`.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+# Whoever needs more of a limit than it has left, while others hold this, is refused for so long.
+LEASE_S: Final = 0.25
+# At most so many requests' worth, each of them a small share of what is left, or none at all.
+REQUESTS_MAX: Final = 256
+REQUESTS_MIN: Final = 16
+SHARE: Final = 256
+
+
+class Part(Protocol):
+    """A limit as it is taken from; see `gateway.limits.limits.Limit`."""
+
+    @property
+    def scope(self) -> str: ...
+    @property
+    def window_s(self) -> int: ...
+    @property
+    def cost(self) -> int: ...
+
+
+@dataclass(slots=True)
+class _Lease:
+    """Room in the window that began at `start`, until that moment of this process's own clock."""
+
+    start: int
+    room: int
+    until: float
+
+
+class Leases:
+    """One process's own. `give_back` is handed `(scope, window's start, amount)`, the amount less
+    than zero, and `later` runs what it is given after so many seconds."""
+
+    def __init__(
+        self,
+        give_back: Callable[[list[tuple[str, int, int]]], None],
+        *,
+        later: Callable[[float, Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._give_back = give_back
+        self._later = later
+        self._clock = clock
+        self._leases: dict[str, _Lease] = {}
+        self._will_sweep = False
+
+    def take(self, limits: Sequence[Part]) -> tuple[int, ...] | None:
+        """Take from what is held of all the limits: when their windows began. None where something
+        has to be asked for."""
+        found = self._held(limits)
+        if found is None:
+            return None
+        for each, held in zip(limits, found, strict=True):
+            held.room -= each.cost
+        return tuple([held.start for held in found])
+
+    def hold(self, limits: Sequence[Part]) -> bool:
+        """Whether there is room held for all of them."""
+        return self._held(limits) is not None
+
+    def _held(self, limits: Sequence[Part]) -> list[_Lease] | None:
+        leases, now = self._leases, self._clock()
+        found = []
+        for each in limits:
+            held = leases.get(each.scope)
+            if held is None or held.room < each.cost or held.until <= now:
+                return None
+            found.append(held)
+        return found
+
+    def put(self, limits: Sequence[Part], starts: Sequence[int], requests: int, at_s: int) -> None:
+        """Hold room for so many requests more, which the store gave at its Unix time `at_s`.
+
+        Its seconds are whole ones, so in the last of a window nothing is held: it could be used in
+        the next.
+        """
+        until = self._clock() + LEASE_S
+        unwanted = []
+        for each, start in zip(limits, starts, strict=True):
+            room = requests * each.cost
+            if start + each.window_s - at_s <= 1:
+                unwanted.append((each.scope, start, -room))
+                continue
+            held = self._leases.get(each.scope)
+            if held is not None and held.start == start:
+                held.room += room
+                continue
+            if held is not None:
+                unwanted.append((each.scope, held.start, -held.room))
+            self._leases[each.scope] = _Lease(start, room, until)
+        self._return(unwanted)
+        self._sweep_later()
+
+    def put_back(self, scope: str, start: int, amount: int) -> bool:
+        """Keep what a request did not need, where there is room held of the same window."""
+        held = self._leases.get(scope)
+        if held is None or held.start != start or held.until <= self._clock():
+            return False
+        held.room += amount
+        return True
+
+    def sweep(self) -> None:
+        """Give back what has been held for long enough."""
+        self._will_sweep = False
+        now = self._clock()
+        self._drop([scope for scope, held in self._leases.items() if held.until <= now])
+        self._sweep_later()
+
+    def close(self) -> None:
+        """Give back everything."""
+        self._drop(list(self._leases))
+
+    def _drop(self, scopes: list[str]) -> None:
+        gone = [(scope, self._leases.pop(scope)) for scope in scopes]
+        self._return([(scope, held.start, -held.room) for scope, held in gone])
+
+    def _return(self, parts: list[tuple[str, int, int]]) -> None:
+        if some := [part for part in parts if part[2]]:
+            self._give_back(some)
+
+    def _sweep_later(self) -> None:
+        if self._leases and not self._will_sweep:
+            self._will_sweep = True
+            self._later(LEASE_S, self.sweep)

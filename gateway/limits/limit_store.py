@@ -1,0 +1,207 @@
+"""The counters of rate limits in the hint store: many orders in one round trip.
+
+Orders that come while one is under way wait for each other and go together, so that a busy process
+pays for a fraction of a round trip each.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from hashlib import sha1
+from typing import Any, Final, NamedTuple
+
+import redis
+
+from gateway.database.db import under_gevent
+from gateway.hints import Hints, key
+from gateway.http.jsonio import dumps, loads
+from gateway.limits.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
+
+# How long what nobody waits for may wait for company.
+TELL_S: Final = 0.01
+_TAKE, _ADD = 0, 1
+# Of an order to take: the least and the most that is asked for beside it, and its share.
+_NO_MORE: Final = (1, 0, 1)
+# A counter is a hash of its window's start and what is used of it, and lives as long as its window.
+# A take is `{0, {{scope, most, window, cost}, ...}, least, most, share}`: from all or from none. It
+# is answered by the number of the limit that is in the way (0: none), for how many requests more of
+# the same cost it took (`gateway.limits.limit_leases`), and what is used of each. An addition is
+# `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time is the store's own.
+_SCRIPT: Final = """
+local now = tonumber(redis.call('TIME')[1])
+local answers = {}
+local function kept(scope, start)
+  local found = redis.call('HMGET', KEYS[1] .. scope, 'start', 'used')
+  if found[1] and tonumber(found[1]) == start then return tonumber(found[2]) end
+end
+local function put(scope, start, used, is_new, window)
+  redis.call('HSET', KEYS[1] .. scope, 'start', start, 'used', used)
+  if is_new then redis.call('EXPIREAT', KEYS[1] .. scope, start + window + 1) end
+end
+for number, order in ipairs(cjson.decode(ARGV[1])) do
+  local answer = {0}
+  if order[1] == 0 then
+    local before = {}
+    local more = order[4]
+    for i, limit in ipairs(order[2]) do
+      before[i] = kept(limit[1], now - now % limit[3])
+      local used = before[i] or 0
+      answer[i + 2] = used
+      if answer[1] == 0 and used + limit[4] > limit[2] then answer[1] = i end
+      more = math.min(more, math.floor((limit[2] - used) / (order[5] * math.max(1, limit[4]))))
+    end
+    if more < order[3] then more = 0 end
+    answer[2] = more
+    if answer[1] == 0 then
+      for i, limit in ipairs(order[2]) do
+        answer[i + 2] = answer[i + 2] + limit[4] * (1 + more)
+        put(limit[1], now - now % limit[3], answer[i + 2], not before[i], limit[3])
+      end
+    end
+  else
+    for _, part in ipairs(order[2]) do
+      local before = kept(part[1], part[2])
+      if before then put(part[1], part[2], math.max(0, before + part[3]), false) end
+    end
+  end
+  answers[number] = answer
+end
+return cjson.encode({now, answers})
+"""
+
+
+class Answer(NamedTuple):
+    """`at_s` is the store's Unix time; `refused` the number of the limit in the way, 0 for none;
+    `more` how many requests more it took for; `used` what is used of each limit now."""
+
+    at_s: int
+    refused: int
+    more: int
+    used: list[int]
+
+
+class _Order:
+    """One order on its way; `done` is an event of gevent's for who waits."""
+
+    __slots__ = ("answer", "done", "text")
+
+    def __init__(self, text: tuple[Any, ...], done: Any = None) -> None:
+        self.text = text
+        self.done = done
+        self.answer: Answer | None = None
+
+
+class LimitStore:
+    """One process's way to the counters."""
+
+    def __init__(self, store: Hints) -> None:
+        self._hints = store
+        self._waiting: list[_Order] = []
+        self._is_sending = self._will_send = False
+
+    def take(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
+        """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
+        loop perhaps for more requests of the same. None where the store does not answer."""
+        if not self._hints.configured:
+            return None
+        parts = [tuple(limit) for limit in limits]
+        if not under_gevent():
+            # There is nobody to share with.
+            return self._sent_alone((_TAKE, parts, *_NO_MORE))
+        # Of a crowd one asks for more.
+        text = (_TAKE, parts, REQUESTS_MIN, 0 if self._waiting else REQUESTS_MAX, SHARE)
+        return self._sent(text)
+
+    def look(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
+        """As `take`, for limits whose cost is 0: never for more than that."""
+        if not self._hints.configured:
+            return None
+        text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)
+        return self._sent(text) if under_gevent() else self._sent_alone(text)
+
+    def _sent(self, text: tuple[Any, ...]) -> Answer | None:
+        if not self._hints.available:
+            # There is nothing to wait for.
+            return self._sent_alone(text)
+        return self._sent_with_others(text)
+
+    def _sent_alone(self, text: tuple[Any, ...]) -> Answer | None:
+        order = _Order(text)
+        self._send([order])
+        return order.answer
+
+    def add(self, parts: Sequence[tuple[str, int, int]]) -> None:
+        """Add to what is used, each part `(scope, window's start, amount)`. Nobody waits for it."""
+        if not self._hints.configured:
+            return
+        order = _Order((_ADD, list(parts)))
+        if not under_gevent():
+            self._send([order])
+            return
+        self._waiting.append(order)
+        if not (self._is_sending or self._will_send):
+            from gevent import spawn_later
+
+            self._will_send = True
+            spawn_later(TELL_S, self._send_all)
+
+    def flush(self) -> None:
+        """Send what waits for company, and wait for it."""
+        if self._waiting and not self._is_sending:
+            self._send_all()
+
+    def _sent_with_others(self, text: tuple[Any, ...]) -> Answer | None:
+        from gevent import spawn
+        from gevent.event import Event
+
+        order = _Order(text, Event())
+        self._waiting.append(order)
+        if not self._is_sending:
+            # In a greenlet of its own: a request may be ended while it waits, this may not.
+            self._is_sending = True
+            spawn(self._send_all)
+        order.done.wait()
+        return order.answer
+
+    def _send_all(self) -> None:
+        self._is_sending, self._will_send = True, False
+        try:
+            while self._waiting:
+                orders, self._waiting = self._waiting, []
+                self._send(orders)
+        finally:
+            self._is_sending = False
+
+    def _send(self, orders: list[_Order]) -> None:
+        try:
+            written = dumps([order.text for order in orders])
+            raw = self._hints.run(partial(_run, written=written), None)
+            if raw is not None:
+                at_s, answers = loads(raw)
+                for order, answer in zip(orders, answers, strict=True):
+                    order.answer = _answer(int(at_s), answer)
+        finally:
+            for order in orders:
+                if order.done is not None:
+                    order.done.set()
+
+
+def _answer(at_s: int, told: Sequence[Any]) -> Answer | None:
+    """None for an addition, which nobody waits for."""
+    if len(told) == 1:
+        return None
+    refused, more, *used = map(int, told)
+    return Answer(at_s, refused, more, used)
+
+
+def _run(store: "redis.Redis", written: bytes) -> bytes:
+    name = f"{key('limit')}:"
+    try:
+        found: Any = store.evalsha(_digest(), 1, name, written)
+    except redis.exceptions.NoScriptError:
+        found = store.eval(_SCRIPT, 1, name, written)
+    return bytes(found)
+
+
+@cache
+def _digest() -> str:
+    return sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,208 @@
+"""Rate limits: so many in each fixed window of UTC, counted in the hint store.
+
+One script takes from all the limits of a request or from none, by the store's own clock: exact
+across processes and nodes. Of large limits a process holds a little for a moment. While the store
+does not answer each process counts for itself, on from what it was last told, so that there is
+always a limit.
+"""
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from gateway.database.db import under_gevent
+from gateway.hints import Hints, hints
+from gateway.http.errors import RateLimited
+from gateway.limits.limit_leases import Leases
+from gateway.limits.limit_store import Answer, LimitStore
+
+MINUTE_S: Final = 60
+DAY_S: Final = 86_400
+# Of scopes that this process remembers; the longest unused goes first.
+_SCOPES_MAX: Final = 20_000
+
+
+class Limit(NamedTuple):
+    """At most `most` in a window, of which `cost` are asked for.
+
+    `scope` says whose and of what. Windows of `window_s` begin at multiples of it since 1970, which
+    makes minutes and days those of UTC.
+    """
+
+    scope: str
+    most: int
+    window_s: int
+    cost: int = 1
+
+
+class Taken(NamedTuple):
+    """What was taken, and when the window of each limit began (Unix seconds)."""
+
+    limits: tuple[Limit, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def last(self) -> "Taken":
+        """What was taken of the last limit."""
+        return Taken(self.limits[-1:], self.starts[-1:])
+
+
+class Exceeded(NamedTuple):
+    """The limit that is used up, how much of it was, and the Unix time of the refusal."""
+
+    limit: Limit
+    used: int
+    at_s: float
+
+    @property
+    def reset_s(self) -> int:
+        return window_start(self.at_s, self.limit.window_s) + self.limit.window_s
+
+
+class Count(NamedTuple):
+    """So many in the window that began then."""
+
+    start: int
+    used: int
+
+
+def window_start(at_s: float, window_s: int) -> int:
+    """When the window of that moment began, in Unix seconds."""
+    return math.floor(at_s) // window_s * window_s
+
+
+def used_at(count: Count | None, at_s: float, window_s: int) -> Count:
+    """The count as it stands at that moment: nothing of an earlier window is left."""
+    start = window_start(at_s, window_s)
+    return count if count is not None and count.start == start else Count(start, 0)
+
+
+class Limits:
+    """One process's way to the counters. `clock` gives Unix seconds; the store has its own."""
+
+    def __init__(self, store: Hints, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = LimitStore(store)
+        self._clock = clock
+        self._counts: OrderedDict[str, Count] = OrderedDict()
+        self._leases = Leases(self._store.add, later=_later)
+
+    def take(self, *limits: Limit) -> Taken | Exceeded:
+        """Take from all of them, or from none where one is used up."""
+        starts = self._leases.take(limits)
+        if starts is not None:
+            return Taken(limits, starts)
+        answer = self._store.take(limits)
+        return self._told(limits, answer) if answer else self._taken_here(limits)
+
+    def exceeded(self, *limits: Limit) -> Exceeded | None:
+        """What `take` would be refused with now. Takes nothing, not even for a moment."""
+        if self._leases.hold(limits):
+            return None
+        # What it costs fits as long as no more is used than would be left of the limit without it.
+        asked = tuple(each._replace(most=each.most - each.cost, cost=0) for each in limits)
+        answer = self._store.look(asked)
+        found = self._told(asked, answer) if answer else self._taken_here(asked)
+        if isinstance(found, Taken):
+            return None
+        return found._replace(limit=limits[asked.index(found.limit)])
+
+    def used(self, limit: Limit) -> int:
+        """How much of it is used in the window of this moment. What a process holds for a moment
+        counts; without the store it is what this process knows."""
+        answer = self._store.look([limit._replace(cost=0)])
+        if answer is not None:
+            return answer.used[0]
+        count = used_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
+        return count.used
+
+    def add(self, taken: Taken, amounts: Sequence[int]) -> None:
+        """Add to what is used of each limit that was taken from; less than zero gives back. Of a
+        window that is over nothing is to be corrected. Nobody waits for it."""
+        parts = [
+            (limit.scope, start, amount)
+            for limit, start, amount in zip(taken.limits, taken.starts, amounts, strict=True)
+            if amount and not (amount < 0 and self._leases.put_back(limit.scope, start, -amount))
+        ]
+        if parts:
+            self._store.add(parts)
+        for scope, start, amount in parts:
+            count = self._counts.get(scope)
+            if count is not None and count.start == start:
+                self._note(scope, Count(start, max(0, count.used + amount)))
+
+    def correct(self, taken: Taken, amount: int) -> None:
+        """Add to what is used of the last limit that was taken from; see `add`."""
+        scope, start = taken.limits[-1].scope, taken.starts[-1]
+        # What a request did not need is nearly always kept for the next one.
+        if amount and not (amount < 0 and self._leases.put_back(scope, start, -amount)):
+            self.add(taken.last, [amount])
+
+    def give_back(self, taken: Taken) -> None:
+        """As if it had not been taken."""
+        self.add(taken, [-limit.cost for limit in taken.limits])
+
+    def close(self) -> None:
+        """Give back what is held of any limit, and wait until that is told."""
+        self._leases.close()
+        self._store.flush()
+
+    def _told(self, limits: tuple[Limit, ...], answer: Answer) -> Taken | Exceeded:
+        """What the store says, remembered for when it says nothing."""
+        starts = tuple(window_start(answer.at_s, limit.window_s) for limit in limits)
+        for limit, start, used in zip(limits, starts, answer.used, strict=True):
+            self._note(limit.scope, Count(start, used))
+        if answer.refused:
+            at = answer.refused - 1
+            return Exceeded(limits[at], answer.used[at], answer.at_s)
+        if answer.more:
+            self._leases.put(limits, starts, answer.more, answer.at_s)
+        return Taken(limits, starts)
+
+    def _taken_here(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
+        now = self._clock()
+        counts = [used_at(self._counts.get(each.scope), now, each.window_s) for each in limits]
+        for limit, count in zip(limits, counts, strict=True):
+            if count.used + limit.cost > limit.most:
+                return Exceeded(limit, count.used, now)
+        for limit, count in zip(limits, counts, strict=True):
+            self._note(limit.scope, Count(count.start, count.used + limit.cost))
+        return Taken(limits, tuple(count.start for count in counts))
+
+    def _note(self, scope: str, count: Count) -> None:
+        self._counts[scope] = count
+        self._counts.move_to_end(scope)
+        if len(self._counts) > _SCOPES_MAX:
+            self._counts.popitem(last=False)
+
+
+def refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:
+    """The 429 for it; `source` is told as `limit_source`."""
+    reset_s = exceeded.reset_s
+    headers = {
+        "X-RateLimit-Limit": str(exceeded.limit.most),
+        "X-RateLimit-Remaining": "0",
+        "X-RateLimit-Reset": str(reset_s * 1000),
+    }
+    retry_after_s = max(1, math.ceil(reset_s - exceeded.at_s))
+    return RateLimited(
+        message,
+        metadata={"headers": headers, "limit_source": source},
+        headers={**headers, "Retry-After": str(retry_after_s)},
+    )
+
+
+def _later(seconds: float, work: Callable[[], None]) -> None:
+    """Only an event loop is ever given more than it asks for."""
+    if under_gevent():
+        from gevent import spawn_later
+
+        spawn_later(seconds, work)
+
+
+@cache
+def limits() -> Limits:
+    """This process's own."""
+    return Limits(hints())

@@ -1,0 +1,204 @@
+"""Opening connections: addresses, proxy, TLS, all within one connect limit."""
+
+import errno
+import functools
+import os
+import selectors
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import certifi
+
+from gateway.outbound.call import Call
+from gateway.outbound.connection import wait_for
+from gateway.outbound.door_errors import (
+    ConnectFailed,
+    ConnectTimeout,
+    DoorError,
+    NotAllowed,
+    TlsFailed,
+)
+from gateway.outbound.origin import Origin
+from gateway.outbound.resolver import Address, Resolver
+
+_PROXY_HEAD_BYTES_MAX = 16 * 1024
+_CONNECTED = frozenset({0, errno.EISCONN})
+_CONNECTING = frozenset({errno.EINPROGRESS, errno.EALREADY, errno.EWOULDBLOCK, errno.EINTR})
+
+
+@functools.cache
+def default_tls_context() -> ssl.SSLContext:
+    """The one context every origin without its own shares: the system's roots, else certifi's."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    if not _has_roots(context):
+        context.load_verify_locations(certifi.where())
+    return context
+
+
+def _has_roots(context: ssl.SSLContext) -> bool:
+    # Certificates of a directory are loaded one by one as they are needed, so it is looked into.
+    capath = ssl.get_default_verify_paths().capath
+    in_directory = capath is not None and any(Path(capath).iterdir())
+    return in_directory or context.cert_store_stats()["x509_ca"] > 0
+
+
+class Dialer:
+    """Opens sockets that are ready for a request.
+
+    ``address_allowed`` is asked about each numeric address at the moment of dialling, so that a
+    name cannot point elsewhere between check and use. With a proxy it judges the proxy's address.
+    """
+
+    def __init__(
+        self,
+        *,
+        resolver: Resolver,
+        proxy: Origin | None,
+        address_allowed: Callable[[str], bool] | None,
+    ) -> None:
+        self._resolver = resolver
+        self._proxy = proxy
+        self._address_allowed = address_allowed
+
+    def dial(self, origin: Origin, call: Call) -> socket.socket:
+        """Raises DnsFailed, ConnectFailed, TlsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
+        if origin.socket_path:
+            return _open_local(origin.socket_path, call)
+        until = call.clock() + call.limits.connect_s
+        sock = self._connect(self._proxy or origin, call, until)
+        try:
+            if origin.is_tls:
+                if self._proxy is not None:
+                    _tunnel(sock, origin, call, until)
+                # Wrapping takes the descriptor over: from here on the TLS socket is to be closed.
+                sock = _wrap(sock, origin, call)
+                _handshake(sock, call, until)
+        except BaseException:  # Also a greenlet being killed must not leave a socket behind.
+            sock.close()
+            raise
+        return sock
+
+    def _connect(self, target: Origin, call: Call, until: float) -> socket.socket:
+        """The first address that answers. Each gets an equal share of the time that is left."""
+        addresses = self._resolver.resolve(target.host, target.port, call, until)
+        last: DoorError = call.fail(NotAllowed, f"no address of {target.authority} may be dialled")
+        for tried, address in enumerate(addresses):
+            if self._address_allowed is not None and not self._address_allowed(address.host):
+                continue
+            share_s = call.left_s(until, ConnectTimeout) / (len(addresses) - tried)
+            try:
+                return _open(address, call, call.clock() + share_s)
+            except (TimeoutError, ConnectTimeout):
+                last = call.late(until, ConnectTimeout)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                last = call.fail(ConnectFailed, f"cannot connect to {target.authority}: {reason}")
+        self._resolver.forget(target.host, target.port)
+        raise last
+
+
+def _open(address: Address, call: Call, until: float) -> socket.socket:
+    """A connected socket. Raises OSError, ConnectTimeout, DeadlineExceeded, Aborted."""
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        problem = sock.connect_ex(address.sockaddr)
+        while problem in _CONNECTING:
+            wait_s = call.notice_s(until, ConnectTimeout)
+            if wait_for(sock, selectors.EVENT_WRITE, wait_s):
+                problem = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if problem not in _CONNECTED:
+            raise OSError(problem, os.strerror(problem))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:  # Also a greenlet being killed must not leave a socket behind.
+        sock.close()
+        raise
+    return sock
+
+
+def _open_local(path: str, call: Call) -> socket.socket:
+    """A socket of this machine connects at once, or not: where its queue is full nobody waits."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(0)
+        sock.connect(path)
+    except OSError as error:
+        sock.close()
+        reason = error.strerror or str(error)
+        raise call.fail(ConnectFailed, f"cannot connect to the local socket: {reason}") from error
+    return sock
+
+
+def _wrap(sock: socket.socket, origin: Origin, call: Call) -> ssl.SSLSocket:
+    context = origin.tls_context or default_tls_context()
+    try:
+        return context.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
+    except OSError as error:
+        raise call.fail(TlsFailed, f"the TLS handshake failed: {type(error).__name__}") from error
+
+
+def _handshake(sock: socket.socket, call: Call, until: float) -> None:
+    """Shake hands in steps: gevent's own loop would give each read the whole limit anew."""
+    assert isinstance(sock, ssl.SSLSocket)
+    sock.settimeout(0)
+    while True:
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            wait_for(sock, selectors.EVENT_READ, call.notice_s(until, ConnectTimeout))
+        except ssl.SSLWantWriteError:
+            wait_for(sock, selectors.EVENT_WRITE, call.notice_s(until, ConnectTimeout))
+        except OSError as error:
+            raise call.fail(TlsFailed, f"the TLS handshake failed: {_reason(error)}") from error
+        else:
+            return
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return error.verify_message
+    return getattr(error, "reason", None) or error.strerror or type(error).__name__
+
+
+def _tunnel(sock: socket.socket, origin: Origin, call: Call, until: float) -> None:
+    """Ask the proxy for a way through to the origin."""
+    authority = origin.authority
+    request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii")
+    sock.settimeout(call.left_s(until, ConnectTimeout))
+    try:
+        sock.sendall(request)
+        head = _proxy_head(sock, call, until)
+    except TimeoutError:
+        raise call.late(until, ConnectTimeout) from None
+    except OSError as error:
+        raise call.fail(ConnectFailed, "the proxy ended the connection") from error
+    _check_proxy_head(head, call)
+
+
+def _proxy_head(sock: socket.socket, call: Call, until: float) -> bytes:
+    head = b""
+    while b"\r\n\r\n" not in head:
+        sock.settimeout(call.notice_s(until, ConnectTimeout))
+        try:
+            data = sock.recv(_PROXY_HEAD_BYTES_MAX)
+        except TimeoutError:
+            continue
+        if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
+            raise _no_tunnel(call)
+        head += data
+    return head
+
+
+def _check_proxy_head(head: bytes, call: Call) -> None:
+    status = head[9:12]
+    # The origin speaks only after our TLS hello, so bytes behind the proxy's head are not its.
+    if not head.startswith(b"HTTP/1.") or not head.endswith(b"\r\n\r\n") or status[:1] != b"2":
+        shown = status.decode("ascii") if status.isdigit() else "no HTTP"
+        raise call.fail(ConnectFailed, f"the proxy opened no tunnel: it answered {shown}")
+
+
+def _no_tunnel(call: Call) -> DoorError:
+    return call.fail(ConnectFailed, "the proxy opened no tunnel")

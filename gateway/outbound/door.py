@@ -1,0 +1,188 @@
+"""The one outbound door: HTTP/1.1 requests to upstreams, bounded in time and bytes.
+
+Works on plain ``socket`` and ``ssl``, patched by gevent or not. It follows no redirects, reads no
+proxy from the environment, keeps no cookies, and adds no credentials.
+"""
+
+import os
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from gateway.outbound.call import AbortHandle, Call, Limits, Request
+from gateway.outbound.connection import Connection, Pool
+from gateway.outbound.dialing import Dialer
+from gateway.outbound.door_errors import (
+    Disconnected,
+    FirstByteTimeout,
+    MalformedReply,
+)
+from gateway.outbound.origin import Origin
+from gateway.outbound.reply import Reply
+from gateway.outbound.resolver import Resolver
+from gateway.outbound.wire import WireFault, request_head
+
+__all__ = ["AbortHandle", "Door", "Limits", "Origin", "Reply"]
+
+
+class Door:
+    """Sends requests over pooled connections. One per process; safe under threads and greenlets.
+
+    At most ``pool_size_per_origin`` idle connections are kept per origin, each for
+    ``idle_keep_s``. ``proxy`` is an ``http://host:port`` of the operator's. ``address_allowed``
+    may veto each numeric address just before it is dialled. ``clock`` is monotonic, in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool_size_per_origin: int = 200,
+        idle_keep_s: float = 30,
+        proxy: str | None = None,
+        address_allowed: Callable[[str], bool] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pool_size_per_origin = pool_size_per_origin
+        self._idle_keep_s = idle_keep_s
+        self._proxy = _proxy_origin(proxy)
+        self._address_allowed = address_allowed
+        self._clock = clock
+        self.start_afresh()
+        _DOORS.add(self)
+
+    def send(
+        self,
+        origin: Origin,
+        *,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[str, str]],
+        body: bytes,
+        limits: Limits,
+        deadline: float,
+        abort_handle: AbortHandle | None = None,
+    ) -> Reply:
+        """Send one request and return when the head of its answer is complete.
+
+        ``deadline`` is the moment of the door's clock at which the whole call ends, the reading of
+        the body included. ``abort_handle`` lets someone else end the call before there is a reply
+        to abort. A pooled connection that dies before any byte of an answer is replaced once by a
+        fresh one. Raises a DoorError for the upstream's failings, ValueError for a request that
+        must not be sent.
+        """
+        request = Request(
+            head=request_head(
+                origin,
+                method=method,
+                path=path,
+                headers=headers,
+                body_bytes=len(body),
+                absolute_form=self._proxy is not None and not origin.is_tls,
+            ),
+            body=body,
+            is_head=method == "HEAD",
+        )
+        call = Call(request, self._clock, deadline, limits, abort_handle or AbortHandle())
+        give_back = partial(self._pool.put, origin.pool_key)
+        pooled = self._pool.take(origin.pool_key)
+        if pooled is not None:
+            try:
+                return _exchange(pooled, call, give_back, reused=True, retried_fresh=False)
+            except Disconnected as error:
+                if error.bytes_received:
+                    raise
+        fresh = Connection(self._dialer.dial(origin, call))
+        return _exchange(fresh, call, give_back, reused=False, retried_fresh=pooled is not None)
+
+    def close_idle(self) -> None:
+        """Close every idle connection. Calls in flight go on."""
+        self._pool.close_all()
+
+    def start_afresh(self) -> None:
+        """Begin with nothing open. A forked child must not speak over its parent's sockets."""
+        self._pool = Pool(
+            size_per_origin=self._pool_size_per_origin,
+            idle_keep_s=self._idle_keep_s,
+            clock=self._clock,
+        )
+        self._dialer = Dialer(
+            resolver=Resolver(self._clock),
+            proxy=self._proxy,
+            address_allowed=self._address_allowed,
+        )
+
+
+def _proxy_origin(proxy: str | None) -> Origin | None:
+    if proxy is None:
+        return None
+    origin = Origin.parse(proxy)
+    if origin.is_tls or origin.path_prefix:
+        raise ValueError("a proxy is given as http://host:port")
+    return origin
+
+
+def _exchange(
+    connection: Connection,
+    call: Call,
+    give_back: Callable[[Connection], None],
+    *,
+    reused: bool,
+    retried_fresh: bool,
+) -> Reply:
+    """Send the request and read the head of its answer, or close the connection."""
+    call.phase = "head"
+    try:
+        connection.own(call.abort_handle)
+        connection.reader.start(call.limits, is_head_request=call.request.is_head)
+        call.check_not_aborted()
+        _send(connection, call)
+        sent_at = call.clock()
+        _read_head(connection, call, until=sent_at + call.limits.first_byte_s)
+    except BaseException:  # Also a greenlet being killed must not leave a socket behind.
+        connection.close()
+        raise
+    return Reply(
+        call, connection, give_back, sent_at=sent_at, reused=reused, retried_fresh=retried_fresh
+    )
+
+
+def _send(connection: Connection, call: Call) -> None:
+    try:
+        connection.send(call)
+    except OSError:
+        # An upstream may refuse a large body early and close; its answer is then still to be read.
+        connection.reader.tainted = True
+
+
+def _read_head(connection: Connection, call: Call, *, until: float) -> None:
+    reader = connection.reader
+    while not reader.head_done:
+        wait_s = call.left_s(until, FirstByteTimeout)
+        try:
+            data = connection.receive(wait_s)
+        except OSError as error:
+            raise call.lost("the connection broke before the answer") from error
+        call.check_not_aborted()
+        if data is None:
+            continue
+        if not data:
+            raise call.lost("the connection ended before the answer")
+        call.bytes_received += len(data)
+        try:
+            reader.feed(data)
+        except WireFault as fault:
+            raise call.fail(MalformedReply, str(fault)) from fault
+
+
+_DOORS: weakref.WeakSet[Door] = weakref.WeakSet()
+
+
+def _start_all_afresh() -> None:
+    for door in list(_DOORS):
+        door.close_idle()
+        door.start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all_afresh)

@@ -1,0 +1,177 @@
+"""The inbound door for heads: one connection's requests, each head within its deadline and limits.
+
+gunicorn's parser reads a head while it parses it, for as long as bytes keep coming and over again
+from the start for each of them. Here the head is complete before the parser sees it.
+"""
+
+import re
+import time
+from typing import Any
+
+from gunicorn.http.errors import (
+    InvalidHeader,
+    LimitRequestHeaders,
+    LimitRequestLine,
+    UnsupportedTransferCoding,
+)
+from gunicorn.http.message import Request
+from gunicorn.http.unreader import SocketUnreader
+
+from gateway.http.refusals import HeadTooSlow
+from gateway.live_settings import settings
+from gateway.server import drain
+from gateway.turns import give_way
+
+_END = b"\r\n\r\n"
+_PIECE_BYTES = 8192
+# A line that ends with LF alone: the head will not end the way it is read here.
+_BARE_LF = re.compile(rb"(?:^|[^\r])\n")
+# A caller who sends faster than we parse never makes us wait, so the others' turn is given: after
+# so many reads, which take a few milliseconds even where each holds a thousand tiny chunks.
+_READS_IN_A_ROW = 3
+
+
+class _FairUnreader(SocketUnreader):
+    """Lets other connections have their turn between reads of a long body."""
+
+    reads = 0
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What was read and not yet asked for."""
+        return len(self.buf.getbuffer())
+
+    def chunk(self, size_hint: int | None = None) -> bytes:
+        self.reads += 1
+        if self.reads % _READS_IN_A_ROW == 0:
+            give_way()
+        data: bytes = super().chunk(size_hint)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
+        return data
+
+
+class Connection:
+    """One caller's connection.
+
+    A head has `header_s` from its first byte, the first one from the connection's beginning.
+    Between requests nothing need come for `idle_s`. Within a request the socket waits `busy_s` for
+    the caller to send something or to take what it is sent.
+    """
+
+    def __init__(
+        self, cfg: Any, client: Any, addr: Any, *, header_s: float, idle_s: float, busy_s: float
+    ) -> None:
+        self._cfg, self._client, self._addr = cfg, client, addr
+        self._header_s, self._idle_s, self._busy_s = header_s, idle_s, busy_s
+        self._unreader: Any = _FairUnreader(client)  # type: ignore[no-untyped-call]  # Likewise.
+        self._began_at = time.monotonic()
+        self._count = 0
+        self._request: Any = None
+
+    def next_request(self) -> Any:
+        """The next request, its head parsed; None when the caller has no more.
+
+        Raises `HeadTooSlow`, and gunicorn's `ParseException` for what is no request.
+        """
+        unreader = self._unreader
+        try:
+            head = unreader.take_buffered() or self._first_bytes()
+            if _END not in head:
+                head = self._completed(head)
+        finally:
+            self._client.settimeout(self._busy_s)
+        if not head:
+            return None
+        unreader.reads = 0
+        unreader.unread(head)
+        self._count += 1
+        self._request = Request(self._cfg, unreader, self._addr, self._count)
+        _check_promises(self._request)
+        return self._request
+
+    def finish(self) -> bool:
+        """Be done with the last request. False: no request may follow."""
+        return drain.finish(self._client, self._request.body)
+
+    def linger(self) -> None:
+        """End the connection so that a refusal just sent is read, not destroyed."""
+        drain.linger(self._client)
+
+    def _first_bytes(self) -> bytes:
+        """What begins the next request; nothing when none begins in time."""
+        return self._received(self._idle_s if self._count else self._header_s) or b""
+
+    def _completed(self, head: bytes) -> bytes:
+        """The head to its end, and what came behind it. Empty when the caller left."""
+        if not head:
+            return b""
+        until = (time.monotonic() if self._count else self._began_at) + self._header_s
+        limits = _Limits(self._cfg)
+        found = bytearray()
+        while True:
+            seen = max(0, len(found) - len(_END) + 1)
+            found += head
+            if found.find(_END, seen) >= 0:
+                return bytes(found)
+            limits.check(found, seen)
+            head = self._more(until, begun=bool(found.strip()))
+            if not head:
+                return b""
+
+    def _more(self, until: float, *, begun: bool) -> bytes:
+        data = self._received(max(0.0, until - time.monotonic()))
+        if data is None and begun:
+            raise HeadTooSlow
+        return data or b""  # A stray line end after the last request begins none.
+
+    def _received(self, wait_s: float) -> bytes | None:
+        """What comes next; empty when the caller left, None when nothing came in time."""
+        client = self._client
+        client.settimeout(wait_s)
+        try:
+            data: bytes = client.recv(_PIECE_BYTES)
+        except TimeoutError:
+            # It may have come in time, and we were too busy to see it.
+            client.settimeout(0)
+            try:
+                data = client.recv(_PIECE_BYTES)
+            except BlockingIOError:
+                return None
+        except BlockingIOError:
+            return None
+        return data
+
+
+def _check_promises(request: Any) -> None:
+    """The parser takes codings of the transfer that nothing here undoes, and has a caller send on
+    who announced too much. Raises `UnsupportedTransferCoding`."""
+    for name, value in request.headers:
+        if name == "TRANSFER-ENCODING" and value.strip().lower() != "chunked":
+            raise UnsupportedTransferCoding(value)
+        if name == "CONTENT-LENGTH" and int(value) > settings.ROUTER_MAX_BODY_BYTES:
+            # The view refuses the length at once.
+            request._expected_100_continue = False
+
+
+class _Limits:
+    """What an unfinished head must keep to; raises what the parser would."""
+
+    def __init__(self, cfg: Any) -> None:
+        self._line_bytes_max = cfg.limit_request_line
+        self._fields_max = cfg.limit_request_fields
+        self._bytes_max = (
+            self._line_bytes_max + 2 + self._fields_max * (cfg.limit_request_field_size + 2) + 4
+        )
+        self._lines = 0
+        self._counted = 0
+
+    def check(self, head: bytearray, seen: int) -> None:
+        """`seen` bytes were checked before."""
+        if _BARE_LF.search(head, seen):
+            raise InvalidHeader("bare LF as line terminator")
+        self._lines += head.count(b"\r\n", self._counted)
+        self._counted = len(head) - head.endswith(b"\r")
+        if not self._lines and len(head) > self._line_bytes_max + 2:
+            raise LimitRequestLine(len(head), self._line_bytes_max)
+        # The request line and an empty line before it are counted too.
+        if self._lines > self._fields_max + 2 or len(head) > self._bytes_max:
+            raise LimitRequestHeaders("request head too large")

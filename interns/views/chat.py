@@ -1,0 +1,87 @@
+"""POST /interns/{internId}/chat/completions (management 6.9)."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponseBase
+
+from accounts.caller import Caller
+from gateway.http.body import BodyTooSlow
+from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.responses import EventStream, json_response
+from interns.access import json_body, let_in, visible
+from interns.chat.body import Invalid, Prompt, Reply, read_chat
+from interns.chat.refusals import ChatError, PreparationTimedOut, bad_request, overloaded
+from interns.chat.runs import Steered
+from interns.chat.turns import Asking
+from interns.errors import InternForbidden, InvalidBody
+from interns.models import Intern, Status
+from interns.runtime.driver import current_driver
+from interns.views import chat_description as described
+from interns.views.base import InternViewSet
+from routing.serving.request.slots import slots
+
+_SESSION_HEADER: Final = "HTTP_X_SESSION_ID"
+Find = Callable[[Caller], Intern]
+
+
+class ChatViewSet(InternViewSet):
+    """Streams only. Refusals come before the stream, reasons of failure at its end."""
+
+    @described.completion
+    def create(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        return self.chat(request, lambda caller: visible(caller, intern_id))
+
+    def chat(self, request: HttpRequest, find: Find) -> HttpResponseBase:
+        """A turn with the intern that `find` finds for the caller."""
+        caller = let_in(request)
+        said = _read(request)
+        intern = find(caller)
+        if caller.intern_id is not None:
+            # It would answer its own questions.
+            raise InternForbidden
+        if intern.status != Status.RUNNING or intern.lease_id is not None:
+            raise ChatError("intern_not_ready")
+        slot = slots.take()
+        try:
+            stream = self._ask(request, caller, intern, said)
+            if isinstance(stream, Steered):
+                return json_response(
+                    {"session_id": stream.session_id, "status": "steered"}, status=202
+                )
+            slot.keep()
+            return EventStream(stream, [stream.close, slot.release], headers={})
+        finally:
+            slot.release_unless_kept()
+
+    def database_gone(self) -> GatewayError:
+        return overloaded()
+
+    def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        told = overloaded() if isinstance(error, Unavailable) else error
+        return super().refusal(request, told)
+
+    def _ask(
+        self, request: HttpRequest, caller: Caller, intern: Intern, said: Prompt | Reply
+    ) -> Any:
+        who = caller.creator_key
+        asking = Asking(
+            intern.pk,
+            acting=f"key-{caller.key_id}" if who is None else str(who),
+            by=who,
+            client=request.META.get("gunicorn.socket"),
+            driver=current_driver(),
+        )
+        return asking.prompt(said) if isinstance(said, Prompt) else asking.reply(said)
+
+
+def _read(request: HttpRequest) -> Prompt | Reply:
+    header = str(request.META.get(_SESSION_HEADER, ""))
+    try:
+        return read_chat(json_body(request), session_header=header)
+    except Invalid as error:
+        raise bad_request(error.issues) from error
+    except InvalidBody as error:
+        if isinstance(error.__context__, BodyTooSlow):
+            raise PreparationTimedOut from error
+        raise ChatError("bad_request", error.text) from error

@@ -1,0 +1,144 @@
+"""Hosts of interns: `<hostname>/` is a runtime's public page, for who may see the intern.
+
+What a runtime answers is not ours, so no browser takes it for a page: without a key in the request
+there is only our own page, which is the same for every name below the domain and tells nothing of
+any intern. It asks for a key, and shows with it what the runtime says and a chat.
+"""
+
+import time
+from typing import Any, Final
+from urllib.parse import quote
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from accounts.caller import Caller
+from gateway.database.db import Lane, run
+from gateway.http.errors import GatewayError, UnknownPath
+from gateway.http.responses import error_response
+from gateway.outbound.door_errors import DoorError
+from interns.access import BODY_BYTES_MAX, let_in, raw_body
+from interns.chat.page import PAGE, PARTS, SHARED_HEADERS
+from interns.chat.refusals import ChatError, told_by
+from interns.errors import InternNotFound
+from interns.models import Intern, Status
+from interns.runtime.client import send
+from interns.runtime.driver import ChatRefused, current_driver
+from interns.views.chat import ChatViewSet
+
+METHODS: Final = ("get", "post", "put", "patch", "delete", "options")
+_OWN: Final = "/-/"
+_CHAT: Final = "/-/chat"
+_ANSWER_BYTES_MAX: Final = 8_388_608
+# All that goes on to a runtime. Least of all the key: what runs there is not to have it.
+_PASSED_ON: Final = (("HTTP_ACCEPT", "Accept"), ("CONTENT_TYPE", "Content-Type"))
+_TYPE: Final = "application/octet-stream"
+# Whatever a runtime sends is data.
+_INERT: Final = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+
+class HostViewSet(ChatViewSet):
+    """Every path of an intern's host. `/-/` is the gateway's own, the rest is the runtime's."""
+
+    def answer(self, request: HttpRequest) -> HttpResponseBase:
+        if not _host(request).endswith(f".{settings.INTERN_DOMAIN}"):
+            raise UnknownPath
+        path = request.path_info
+        if path == _CHAT and request.method == "POST":
+            return self.chat(request, lambda caller: _visible(caller, _host(request)))
+        if path == "/" and "HTTP_AUTHORIZATION" not in request.META and _reads(request):
+            return _part(PAGE)
+        if path.startswith(_OWN):
+            return _own(request)
+        caller = let_in(request)
+        body = bytes(raw_body(request, bytes_max=BODY_BYTES_MAX))
+        intern = _visible(caller, _host(request))
+        if intern.status != Status.RUNNING:
+            raise ChatError("intern_not_ready")
+        return _passed_on(request, intern, body)
+
+    def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        response = super().refusal(request, error)
+        for name, value in _INERT.items():
+            response[name] = value
+        return response
+
+
+host_view = HostViewSet.as_view(dict.fromkeys(METHODS, "answer"))
+
+
+def _host(request: HttpRequest) -> str:
+    """The name without its port."""
+    return str(request.META.get("HTTP_HOST", "")).lower().partition(":")[0].rstrip(".")
+
+
+def _reads(request: HttpRequest) -> bool:
+    return request.method in ("GET", "HEAD")
+
+
+def _visible(caller: Caller, hostname: str) -> Intern:
+    """As `interns.access.visible`, by the host name."""
+    rows = Intern.objects.filter(hostname=hostname, workspace=caller.workspace_id)
+    found = run(Lane.READ, rows.first)
+    if found is None or caller.intern_id not in (None, found.pk):
+        raise InternNotFound
+    return found
+
+
+def _own(request: HttpRequest) -> HttpResponseBase:
+    part = PARTS.get(request.path_info)
+    if part is None or not _reads(request):
+        raise UnknownPath
+    return _part(part)
+
+
+def _part(part: tuple[str, bytes]) -> HttpResponse:
+    content_type, content = part
+    return HttpResponse(content, content_type=content_type, headers=SHARED_HEADERS)
+
+
+def _passed_on(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseBase:
+    """What the runtime says to the same request, without the gateway's token: it has nothing to
+    show here but what is public."""
+    place = current_driver().place(intern.pk)
+    if place is None:
+        raise ChatError("intern_unreachable")
+    query = request.META.get("QUERY_STRING", "")
+    try:
+        reply = send(
+            place,
+            method=str(request.method),
+            path=_raw_path(request) + (f"?{query}" if query else ""),
+            headers=_headers(request),
+            body=body,
+            deadline=time.monotonic() + settings.INTERN_OPERATION_SECONDS,
+            body_bytes_max=_ANSWER_BYTES_MAX,
+        )
+        with reply:
+            content = reply.read_all()
+            status, said = reply.status, reply.headers.get("content-type", _TYPE)
+    except ChatRefused as refused:
+        raise told_by(refused) from refused
+    except DoorError as error:
+        raise ChatError("stream_severed") from error
+    except ValueError as error:
+        raise ChatError("bad_request", "This cannot be passed on") from error
+    if status in (401, 403):
+        # It asks for its own token, which no caller has: there is nothing here.
+        return error_response(UnknownPath())
+    return HttpResponse(content, status=status, headers={**_INERT, "Content-Type": said})
+
+
+def _headers(request: HttpRequest) -> list[tuple[str, str]]:
+    said: dict[str, Any] = request.META
+    return [(name, said[key]) for key, name in _PASSED_ON if said.get(key)]
+
+
+def _raw_path(request: HttpRequest) -> str:
+    """As it was sent, where the server tells."""
+    raw = str(request.META.get("RAW_URI") or request.path_info)
+    return raw.partition("?")[0] if raw.startswith("/") else quote(request.path_info)

@@ -1,0 +1,66 @@
+"""POST /interns/{id}/fetch: an intern asks the gateway to fetch something for it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponseBase
+
+from gateway.http.responses import json_response
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from interns.access import json_body, let_in, visible
+from interns.errors import InternForbidden
+from interns.models import Status
+from interns.outbound.body import read_wanted
+from interns.outbound.errors import NotRunning, TooManyFetches
+from interns.outbound.fetching import fetch
+from interns.views import outbound_description as described
+from interns.views.base import InternViewSet
+
+# Of one intern in one process.
+AT_ONCE_MAX: Final = 4
+_under_way: Counter[UUID] = Counter()
+
+
+class FetchViewSet(InternViewSet):
+    """The intern's own key only: whoever holds another sees no more of its secrets than before, and
+    sends nothing in its name."""
+
+    @described.fetching
+    def create(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        caller = let_in(request)
+        wanted = read_wanted(json_body(request))
+        found = visible(caller, intern_id)
+        if caller.intern_id != found.pk:
+            raise InternForbidden
+        if found.status != Status.RUNNING:
+            raise NotRunning
+        with _turn(found.pk):
+            answer = fetch(found, wanted)
+        return json_response(answer.shown(), headers={"Cache-Control": "no-store"})
+
+
+@contextmanager
+def _turn(intern_id: UUID) -> Iterator[None]:
+    """Raises `TooManyFetches`."""
+    if _under_way[intern_id] >= AT_ONCE_MAX:
+        raise TooManyFetches(headers={"Retry-After": "1"})
+    _count(intern_id)
+    _under_way[intern_id] += 1
+    try:
+        yield
+    finally:
+        _under_way[intern_id] -= 1
+        if not _under_way[intern_id]:
+            del _under_way[intern_id]
+
+
+def _count(intern_id: UUID) -> None:
+    if settings.INTERN_FETCH_RPM:
+        limit = Limit(f"fetch:{intern_id}", settings.INTERN_FETCH_RPM, MINUTE_S)
+        taken = limits().take(limit)
+        if isinstance(taken, Exceeded):
+            raise TooManyFetches(headers=refusal(taken, source="router_fetch").headers)

@@ -1,0 +1,247 @@
+"""/vault: secrets bound to host names, of a workspace or of one of its interns. Values are taken
+and never given."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+
+from accounts.caller import Caller
+from accounts.services.records import by_key
+from gateway.database.db import Lane, run
+from gateway.http.body import read_object
+from gateway.http.errors import DatabaseGone, GatewayError, NotFound
+from gateway.http.responses import json_response, log, refused
+from gateway.http.times import iso
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from interns.access import let_in, require_editor, visible
+from interns.errors import InternNotFound, OperationTimedOut
+from interns.models import Intern, Vault, VaultSecret
+from interns.vault.body import BODY_BYTES_MAX, read_name, read_names, read_page, read_secret
+from interns.vault.effective import effective_secrets
+from interns.vault.errors import VaultWritesOff
+from interns.vault.secrets import (
+    Stored,
+    copy_secrets,
+    delete_secret,
+    page_of_secrets,
+    put_secret,
+    secrets_of,
+)
+from interns.vault.service import connections_of, workspace_vault
+from interns.views import vault_description as described
+from interns.views.base import InternViewSet
+from interns.views.deadline import in_time
+
+T = TypeVar("T")
+_SOURCE: Final = "router_vault"
+# What interns say in words of their own.
+_TOLD: Final[Mapping[type[GatewayError], str]] = {
+    InternNotFound: NotFound.message,
+    OperationTimedOut: "Operation timed out. Please try again later.",
+}
+
+
+class _VaultViewSet(InternViewSet):
+    """The gate of interns; refusals without metadata."""
+
+    def caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
+        caller = let_in(request)
+        if writes and not caller.vault_writes_enabled:
+            raise VaultWritesOff
+        _count(caller)
+        return caller
+
+    def database_gone(self) -> GatewayError:
+        return DatabaseGone()
+
+    def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
+        log.error("%s %s failed", request.method, request.path_info, exc_info=error)
+        return self.refusal(request, GatewayError())
+
+    def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
+        told = _TOLD.get(type(error), error.text)
+        body = {"error": {"code": error.status, "message": told}}
+        return refused(error, body, status=error.status)
+
+
+class WorkspaceSecretsViewSet(_VaultViewSet):
+    """Secrets of the key's workspace. An intern's own key does not see them here."""
+
+    @described.listing
+    @in_time
+    def list(self, request: HttpRequest) -> HttpResponseBase:
+        caller = self._caller(request)
+        page = read_page(request.GET.dict())
+        rows, more = _read(lambda: page_of_secrets(secrets_of(_shared(caller)), page))
+        return json_response({"data": list(map(_object, rows)), "has_more": more})
+
+    @described.storing
+    @in_time
+    def update(self, request: HttpRequest, name: str) -> HttpResponseBase:
+        caller = self._caller(request, writes=True)
+        stored = read_secret(name, _body(request))
+        row = _write(lambda: _put_shared(caller, stored))
+        return json_response({"data": _object(row)})
+
+    @described.deletion
+    @in_time
+    def destroy(self, request: HttpRequest, name: str) -> HttpResponseBase:
+        caller = self._caller(request, writes=True)
+        wanted = read_name(name)
+        secrets = secrets_of(_shared(caller))
+        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_by(caller)))
+        return _nothing()
+
+    def _caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
+        caller = self.caller(request, writes=writes)
+        if caller.intern_id is not None:
+            raise NotFound
+        return caller
+
+
+class InternSecretsViewSet(_VaultViewSet):
+    """Secrets of one intern. Whoever may change the intern may change them."""
+
+    @described.listing_of_intern
+    @in_time
+    def list(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        caller = self.caller(request)
+        page = read_page(request.GET.dict())
+        found = visible(caller, intern_id)
+        rows, more = _read(lambda: page_of_secrets(secrets_of(_private(found)), page))
+        return json_response({"data": list(map(_object, rows)), "has_more": more})
+
+    @described.storing_in_intern
+    @in_time
+    def update(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
+        caller = self.caller(request, writes=True)
+        stored = read_secret(name, _body(request))
+        found = _editable(caller, intern_id)
+        row = _write(partial(put_secret, vaults=_private(found), stored=stored, **_by(caller)))
+        return json_response({"data": _object(row)})
+
+    @described.deletion_in_intern
+    @in_time
+    def destroy(self, request: HttpRequest, intern_id: str, name: str) -> HttpResponseBase:
+        caller = self.caller(request, writes=True)
+        wanted = read_name(name)
+        secrets = secrets_of(_private(_editable(caller, intern_id)))
+        _write(lambda: delete_secret(secrets=secrets, name=wanted, **_by(caller)))
+        return _nothing()
+
+    @described.copying
+    @in_time
+    def copy(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        caller = self.caller(request, writes=True)
+        names = read_names(_body(request))
+        found = _editable(caller, intern_id)
+        rows = _write(
+            lambda: copy_secrets(
+                source=_shared(caller), vault=_vault(found), names=names, **_by(caller)
+            )
+        )
+        return json_response({"data": list(map(_object, rows))})
+
+    @described.effective
+    @in_time
+    def effective(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        caller = self.caller(request)
+        page = read_page(request.GET.dict())
+        found = visible(caller, intern_id)
+        rows = _read(lambda: effective_secrets(found))
+        shown = [_object(row) | {"scope": row.scope} for row in rows[page.rows]]
+        return json_response({"data": shown, "has_more": len(rows) > page.offset + page.limit})
+
+    @described.connections
+    @in_time
+    def connections(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
+        found = visible(self.caller(request), intern_id)
+        keys = _read(lambda: connections_of(found.pk))
+        return json_response({"data": [{"key": key} for key in keys]})
+
+
+class CopyViewSet(InternSecretsViewSet):
+    """`copy` is a name like any other, too: it can be stored and deleted."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **path: Any) -> HttpResponseBase:
+        if request.method in {"PUT", "DELETE"}:
+            self.action_map = {**self.action_map, "put": "update", "delete": "destroy"}
+            path["name"] = "copy"
+        return super().dispatch(request, *args, **path)
+
+
+def _put_shared(caller: Caller, stored: Stored) -> VaultSecret:
+    """A workspace's vault is made with its first secret."""
+    assert caller.workspace_id is not None, "an inference key is in one"
+    store = partial(put_secret, vaults=_shared(caller), stored=stored, **_by(caller))
+    try:
+        return store()
+    except NotFound:
+        workspace_vault(caller.workspace_id)
+        return store()
+
+
+def _editable(caller: Caller, intern_id: str) -> Intern:
+    found = visible(caller, intern_id)
+    require_editor(caller, found)
+    return found
+
+
+def _vault(intern: Intern) -> Vault:
+    """Raises `NotFound` for an intern whose vault is not there yet, or any more."""
+    found: Vault | None = getattr(intern, "vault", None)
+    if found is None:
+        raise NotFound
+    return found
+
+
+def _shared(caller: Caller) -> "QuerySet[Vault]":
+    return Vault.objects.filter(workspace=caller.workspace_id, intern__isnull=True)
+
+
+def _private(intern: Intern) -> "QuerySet[Vault]":
+    return Vault.objects.filter(intern=intern.pk)
+
+
+def _by(caller: Caller) -> dict[str, Any]:
+    return {"account_id": caller.account_id, "by": by_key(caller)}
+
+
+def _body(request: HttpRequest) -> Mapping[str, Any]:
+    return read_object(request, bytes_max=BODY_BYTES_MAX)
+
+
+def _count(caller: Caller) -> None:
+    if settings.RATE_VAULT:
+        limit = Limit(f"vault:{caller.account_id}", settings.RATE_VAULT, MINUTE_S)
+        taken = limits().take(limit)
+        if isinstance(taken, Exceeded):
+            raise refusal(taken, source=_SOURCE)
+
+
+def _read(work: Callable[[], T]) -> T:
+    return run(Lane.READ, work)
+
+
+def _write(work: Callable[[], T]) -> T:
+    return run(Lane.OPERATOR, work)
+
+
+def _nothing() -> HttpResponse:
+    response = HttpResponse(status=204)
+    del response.headers["Content-Type"]
+    return response
+
+
+def _object(row: Any) -> dict[str, Any]:
+    """Every field is present; the value is in none of them."""
+    return {
+        "name": row.name,
+        "hosts": row.hosts,
+        "fingerprint": row.fingerprint,
+        "created_at": iso(row.created_at),
+    }

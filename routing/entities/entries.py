@@ -1,0 +1,233 @@
+"""The catalogue as requests see it: immutable, in memory, whole.
+
+A snapshot is built from rows read at one moment (`routing.catalogue.reading`), and nothing in it
+changes afterwards; a request keeps the one it began with.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
+
+from routing.entities.efforts import EffortRules
+from routing.entities.prices import Prices
+from routing.entities.vocabulary import STATUS_ROUTABLE_MIN
+
+_T = TypeVar("_T")
+# How endpoints answer decisions: in that format, by the log-probabilities of labels, or by a JSON
+# schema that asks for probabilities.
+DECIDING: Final = frozenset({"native", "logprobs", "schema"})
+# Dearer than anything: an endpoint without a price is never called.
+_UNPRICED: Final = Decimal("Infinity")
+# The order of equals in every sort: by price, then by tag.
+BY_PRICE: Final = attrgetter("token_usd", "tag")
+
+
+# Entries do not change; while one is made, this is how a field gets its value.
+_put: Final = object.__setattr__
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProviderEntry:
+    """How to reach a provider. Limits are in seconds; None takes the gateway's setting.
+
+    `names` are slug and display name as references are compared: without regard to case.
+    """
+
+    pk: int
+    slug: str
+    name: str
+    kind: str
+    base_url: str
+    credential: str | None
+    connect_s: float | None
+    first_byte_s: float | None
+    idle_s: float | None
+    total_s: float | None
+    privacy_policy_url: str | None
+    terms_of_service_url: str | None
+    status_page_url: str | None
+    headquarters: str | None
+    datacenters: tuple[str, ...] | None
+    status: int
+    names: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        _put(self, "names", frozenset({self.slug.casefold(), self.name.casefold()}))
+
+    def __repr__(self) -> str:
+        # The generated one would print the credential into logs and tracebacks.
+        return f"<ProviderEntry {self.slug}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EndpointEntry:
+    """One provider serving one model, with everything inherited already filled in.
+
+    `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
+    ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
+    worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
+    `DECIDING`, None where it does not; `efforts` is None where its model's reasoning is free to be
+    wished for. What stands last is worked out here once, because
+    selection asks for it at every request: `tag_key` is the tag without regard to case, `token_usd`
+    the price of a prompt and a completion token together (`token_price` the same as a float), and
+    `prompt_tokens_max` the longest prompt that leaves no room for an answer.
+    """
+
+    pk: int
+    model_id: str
+    canonical_slug: str
+    model_name: str
+    tag: str
+    provider: ProviderEntry
+    upstream_model: str
+    context_length: int | None
+    max_completion_tokens: int | None
+    max_prompt_tokens: int | None
+    quantization: str | None
+    prices: Prices | None
+    pricing: Mapping[str, Any] | None
+    supported_parameters: frozenset[str]
+    taken_fields: frozenset[str]
+    supports_implicit_caching: bool
+    status: int
+    tier: str
+    region: str
+    collects_data: bool
+    zdr: bool
+    moderated: bool
+    supports_cancellation: bool
+    input_modalities: tuple[str, ...]
+    output_modalities: tuple[str, ...]
+    decisions_max_questions: int | None
+    decisions_max_options: int | None
+    decisions_max_levels: int | None
+    distillable: bool = False
+    publishes_data: bool = False
+    decides: str | None = None
+    efforts: EffortRules | None = None
+    tag_key: str = field(init=False)
+    token_usd: Decimal = field(init=False)
+    token_price: float = field(init=False)
+    prompt_tokens_max: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        key = self.tag.casefold()
+        # Nearly all tags are their own key, and one string of each is enough.
+        _put(self, "tag_key", self.tag if key == self.tag else key)
+        prices = self.prices
+        _put(self, "token_usd", _UNPRICED if prices is None else prices.token_usd)
+        _put(self, "token_price", math.inf if prices is None else prices.token_price)
+        limits = (self.max_prompt_tokens, self.context_length)
+        known = [limit for limit in limits if limit is not None]
+        _put(self, "prompt_tokens_max", min(known, default=math.inf))
+
+    @property
+    def routable(self) -> bool:
+        """Whether a request may be sent there: priced, and not down, disabled or removed."""
+        return self.prices is not None and self.status >= STATUS_ROUTABLE_MIN
+
+    def serves(self, kinds: frozenset[str]) -> bool:
+        """Whether it can be asked in one of these ways: wire kinds, or those of `DECIDING`."""
+        return self.provider.kind in kinds or self.decides in kinds
+
+    def __repr__(self) -> str:
+        return f"<EndpointEntry {self.model_id} {self.tag}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModelEntry:
+    """Something callers can name. `id` is `author/slug`; `created` is in Unix seconds.
+
+    `by_price` are the endpoints that a request may be sent to, cheapest first. `kept` is
+    selection's own, for what it works out of them.
+    """
+
+    pk: int
+    id: str
+    canonical_slug: str
+    name: str
+    description: str
+    created: int
+    family: str | None
+    visible: bool
+    decisions: bool
+    distillable: bool
+    context_length: int | None
+    input_modalities: tuple[str, ...]
+    output_modalities: tuple[str, ...]
+    categories: tuple[str, ...]
+    tokenizer: str | None
+    instruct_type: str | None
+    hugging_face_id: str | None
+    knowledge_cutoff: str | None
+    expiration_date: str | None
+    default_parameters: Mapping[str, Any] | None
+    per_request_limits: Mapping[str, Any] | None
+    reasoning: Mapping[str, Any] | None
+    supported_voices: tuple[str, ...] | None
+    endpoints: tuple[EndpointEntry, ...]
+    decisions_temperature: float | None = None
+    by_price: tuple[EndpointEntry, ...] = field(init=False)
+    kept: dict[Any, Any] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        routable = [endpoint for endpoint in self.endpoints if endpoint.routable]
+        _put(self, "by_price", tuple(sorted(routable, key=BY_PRICE)))
+
+    @property
+    def must_reason(self) -> bool:
+        """Whether it cannot answer without reasoning."""
+        return bool(self.reasoning and self.reasoning.get("mandatory"))
+
+    def __repr__(self) -> str:
+        return f"<ModelEntry {self.id}>"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """One whole catalogue.
+
+    `models` holds all of them by id, hidden ones too; `listing` those the API lists: visible, with
+    at least one priced endpoint that the operator has not taken away, newest first. `problems` says
+    in words what stands in the tables and cannot be used.
+    """
+
+    version: int
+    models: Mapping[str, ModelEntry]
+    aliases: Mapping[str, str]
+    providers: Mapping[str, ProviderEntry]
+    listing: tuple[ModelEntry, ...]
+    endpoint_count: int
+    problems: tuple[str, ...] = ()
+    _derived: dict[Any, Any] = field(default_factory=dict, init=False)
+
+    def derive(self, work: "Callable[[Snapshot], _T]") -> _T:
+        """What `work` makes of this snapshot, made once and kept as long as the snapshot."""
+        if work not in self._derived:
+            self._derived[work] = work(self)
+        found: _T = self._derived[work]
+        return found
+
+    def model(self, reference: str) -> ModelEntry | None:
+        """The model of this id, else of this alias."""
+        found = self.models.get(reference)
+        if found is None and reference in self.aliases:
+            found = self.models.get(self.aliases[reference])
+        return found
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self.version}: {len(self.models)} models>"
+
+
+EMPTY = Snapshot(
+    version=0,
+    models=MappingProxyType({}),
+    aliases=MappingProxyType({}),
+    providers=MappingProxyType({}),
+    listing=(),
+    endpoint_count=0,
+)

@@ -1,0 +1,147 @@
+"""What formats and upstream adapters exchange, so that neither needs to know the other.
+
+Prompts, deltas, messages, logprobs and usage are in the shape of the chat format, the common tongue
+of both sides. Where caller and endpoint speak the same format, what each said in it travels beside
+(`Prompt.original`, `Native`), so that nothing is lost in a translation nobody needs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from routing.entities.efforts import Effort
+
+
+class Native(NamedTuple):
+    """Something an upstream said, as it said it: the wire kind, the event's name (empty for a whole
+    answer), the payload's bytes and what they parse to."""
+
+    kind: str
+    name: str
+    raw: bytes
+    value: dict[str, Any]
+
+
+class Beside(NamedTuple):
+    """What a provider says in chat that the format does not know: beside its choices, and in the
+    choice beside the message."""
+
+    answer: dict[str, Any]
+    choice: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Event:
+    """One parsed upstream event. `native_finish` is the provider's own word.
+
+    `usage` is the usage so far in the chat format's shape, `error` a raw error object inside a 200
+    stream; without `has_choice` the event spoke of other things only. `stop_sequence` is the one
+    that was met. `native` stands on the first event of each payload, and on that alone.
+    `beside` is there where the upstream speaks chat.
+    """
+
+    delta: dict[str, Any] = field(default_factory=dict)
+    native_finish: str | None = None
+    logprobs: Any = None
+    usage: Any = None
+    error: Any = None
+    upstream_id: str | None = None
+    system_fingerprint: str | None = None
+    service_tier: str | None = None
+    has_choice: bool = True
+    stop_sequence: str | None = None
+    native: Native | None = None
+    beside: Beside | None = None
+
+
+@dataclass(slots=True)
+class Answer:
+    """One whole upstream answer; `message` is chat-shaped. The other fields as in `Event`."""
+
+    message: dict[str, Any]
+    native_finish: str | None
+    logprobs: Any
+    usage: Any
+    error: Any
+    upstream_id: str | None
+    system_fingerprint: str | None
+    service_tier: str | None
+    stop_sequence: str | None = None
+    native: Native | None = None
+    beside: Beside | None = None
+
+
+class Prompt(NamedTuple):
+    """What an adapter is to send. `body` is chat-shaped and checked; `original` is the caller's own
+    checked body where caller and endpoint speak the same format, else None.
+
+    `effort` and `reasoning_tokens` are the resolved reasoning wishes, fitted to the endpoint:
+    `reasoning_tokens` only where it takes budgets, and then they win. `exclude_reasoning` says that
+    the caller does not want to see any.
+    `max_output_tokens` is the caller's cap, None where there is none.
+    """
+
+    body: dict[str, Any]
+    original: dict[str, Any] | None
+    stream: bool
+    max_output_tokens: int | None
+    effort: Effort | None
+    reasoning_tokens: int | None
+    exclude_reasoning: bool
+
+
+class Terms(NamedTuple):
+    """What one endpoint takes. `supported` are the parameters it lists (chat vocabulary) and its
+    extra ones, `user_hash` the end user's identity where it may be told, `credential` the
+    provider's secret. `output_cap` bounds the output (None: nothing known beyond the caller's
+    wish), `output_default` is what a wire that insists on a cap gets where the caller named none.
+    """
+
+    upstream_model: str
+    supported: frozenset[str]
+    user_hash: str | None
+    credential: str | None
+    output_cap: int | None
+    output_default: int
+
+
+class WireRequest(NamedTuple):
+    """What goes upstream: path below the provider's base URL, headers and body."""
+
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+
+class StreamReader(Protocol):
+    """Reads one stream of an upstream, payload by payload (what `data:` lines say).
+
+    `ended` is set by the wire's own terminal event; what follows it is not read. A reader of a wire
+    without one leaves it False: then the end of the bytes is the end, where a finish was seen.
+    """
+
+    ended: bool
+
+    def events(self, payload: bytes) -> Sequence[Event]:
+        """What the payload says, in order. Raises `UpstreamFailure` for what is no event.
+
+        A payload that means nothing in the chat format is an event of its own all the same, with an
+        empty delta: `native` carries it to a caller of the same format.
+        """
+
+
+class Wire(Protocol):
+    """An adapter: all that is known of one wire kind, pure. `takes_budgets` says whether it has a
+    word for a reasoning budget in tokens."""
+
+    kind: str
+    takes_budgets: bool
+
+    def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
+        """The call to send."""
+
+    def answer(self, body: bytes, content_type: str) -> Answer:
+        """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
+
+    def reader(self) -> StreamReader:
+        """For one stream."""

@@ -1,0 +1,306 @@
+"""Output items while they grow (inference reference 5.4 and 5.5).
+
+Every item keeps the place it began at. `status` is `in_progress` until the item is closed.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import Any, Final, Protocol
+
+import pydantic_core
+
+from routing.formats.caller import Activity
+from routing.formats.responses.output_parts import (
+    SUMMARY_TEXT,
+    OutputPart,
+    PartKind,
+)
+from routing.formats.responses.streaming.events import Events, Fragments
+from routing.formats.server_tools import ADVISOR, SUBAGENT, WEB_FETCH, WEB_SEARCH
+
+
+class Item(Protocol):
+    status: str
+
+    def value(self) -> dict[str, Any]:
+        """The item as it stands."""
+
+    def closing(self, status: str) -> bytes:
+        """The events that end it."""
+
+
+class _Growing(ABC):
+    """What items have in common: their place, how they open and how they close."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        self.events = events
+        self.id = item_id
+        self.output_index = output_index
+        self.status = "in_progress"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.output_index}
+
+    @abstractmethod
+    def value(self) -> dict[str, Any]:
+        """The item as it stands."""
+
+    def opening(self) -> bytes:
+        return self._told("added")
+
+    def closing(self, status: str) -> bytes:
+        ended = self.end_of_content()
+        self.status = status
+        return ended + self._told("done")
+
+    def end_of_content(self) -> bytes:
+        return b""
+
+    def _told(self, what: str) -> bytes:
+        return self.events.say(
+            f"response.output_item.{what}",
+            {"output_index": self.output_index, "item": self.value()},
+        )
+
+
+class _WithParts(_Growing):
+    """An item that says texts, one at a time."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        super().__init__(events, item_id, output_index)
+        self.parts: list[OutputPart] = []
+        self._counts: Counter[str] = Counter()
+        self._open: OutputPart | None = None
+
+    def open_part(self, kind: PartKind) -> OutputPart | None:
+        """The part that is being said, where it is of this kind."""
+        part = self._open
+        return part if part is not None and part.kind is kind else None
+
+    def begin(self, kind: PartKind) -> tuple[OutputPart, bytes]:
+        """A new part; the one before it ends."""
+        ended = self.end_of_content()
+        place = self._counts[kind.index_name]
+        self._counts[kind.index_name] += 1
+        self._open = part = OutputPart(self.events, kind, self.place, place)
+        self.parts.append(part)
+        return part, ended + part.opening()
+
+    def end_of_content(self) -> bytes:
+        part, self._open = self._open, None
+        return part.closing() if part is not None else b""
+
+
+class MessageItem(_WithParts):
+    """What the model says to the user."""
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "message",
+            "role": "assistant",
+            "status": self.status,
+            "content": [part.value() for part in self.parts],
+        }
+
+
+class ReasoningItem(_WithParts):
+    """What the model thinks, readable or sealed. `given_id` and `index` are those of the chat
+    details it is made of: details with the same belong to one item."""
+
+    def __init__(
+        self, events: Events, item_id: str, output_index: int, detail: dict[str, Any]
+    ) -> None:
+        super().__init__(events, item_id, output_index)
+        self.given_id = detail.get("id")
+        self.index = detail.get("index")
+        self.format: str | None = detail.get("format")
+        self.signature: str | None = None
+        self.encrypted: str | None = None
+
+    def takes(self, detail: dict[str, Any]) -> bool:
+        """Whether the detail is a further piece of this item; a bare signature seals plain text."""
+        given_id, index = detail.get("id"), detail.get("index")
+        if self.encrypted is not None or (self.signature is not None and not _only_seals(detail)):
+            return False
+        if (
+            self.index is None
+            and self.given_id is None
+            and given_id is None
+            and _seal_alone(detail)
+        ):
+            return True
+        return index == self.index and given_id in (None, self.given_id)
+
+    def value(self) -> dict[str, Any]:
+        value: dict[str, Any] = {"id": self.id, "type": "reasoning", "status": self.status}
+        value["summary"] = [part.value() for part in self.parts if part.kind is SUMMARY_TEXT]
+        if content := [part.value() for part in self.parts if part.kind is not SUMMARY_TEXT]:
+            value["content"] = content
+        beside = {
+            "encrypted_content": self.encrypted,
+            "signature": self.signature,
+            "format": self.format,
+        }
+        return value | {name: said for name, said in beside.items() if said is not None}
+
+
+def _only_seals(detail: dict[str, Any]) -> bool:
+    return detail.get("type") == "reasoning.encrypted"
+
+
+def _seal_alone(detail: dict[str, Any]) -> bool:
+    return bool(detail.get("signature")) and not detail.get("text")
+
+
+class CallItem(_Growing):
+    """A function call, its arguments as the upstream spelt them."""
+
+    def __init__(
+        self,
+        events: Events,
+        item_id: str,
+        output_index: int,
+        *,
+        call_id: str,
+        name: str,
+        beside: dict[str, Any],
+    ) -> None:
+        """`beside` says which agent made it, where one did."""
+        super().__init__(events, item_id, output_index)
+        self.call_id = call_id
+        self.name = name
+        self._beside = beside
+        kind = "response.function_call_arguments.delta"
+        self.arguments = Fragments(events, kind, self.place)
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "function_call",
+            "status": self.status,
+            "call_id": self.call_id,
+            "name": self.name,
+            "arguments": self.arguments.text,
+            **self._beside,
+        }
+
+    def end_of_content(self) -> bytes:
+        done = {**self.place, "name": self.name, "arguments": self.arguments.text}
+        return self.events.say("response.function_call_arguments.done", done)
+
+
+FUSION: Final = "fusion_call"
+# Only items of these can have failed; others are incomplete then.
+_MAY_FAIL: Final = frozenset({ADVISOR, SUBAGENT})
+_OF_PAGES: Final = ("url", "title", "content", "httpStatus", "error")
+# Tools whose work the format tells of in events of their own: their name there, and what is said
+# when one begins.
+_STEPS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "router:web_search": ("web_search_call", ("in_progress", "searching")),
+    "router:image_generation": ("image_generation_call", ("in_progress", "generating")),
+    "router:fusion": (FUSION, ("in_progress",)),
+}
+
+
+class ToolItem(_Growing):
+    """A server tool that the gateway ran, with the fields that are its own."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int, activity: Activity) -> None:
+        super().__init__(events, item_id, output_index)
+        self._activity = activity
+        self._steps = _STEPS.get(activity.tool)
+
+    def opening(self) -> bytes:
+        if self._steps is None:
+            return super().opening()
+        name, under_way = self._steps
+        said = (super().opening(), *(self._step(name, step) for step in under_way))
+        return b"".join(said)
+
+    def closing(self, status: str) -> bytes:
+        fails = status == "failed" and self._activity.tool not in _MAY_FAIL
+        return super().closing("incomplete" if fails else status)
+
+    def end_of_content(self) -> bytes:
+        """What the format tells of a few tools while they work."""
+        if self._steps is None or self._activity.status != "completed":
+            return b""
+        name, item = self._steps[0], self._activity.item
+        told = self._fused(item) if name == FUSION else b""
+        return told + self._step(name, "completed")
+
+    def _fused(self, item: dict[str, Any]) -> bytes:
+        """Who was asked and what came of it, told once all of it is there."""
+        answers = item.get("answers", ())
+        # Each is numbered as it is written.
+        events = [self._step(FUSION, "panel.added", model=each["model"]) for each in answers]
+        events += map(self._panel, answers)
+        events.append(self._step(FUSION, "analysis.in_progress"))
+        events.append(self._step(FUSION, "analysis.completed", analysis=item.get("analysis")))
+        return b"".join(events)
+
+    def _panel(self, answer: dict[str, Any]) -> bytes:
+        if "error" in answer:
+            return self._step(FUSION, "panel.failed", model=answer["model"], error=answer["error"])
+        said = {"model": answer["model"], "content": answer["answer"]}
+        return self._step(FUSION, "panel.completed", **said)
+
+    def _step(self, name: str, step: str, **fields: Any) -> bytes:
+        return self.events.say(f"response.{name}.{step}", {**self.place, **fields})
+
+    def value(self) -> dict[str, Any]:
+        activity = self._activity
+        return {
+            **_always(activity),
+            **activity.item,
+            "id": self.id,
+            "type": activity.tool,
+            "status": self.status,
+            "call_id": activity.call_id,
+            "arguments": activity.arguments,
+        }
+
+
+def _always(activity: Activity) -> dict[str, Any]:
+    """Fields that the item of a tool has in any case: also of a call that was stopped."""
+    if activity.tool == WEB_FETCH:
+        return dict.fromkeys(_OF_PAGES)
+    if activity.tool == WEB_SEARCH:
+        return {"action": {"type": "search", "query": _query(activity.arguments)}}
+    return {}
+
+
+def _query(arguments: str) -> str:
+    try:
+        value = pydantic_core.from_json(arguments)
+    except ValueError:
+        return ""
+    query = value.get("query") if isinstance(value, dict) else None
+    return query if isinstance(query, str) else ""
+
+
+class ImageItem(_Growing):
+    """A picture the model made; it comes whole."""
+
+    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+        super().__init__(events, item_id, output_index)
+        self.result: str | None = None
+
+    def value(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "type": "image_generation_call",
+            "status": self.status,
+            "result": self.result,
+        }
+
+    def said(self, url: str) -> bytes:
+        """All events of the picture. A data URL is shown as its base64 alone."""
+        out = self.opening() + self._step("in_progress") + self._step("generating")
+        self.result = url.partition(",")[2] if url.startswith("data:") else url
+        return out + self._step("completed") + self.closing("completed")
+
+    def _step(self, what: str) -> bytes:
+        return self.events.say(f"response.image_generation_call.{what}", self.place)

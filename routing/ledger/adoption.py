@@ -1,0 +1,114 @@
+"""Letting requests under way count against limits that are younger than they are.
+
+Whoever puts a limit on says so by the account's `limits_version`, and leaves the counter as it is
+while requests of the account are under way. The first payer who knows the limit finds the counter
+without it, and the ledger writer makes it anew: with what was spent, and held on by every hold that
+belongs to it. Nobody can hold or raise anything past the limit before that, and the account's row
+is locked meanwhile, so that nobody places, raises or ends a hold.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, date
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from accounts.spending import NO_COUNTER, holder_of
+from accounts.windows import windows_of
+from routing.ledger.orders import Payer
+from routing.ledger.session import Session
+
+
+class Limited(NamedTuple):
+    """A counter with a limit on it. `workspace` is the only one that counts (an id in hex), empty
+    for all."""
+
+    id: int
+    scope: str
+    scope_id: str
+    window: str
+    workspace: str
+
+
+class _Open(NamedTuple):
+    """An open hold, and the day that its request began on."""
+
+    generation_id: str
+    key_id: int
+    workspace: Any
+    amount_nano: int
+    byok_nano: int
+    counters: str
+    day: date
+
+
+def adopt(session: Session, payer: Payer, limited: Iterable[Limited]) -> None:
+    """Let these counters of the payer's hold what is held already and belongs to them."""
+    counters = sorted(limited)
+    holds = _open_holds(session, payer) if counters else []
+    starts = dict(payer.windows)
+    for counter in counters if holds else ():
+        belongs, name = _rule(session, payer, counter), str(counter.id)
+        fresh = [
+            hold
+            for hold in holds
+            if dict(windows_of(hold.day))[counter.window] == starts[counter.window]
+            and name not in hold.counters.split(",")
+            and belongs(hold)
+        ]
+        if fresh:
+            _hold_on(session, counter, fresh)
+
+
+def _open_holds(session: Session, payer: Payer) -> list[_Open]:
+    rows = session.execute(
+        "SELECT generation_id, api_key_id, workspace_id, amount_nano, byok_nano, counter_ids,"
+        " created_at FROM accounts_hold WHERE account_id = %s",
+        (session.uuid(payer.account_id),),
+    ).fetchall()
+    return [_Open._make((*row[:6], _day(row[6]))) for row in rows]
+
+
+def _day(moment: Any) -> date:
+    """SQLite keeps moments as text, in UTC."""
+    if isinstance(moment, str):
+        return date.fromisoformat(moment[:10])
+    day: date = moment.astimezone(UTC).date()
+    return day
+
+
+def _rule(session: Session, payer: Payer, counter: Limited) -> Callable[[_Open], bool]:
+    """Which holds spend what the counter limits."""
+    workspace = session.uuid(UUID(counter.workspace)) if counter.workspace else None
+    if counter.scope == "workspace":
+        return lambda hold: hold.workspace == workspace
+    keys = _keys(session, payer, counter)
+    return lambda hold: hold.key_id in keys and workspace in (None, hold.workspace)
+
+
+def _keys(session: Session, payer: Payer, counter: Limited) -> set[int]:
+    if counter.scope == "key" or holder_of(counter.scope_id)[0] == "k":
+        return {payer.key_id}
+    rows = session.execute(
+        "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
+        (holder_of(counter.scope_id)[1], session.uuid(payer.account_id)),
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
+def _hold_on(session: Session, counter: Limited, holds: Sequence[_Open]) -> None:
+    condition, generations = session.among("generation_id", [hold.generation_id for hold in holds])
+    name = str(counter.id)
+    session.execute(
+        f"UPDATE accounts_hold SET counter_ids = CASE WHEN counter_ids = '{NO_COUNTER}' THEN %s"  # noqa: S608 - Constants and a condition of placeholders.
+        f" ELSE counter_ids || %s END WHERE {condition}",
+        [name, f",{name}", *generations],
+    )
+    session.execute(
+        "UPDATE accounts_spendcounter SET held_nano = held_nano + %s,"
+        " byok_held_nano = byok_held_nano + %s WHERE id = %s",
+        [
+            sum(hold.amount_nano for hold in holds),
+            sum(hold.byok_nano for hold in holds),
+            counter.id,
+        ],
+    )

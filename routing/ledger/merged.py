@@ -1,0 +1,204 @@
+"""A whole batch as one: the statements leave together, and row counts tell whether all of it fits.
+
+This is how nearly every batch ends. Sums per account and per set of counters replace the single
+orders, and on PostgreSQL the statements travel in one flight. Where a count is not the expected one
+(a hold does not fit beside the others, was swept, or counts against a limit that is new), nothing
+may stand: the transaction is rolled back and `batch.apply_batch` looks at the orders one by one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from routing.ledger.alone import hold_alone, settle_alone
+from routing.ledger.counters import CounterIds, CounterSet, Ids
+from routing.ledger.holds import (
+    insert_holds,
+    is_byok_alone,
+    lock_accounts,
+    reserve_account,
+    reserve_counters,
+)
+from routing.ledger.late import is_late
+from routing.ledger.orders import CLOSING, HoldOrder, Order, Payer, ReleaseOrder, SettleOrder
+from routing.ledger.session import CONSTRAINT_ERRORS, NotAsExpected, Session
+from routing.ledger.settlements import (
+    Held,
+    Sums,
+    add,
+    move_account,
+    move_counters,
+    take_exactly,
+    write_entries,
+    write_records,
+)
+
+_Key = TypeVar("_Key")
+
+
+@dataclass(slots=True)
+class _Opened:
+    """What new holds ask of one account, as payers see it who know the same limits. `asks` where
+    its balance has a say."""
+
+    payer: Payer
+    amount_nano: int = 0
+    asks: bool = False
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The orders, and what they come to for each account and each set of counters (of closed ones:
+    those charged, and those held on)."""
+
+    closing: list[SettleOrder | ReleaseOrder] = field(default_factory=list)
+    opening: list[tuple[HoldOrder, Ids]] = field(default_factory=list)
+    expected: dict[str, Held] = field(default_factory=dict)
+    closed_accounts: dict[UUID, Sums] = field(default_factory=dict)
+    closed_counters: dict[tuple[Ids, Ids], Sums] = field(default_factory=dict)
+    opened_accounts: dict[tuple[UUID, int], _Opened] = field(default_factory=dict)
+    # With the sum of BYOK's list prices beside.
+    opened_counters: dict[tuple[Ids, bool], tuple[int, int]] = field(default_factory=dict)
+
+
+def apply_merged(
+    session: Session,
+    counters: CounterIds,
+    orders: Sequence[Order],
+    *,
+    enforced: bool,
+    before_commit: Callable[[], None],
+) -> bool:
+    """Carry all orders out in a transaction and commit it; False when it must be rolled back.
+
+    On PostgreSQL the COMMIT travels with the rest, behind statements that fail where they do not
+    move what they should. `before_commit` is called before it leaves.
+    """
+    alone = None if len(orders) > 1 or session.is_sqlite else _known_of_one(counters, orders[0])
+    batch = None if alone is not None else _sorted(counters, orders)
+    if alone is None and batch is None:
+        session.begin()
+        return False
+    try:
+        with session.flight():
+            if alone is not None:
+                _alone(session, orders[0], alone, enforced)
+            elif batch is not None:
+                _together(session, batch, orders, enforced)
+            before_commit()
+            session.commit()
+    except (NotAsExpected, *CONSTRAINT_ERRORS):
+        # Something does not fit, or a hold was swept meanwhile, or one order is at fault.
+        return False
+    return True
+
+
+def _known_of_one(counters: CounterIds, order: Order) -> CounterSet | None:
+    """The counters of an order that one statement can carry out; None where it takes more."""
+    if type(order) is HoldOrder:
+        fits = not (order.byok_nano or order.replayed)
+    elif type(order) is SettleOrder and order.held_nano is not None:
+        fits = not (order.byok_nano or order.held_byok_nano or is_late(order))
+    else:
+        fits = False
+    return counters.known(order.payer) if fits else None
+
+
+def _alone(session: Session, order: Order, known: CounterSet, enforced: bool) -> None:
+    """Carry a single order out as a transaction of one statement."""
+    session.begin(alone=True)
+    if isinstance(order, HoldOrder):
+        hold_alone(session, order, known.limited, enforced=enforced)
+    else:
+        assert isinstance(order, SettleOrder)
+        settle_alone(session, order, known)
+
+
+def _together(session: Session, batch: _Batch, orders: Sequence[Order], enforced: bool) -> None:
+    session.begin()
+    lock_accounts(session, [order.payer for order in orders])
+    _close(session, batch)
+    _open(session, batch, enforced)
+
+
+def _sorted(counters: CounterIds, orders: Sequence[Order]) -> _Batch | None:
+    """The batch, or None when some order cannot be told in advance."""
+    batch = _Batch()
+    for order in orders:
+        known = counters.known(order.payer)
+        if known is None:
+            return None
+        if isinstance(order, HoldOrder):
+            if order.replayed:
+                return None
+            _count_opened(batch, order, known)
+        elif not isinstance(order, CLOSING) or order.held_nano is None:
+            return None
+        else:
+            _count_closed(batch, order, known, order.held_nano)
+    # Told twice about one generation, the batch is not as simple as it looks.
+    return batch if len(batch.expected) == len(batch.closing) else None
+
+
+def _count_opened(batch: _Batch, order: HoldOrder, known: CounterSet) -> None:
+    payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
+    batch.opening.append((order, known.limited))
+    place = payer.account_id, payer.limits_version
+    opened = batch.opened_accounts.get(place)
+    if opened is None:
+        opened = batch.opened_accounts[place] = _Opened(payer)
+    opened.amount_nano += amount_nano
+    opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
+    if known.limited and (amount_nano or byok_nano):
+        # Apart from what BYOK asks: a counter may have no say in that.
+        counted = known.limited, bool(byok_nano)
+        nano, byok = batch.opened_counters.get(counted, (0, 0))
+        batch.opened_counters[counted] = nano + amount_nano, byok + byok_nano
+
+
+def _count_closed(
+    batch: _Batch, order: SettleOrder | ReleaseOrder, known: CounterSet, held_nano: int
+) -> None:
+    if isinstance(order, SettleOrder):
+        every, held_byok_nano = known.every, order.held_byok_nano
+    else:
+        every, held_byok_nano = known.limited, order.byok_nano
+    held = Held(held_nano, held_byok_nano, known.limited)
+    batch.closing.append(order)
+    batch.expected[order.generation_id] = held
+    add(_sums_of(batch.closed_accounts, order.payer.account_id), order, held)
+    add(_sums_of(batch.closed_counters, (every, known.limited)), order, held)
+
+
+def _sums_of(known: dict[_Key, Sums], key: _Key) -> Sums:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Sums()
+    return found
+
+
+def _close(session: Session, batch: _Batch) -> None:
+    """What frees money, before what takes it."""
+    for account_id, sums in sorted(batch.closed_accounts.items()):
+        session.expect(1)
+        move_account(session, account_id, sums)
+    if batch.expected:
+        take_exactly(session, batch.expected)
+    for (every, held), sums in sorted(batch.closed_counters.items()):
+        move_counters(session, every, held, sums, exactly=True)
+
+
+def _open(session: Session, batch: _Batch, enforced: bool) -> None:
+    for _, opened in sorted(batch.opened_accounts.items()):
+        session.expect(1)
+        asks = enforced and opened.asks
+        reserve_account(session, opened.payer, opened.amount_nano, asks, known_limits=True)
+    for (ids, _), (amount_nano, byok_nano) in sorted(batch.opened_counters.items()):
+        session.expect(len(ids))
+        reserve_counters(session, ids, amount_nano, byok_nano)
+    settled = [order for order in batch.closing if isinstance(order, SettleOrder)]
+    if settled:
+        write_entries(session, settled)
+        write_records(session, settled)
+    insert_holds(session, batch.opening)

@@ -1,0 +1,216 @@
+"""The ledger writer's own connection: plain SQL on PostgreSQL and SQLite, outside every pool.
+
+No request signal reaches this connection; the writer opens, checks and closes it. SQL is written
+with `%s` placeholders and uses only what both databases do alike.
+"""
+
+import os
+import socket
+import sqlite3
+import uuid
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+import psycopg
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from gateway.database.db import under_gevent
+from routing.ledger.cooperative import CooperativeConnection
+from routing.ledger.flight import Flight, insertion, portions
+
+# Longer than any transaction of a writer that is alive.
+_GHOST_MS = 5_000
+# A peer that is gone without a word is noticed while nothing is under way, and unsent bytes are
+# given up; the URL's own parameters win. (Unix sockets ignore these.)
+_KEEPALIVE = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 5_000,
+}
+CONSTRAINT_ERRORS = (psycopg.IntegrityError, sqlite3.IntegrityError)
+
+
+class NotAsExpected(Exception):
+    """A statement moved other rows than it had to; the transaction must be rolled back."""
+
+
+class Session:
+    """One raw connection with explicit transactions."""
+
+    def __init__(self) -> None:
+        wrapper: BaseDatabaseWrapper = connections.create_connection("default")
+        options = {k: v for k, v in wrapper.settings_dict["OPTIONS"].items() if k != "pool"}
+        wrapper.settings_dict = {**wrapper.settings_dict, "OPTIONS": options}
+        self.is_sqlite = wrapper.vendor == "sqlite"
+        self._adapt_time = wrapper.ops.adapt_datetimefield_value
+        parameters = wrapper.get_connection_params()
+        self._raw = (
+            _open_sqlite(wrapper, parameters) if self.is_sqlite else _open_postgresql(parameters)
+        )
+        self._prepared: dict[str, bytes] = {}
+        self._flight: Flight | None = None
+        self._block = _Block(self)
+        self._rows: int | None = None
+        self._begun = False
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """A cursor with `rowcount` and `fetchall()`; None inside a flight."""
+        rows, self._rows = self._rows, None
+        if self._flight is not None:
+            return self._flight.execute(sql, parameters, rows=rows)
+        cursor = self._raw.execute(self._spelled(sql), parameters)
+        if rows is not None and cursor.rowcount != rows:
+            raise NotAsExpected
+        return cursor
+
+    def expect(self, rows: int) -> None:
+        """The next statement, an update or a deletion, must move so many rows: else it raises
+        `NotAsExpected`, inside a flight when that ends."""
+        self._rows = rows
+
+    def insert(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Insert rows; a row that is there already stays as it is."""
+        names, rows = tuple(columns), list(rows)
+        if self._flight is None:
+            self._raw.cursor().executemany(self._spelled(insertion(table, names)), rows)
+            return
+        for several in portions(rows):
+            values = list(chain.from_iterable(several))
+            self._flight.execute(insertion(table, names, len(several)), values)
+
+    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+        """A condition that `column` is one of `values`, and its parameters."""
+        if self.is_sqlite:
+            return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)
+        return f"{column} = ANY(%s)", [list(values)]
+
+    def flight(self) -> AbstractContextManager[None]:
+        """Statements that leave together and are answered together, where the database can.
+
+        An error of any of them is raised when the block ends; what stands behind it was not
+        carried out.
+        """
+        return self._block
+
+    def _take_off(self) -> None:
+        if not self.is_sqlite:
+            self._flight = Flight(self._raw, self._prepared)
+
+    def _land(self, *, is_good: bool) -> None:
+        """Send what was queued, unless the block itself came to grief."""
+        flight, self._flight = self._flight, None
+        if flight is None or not is_good:
+            return
+        try:
+            flight.land()
+        except psycopg.errors.DivisionByZero:
+            raise NotAsExpected from None
+
+    def begin(self, *, alone: bool = False) -> None:
+        """Begin a transaction; where one statement is to be all of it (`alone`), it is one by
+        itself, and neither this nor `commit` sends anything."""
+        self._begun = not alone
+        if self._begun:
+            self._swiftly("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+
+    def commit(self) -> None:
+        if self._begun:
+            self._begun = False
+            self._swiftly("COMMIT")
+
+    def rollback(self) -> None:
+        self._begun = False
+        self._swiftly("ROLLBACK")
+
+    def _swiftly(self, sql: str) -> None:
+        """Alone in a flight, which costs less than a cursor."""
+        if self._flight is not None:
+            self.execute(sql)
+            return
+        with self.flight():
+            self.execute(sql)
+
+    def close(self) -> None:
+        self._raw.close()
+
+    def close_quietly(self) -> None:
+        """Close a connection that may be broken already."""
+        try:
+            self._raw.close()
+        except (psycopg.Error, sqlite3.Error):
+            return
+
+    def cut(self) -> None:
+        """End a statement that gets no answer, from another thread: it fails as if the server had
+        hung up. SQLite answers by itself, or its disk does not."""
+        if self.is_sqlite:
+            return
+        try:
+            # A descriptor of our own on the same connection; libpq keeps and closes its own.
+            with socket.socket(fileno=os.dup(self._raw.pgconn.socket)) as line:
+                line.shutdown(socket.SHUT_RDWR)
+        except (psycopg.Error, OSError):
+            return  # It is closed by now.
+
+    def set_up(self) -> None:
+        """Tell the server what kind of client this is."""
+        if self.is_sqlite:
+            return
+        # A transaction whose client fell silent is to end: its row locks would keep the next
+        # connection waiting for as long as the network hides that this one is gone.
+        limits = {
+            "tcp_keepalives_idle": 5,
+            "tcp_keepalives_interval": 2,
+            "tcp_keepalives_count": 3,
+            # PostgreSQL 18 does not count what follows a pipeline as idle; so also, where it is
+            # known, the next one.
+            "idle_in_transaction_session_timeout": _GHOST_MS,
+        }
+        if self._raw.info.server_version >= 170_000:
+            limits["transaction_timeout"] = _GHOST_MS
+        # Every statement names rows by key. Planned while a table was empty, it would go on reading
+        # all of it, and the holds' table is mostly rows that were deleted a moment ago. And it is
+        # planned once: for lists of keys PostgreSQL would otherwise plan anew each time.
+        plans = "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; "
+        self.execute(plans + "; ".join(f"SET {name} = {value}" for name, value in limits.items()))
+
+    def time(self, value: datetime) -> Any:
+        return self._adapt_time(value)
+
+    def uuid(self, value: uuid.UUID) -> Any:
+        return value.hex if self.is_sqlite else value
+
+    def _spelled(self, sql: str) -> str:
+        return sql.replace("%s", "?") if self.is_sqlite else sql
+
+
+class _Block(AbstractContextManager[None]):
+    """`Session.flight`; made once, as a generator's block costs more than the statements' way."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session._take_off()
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._session._land(is_good=kind is None)
+
+
+def _open_sqlite(wrapper: BaseDatabaseWrapper, parameters: dict[str, Any]) -> Any:
+    raw = wrapper.get_new_connection(parameters)
+    raw.isolation_level = None
+    return raw
+
+
+def _open_postgresql(parameters: dict[str, Any]) -> Any:
+    foreign = ("cursor_factory", "prepare_threshold")
+    kept = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
+    if under_gevent():
+        return CooperativeConnection.connect(**kept, autocommit=True)
+    return psycopg.connect(**kept, autocommit=True)

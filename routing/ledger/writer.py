@@ -1,0 +1,399 @@
+"""The ledger writer: one per web process, and the only one that writes money.
+
+Requests hand it orders and wait. It takes all that have queued since its last commit, applies them
+in one transaction and wakes the waiters: alone, a request pays one commit; under load fifty share
+one. It owns one connection outside every pool, starts lazily (so after a fork), and sweeps expired
+holds by itself. Nobody may wait on it while holding a database connection.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+from gateway.database.db import Lane, native
+from gateway.http.errors import Unavailable
+from gateway.live_settings import settings
+from gateway.turns import give_way
+from routing.ledger.backlog import Backlog
+from routing.ledger.batch import apply_batch
+from routing.ledger.counters import CounterIds
+from routing.ledger.merged import apply_merged
+from routing.ledger.notices import Complaints, refused, unbooked
+from routing.ledger.orders import (
+    CLOSING,
+    HoldOrder,
+    Order,
+    ReleaseOrder,
+    SettleOrder,
+    is_replayed,
+)
+from routing.ledger.session import Session
+from routing.ledger.sweeping import SWEEP_BATCH, sweep
+from routing.ledger.tickets import Outcome, Patience, Ticket, Verdict, new_event
+from routing.ledger.troubles import ERRORS, NotOpened, Trouble, is_answer, trouble
+from routing.ledger.watchdog import Watchdog
+
+log = logging.getLogger("gateway.ledger")
+BATCH_MAX = 200
+# A hold is refused with 503 within two seconds of the database's silence; a retry sooner than this
+# would only burn CPU.
+_RETRY_S = 0.2
+HOLD_WAIT_S = 1.7
+
+
+class LedgerWriter:
+    """Queue in front, one transaction at a time behind. All methods are safe from any greenlet."""
+
+    def __init__(self, *, open_session: Callable[[], Session] = Session) -> None:
+        self._open_session = open_session
+        self._queue: deque[Ticket] = deque()
+        # Orders that some batch failed with: each is carried out in a transaction of its own.
+        self._singles: deque[Ticket] = deque()
+        self._backlog = Backlog()
+        self._batch: list[Ticket] = []
+        self._lock = threading.Lock()
+        self._work = new_event()
+        self._thread: threading.Thread | None = None
+        self._session: Session | None = None
+        self._counters = CounterIds()
+        self._next_sweep_at = 0.0
+        self._patience = Patience()
+        self._watchdog = Watchdog(lambda: self._session)
+        self._complaints = Complaints()
+        # From the moment a COMMIT leaves until its answer is here, its outcome is unknown.
+        self._committing = False
+        self._stopping = self._given_up = False
+        self._was_alone = True
+
+    # --- For requests ---------------------------------------------------------------------------
+
+    def submit(self, order: Order) -> Ticket:
+        """Queue an order. Raises `Unavailable` when the queue is full (settlements always fit)."""
+        is_full = len(self._queue) >= settings.LEDGER_QUEUE_MAX
+        if is_full and not isinstance(order, CLOSING):
+            raise Unavailable
+        ticket = Ticket(order)
+        self._queue.append(ticket)
+        self._work.set()
+        if self._thread is None:
+            self._start()
+        return ticket
+
+    def wait(self, ticket: Ticket, timeout_s: float) -> Verdict:
+        """The outcome of an order. Raises `Unavailable` when it did not come in time.
+
+        A ticket that was given up is abandoned: should its hold be placed all the same, the writer
+        releases it.
+        """
+        try:
+            in_time = self._patience.wait(ticket, timeout_s)
+        except BaseException:  # GreenletExit too: whoever leaves must not leave a hold behind.
+            self._abandon(ticket)
+            raise
+        if not in_time:
+            self._abandon(ticket)
+            raise Unavailable
+        outcome = ticket.outcome
+        if isinstance(outcome, Exception):
+            raise Unavailable from outcome
+        assert outcome is not None
+        return outcome
+
+    def _abandon(self, ticket: Ticket) -> None:
+        ticket.abandoned = True
+        if ticket.done.is_set() and ticket.outcome is True:
+            self._release_if_hold(ticket)
+
+    def _release_if_hold(self, ticket: Ticket) -> None:
+        order = ticket.order
+        if isinstance(order, HoldOrder):
+            self.submit(ReleaseOrder(order.generation_id, order.payer))
+
+    # --- The writer's own thread ----------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin now rather than with the first order, so that expired holds are swept."""
+        self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._begin()
+
+    def _begin(self) -> None:
+        self._given_up = False
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 5) -> None:
+        """Carry out what is queued, then end. For orderly shutdowns and tests.
+
+        What cannot be booked in time is logged, a line for each charge, and let go.
+        """
+        self._stopping = True
+        self._backlog.hurry()
+        self._work.set()
+        if not self._ends_by(time.monotonic() + timeout_s):
+            self._given_up = True
+            self._work.set()
+            unbooked([*self._batch, *self._backlog.tickets, *self._singles, *self._queue])
+        self._stopping = False
+
+    def _ends_by(self, deadline: float) -> bool:
+        """Whether the writer has ended, and one that took over from a dead one too."""
+        while True:
+            with self._lock:
+                thread = self._thread
+            if thread is None or not thread.is_alive():
+                return True
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return False
+            thread.join(left_s)
+
+    def _run(self) -> None:
+        try:
+            with self._watchdog:
+                while not self._is_done():
+                    self._work_on()
+        except BaseException:
+            log.exception("The ledger writer died")
+            self._fail_all()
+            raise
+        finally:
+            self._close()
+            self._hand_over()
+
+    def _work_on(self) -> None:
+        if not self._queue and not self._singles:
+            self._work.wait(self._idle_s())
+            self._work.clear()
+        self._sweep_if_due()
+        if self._backlog:
+            self._commit(self._backlog.take(BATCH_MAX))
+        if len(self._queue) > self._was_alone:
+            # Whoever is about to place an order does: a larger batch costs each less (measured).
+            give_way(rounds=2)
+        batch = self._take()
+        self._was_alone = len(batch) <= 1
+        self._commit(batch)
+
+    def _is_done(self) -> bool:
+        if not self._stopping or self._given_up:
+            return self._given_up
+        return not (self._queue or self._singles or self._backlog)
+
+    def _hand_over(self) -> None:
+        """From here on a submitted order starts a new thread; for those that came in while this one
+        was ending, nobody else would."""
+        with self._lock:
+            self._thread = None
+            if self._given_up:
+                self._let_go()
+            elif self._queue or self._singles or self._backlog:
+                self._begin()
+
+    def _let_go(self) -> None:
+        for waiting in (self._singles, self._queue, self._backlog.tickets):
+            while waiting:
+                waiting.popleft().finish(Unavailable())
+
+    def _take(self) -> list[Ticket]:
+        waiting, maximum = (self._singles, 1) if self._singles else (self._queue, BATCH_MAX)
+        batch: list[Ticket] = []
+        while waiting and len(batch) < maximum:
+            ticket = waiting.popleft()
+            if ticket.abandoned and isinstance(ticket.order, HoldOrder):
+                if ticket.order.replayed:
+                    self._release_if_hold(ticket)
+                continue
+            batch.append(ticket)
+        return batch
+
+    def _commit(self, batch: list[Ticket]) -> None:
+        """Carry a batch to its end: committed, refused by name, or put aside for later."""
+        while batch:
+            self._batch = batch
+            try:
+                outcomes = native(Lane.LEDGER, partial(self._transaction, batch))
+            except ERRORS as error:
+                batch = self._after(error, batch)
+            except BaseException:
+                self._salvage(batch)
+                raise
+            else:
+                self._finish(batch, outcomes)
+                batch = []
+        self._batch = batch
+
+    def _transaction(self, batch: list[Ticket]) -> list[Outcome]:
+        self._committing = False
+        session = self._opened()
+        enforced = settings.BILLING_ENFORCED
+        outcomes: list[Outcome] = [True] * len(batch)
+        orders = [ticket.order for ticket in batch]
+        if not apply_merged(
+            session, self._counters, orders, enforced=enforced, before_commit=self._leaving
+        ):
+            self._committing = False
+            session.rollback()
+            session.begin()
+            outcomes = apply_batch(session, self._counters, batch, enforced=enforced)
+            self._leaving()
+            session.commit()
+        self._committing = False
+        self._watchdog.busy_since = 0.0
+        self._counters.committed()
+        return outcomes
+
+    def _leaving(self) -> None:
+        self._committing = True
+
+    def _opened(self) -> Session:
+        """The session, with the clock on whatever it is asked from here on."""
+        session = self._session
+        if session is None:
+            try:
+                session = self._session = self._open_session()
+            except Exception as error:  # Whatever keeps it from opening, no order is at fault.
+                raise NotOpened(str(error)) from error
+            self._watchdog.busy_since = time.monotonic()
+            session.set_up()
+        self._watchdog.busy_since = time.monotonic()
+        return session
+
+    def _finish(self, batch: list[Ticket], outcomes: list[Outcome]) -> None:
+        if self._backlog:
+            self._backlog.hurry()
+        for ticket, outcome in zip(batch, outcomes, strict=True):
+            ticket.finish(outcome)
+            if ticket.abandoned and outcome is True:
+                self._release_if_hold(ticket)
+
+    # --- When it fails --------------------------------------------------------------------------
+
+    def _after(self, error: Exception, batch: list[Ticket]) -> list[Ticket]:
+        """Decide what becomes of a batch that failed. Returns what to try again now."""
+        what, doubtful = trouble(error), self._committing and not is_answer(error)
+        self._close()
+        if what in (Trouble.ITEM, Trouble.STRANGE) and len(batch) > 1:
+            self._singles.extend(batch)
+            return []
+        if what is Trouble.ITEM:
+            self._refuse(batch[0], error)
+            return []
+        self._complaints.tell(what, error)
+        if what is not Trouble.PASSING or self._given_up:
+            self._put_aside(batch, error, doubtful=doubtful)
+            return []
+        new_event().wait(_RETRY_S)
+        return self._again(batch, error, doubtful=doubtful)
+
+    def _refuse(self, ticket: Ticket, error: Exception) -> None:
+        """Fail an order that cannot be written, by name, and free its hold."""
+        order = ticket.order
+        refused(order.generation_id, error)
+        unbooked([ticket])
+        if isinstance(order, SettleOrder) or is_replayed(order):
+            self.submit(ReleaseOrder(order.generation_id, order.payer))
+        ticket.finish(error)
+
+    def _put_aside(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> None:
+        """The database will not write for now: what was paid for waits, new calls are refused."""
+        closing: list[Ticket] = []
+        for ticket in batch:
+            if isinstance(ticket.order, CLOSING):
+                closing.append(ticket)
+                continue
+            if doubtful or is_replayed(ticket.order):
+                order = ticket.order
+                closing.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
+            ticket.finish(error)
+        if closing:
+            self._backlog.put(closing)
+
+    def _again(self, batch: list[Ticket], error: Exception, *, doubtful: bool) -> list[Ticket]:
+        """What to try again. Where the outcome is unknown, by id and only once each."""
+        again: list[Ticket] = []
+        for ticket in batch:
+            order = ticket.order
+            if isinstance(order, HoldOrder):
+                if ticket.abandoned:
+                    if doubtful or order.replayed:
+                        self._release_if_hold(ticket)
+                    continue
+                if doubtful:
+                    ticket.order = order._replace(replayed=True)
+            elif not isinstance(order, CLOSING):
+                ticket.finish(error)  # A raise cannot be told from its replay: refuse it.
+                continue
+            again.append(ticket)
+        return again
+
+    def _salvage(self, batch: list[Ticket]) -> None:
+        """The writer dies of this batch. Its waiters are told; a charge gets one more try, alone,
+        in case it was not the one at fault."""
+        for ticket in batch:
+            order = ticket.order
+            if isinstance(order, SettleOrder) and len(batch) == 1:
+                unbooked(batch)
+            elif isinstance(order, CLOSING):
+                self._singles.append(Ticket(order))
+            elif self._committing or is_replayed(order):
+                self._singles.append(Ticket(ReleaseOrder(order.generation_id, order.payer)))
+            ticket.finish(Unavailable())
+
+    def _fail_all(self) -> None:
+        """Tell all waiters; what closes a hold is left to the next writer."""
+        for waiting in (self._singles, self._queue):
+            for _ in range(len(waiting)):
+                ticket = waiting.popleft()
+                if isinstance(ticket.order, CLOSING):
+                    waiting.append(Ticket(ticket.order))
+                ticket.finish(Unavailable())
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        self._watchdog.busy_since = 0.0
+        self._committing = False
+        self._counters.rolled_back()
+        if session is not None:
+            native(Lane.LEDGER, session.close_quietly)
+
+    # --- The sweep ------------------------------------------------------------------------------
+
+    def _idle_s(self) -> float:
+        next_at = self._next_sweep_at
+        if self._backlog:
+            next_at = min(next_at, self._backlog.due_at)
+        return max(0.01, min(next_at - time.monotonic(), settings.HOLD_SWEEP_SECONDS))
+
+    def _sweep_if_due(self) -> None:
+        if time.monotonic() < self._next_sweep_at:
+            return
+        self._next_sweep_at = time.monotonic() + settings.HOLD_SWEEP_SECONDS
+        try:
+            freed = native(Lane.LEDGER, self._sweep)
+        except ERRORS as error:
+            log.warning("The sweep of expired holds failed: %s", error)
+            self._close()
+        else:
+            if freed == SWEEP_BATCH:
+                self._next_sweep_at = 0.0  # There may be more, after the orders that wait.
+            if freed:
+                log.warning("Freed %d expired holds; their generations are marked lost", freed)
+
+    def _sweep(self) -> int:
+        session = self._opened()
+        session.begin()
+        freed = sweep(session, datetime.now(UTC))
+        session.commit()
+        self._watchdog.busy_since = 0.0
+        return freed
+
+
+ledger = LedgerWriter()

@@ -1,0 +1,284 @@
+"""The models that a chat request names: presets told, references resolved, routers asked."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+from django.conf import settings
+
+from accounts.caller import Caller
+from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavailable
+from gateway.http.validation import shortened
+from gateway.turns import give_way
+from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
+from routing.formats.chat.request import ChatRequest
+from routing.plugins.registry import missing as missing_plugins
+from routing.selection.ask import Ask, Policy, Resolution
+from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
+from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, steps
+from routing.selection.naming import (
+    CHARS_MAX,
+    EFFECTS,
+    ROUTERS,
+    Preset,
+    family_of,
+    parse,
+    preset_of,
+)
+from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve
+from routing.selection.select import is_down, offered, serving
+from routing.serving.request.errors import GuardedOut, NoEndpoint, UnknownModel
+
+_ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
+# The one plugin that has `pin_model`.
+_PINS: Final = "auto-router"
+# `cost_quality_tradeoff` runs from 0, the best at any price, to 10, the cheapest.
+_TRADEOFF_STEPS: Final = 11
+# By whether decisions were asked for.
+_REFUSES: Final = {True: "does not answer decisions", False: "does not serve chat completions"}
+
+
+# What has failed where there was no endpoint that a filter could have taken out.
+MODELS_STEP: Final = "Resolve Models"
+# Filters go over so many models at a stretch, at first, and over so many endpoints at the most.
+_MODELS_AT_FIRST: Final = 8
+_ENDPOINTS_AT_ONCE: Final = 400
+
+
+class NoModels(NoEndpoint):
+    """A router or a family finds no model for this request."""
+
+    def __init__(
+        self, reference: str, step: str, *, available: list[str], requested: list[str]
+    ) -> None:
+        text = f"No model found for {shortened(reference)}"
+        super().__init__(step, available=available, requested=requested, text=text)
+
+
+def references_of(chat: ChatRequest, caller: Caller) -> list[str]:
+    """Candidate models as named, in order; the workspace's default where none is named.
+
+    Raises `InvalidRequest` where there is none, or presets are named that exclude each other, and
+    `NotFound` for a preset.
+    """
+    references = chat.candidates or [caller.default_text_model]
+    if chat.preset is not None or any("@" in reference for reference in references):
+        _refuse_presets(chat.preset, references)
+    if not references[0]:
+        raise InvalidRequest("model: name a model, or set the workspace's default_text_model")
+    return references
+
+
+def resolution_of(
+    snapshot: Snapshot,
+    references: Sequence[str],
+    chat: ChatRequest,
+    ask: Ask,
+    *,
+    policy: Callable[[Resolution], Policy],
+    random: Callable[[], float],
+    sticky_model: str | None = None,
+) -> Resolution:
+    """The models behind the references.
+
+    `policy` is asked only for virtual routers, which pass over models that the caller's provider
+    preferences leave no endpoint. Where a router or a family comes to nothing there are none, and
+    `no_model` is what to tell. Raises `InvalidRequest` for an unknown model, one that does not
+    serve chat and for `:online` where nothing searches.
+    """
+    try:
+        resolution = resolve(
+            snapshot,
+            references,
+            ask,
+            auto=_auto(snapshot, chat, ask, references, policy),
+            random=random,
+            sticky_model=sticky_model,
+        )
+    except UnknownModelReference as problem:
+        raise UnknownModel(_told(chat.named_as or problem.reference)) from None
+    except WrongKind as problem:
+        raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
+    if not resolution.models and chat.named_as:
+        raise UnknownModel(_told(chat.named_as))
+    if _is_without_reasoning(chat):
+        resolution = _able_without_reasoning(snapshot, references, resolution)
+    if resolution.plugins:
+        _refuse_what_nothing_runs(resolution.plugins, chat.plugins)
+    return resolution
+
+
+def _is_without_reasoning(chat: ChatRequest) -> bool:
+    return chat.reasoning is not None and chat.reasoning.is_off
+
+
+def _able_without_reasoning(
+    snapshot: Snapshot, references: Sequence[str], resolution: Resolution
+) -> Resolution:
+    """Only the models that can answer without reasoning. Those that were named as the newest of
+    their family stay, for the caller cannot know what it gets: their lowest effort is asked for.
+
+    Raises `InvalidRequest` where none is left.
+    """
+    newest = [each for each in references if family_of(parse(each).base) is not None]
+    excused = {named_model(snapshot, each) for each in newest}
+    able = [each for each in resolution.models if each in excused or not each.must_reason]
+    if resolution.models and not able:
+        raise InvalidRequest(
+            f"reasoning: {resolution.models[0].id} cannot answer without it, ask for an effort"
+        )
+    return resolution._replace(models=tuple(able))
+
+
+def _told(reference: str) -> str:
+    return reference if len(reference) <= CHARS_MAX else shortened(reference)
+
+
+def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
+    """What a request names of presets is under it by now; any that is left (the workspace's default
+    model may name one) is found nowhere."""
+    named = [preset for reference in references if (preset := preset_of(reference))]
+    slugs = {preset.slug for preset in named}
+    if field is not None and slugs - {field}:
+        raise InvalidRequest("preset: differs from the preset that the model names")
+    if any(map(_has_suffix, named)):
+        raise InvalidRequest("model: a suffix belongs before @preset/, not after")
+    if field is not None or named:
+        raise NotFound(f"Preset not found: {shortened(field or named[0].slug)}")
+
+
+def _has_suffix(preset: Preset) -> bool:
+    return ":" in preset.slug
+
+
+def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[dict[str, Any]]) -> None:
+    """The refusal that the plugin itself would get. An entry of its own has the last word."""
+    said = {plugin["id"]: plugin for plugin in plugins}
+    lacking = missing_plugins([said.get(name, {"id": name}) for name in names])
+    if lacking:
+        raise InvalidRequest(f"server tool not available: {', '.join(lacking)}")
+
+
+def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
+    """Whether some reference leaves the choice of the model to a virtual router."""
+    return any(each not in snapshot.models and parse(each).base in ROUTERS for each in references)
+
+
+def _auto(
+    snapshot: Snapshot,
+    chat: ChatRequest,
+    ask: Ask,
+    references: Sequence[str],
+    policy: Callable[[Resolution], Policy],
+) -> AutoSettings:
+    """What the routers go by; nearly all requests name none."""
+    if not names_a_router(snapshot, references):
+        return AutoSettings()
+    names = [parse(reference) for reference in references]
+    tiers = frozenset([tier for name in names for tier in _tiers(name.suffixes)])
+    return AutoSettings(
+        candidates=tuple(settings.ROUTER_AUTO_MODELS),
+        wishes={_ROUTER_OF[each["id"]]: _wishes(chat, each) for each in _router_plugins(chat)},
+        usable=_usable(
+            ask,
+            lambda: policy(Resolution((), "auto", admitted_tiers=tiers)),
+            without_reasoning=_is_without_reasoning(chat),
+        ),
+    )
+
+
+def _tiers(suffixes: Iterable[str]) -> list[str]:
+    return [tier for suffix in suffixes if (tier := EFFECTS[suffix].tier)]
+
+
+def _router_plugins(chat: ChatRequest) -> list[dict[str, Any]]:
+    return [each for each in chat.plugins if each["id"] in _ROUTER_OF and each.get("enabled", True)]
+
+
+def _wishes(chat: ChatRequest, plugin: dict[str, Any]) -> Wishes:
+    return Wishes(
+        allowed=tuple(plugin.get("allowed_models", ())),
+        excluded=tuple(plugin.get("excluded_models", ())),
+        cost_tier=plugin.get("cost_tier") or _tier_of(plugin.get("cost_quality_tradeoff")),
+        pinned=_latest_model(chat) if plugin.get("pin_model") and plugin["id"] == _PINS else None,
+    )
+
+
+def _tier_of(tradeoff: float | None) -> CostTier:
+    """The band of the older setting: the eleven steps spread evenly over the five."""
+    steps_up = 0 if tradeoff is None else _TRADEOFF_STEPS - 1 - int(tradeoff)
+    return COST_TIERS[steps_up * len(COST_TIERS) // _TRADEOFF_STEPS]
+
+
+def _latest_model(chat: ChatRequest) -> str | None:
+    """The model of the latest assistant message that says which one wrote it."""
+    for message in reversed(chat.body["messages"]):
+        if message["role"] == "assistant" and message.get("model"):
+            model: str = message["model"]
+            return model
+    return None
+
+
+def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Policy) -> GatewayError:
+    """Why none of the models would do: which step took the last endpoint out, or that all that are
+    left are down."""
+    filters = steps(ask, policy)
+    furthest = -1
+    for _, endpoints in _batches(pool, lambda model: offered((model,), ask)):
+        left: Sequence[EndpointEntry] = endpoints
+        for place, (_, keep) in enumerate(filters):
+            if left and not (left := keep(left)):
+                furthest = max(furthest, place)
+        if left and all(map(is_down, left)):
+            return Unavailable("Every provider of these models is down")
+        if left:
+            # Routers look at the tiers that are open to every request, filters at named slugs too.
+            furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
+    step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
+    requested = policy.held_to
+    if step == GUARDRAILS_STEP:
+        return GuardedOut(available=serving(pool, ask), requested=list(requested))
+    return NoModels(reference, step, available=serving(pool, ask), requested=list(requested))
+
+
+def _usable(ask: Ask, policy: Callable[[], Policy], *, without_reasoning: bool) -> Passing:
+    """Passes on the models with an endpoint left for the request."""
+
+    @cache
+    def filters() -> list[Any]:
+        return [keep for _, keep in steps(ask, policy())]
+
+    def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+        if without_reasoning:
+            models = (model for model in models if not model.must_reason)
+        for batch, endpoints in _batches(models, lambda model: _in_format(model, ask)):
+            left: Sequence[EndpointEntry] = endpoints
+            for keep in filters():
+                left = keep(left)
+            ids = {each.model_id for each in left}
+            yield from [model for model in batch if model.id in ids]
+
+    return passing
+
+
+def _in_format(model: ModelEntry, ask: Ask) -> list[EndpointEntry]:
+    return [each for each in model.by_price if each.serves(ask.kinds)]
+
+
+def _batches(
+    models: Iterable[ModelEntry], endpoints_of: Callable[[ModelEntry], list[EndpointEntry]]
+) -> Iterator[tuple[list[ModelEntry], list[EndpointEntry]]]:
+    """Some models and their endpoints at a time, more each time, as the first few mostly do. Other
+    requests get their turn in between: preferences may leave nothing of a whole catalogue."""
+    batch: list[ModelEntry] = []
+    endpoints: list[EndpointEntry] = []
+    models_max = _MODELS_AT_FIRST
+    for model in models:
+        batch.append(model)
+        endpoints += endpoints_of(model)
+        if len(batch) >= models_max or len(endpoints) >= _ENDPOINTS_AT_ONCE:
+            yield batch, endpoints
+            batch, endpoints, models_max = [], [], 2 * models_max
+            give_way()
+    if batch:
+        yield batch, endpoints

@@ -1,0 +1,93 @@
+"""A model asked by a tool of another one's, on the same way that requests take.
+
+It has a plan and attempts of its own. What it costs is a fee of the answer that it is asked for,
+whose hold is raised for it; there is no record of it beside.
+"""
+
+from functools import partial
+from typing import Any, Final
+
+from gateway.http.errors import GatewayError
+from gateway.live_settings import settings
+from routing.formats.chat.format import CHAT
+from routing.formats.chat.merging import merged
+from routing.formats.chat.request import ChatInvalid
+from routing.planning.pipeline import planned_call
+from routing.serving.admission import limiting
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.request.call import Call
+from routing.serving.request.slots import slots
+from routing.serving.tool_loop.conversation import converse
+from routing.tools.interface import Told, ToolFailed
+
+# A subagent's fusion's panel is as deep as callers can go.
+DEPTH_MAX: Final = 3
+_DATA_RULES: Final = ("data_collection", "zdr")
+
+
+def ask_model(asker: Call, body: dict[str, Any]) -> Told:
+    """The answer to a chat body, for a tool of `asker`. Raises `ToolFailed`."""
+    if _depth(asker) >= DEPTH_MAX:
+        raise ToolFailed("Tools cannot ask models this deep")
+    try:
+        # As much a request in progress as any other.
+        slot = slots.take()
+        try:
+            return _told(_call(asker, body))
+        finally:
+            slot.release()
+    except ChatInvalid as error:
+        raise ToolFailed(str(error)) from None
+    except GatewayError as error:
+        raise ToolFailed(error.text) from None
+
+
+def _call(asker: Call, body: dict[str, Any]) -> Call:
+    assert asker.last_attempt is not None
+    named = {"model": asker.last_attempt.endpoint.model_id, **body}
+    if rules := _data_rules(asker):
+        named["provider"] = rules
+    read = partial(CHAT.parse, session_header=None, models_max=settings.ROUTER_MAX_MODELS)
+    chat = read(named)
+    return planned_call(asker, chat)
+
+
+def _data_rules(asker: Call) -> dict[str, Any]:
+    """What the caller wants of whoever gets to read the conversation."""
+    wishes = asker.root.chat.body.get("provider") or {}
+    return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
+
+
+def _told(call: Call) -> Told:
+    if call.refusal is not None:
+        raise call.refusal()
+    limited = limiting.too_many(call)
+    if limited is not None:
+        raise limited
+    loop, root = call.loop, call.root
+    assert loop is not None
+    assert root.loop is not None
+    failed = False
+    attempts = Attempts(call)
+    try:
+        talk = converse(call, attempts)
+    except Exception:
+        failed = True
+        raise
+    finally:
+        # Before anything that waits: the answer may be settled meanwhile.
+        # What failed costs nothing, but for what its own tools did; who leaves pays what was made.
+        root.loop.tally.add_fees_of(loop.tally, turns=not failed)
+        root.shares.pop(id(call), None)
+        root.shares[id(root)] = root.loop.tally.owed
+        loop.close()
+        attempts.end_probe()
+        limiting.settle(call, loop.tally.usage)
+    said = merged(loop.pieces, hides_reasoning=True)
+    calls = loop.functions and talk.finish_reason == "tool_calls"
+    messages = loop.conversation(call.chat) if calls else None
+    return Told(said, talk.attempt.endpoint.model_id, messages)
+
+
+def _depth(call: Call) -> int:
+    return 0 if call.parent is None else 1 + _depth(call.parent)

@@ -1,0 +1,303 @@
+"""Asking a provider which models it serves: `GET {base_url}/models`, read without trust."""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+import requests
+from django.conf import settings
+
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import loads
+from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
+from routing.providers.well_known import KnownProvider
+from routing.upstreams.listing import listing_headers, listing_path
+
+CONNECT_S: Final = 5
+READ_S: Final = 20
+TOTAL_S: Final = 60
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_WORDS_SHOWN: Final = 200
+_ID_CHARS_MAX: Final = 200
+_NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:-]+")
+_KEY: Final = re.compile(r"[!-~]+")
+_CONTEXT_KEYS: Final = (
+    *("context_length", "context_window", "max_context_length", "max_model_len"),
+    "max_input_tokens",
+)
+_OUTPUT_KEYS: Final = ("max_completion_tokens", "max_output_tokens")
+_OTHER_TYPES: Final = frozenset(
+    {"embedding", "embeddings", "image", "video", "audio", "moderation", "rerank", "transcribe"}
+)
+_CHAT_TYPES: Final = frozenset({"chat", "language", "llm", "vlm"})
+# What a model is called that does something else, where its provider tells nothing but names.
+_OTHER_NAMES: Final = re.compile(
+    r"(?<![a-z])(embed(ding|dings|der)?|minilm|bge|gte|e5|rerank(er)?|whisper|tts|dall-e"
+    r"|transcribe|moderation)(?![a-z])",
+    re.IGNORECASE,
+)
+# What nearly every server of this wire format takes. An operator who knows more edits the endpoint.
+_USUAL: Final = (
+    *("temperature", "top_p", "frequency_penalty", "presence_penalty"),
+    *("max_tokens", "seed", "response_format", "structured_outputs", "stop"),
+    *("tools", "tool_choice"),
+)
+_OPENAI_EXTRA: Final = ("max_completion_tokens", "logprobs", "top_logprobs", "parallel_tool_calls")
+# OpenAI's reasoning models refuse sampling parameters and the old spelling of the token limit.
+_OPENAI_REASONING: Final = re.compile(r"(o\d|gpt-[5-9])")
+_REASONING: Final = (
+    *("max_completion_tokens", "seed", "response_format", "structured_outputs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+)
+
+
+# What every message-style model takes; the others are told as capabilities, where they are told.
+_MESSAGES: Final = (
+    *("temperature", "top_p", "top_k", "max_tokens", "stop"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning"),
+)
+_ABLE: Final = (
+    *(("structured_outputs", "response_format"), ("structured_outputs", "structured_outputs")),
+    ("effort", "reasoning_effort"),
+)
+_RESPONSES: Final = (
+    *("temperature", "top_p", "max_tokens", "response_format", "structured_outputs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "reasoning", "reasoning_effort"),
+)
+
+
+class ProviderError(Exception):
+    """The provider did not answer the way a provider does; the text says how, without the key."""
+
+
+class NoList(ProviderError):
+    """The provider is there, and does not list its models."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model as a provider lists it; `id` is ours (`author/slug`), `upstream_model` theirs. The
+    parameters are `assumed` where neither the provider nor what is known of it tells them."""
+
+    id: str
+    upstream_model: str
+    name: str | None
+    created: int | None
+    context_length: int | None
+    max_completion_tokens: int | None
+    input_modalities: list[str]
+    supported_parameters: list[str]
+    chats: bool
+    assumed: bool
+
+
+def discover(
+    provider: KnownProvider, key: str | None, *, named: Sequence[str] = ()
+) -> list[FoundModel]:
+    """The models a provider lists, first of each id; with `named` these, listed or not, and all of
+    them are taken to chat. Raises `ProviderError`."""
+    if key and not _KEY.fullmatch(key):
+        # requests would quote the whole header in its complaint.
+        raise ProviderError(f"the key of {provider.name} has characters no key has")
+    try:
+        entries = _entries(provider, key)
+    except NoList:
+        if not named:
+            raise
+        entries = []
+    if named:
+        listed = {entry["id"]: entry for entry in reversed(entries)}
+        entries = [listed.get(name, {"id": name}) for name in named]
+    found: dict[str, FoundModel] = {}
+    for entry in entries:
+        model = _model(provider, entry)
+        found.setdefault(model.id, replace(model, chats=True) if named else model)
+    return list(found.values())
+
+
+def _entries(provider: KnownProvider, key: str | None) -> list[dict[str, Any]]:
+    """What it lists that has an id. Raises `ProviderError`."""
+    answer = _answer(provider, key)
+    entries = answer.get("data") if isinstance(answer, dict) else answer
+    if not isinstance(entries, list):
+        raise NoList(f"{provider.name} answered without a list of models")
+    found = [each for each in entries if isinstance(each, dict)]
+    found = [each for each in found if isinstance(each.get("id"), str) and each["id"]]
+    if not found:
+        raise NoList(f"{provider.name} lists no models")
+    return found
+
+
+def _answer(provider: KnownProvider, key: str | None) -> Any:
+    url = provider.base_url.rstrip("/") + listing_path(provider.kind)
+    headers = dict(listing_headers(provider.kind, key))
+    try:
+        with requests.Session() as session:
+            # Proxies and .netrc of the environment are none of a provider's business.
+            session.trust_env = False
+            session.proxies = _proxies()
+            response = session.get(
+                url,
+                headers=headers,
+                timeout=(CONNECT_S, READ_S),
+                allow_redirects=False,
+                stream=True,
+            )
+            with response:
+                _refuse_status(provider, response)
+                return loads(_body(provider, response))
+    except MalformedJson as error:
+        raise NoList(f"{provider.name} answered without JSON at {url}") from error
+    except (requests.RequestException, ValueError) as error:
+        why = _reason(error)
+        raise ProviderError(f"{provider.name} does not answer at {url}: {why}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no answer, in a few words: requests tells the whole chain of causes."""
+    if isinstance(error, requests.Timeout):
+        return "it is silent for too long"
+    cause: Any = error
+    while isinstance(cause, BaseException):
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        # urllib3 keeps the cause in `reason`, requests what urllib3 raised as its argument.
+        inner = [getattr(cause, "reason", None), cause.__cause__, cause.__context__, *cause.args]
+        cause = next((each for each in inner if isinstance(each, BaseException)), None)
+    return " ".join(str(error).split())[:_WORDS_SHOWN]
+
+
+def _proxies() -> dict[str, str]:
+    proxy = settings.ROUTER_UPSTREAM_PROXY
+    return {"http": proxy, "https": proxy} if proxy else {}
+
+
+def _refuse_status(provider: KnownProvider, response: requests.Response) -> None:
+    if response.status_code in (401, 403):
+        raise ProviderError(f"{provider.name} refuses the key (status {response.status_code})")
+    if response.status_code != 200:
+        words = _body(provider, response)[:_WORDS_SHOWN].decode(errors="replace").strip()
+        words = " ".join(words.split())
+        raise NoList(f"{provider.name} answered {response.status_code}: {words}")
+
+
+def _body(provider: KnownProvider, response: requests.Response) -> bytes:
+    deadline = time.monotonic() + TOTAL_S
+    body = bytearray()
+    for chunk in response.iter_content(65_536):
+        body += chunk
+        if len(body) > ANSWER_BYTES_MAX:
+            raise ProviderError(f"{provider.name} sent more than {ANSWER_BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise ProviderError(f"{provider.name} took longer than {TOTAL_S} s")
+    return bytes(body)
+
+
+def _model(provider: KnownProvider, entry: dict[str, Any]) -> FoundModel:
+    name = entry.get("name") or entry.get("display_name")
+    created = entry.get("created") or _unix_s(entry.get("created_at"))
+    return FoundModel(
+        id=_our_id(provider.slug, entry["id"]),
+        upstream_model=entry["id"][:_ID_CHARS_MAX],
+        name=name[:_ID_CHARS_MAX] if isinstance(name, str) else None,
+        created=created if type(created) is int and 0 < created < 2**40 else None,
+        context_length=_first_count(entry, _CONTEXT_KEYS),
+        max_completion_tokens=_first_count(entry, _output_keys(provider)),
+        input_modalities=_input_modalities(provider, entry),
+        supported_parameters=_parameters(provider, entry),
+        chats=_chats(entry),
+        assumed=_is_assumed(provider, entry),
+    )
+
+
+def _our_id(provider_slug: str, upstream: str) -> str:
+    """`author/slug`: theirs if it has that form, else the last part behind the provider's slug."""
+    parts = [_NOT_IN_IDS.sub("-", part).strip("-._:") for part in upstream.split("/")]
+    parts = [part for part in parts if part] or ["model"]
+    author = parts[0] if len(parts) == 2 else provider_slug
+    return f"{author.replace(':', '-')}/{parts[-1]}"[:_ID_CHARS_MAX]
+
+
+def _first_count(entry: dict[str, Any], keys: Sequence[str]) -> int | None:
+    for key in keys:
+        value = entry.get(key)
+        if type(value) is int and 0 < value < 2**53:
+            return value
+    return None
+
+
+def _mapping(entry: dict[str, Any], key: str) -> Mapping[str, Any]:
+    value = entry.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _output_keys(provider: KnownProvider) -> tuple[str, ...]:
+    # Elsewhere that word has stood for the context as well.
+    return (*_OUTPUT_KEYS, "max_tokens") if provider.kind == "anthropic" else _OUTPUT_KEYS
+
+
+def _is_able(entry: dict[str, Any], word: str, *, told: bool = False) -> bool:
+    """Whether a message-style provider says that the model can do this; with `told` what is not
+    said is not so. Nearly all of its models see, so that goes without saying."""
+    said = _mapping(entry, "capabilities").get(word)
+    if isinstance(said, dict):
+        return bool(said.get("supported"))
+    return not told
+
+
+def _unix_s(date: Any) -> int | None:
+    try:
+        return int(datetime.fromisoformat(date).timestamp())
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _input_modalities(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
+    listed = _mapping(entry, "architecture").get("input_modalities")
+    if isinstance(listed, list) and "text" in listed:
+        return [modality for modality in INPUT_MODALITIES if modality in listed]
+    if provider.kind == "anthropic":
+        reads = {"image": "image_input", "file": "pdf_input"}
+        return ["text", *(name for name, word in reads.items() if _is_able(entry, word))]
+    sees = entry.get("supports_image_input") or _mapping(entry, "capabilities").get("vision")
+    # OpenAI says nothing about it, and nearly all of its chat models see.
+    return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
+
+
+def _parameters(provider: KnownProvider, entry: dict[str, Any]) -> list[str]:
+    listed = entry.get("supported_parameters")
+    if isinstance(listed, list) and listed:
+        return [parameter for parameter in PARAMETERS if parameter in listed]
+    if provider.kind == "anthropic":
+        return [*_MESSAGES, *(name for word, name in _ABLE if _is_able(entry, word, told=True))]
+    if provider.kind == "responses" and provider.slug != "openai":
+        return list(_RESPONSES)
+    if provider.slug != "openai":
+        return list(_USUAL)
+    reasons = _OPENAI_REASONING.match(entry["id"])
+    return list(_REASONING if reasons else _USUAL + _OPENAI_EXTRA)
+
+
+def _is_assumed(provider: KnownProvider, entry: dict[str, Any]) -> bool:
+    told = isinstance(entry.get("supported_parameters"), list) and entry["supported_parameters"]
+    return not told and provider.kind != "anthropic" and provider.slug != "openai"
+
+
+def _chats(entry: dict[str, Any]) -> bool:
+    """False where the provider says that the model does something else, or says nothing of it and
+    its name does."""
+    outputs = _mapping(entry, "architecture").get("output_modalities")
+    able = _mapping(entry, "capabilities").get("completion_chat")
+    told = [
+        None if not isinstance(outputs, list) else "text" in outputs,
+        able if isinstance(able, bool) else None,
+        entry.get("supports_chat"),
+        True if entry.get("type") in _CHAT_TYPES else None,
+        False if entry.get("type") in _OTHER_TYPES else None,
+    ]
+    if False in told:
+        return False
+    return True in told or not _OTHER_NAMES.search(entry["id"])

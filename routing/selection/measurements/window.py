@@ -1,0 +1,130 @@
+"""The last so many slices of time: what endpoints did in them, summed up as they come and go.
+
+The slice of now is kept as it grows; older ones are sealed, which takes a hundredth of the memory,
+until they leave the window and are taken off the sums. That work is done in pieces, so that a loop
+which serves requests can do it between them.
+"""
+
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+import orjson
+
+from routing.selection.measurements.figures import Tally, unpacked
+
+PIECE_ENDPOINTS: Final = 200
+Pairs = Iterable[tuple[int, Tally]]
+_QUICKLY: Final = 1
+# A tally has three histograms of 256 buckets at the most; these numbers are of no known use.
+_PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
+_NOBODY: Final[tuple[int, ...]] = ()
+
+
+class Window:
+    """`slices` of `slice_s` each, that of now included. Slices are numbered by the clock.
+
+    `totals` are the sums over the whole window, by endpoint; an endpoint without any is not there.
+    """
+
+    def __init__(self, *, slice_s: float, slices: int) -> None:
+        self.totals: dict[int, Tally] = {}
+        self._slice_s = slice_s
+        self._slices = slices
+        self._newest = -1
+        self._open: dict[int, dict[int, Tally]] = {}
+        self._sealed: dict[int, list[bytes]] = {}
+
+    def number_at(self, moment: float) -> int:
+        """The slice of a moment of the clock, in seconds."""
+        return int(moment // self._slice_s)
+
+    def add(self, number: int, pairs: Pairs) -> None:
+        """What was done in that slice; what is older than the window is passed over."""
+        if number <= self._newest - self._slices:
+            return
+        self._newest = max(self._newest, number)
+        slice_ = self._open.setdefault(number, {})
+        for endpoint, tally in pairs:
+            _add(slice_, endpoint, tally)
+            _add(self.totals, endpoint, tally)
+
+    def advance(self, number: int) -> Iterator[Collection[int]]:
+        """Make `number` the slice of now. To be run to its end; between its steps others may run,
+        and `add`. Each step tells which endpoints' sums have become less."""
+        self._newest = max(self._newest, number)
+        for old in [each for each in self._open if each < self._newest]:
+            yield from self._seal(old)
+        for old in [each for each in self._sealed if each <= self._newest - self._slices]:
+            for piece in self._sealed.pop(old, ()):
+                yield self._expire(piece)
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, Tally]]:
+        """Endpoint and tally of each slice from `first` to `last`, an endpoint once per slice or
+        more often."""
+        for number in range(first, last + 1):
+            for piece in self._sealed.get(number, ()):
+                yield from _unsealed(piece)
+            yield from self._open.get(number, {}).items()
+
+    def dumped(self) -> Iterator[tuple[int, bytes]]:
+        """The slices of this moment in packed pieces, each with the number of its slice; `opened`
+        reads a piece. Others may run between two of them."""
+        sealed = [(number, list(pieces)) for number, pieces in self._sealed.items()]
+        growing = [(number, list(slice_.items())) for number, slice_ in self._open.items()]
+        for number, pieces in sealed:
+            for piece in pieces:
+                yield number, piece
+        for number, pairs in growing:
+            for piece in _pieces(pairs):
+                yield number, zlib.compress(piece, _QUICKLY)
+
+    def _seal(self, number: int) -> Iterator[Collection[int]]:
+        for piece in _pieces(list(self._open.pop(number, {}).items())):
+            self._sealed.setdefault(number, []).append(zlib.compress(piece, _QUICKLY))
+            yield _NOBODY
+
+    def _expire(self, piece: bytes) -> Collection[int]:
+        gone = dict(_unsealed(piece))
+        for endpoint, tally in gone.items():
+            total = self.totals[endpoint]
+            total.take_away(tally)
+            if total.is_empty:
+                del self.totals[endpoint]
+        return gone
+
+
+def opened(packed: bytes) -> list[tuple[int, Tally]]:
+    """Endpoint and tally of a piece of `Window.dumped`. Raises `ValueError` for what is none."""
+    unpacking = zlib.decompressobj()
+    try:
+        piece = unpacking.decompress(packed, _PIECE_BYTES_MAX)
+    except zlib.error as error:
+        raise ValueError("no packed piece") from error
+    if not unpacking.eof:
+        raise ValueError("too large a piece, or a part of one")
+    return loaded(orjson.loads(piece))
+
+
+def loaded(rows: Any) -> list[tuple[int, Tally]]:
+    """Endpoint and tally of each row. Raises `ValueError` for what is none."""
+    if not isinstance(rows, list):
+        raise ValueError("no list of tallies")
+    return [unpacked(row) for row in rows]
+
+
+def _add(tallies: dict[int, Tally], endpoint: int, tally: Tally) -> None:
+    known = tallies.get(endpoint)
+    if known is None:
+        known = tallies[endpoint] = Tally()
+    known.add(tally)
+
+
+def _unsealed(piece: bytes) -> Iterator[tuple[int, Tally]]:
+    return map(unpacked, orjson.loads(zlib.decompress(piece)))
+
+
+def _pieces(pairs: list[tuple[int, Tally]]) -> Iterator[bytes]:
+    for start in range(0, len(pairs), PIECE_ENDPOINTS):
+        part = pairs[start : start + PIECE_ENDPOINTS]
+        yield orjson.dumps([tally.packed(endpoint) for endpoint, tally in part])

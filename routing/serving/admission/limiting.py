@@ -1,0 +1,165 @@
+"""Rate limits of inference: free variants per account, everything else per key.
+
+Requests count once they are sent to an upstream. Tokens are reserved by an upper bound, so that
+what is admitted in a minute never exceeds the limit, and corrected once their number is known.
+"""
+
+from functools import lru_cache
+from typing import Final
+
+from accounts.free_requests import FREE_DAY, daily_limit, is_low
+from gateway.http.errors import GatewayError
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
+from routing.metering.usage import Usage
+from routing.serving.request.call import Call
+
+_FREE: Final = ":free"
+_FREE_MINUTE: Final = "free_minute"
+_REQUESTS: Final = "key_requests"
+_TOKENS: Final = "key_tokens"
+_SOURCES: Final = {
+    _FREE_MINUTE: "router_free_tier_minute",
+    FREE_DAY: "router_free_tier_daily",
+    _REQUESTS: "router_key_requests",
+    _TOKENS: "router_key_tokens",
+}
+
+
+def too_many(call: Call) -> GatewayError | None:
+    """Count a request that is about to be sent; the 429 where there were too many."""
+    wanted = _limits_of(call)
+    if not wanted:
+        return None
+    taken = limits().take(*wanted)
+    if isinstance(taken, Exceeded):
+        return _refusal(call, taken)
+    call.taken = taken
+    return None
+
+
+def would_be_too_many(call: Call) -> GatewayError | None:
+    """The 429 that the call would get if it were sent now. It counts for nothing."""
+    wanted = _limits_of(call)
+    exceeded = limits().exceeded(*wanted) if wanted else None
+    return None if exceeded is None else _refusal(call, exceeded)
+
+
+def settle(call: Call, usage: Usage) -> None:
+    """Correct what was reserved to the tokens that were used."""
+    taken, call.taken = call.taken, None
+    if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
+        return
+    used = usage.prompt_tokens + usage.completion_tokens
+    limits().correct(taken, used - taken.limits[-1].cost)
+
+
+def give_back(call: Call) -> None:
+    """Nothing was sent: the request does not count."""
+    taken, call.taken = call.taken, None
+    if taken is not None:
+        limits().give_back(taken)
+
+
+def _limits_of(call: Call) -> list[Limit]:
+    """Those that are on and concern this call, the token limit last."""
+    if not _any_on():
+        return []
+    free, other = _tiers_of(call)
+    return (_free_limits(call) if free else []) + (_key_limits(call) if other else [])
+
+
+def _any_on() -> bool:
+    return bool(
+        settings.ROUTER_KEY_RPM
+        or settings.ROUTER_KEY_TPM
+        or settings.ROUTER_FREE_RPM
+        or settings.ROUTER_FREE_RPD_HIGH
+        or settings.ROUTER_FREE_RPD_LOW
+    )
+
+
+def _tiers_of(call: Call) -> tuple[bool, bool]:
+    """Whether free variants may serve it, and whether anything else may."""
+    if call.strategy == "free":
+        return True, False
+    if len(call.plan.order) == 1:
+        is_free = call.plan.order[0].model_id.endswith(_FREE)
+        return is_free, not is_free
+    models = {each.model_id for each in call.plan.order} or {each.id for each in call.choice.models}
+    free = {model for model in models if model.endswith(_FREE)}
+    return bool(free), models != free or not models
+
+
+def _free_limits(call: Call) -> list[Limit]:
+    account = call.payer.account_id
+    found = []
+    if per_minute := settings.ROUTER_FREE_RPM:
+        found.append(Limit(f"{_FREE_MINUTE}:{account}", per_minute, MINUTE_S))
+    if per_day := daily_limit(call.caller):
+        found.append(per_day)
+    return found
+
+
+def _key_limits(call: Call) -> list[Limit]:
+    found = []
+    if requests := settings.ROUTER_KEY_RPM:
+        found.append(_one_request(call.payer.key_id, requests))
+    if tokens := settings.ROUTER_KEY_TPM:
+        # One that may use more than the whole limit waits for a minute that is all its own.
+        cost = min(_tokens_bound(call), tokens)
+        found.append(Limit(f"{_TOKENS}:{call.payer.key_id}", tokens, MINUTE_S, cost))
+    return found
+
+
+@lru_cache(4_096)
+def _one_request(key_id: int, most: int) -> Limit:
+    return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
+
+
+def _tokens_bound(call: Call) -> int:
+    """The most tokens that the call may use at any endpoint of its plan."""
+    return max((_tokens_at(call, endpoint) for endpoint in call.plan.order), default=1)
+
+
+def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
+    room = Room(endpoint.context_length, endpoint.max_completion_tokens)
+    cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+    tokens = 0
+    for demand in call.demands(endpoint):
+        tokens += prompt_tokens_bound(demand, room)
+        tokens += output_tokens_bound(demand, room, output_cap=cap)
+    return max(1, tokens)
+
+
+def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:
+    kind = _kind(exceeded.limit)
+    return refusal(exceeded, source=_SOURCES[kind], message=_texts(call, exceeded)[kind])
+
+
+def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
+    limit = exceeded.limit
+    return {
+        _FREE_MINUTE: "Rate limit exceeded: free-models-per-min",
+        FREE_DAY: _daily_text(call),
+        _REQUESTS: "Rate limit exceeded: requests-per-min",
+        _TOKENS: f"Rate limit exceeded: tokens-per-min. This request may use up to {limit.cost} "
+        f"tokens, and {max(0, limit.most - exceeded.used)} of {limit.most} are left",
+    }
+
+
+def _daily_text(call: Call) -> str:
+    if not is_low(call.caller):
+        return "Rate limit exceeded: free-models-per-day-high-balance"
+    credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
+    more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"
+    return (
+        f"Rate limit exceeded: free-models-per-day. Add {credits} credits to unlock {more} free "
+        "model requests per day"
+    )
+
+
+def _kind(limit: Limit) -> str:
+    return limit.scope.partition(":")[0]

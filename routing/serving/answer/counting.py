@@ -1,0 +1,69 @@
+"""How many tokens a prompt has: asked of an upstream that counts, else estimated. Nothing is held,
+charged or recorded, and what the upstream says of itself is not taken for its health."""
+
+from typing import Any, Final
+
+import orjson
+
+from gateway.outbound.door import Limits
+from gateway.outbound.door_errors import DoorError
+from routing.metering.usage import COUNT_MAX, estimated_tokens
+from routing.selection.ask import Turn
+from routing.serving.attempts.own_credentials import entry_at, key_of
+from routing.serving.attempts.upstream_call import ANTHROPIC, request_for
+from routing.serving.request import process
+from routing.serving.request.call import Call
+from routing.statistics.sharing import give_probe_back
+
+PATH: Final = "/messages/count_tokens"
+TOTAL_S: Final = 10.0
+_LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_bytes_max=65_536)
+# What the counter takes of a messages body.
+_COUNTED: Final = (
+    *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config"),
+    *("cache_control", "context_management", "speed"),
+)
+
+
+def input_tokens(call: Call) -> int:
+    """The prompt's tokens at the endpoint that would be tried first. Raises `GatewayError` where no
+    endpoint can serve the request."""
+    if call.plan.probe is not None:
+        give_probe_back(call.plan.probe)
+    if call.refusal is not None:
+        raise call.refusal()
+    turn = call.plan.tries[0]
+    counted = _asked(call, turn) if turn.endpoint.provider.kind == ANTHROPIC else None
+    return estimated_tokens(call.chat.prompt_text_chars) if counted is None else counted
+
+
+def _asked(call: Call, turn: Turn) -> int | None:
+    """The upstream's own count, None where it gives none."""
+    endpoint, own = turn.endpoint, entry_at(turn, call.caller.byok)
+    key = None if own is None else key_of(own)
+    if own is not None and key is None:
+        return None
+    request = request_for(call, endpoint, own_key=key)
+    body = orjson.loads(request.body)
+    try:
+        with process.door().send(
+            process.origin_of(endpoint.provider.base_url),
+            method="POST",
+            path=PATH,
+            headers=request.headers,
+            body=orjson.dumps({name: body[name] for name in _COUNTED if name in body}),
+            limits=_LIMITS,
+            deadline=min(call.deadline, process.now() + TOTAL_S),
+        ) as reply:
+            return _count(reply.read_all()) if 200 <= reply.status < 300 else None
+    except DoorError:
+        return None
+
+
+def _count(raw: bytes) -> int | None:
+    try:
+        value: Any = orjson.loads(raw)
+    except ValueError:
+        return None
+    count = value.get("input_tokens") if isinstance(value, dict) else None
+    return count if type(count) is int and 0 <= count <= COUNT_MAX else None

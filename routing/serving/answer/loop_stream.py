@@ -1,0 +1,150 @@
+"""Answering as a stream where server tools are run between the turns of the model."""
+
+from functools import partial
+from typing import Any
+
+from gateway.outbound.reply import Reply
+from routing.plugins.answers import citations
+from routing.serving.answer.stream import AnswerStream, CallerGone, Work
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.relay import Relay
+from routing.serving.attempts.upstream_call import read_to_end
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.outcome import (
+    loop_outcome,
+    measured,
+    note_results,
+    note_turn,
+    report_of,
+)
+from routing.serving.request.stickiness import remember
+from routing.serving.settlement.metadata import wished_metadata
+from routing.serving.settlement.stream_books import settle
+from routing.serving.tool_loop.guarded_results import guarded_results
+from routing.serving.tool_loop.loop_relay import LoopRelay
+from routing.serving.tool_loop.turns import context_of, tell_stage, turns_after
+from routing.statistics.observing import observed
+from routing.tools.interface import Result
+from routing.tools.running import Running, ToolCall
+
+
+class LoopStream(AnswerStream):
+    """See `AnswerStream`. One turn after the other goes out through one writer."""
+
+    def __init__(self, call: Call, client: Any) -> None:
+        super().__init__(call, client)
+        self._running: Running | None = None
+        # The turn that ended last.
+        self._last: tuple[Attempt, LoopRelay] | None = None
+        self._ended = False
+
+    def _try_all(self) -> Work[None]:
+        while (yield from self._tried()):
+            if self._ended:
+                return
+        if self._last is None or not self._attempts.is_unaffordable:
+            raise self._attempts.error()
+        # The next turn cannot be paid.
+        self._call.cut_unpaid = True
+        yield from self._close(*self._last, "length")
+
+    def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
+        """Count a turn, run the tools that it asks for, and make ready for the next."""
+        call = self._call
+        assert isinstance(relay, LoopRelay)
+        loop = relay.loop
+        self._accept(attempt, relay)
+        usage = measured(call, attempt, relay.usage, relay.produced_chars)
+        tokens = usage.completion_tokens
+        observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
+        note_turn(call, attempt, usage, native_finish=relay.native_finish)
+        calls = loop.take(relay.message, finish=relay.finish_reason)
+        loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
+        read_to_end(reply)
+        self._let_go()
+        if calls:
+            yield from self._run_tools(attempt, relay, calls)
+        if told := relay.functions():
+            yield told
+        if not calls or not loop.goes_on:
+            yield from self._close(attempt, relay, loop.finish(relay.finish_reason))
+        elif turns := turns_after(call, attempt):
+            self._attempts.end_probe()
+            self._attempts = Attempts(call, turns)
+        else:
+            yield from self._close(attempt, relay, "length")
+
+    def _run_tools(self, attempt: Attempt, relay: LoopRelay, calls: list[ToolCall]) -> Work[None]:
+        if not self._committed:
+            yield from self._commit()
+        yield relay.open() + b"".join(map(relay.writer.tool_began, relay.loop.activities))
+        self._wrote_at = process.now()
+        self._running = running = Running(calls, context_of(self._call, attempt))
+        try:
+            yield from self._waited(running, relay)
+        except (CallerGone, GeneratorExit):
+            note_results(self._call, attempt, self._stopped(running))
+            raise
+        except BaseException:  # Also a greenlet being killed must not leave tools running.
+            note_results(self._call, attempt, running.stop())
+            raise
+        finally:
+            self._running = None
+        results = running.results()
+        note_results(self._call, attempt, results)
+        results = guarded_results(self._call, results)
+        relay.loop.told(results)
+        yield relay.results(relay.loop.activities, results)
+        self._wrote_at = process.now()
+
+    def _stopped(self, running: Running) -> list[Result]:
+        """The results there are, once agents have counted what their providers bill."""
+        self._call.caller_left = not self._stopping
+        if self._call.caller_left:
+            # Not every caller who is given up has closed its end.
+            self._watch.cut()
+        return running.stop(to_the_end=self._call.caller_left)
+
+    def _waited(self, running: Running, relay: LoopRelay) -> Work[None]:
+        """Until all tools have ended; the caller's connection is kept alive meanwhile."""
+        while not running.wait(max(0.0, self._keep_alive_at() - process.now())):
+            if self._gone:
+                raise CallerGone
+            if process.now() >= self._keep_alive_at():
+                yield relay.writer.keep_alive
+                self._wrote_at = process.now()
+        if self._gone:
+            raise CallerGone
+
+    def _close(self, attempt: Attempt, relay: LoopRelay, finish_reason: str) -> Work[None]:
+        """Charge all turns; only then does the caller see the end."""
+        call = self._call
+        outcome = loop_outcome(
+            call,
+            finish_reason=finish_reason,
+            native_finish=relay.native_finish if finish_reason == relay.finish_reason else None,
+            service_tier=relay.service_tier,
+        )
+        keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
+        settle(call, outcome, wait=True, meanwhile=keep)
+        tell_stage(call)
+        metadata, report = wished_metadata(call, selected=attempt), report_of(outcome, attempt)
+        if not self._committed:
+            yield from self._commit()
+        self._ended = True
+        cited = relay.cited([*relay.loop.annotations, *citations(call.plugins)])
+        yield cited + relay.closing(report, metadata, finish_reason=finish_reason)
+
+    def _wind_up(self) -> None:
+        assert self._call.loop is not None
+        try:
+            super()._wind_up()
+        finally:
+            self._call.loop.close()
+
+    def _caller_left(self) -> None:
+        super()._caller_left()
+        self._call.caller_left = True
+        if self._running is not None:
+            self._running.cut()

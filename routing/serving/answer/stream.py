@@ -1,0 +1,359 @@
+"""Answering as a stream (inference reference 3): commitment, fallback, keep-alives, hang-ups.
+
+One greenlet carries a stream from the upstream's socket to the caller's; it holds no database
+connection. Its generator first yields an empty string: the moment of commitment, up to which a
+failure is an ordinary HTTP error.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Any, TypeVar
+
+from gevent import GreenletExit
+
+from gateway.database.db import under_gevent
+from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.responses import log
+from gateway.live_settings import settings
+from gateway.outbound.call import AbortHandle
+from gateway.outbound.door_errors import Aborted, DoorError
+from gateway.outbound.reply import Reply
+from gateway.turns import give_way
+from routing.plugins.answers import citations
+from routing.serving.answer.relaying import Echo, relay_for, writer_for
+from routing.serving.attempts.attempts import Attempts
+from routing.serving.attempts.own_credentials import went_well
+from routing.serving.attempts.relay import Relay
+from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.outcome import Outcome, left_early, report_of
+from routing.serving.request.pending import PendingReply
+from routing.serving.request.stickiness import remember
+from routing.serving.request.watch import ClientWatch
+from routing.serving.settlement.metadata import wished_metadata
+from routing.serving.settlement.stream_books import outcome_of, settle, settle_failure
+from routing.statistics.observing import observed
+from routing.upstreams.failures import UpstreamFailure, from_door, refused
+
+# Chunks are several times the size of the events they come from, and all of them wait for a caller
+# who does not read; so a fast upstream's bytes are taken in parts.
+_PART_BYTES = 16_384
+# A write has `ROUTER_STALLED_READER_SECONDS`, and one who reads slowly is not one who has stopped.
+_WRITE_BYTES = 65_536
+
+T = TypeVar("T")
+Work = Generator[bytes, None, T]
+
+
+class CallerGone(Exception):
+    """Ends the work: nobody is there to be written to."""
+
+
+class AnswerStream:
+    """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
+
+    def __init__(self, call: Call, client: Any) -> None:
+        self._call = call
+        self._attempts = Attempts(call)
+        self._watch = ClientWatch(client, self._caller_left)
+        self._work = self._serve()
+        self._abort = AbortHandle()
+        self._attempt: Attempt | None = None
+        self._relay: Relay | None = None
+        self._reply: Reply | None = None
+        self._gone = self._committed = self._stopping = False
+        self._rest = b""
+        self._wrote_at = 0.0
+        # Asked for at every event, which Django's settings make dear.
+        self._keep_alive_s = float(settings.ROUTER_KEEPALIVE_SECONDS)
+        self._debug = b""
+        self._echo = Echo()
+
+    def open(self) -> None:
+        """Return once the stream is committed. Raises `GatewayError` where it never will be."""
+        self._watch.start(stalled_s=settings.ROUTER_STALLED_READER_SECONDS)
+        try:
+            next(self._work, None)
+        except BaseException:
+            self._watch.stop()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._work
+
+    def close(self) -> None:
+        """End the stream wherever it stands; a caller who left pays for what was produced."""
+        if isinstance(sys.exc_info()[1], GreenletExit):
+            # The worker is stopping and a write was cut short: this caller can be told nothing
+            # more, and there is no time left to read an upstream to its end.
+            self._stopping = True
+            self._watch.cut()
+        try:
+            self._work.close()
+        finally:
+            self._watch.stop()
+
+    # --- The work -------------------------------------------------------------------------------
+
+    def _serve(self) -> Work[None]:
+        try:
+            yield from self._try_all()
+        except (CallerGone, GeneratorExit):
+            self._gone = True
+        except GatewayError as error:
+            outcome = self._settle_failure(error)
+            if not self._committed:
+                raise
+            yield from self._end_with(error, outcome)
+        except GreenletExit:
+            # The worker is stopping: the caller is told while there is still time.
+            self._settle_failure(Unavailable(), wait=False)
+            if self._committed:
+                yield from self._end_with(Unavailable())
+            else:
+                raise
+        except Exception as error:
+            self._settle_failure(GatewayError())
+            if not self._committed:
+                raise
+            log.exception("A stream failed", exc_info=error)
+            yield from self._end_with(GatewayError())
+        finally:
+            self._wind_up()
+
+    def _try_all(self) -> Work[None]:
+        if not (yield from self._tried()):
+            raise self._attempts.error()
+
+    def _tried(self) -> Work[bool]:
+        """Whether some endpoint has answered."""
+        for attempt in self._attempts:
+            try:
+                yield from self._try(attempt)
+            except UpstreamFailure as failure:
+                if self._gone:
+                    forget_origin(failure)
+                    raise CallerGone from None
+                self._attempts.failed(attempt, failure)
+                if self._relay is not None and self._relay.started:
+                    raise self._attempts.error() from failure
+                self._let_go()
+            else:
+                return True
+        return False
+
+    def _try(self, attempt: Attempt) -> Work[None]:
+        call = self._call
+        self._abort, self._attempt, self._relay = AbortHandle(), attempt, None
+        self._rest = b""
+        relay = relay_for(call, attempt)
+        if call.chat.echo_upstream_body and attempt.request is not None:
+            self._debug += self._echo.show(relay.writer, attempt.request)
+            if self._committed:
+                yield self._take_debug()
+        if self._gone:
+            raise CallerGone
+        try:
+            reply = yield from self._sent(
+                relay, lambda: send(call, attempt, abort_handle=self._abort)
+            )
+            self._reply = reply
+            refuse_other_than_events(reply, attempt)
+            self._relay = relay
+            yield from self._carry(attempt, relay, reply)
+        except Aborted as error:
+            forget_origin(error)
+            raise CallerGone from None
+        except DoorError as error:
+            failure = from_door(error)
+            # It served to the last; how long that takes is up to the caller's reading as well.
+            failure.outage = failure.outage and not (failure.deadline and relay.started)
+            raise failure from error
+        yield from self._finish(attempt, relay, reply)
+
+    def _carry(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
+        """Upstream bytes in, the caller's events out, until the upstream's end."""
+        commit_at = process.now() + settings.ROUTER_STREAM_COMMIT_SECONDS
+        while not relay.ended:
+            due_at = self._keep_alive_at() if self._committed else commit_at
+            piece: bytes | None
+            if self._rest:
+                # Bytes that are always there never let a read wait: other streams get their turn.
+                give_way()
+                piece, self._rest = self._rest[:_PART_BYTES], self._rest[_PART_BYTES:]
+            else:
+                piece = reply.read_some(max(0.0, due_at - process.now()))
+                if piece and len(piece) > _PART_BYTES:
+                    piece, self._rest = piece[:_PART_BYTES], piece[_PART_BYTES:]
+            if self._gone:
+                relay.feed_unread(piece)
+                raise CallerGone
+            out = b"" if piece is None else relay.feed(piece)
+            if attempt.first_token is None and (relay.started or relay.produced_chars):
+                attempt.first_token = process.now()
+            # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
+            if not self._committed and (relay.seen or process.now() >= commit_at):
+                yield from self._commit()
+                if not out:
+                    # The server writes the headers with the first piece it is given.
+                    yield b""
+            if not out and self._committed and process.now() >= self._keep_alive_at():
+                out = relay.writer.keep_alive
+            if out:
+                reply.pause_idle()
+                began = process.now()
+                for start in range(0, len(out), _WRITE_BYTES):
+                    yield out[start : start + _WRITE_BYTES]
+                self._wrote_at = process.now()
+                attempt.held_up_s += self._wrote_at - began
+                reply.resume_idle()
+            if relay.failure is not None:
+                raise relay.failure
+
+    def _finish(self, attempt: Attempt, relay: Relay, reply: Reply) -> Work[None]:
+        """Charge first; only then does the caller see the end."""
+        call = self._call
+        self._accept(attempt, relay)
+        outcome = outcome_of(call, attempt, relay, cancelled=False)
+        tokens = outcome.usage.completion_tokens
+        observed(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
+        keep = partial(remember, call.sticky, attempt.endpoint, outcome.usage)
+        settle(call, outcome, wait=True, meanwhile=keep)
+        metadata = wished_metadata(call, selected=attempt)
+        report = report_of(outcome, attempt)
+        if not self._committed:
+            yield from self._commit()
+        # The end of the body is mostly here by now; read, it lets the connection be used again.
+        read_to_end(reply)
+        yield relay.cited(citations(call.plugins)) + relay.closing(report, metadata)
+
+    def _accept(self, attempt: Attempt, relay: Relay) -> None:
+        """Raises `UpstreamFailure` for a refusal where another model may do better."""
+        refusal = not relay.started and relay.finish_reason == "content_filter"
+        if refusal and self._attempts.another_model_left(attempt):
+            # Nothing was written yet.
+            raise refused()
+        attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+        went_well(attempt)
+
+    def _sent(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
+        """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
+        if not self._committed or not under_gevent():
+            return work()
+        pending = PendingReply(work)
+        try:
+            while not pending.wait(
+                None if self._gone else max(0.0, self._keep_alive_at() - process.now())
+            ):
+                if not self._gone:
+                    yield relay.writer.keep_alive
+                    self._wrote_at = process.now()
+        except GeneratorExit:
+            self._caller_left()
+            if self._stopping:
+                self._abort.abort()
+            if (late := pending.late_reply()) is not None:
+                self._reply, self._relay = late, relay
+            raise
+        except BaseException:  # Also a greenlet being killed must not leave a call behind.
+            self._abort.abort()
+            pending.let_go()
+            raise
+        return pending.reply()
+
+    def _commit(self) -> Work[None]:
+        self._committed = True
+        self._wrote_at = process.now()
+        yield b""
+        if self._debug:
+            yield self._take_debug()
+
+    def _take_debug(self) -> bytes:
+        debug, self._debug = self._debug, b""
+        return debug
+
+    def _keep_alive_at(self) -> float:
+        return self._wrote_at + self._keep_alive_s
+
+    def _end_with(self, error: GatewayError, outcome: Outcome | None = None) -> Work[None]:
+        """The last thing on the stream. `outcome` is what the books say of it."""
+        if self._gone:
+            return
+        call, attempt, relay = self._call, self._attempt, self._relay
+        assert attempt is not None
+        metadata = wished_metadata(call, selected=None) if error.status != 500 else None
+        finishes = error.error_type in call.format.finishing_errors
+        if finishes and outcome is not None and relay is not None and relay.started:
+            yield relay.closing(report_of(outcome, attempt), metadata, failure=error.body())
+        else:
+            writer = relay.writer if relay else self._echo.heard_by(writer_for(call, attempt))
+            yield writer.error(error.body(), router_metadata=metadata)
+
+    # --- The books ------------------------------------------------------------------------------
+
+    def _settle_failure(self, error: GatewayError, *, wait: bool = True) -> Outcome | None:
+        args = (self._call, self._attempts, self._attempt, self._relay)
+        return settle_failure(*args, error, wait=wait)
+
+    # --- Hang-ups -------------------------------------------------------------------------------
+
+    def _caller_left(self) -> None:
+        """From the event loop: the caller is gone. Close an upstream that stops its bill then."""
+        self._gone = True
+        attempt = self._attempt
+        if attempt is not None and attempt.endpoint.supports_cancellation:
+            self._abort.abort()
+
+    def _wind_up(self) -> None:
+        """Last of all, in every outcome: settle what a caller who left owes, free the upstream."""
+        try:
+            if not self._call.settled:
+                self._settle_hang_up()
+        finally:
+            self._attempts.end_probe()
+            self._let_go()
+            if self._relay is not None and self._relay.failure is not None:
+                forget_origin(self._relay.failure)
+
+    def _settle_hang_up(self) -> None:
+        attempt, relay, reply = self._attempt, self._relay, self._reply
+        if attempt is None:
+            self._call.settled = True
+            self._attempts.release()
+        elif relay is None or reply is None:
+            settle(self._call, left_early(self._call), wait=False)
+        else:
+            try:
+                relay.feed_unread(self._rest or None)
+                if not (attempt.endpoint.supports_cancellation or self._stopping):
+                    # Not every caller who is given up has closed its end.
+                    self._watch.cut()
+                    self._read_out(relay, reply)
+            finally:
+                attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
+                if relay.started:
+                    observed(attempt, streamed=True)
+                ended = outcome_of(self._call, attempt, relay, cancelled=True)
+                settle(self._call, ended, wait=False)
+
+    def _read_out(self, relay: Relay, reply: Reply) -> None:
+        """Read an upstream that bills to its end, within the limits of every call."""
+        reply.resume_idle()
+        try:
+            while not relay.ended:
+                piece = reply.read_some()
+                relay.feed_unread(piece)
+                if not piece:
+                    return
+                if len(piece) > _PART_BYTES:
+                    give_way()
+        except DoorError as error:
+            log.info("An upstream read out for a caller who left ended early: %s", error)
+            forget_origin(error)
+
+    def _let_go(self) -> None:
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply.close()

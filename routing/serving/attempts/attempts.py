@@ -1,0 +1,379 @@
+"""Trying endpoints: which comes next, what it may cost, and what its failure means for the rest."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from accounts.authentication import renewed
+from accounts.byok import ByokEntry
+from gateway.http.errors import GatewayError, Unavailable
+from gateway.live_settings import settings
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import WireRequest
+from routing.ledger.orders import HoldOrder, Outdated, Refusal, ReleaseOrder, TopUpOrder
+from routing.ledger.writer import HOLD_WAIT_S, ledger
+from routing.metering.byok import charges_a_fee, fee_bound_nano
+from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
+from routing.selection.ask import Turn
+from routing.serving.admission import limiting
+from routing.serving.admission.payment_errors import payment_required
+from routing.serving.attempts.own_credentials import (
+    entry_at,
+    is_of_credential,
+    key_of,
+    let_rest,
+    secret_of,
+)
+from routing.serving.attempts.upstream_call import request_for
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.serving.request.errors import DeadlinePassed, ProviderError
+from routing.serving.request.tally import Charge
+from routing.statistics.observing import is_requests_fault, observed
+from routing.statistics.sharing import give_probe_back
+from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
+
+log = logging.getLogger("routing.upstreams")
+
+# Whoever changes an account's limits faster than that has its calls told to come back.
+_LOOKS_MAX = 8
+
+
+class Attempts:
+    """Walks a call's plan. Every endpoint it yields is covered by a hold."""
+
+    # How many turns were gone through, whether only the team's own are affordable, and whether
+    # the key of one of these could not be opened.
+    _turned = 0
+    _own_only = _unopened = False
+    # The refusal of a hold, and how many attempts had been made before it.
+    _refused: tuple[Refusal, EndpointEntry, int] | None = None
+    _request: WireRequest | None = None
+    # The team's own key, only while the request that it goes into is written.
+    _key: str | None = None
+
+    def __init__(self, call: Call, turns: Sequence[Turn] | None = None) -> None:
+        """`turns` are those of a later turn of a loop, instead of the plan's."""
+        self._call = call
+        self._first = len(call.attempts)
+        self._turns = call.plan.tries if turns is None else turns
+        # Places count these, whatever becomes of the team's credentials meanwhile.
+        self._entries = call.caller.byok
+        self._needs_context: dict[str, int] = {}
+        self._finished_models: set[str] = set()
+        self._probes = call.plan.probe if turns is None else None
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """Attempts to carry out, one after the other, until one is not reported as failed."""
+        call = self._call
+        for turn in self._turns:
+            self._turned += 1
+            own, self._key = entry_at(turn, self._entries), None
+            if not self._may_try(turn) or not self._opened(own):
+                continue
+            if not self._within_budget():
+                return
+            if not self._held(turn.endpoint, is_own=own is not None):
+                continue
+            request, self._request = self._request or self._written(turn.endpoint), None
+            self._key = None
+            attempt = Attempt(turn.endpoint, request, started=process.now(), own=own)
+            call.attempts.append(attempt)
+            yield attempt
+
+    def failed(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+        """Note a failed attempt for the record, the endpoint's health and what may follow."""
+        now = process.now()
+        failure.hide(secret_of(attempt))
+        attempt.failure, attempt.status, attempt.ended = failure, failure.status, now
+        forget_origin(failure)
+        if is_of_credential(attempt, failure):
+            let_rest(attempt, failure, now)
+        else:
+            self._note_health(attempt, failure, now)
+        self._log(attempt, failure, now)
+        if failure.larger_only:
+            self._needs_context[attempt.endpoint.model_id] = attempt.endpoint.context_length or 0
+        if not failure.elsewhere:
+            self._finished_models.add(attempt.endpoint.model_id)
+
+    def _log(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
+        """Names of ours alone: what the upstream said may quote the prompt."""
+        endpoint = attempt.endpoint
+        log.log(
+            logging.INFO if is_requests_fault(failure) else logging.WARNING,
+            "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
+            "%s, status %d, after %d ms",
+            self._call.generation_id,
+            endpoint.model_id,
+            endpoint.provider.slug,
+            endpoint.tag,
+            "" if attempt.own is None else ", own credential",
+            failure.error_type,
+            failure.status,
+            (now - attempt.started) * 1000,
+        )
+
+    def _note_health(self, attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
+        if failure.deadline and not self._had_its_share(attempt, now):
+            failure.outage = False
+        endpoint = attempt.endpoint
+        if failure.parked:
+            hint_s = failure.retry_after_s
+            hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
+            process.health().parked(endpoint.pk, now, hint_s=hint_s)
+        elif failure.outage:
+            process.health().failed(endpoint.pk, now)
+        elif not is_requests_fault(failure):
+            process.health().disappointed(endpoint.pk, now)
+        observed(attempt, streamed=self._call.chat.stream)
+        if endpoint.pk == self._probes:
+            self.end_probe()
+
+    def error(self) -> GatewayError:
+        """What the caller is told when no endpoint is left."""
+        call = self._call
+        last = call.attempts[-1] if len(call.attempts) > self._first else None
+        if last is not None and last.failure is not None and last.failure.deadline:
+            return DeadlinePassed()
+        if self._refused is not None and self._refused[2] == len(call.attempts):
+            return self._unaffordable(self._refused[0], self._refused[1])
+        if last is None and self._unopened:
+            return Unavailable("No credential for this model can be used")
+        return ProviderError(call.attempts) if last is not None else DeadlinePassed()
+
+    @property
+    def is_unaffordable(self) -> bool:
+        """Whether nothing was tried because the hold for it was refused."""
+        return self._refused is not None and len(self._call.attempts) == self._first
+
+    def _unaffordable(self, refusal: Refusal, endpoint: EndpointEntry) -> GatewayError:
+        prices = endpoint.prices
+        assert prices is not None
+        demands, room = self._call.demands(endpoint), _room(endpoint)
+        prompts = [each._replace(output_tokens_asked=0) for each in demands]
+        cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
+        return payment_required(
+            self._call,
+            refusal,
+            output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),
+            prompt_nano=sum(estimate_nano(each, room, prices) for each in prompts),
+        )
+
+    def another_model_left(self, attempt: Attempt) -> bool:
+        """Whether the plan goes on to a model other than the attempt's."""
+        model_id, later = attempt.endpoint.model_id, self._turns[self._turned :]
+        return any(turn.endpoint.model_id != model_id and self._may_try(turn) for turn in later)
+
+    def release(self) -> None:
+        """Give hold and probe back without a record: nothing was sent upstream."""
+        self.end_probe()
+        limiting.give_back(self._call)
+        if self._call.held_nano is not None and self._call.parent is None:
+            call = self._call
+            ledger.submit(
+                ReleaseOrder(call.generation_id, call.payer, call.held_nano, call.held_byok_nano)
+            )
+            call.held_nano = None
+
+    def end_probe(self) -> None:
+        """Let others probe the endpoint that this call was to probe: it has, or never will. Told
+        twice, it counts once."""
+        endpoint, self._probes = self._probes, None
+        if endpoint is not None:
+            give_probe_back(endpoint)
+
+    def _had_its_share(self, attempt: Attempt, now: float) -> bool:
+        """Whether the attempt ran out of a time that was its own, not of what others had left it:
+        it had its provider's, or half of the call's."""
+        call, provider = self._call, attempt.endpoint.provider
+        enough_s = [process.limits_of(provider).first_byte_s, (call.deadline - call.started) / 2]
+        if provider.total_s:
+            enough_s.append(provider.total_s)
+        return now - attempt.started >= min(enough_s)
+
+    def _opened(self, own: ByokEntry | None) -> bool:
+        """Have the team's own key at hand, for the writing of one request; False where it is not
+        to be had."""
+        if own is None:
+            return True
+        self._key = key_of(own)
+        self._unopened |= self._key is None
+        return self._key is not None
+
+    def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
+        return request_for(self._call, endpoint, own_key=self._key)
+
+    def _may_try(self, turn: Turn) -> bool:
+        endpoint = turn.endpoint
+        if endpoint.model_id in self._finished_models:
+            return False
+        if self._own_only and (turn.own is None or charges_a_fee()):
+            return False
+        needed = self._needs_context.get(endpoint.model_id)
+        return needed is None or (endpoint.context_length or 0) > needed
+
+    def _within_budget(self) -> bool:
+        made, now = len(self._call.attempts) - self._first, process.now()
+        if now >= self._call.deadline or made >= settings.ROUTER_MAX_ATTEMPTS:
+            return False
+        if made:
+            return process.retries().draw(now)
+        process.retries().first(now)
+        return True
+
+    def _held(self, endpoint: EndpointEntry, *, is_own: bool) -> bool:
+        """Place or raise the hold for this endpoint; a dearer one that does not fit is skipped."""
+        self._request = None
+        needed = self._needed(self._estimated_nano(endpoint), is_own=is_own)
+        if self._call.loop is not None:
+            needed = _shared(self._call, needed)
+        root = self._call.root
+        if root.held_nano is None:
+            return self._place(endpoint, needed)
+        more = _more(needed, Held(root.held_nano, root.held_byok_nano))
+        return more is None or self._raise(endpoint, more)
+
+    def _estimated_nano(self, endpoint: EndpointEntry) -> int:
+        prices, room, cap = endpoint.prices, _room(endpoint), settings.ROUTER_ESTIMATE_OUTPUT_CAP
+        assert prices is not None
+        demands = self._call.demands(endpoint)
+        if len(demands) == 1:
+            return estimate_nano(demands[0], room, prices, output_cap=cap)
+        total = sum(estimate_nano(each, room, prices, output_cap=cap) for each in demands)
+        return min(total, ESTIMATE_MAX_NANO)
+
+    def _needed(self, estimated_nano: int, *, is_own: bool) -> "Held":
+        return needed_for(estimated_nano, is_own=is_own)
+
+    def _place(self, endpoint: EndpointEntry, needed: "Held") -> bool:
+        call = self._call
+        lease = timedelta(seconds=settings.HOLD_LEASE_SECONDS)
+        order = HoldOrder(
+            generation_id=call.generation_id,
+            payer=call.payer,
+            amount_nano=needed.amount_nano,
+            model=endpoint.model_id,
+            created_at=call.created_at,
+            lease_expires_at=call.created_at + lease,
+            byok_nano=needed.byok_nano,
+        )
+        return self._booked(order, endpoint)
+
+    def _raise(self, endpoint: EndpointEntry, more: "Held") -> bool:
+        root = self._call.root
+        order = TopUpOrder(root.generation_id, root.payer, more.amount_nano, more.byok_nano)
+        # At once, so that others on the same hold do not ask for it as well.
+        _add_to_hold(root, order)
+        is_held = False
+        try:
+            is_held = self._booked(order, endpoint)
+        finally:
+            if not is_held:
+                _add_to_hold(root, order, sign=-1)
+        return is_held
+
+    def _booked(self, order: HoldOrder | TopUpOrder, endpoint: EndpointEntry) -> bool:
+        ticket = ledger.submit(order)
+        try:
+            # While the database works: there is time for what would otherwise come after it.
+            self._request = self._written(endpoint)
+        finally:
+            outcome: Any = ledger.wait(ticket, HOLD_WAIT_S)
+        call = self._call
+        if isinstance(outcome, Outdated):
+            outcome = self._told_again(order)
+        if outcome is True:
+            if isinstance(order, HoldOrder):
+                _add_to_hold(call, order)
+            return True
+        if isinstance(outcome, Refusal):
+            made = len(call.attempts)
+            if self._refused is None or self._refused[2] < made:
+                self._refused = (outcome, endpoint, made)
+            if not _cheaper_may_fit(outcome):
+                self._own_only = True
+        return False
+
+    def _told_again(self, order: HoldOrder | TopUpOrder) -> Any:
+        """The outcome of an order whose payer knew older limits, once it knows those of now.
+
+        The limits of another workspace, where the key was moved to one, are none of this call's: it
+        counts where it was begun, and who sends it again is asked by the rules of the new one.
+        """
+        call = self._call
+        for _ in range(_LOOKS_MAX):
+            caller = renewed(call.caller)
+            if caller.workspace_id != call.root.payer.workspace_id:
+                raise Unavailable
+            call.caller = caller
+            for each in {id(payer): payer for payer in (call, call.root)}.values():
+                each.payer = each.payer._replace(
+                    budgets=caller.budgets,
+                    limits_version=caller.limits_version,
+                    limited=caller.limited,
+                )
+            order = order._replace(payer=call.root.payer)
+            outcome = ledger.wait(ledger.submit(order), HOLD_WAIT_S)
+            if not isinstance(outcome, Outdated):
+                return outcome
+        raise Unavailable
+
+
+class Held(NamedTuple):
+    """What the account holds, and what budgets that count own credentials hold beside."""
+
+    amount_nano: int
+    byok_nano: int
+
+
+def needed_for(estimated_nano: int, *, is_own: bool) -> Held:
+    """A call on the team's own credential is never nothing: it is to be told from a free one, which
+    the books refuse to whoever owes."""
+    if not is_own:
+        return Held(estimated_nano, 0)
+    return Held(fee_bound_nano(estimated_nano), max(1, estimated_nano))
+
+
+def _shared(call: Call, needed: Held) -> Held:
+    """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
+    or are being asked for."""
+    owed = call.loop.tally.owed if call.loop is not None else Charge(0, 0)
+    shares = call.root.shares
+    shares[id(call)] = Charge(
+        owed.charged_nano + needed.amount_nano, owed.byok_nano + needed.byok_nano
+    )
+    return Held(
+        sum(share.charged_nano for share in shares.values()),
+        sum(share.byok_nano for share in shares.values()),
+    )
+
+
+def _add_to_hold(call: Call, order: HoldOrder | TopUpOrder, *, sign: int = 1) -> None:
+    call.held_nano = (call.held_nano or 0) + sign * order.amount_nano
+    call.held_byok_nano += sign * order.byok_nano
+
+
+def _more(needed: Held, held: Held) -> Held | None:
+    """How a hold is to grow; None where it covers the need. What the account holds counts in every
+    budget, so where that part grows the other may shrink."""
+    amount_nano = max(needed.amount_nano, held.amount_nano)
+    byok_nano = max(0, sum(needed) - amount_nano)
+    if amount_nano == held.amount_nano and byok_nano <= held.byok_nano:
+        return None
+    return Held(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
+
+
+def _cheaper_may_fit(refusal: Refusal) -> bool:
+    """Whether a smaller hold could have been placed; a broke account is told at once."""
+    enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
+    lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []
+    if refusal.key_left_nano is not None:
+        lefts.append(refusal.key_left_nano - refusal.key_held_nano)
+    lefts += [state.left_nano - state.held_nano for state in refusal.budgets]
+    return min(lefts, default=0) > 0
+
+
+def _room(endpoint: EndpointEntry) -> Room:
+    return Room(endpoint.context_length, endpoint.max_completion_tokens)

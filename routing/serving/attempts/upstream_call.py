@@ -1,0 +1,222 @@
+"""One attempt on the wire: the body for this endpoint, the door, and the head of the answer."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from gateway.outbound.call import AbortHandle
+from gateway.outbound.door_errors import Aborted, DoorError
+from gateway.outbound.reply import Reply
+from routing.entities.end_users import hash_of_user
+from routing.entities.entries import EndpointEntry
+from routing.entities.exchange import Prompt, Terms, WireRequest
+from routing.formats.chat.format import CHAT
+from routing.formats.chat.forward import forwarded_body
+from routing.formats.chat.request import ChatRequest
+from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
+from routing.serving.attempts.reasoning import fit_reasoning
+from routing.serving.request import process
+from routing.serving.request.call import Attempt, Call, forget_origin
+from routing.upstreams.failures import from_door, from_error_object, from_status, malformed
+from routing.upstreams.wires import wire_of
+
+# Enough of an error body to find its message; the rest is not read.
+_ERROR_BYTES_MAX = 65_536
+_ERROR_WAIT_S = 2.0
+# What may follow the end of a stream before its connection is not worth keeping.
+_READS_AFTER_END = 4
+ANTHROPIC: Final = "anthropic"
+BETA_HEADER: Final = "anthropic-beta"
+# What a caller's header of beta names may hold; no SDK comes near.
+_BETA_CHARS_MAX: Final = 1_000
+_SEPARATORS: Final = re.compile(r"[,\s]+")
+_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Dense text has this many characters a token; a prompt is rather thought longer than it is.
+_CHARS_PER_TOKEN_MIN: Final = 3
+_OF_TOOLS: Final = frozenset({"tools", "tool_choice", "parallel_tool_calls"})
+# Less room than this for an answer is not believed: the upstream counts the prompt itself.
+_ROOM_TOKENS_MIN: Final = 1_024
+
+
+def request_for(call: Call, endpoint: EndpointEntry, *, own_key: str | None = None) -> WireRequest:
+    """What this endpoint is sent, with the team's own key where there is one."""
+    kind, terms = endpoint.provider.kind, terms_of(call, endpoint, own_key)
+    request = wire_of(kind).request(_prompt(call, endpoint, terms), terms)
+    return with_betas(request, call.betas) if call.betas and kind == ANTHROPIC else request
+
+
+def beta_names(headers: Iterable[str]) -> str:
+    """The beta names of a caller's headers as one comma list, each once. What is no token of HTTP
+    is left out, for it goes into another head; so is a header of more than 1000 characters."""
+    names = [
+        name
+        for header in headers
+        if len(header) <= _BETA_CHARS_MAX
+        for name in _SEPARATORS.split(header)
+        if _TOKEN.fullmatch(name)
+    ]
+    return ",".join(dict.fromkeys(names))
+
+
+def with_betas(request: WireRequest, betas: str) -> WireRequest:
+    """The call with the caller's beta names behind those that the adapter needs itself."""
+    named = [value for name, value in request.headers if name.lower() == BETA_HEADER]
+    others = [(name, value) for name, value in request.headers if name.lower() != BETA_HEADER]
+    names = dict.fromkeys(name.strip() for name in ",".join([*named, betas]).split(","))
+    told = (BETA_HEADER, ",".join(name for name in names if name))
+    return WireRequest(request.path, (*others, told), request.body)
+
+
+def _prompt(call: Call, endpoint: EndpointEntry, terms: Terms) -> Prompt:
+    chat, kind = call.chat, endpoint.provider.kind
+    if chat.reasoning is not None:
+        chat = fit_reasoning(chat, endpoint, _output_tokens_max(chat, kind, terms))
+    reasoning = chat.reasoning
+    # What is asked of a model that has tools of the gateway's is not what the caller wrote, nor is
+    # what plugins made of it.
+    is_own_words = kind == call.format.wire and call.loop is None and not chat.rewritten
+    return Prompt(
+        body=_chat_body(chat, terms) if kind == CHAT.wire else _translatable(chat, kind),
+        original=chat.original if is_own_words else None,
+        stream=chat.stream,
+        max_output_tokens=chat.max_output_tokens,
+        effort=reasoning.effort if reasoning else None,
+        reasoning_tokens=reasoning.max_tokens if reasoning else None,
+        exclude_reasoning=call.hides_reasoning,
+    )
+
+
+def _output_tokens_max(chat: ChatRequest, kind: str, terms: Terms) -> int | None:
+    """What a share of the output is a share of. Only one wire has a cap where nobody named one."""
+    wanted = chat.max_output_tokens or (terms.output_default if kind == ANTHROPIC else None)
+    return min([cap for cap in (wanted, terms.output_cap) if cap is not None], default=None)
+
+
+def terms_of(call: Call, endpoint: EndpointEntry, own_key: str | None) -> Terms:
+    """What this endpoint takes, with the team's own key where there is one."""
+    return Terms(
+        upstream_model=endpoint.upstream_model,
+        supported=endpoint.taken_fields,
+        user_hash=_user_hash(call, endpoint),
+        credential=own_key or endpoint.provider.credential,
+        output_cap=call.plan.output_caps.get(endpoint.pk),
+        output_default=output_default(call, endpoint),
+    )
+
+
+def output_default(call: Call, endpoint: EndpointEntry) -> int:
+    """What a wire that insists on a cap gets where the caller named none: the endpoint's maximum,
+    as far as its context has room beside the prompt. The hold covers as much."""
+    most = endpoint.max_completion_tokens or OUTPUT_TOKENS_DEFAULT
+    room = endpoint.context_length
+    if room is None:
+        return most
+    prompt_tokens = call.chat.prompt_text_chars // _CHARS_PER_TOKEN_MIN
+    return max(1, min(most, max(room - prompt_tokens, _ROOM_TOKENS_MIN), room))
+
+
+def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
+    """The chat-shaped body. With its tools off it has none, but for the wire that insists on them
+    where a conversation has calls."""
+    if not chat.tools_off or kind == ANTHROPIC:
+        return chat.body
+    return {name: value for name, value in chat.body.items() if name not in _OF_TOOLS}
+
+
+def _chat_body(chat: ChatRequest, terms: Terms) -> dict[str, Any]:
+    return forwarded_body(
+        chat,
+        upstream_model=terms.upstream_model,
+        supported=terms.supported,
+        user_hash=terms.user_hash,
+        stream_usage=True,
+        max_tokens_cap=terms.output_cap,
+    )
+
+
+def send(
+    call: Call,
+    attempt: Attempt,
+    *,
+    request: WireRequest | None = None,
+    abort_handle: AbortHandle | None = None,
+) -> Reply:
+    """The reply to one attempt, its status a 2xx. Raises `UpstreamFailure`, and `Aborted` when the
+    handle ended it. `request` is one of several that the attempt takes: each has the provider's
+    whole time."""
+    provider, started = attempt.endpoint.provider, attempt.started
+    if request is None:
+        request, attempt.request = attempt.request, None
+    else:
+        started = process.now()
+    assert request is not None
+    origin = process.origin_of(provider.base_url)
+    deadline = call.deadline
+    if provider.total_s:
+        deadline = min(deadline, started + provider.total_s)
+    try:
+        reply = process.door().send(
+            origin,
+            method="POST",
+            path=request.path,
+            headers=request.headers,
+            body=request.body,
+            limits=process.limits_of(provider),
+            deadline=deadline,
+            abort_handle=abort_handle,
+        )
+    except Aborted:
+        raise  # By us, because the caller left: no fault of the upstream's.
+    except DoorError as error:
+        raise from_door(error) from error
+    attempt.status = reply.status
+    if not 200 <= reply.status < 300:
+        with reply:
+            raise from_status(reply.status, reply.headers, error_body(reply))
+    return reply
+
+
+def error_body(reply: Reply) -> bytes:
+    """The beginning of an error body; a body that breaks off or dawdles is as good as its part."""
+    body = b""
+    until = process.now() + _ERROR_WAIT_S
+    try:
+        while len(body) < _ERROR_BYTES_MAX and (left_s := until - process.now()) > 0:
+            piece = reply.read_some(left_s)
+            if not piece:
+                break
+            body += piece
+    except DoorError as error:
+        forget_origin(error)
+    return body[:_ERROR_BYTES_MAX]
+
+
+def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
+    """Raise `UpstreamFailure` for a 2xx that is no event stream: an error object, a page, a whole
+    answer."""
+    content_type = reply.headers.get("content-type", "")
+    if content_type and "event-stream" not in content_type.lower():
+        body = error_body(reply)
+        answer = wire_of(attempt.endpoint.provider.kind).answer(body, content_type)
+        if answer.error is not None:
+            raise from_error_object(answer.error)
+        raise malformed("a whole answer where a stream was asked for", raw=body)
+
+
+def read_to_end(reply: Reply) -> None:
+    """Take the end of a body that is mostly here by now, without waiting for it: only then can the
+    connection be used again."""
+    try:
+        for _ in range(_READS_AFTER_END):
+            if not reply.read_some(0.0):
+                return
+    except DoorError as error:
+        forget_origin(error)
+
+
+def _user_hash(call: Call, endpoint: EndpointEntry) -> str | None:
+    """An end user's identity as providers see it: never raw, apart for every account. None where
+    the endpoint does not ask for it."""
+    if "user" not in endpoint.taken_fields:
+        return None
+    return hash_of_user(call.caller.account_id, call.chat.user or "")

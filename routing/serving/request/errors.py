@@ -1,0 +1,131 @@
+"""Errors that exist once routing has begun."""
+
+from typing import Any
+
+from django.conf import settings
+
+from gateway.http.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+)
+from routing.selection.filters import GUARDRAILS_STEP
+from routing.serving.request.call import Attempt
+
+_RETRY_HINTED = (429, 503, 529)
+
+
+class ProviderError(GatewayError):
+    """The last attempt's failure, told with the status of the inference reference's 9.3."""
+
+    def __init__(self, attempts: list[Attempt]) -> None:
+        failure = attempts[-1].failure
+        assert failure is not None
+        super().__init__(failure.message, metadata=_metadata(attempts), headers=_headers(attempts))
+        self.status = failure.told_status
+        self.error_type = failure.error_type
+
+
+class DeadlinePassed(GatewayError):
+    """The whole request took longer than the gateway's own deadline."""
+
+    status, error_type = 408, "timeout"
+    message = "Operation timed out. Please try again later."
+
+
+class DecisionsTimedOut(GatewayError):
+    """The same where decisions are asked for, which know no 408."""
+
+    status, error_type = 524, "timeout"
+    message = "Operation timed out. Please try again later."
+
+
+class UnknownModel(InvalidRequest):
+    def __init__(self, reference: str) -> None:
+        super().__init__(f"{reference} is not a valid model ID")
+
+
+class ContextTooLong(InvalidRequest):
+    error_type = "context_length_exceeded"
+    message = "The prompt and the requested output do not fit into the context of any endpoint"
+
+
+class NoEndpoint(NotFound):
+    """No endpoint is left for the request; `failed_routing_step` names the filter.
+
+    `available` are the slugs of the providers that serve the models, `requested` the references to
+    which the caller would be held.
+    """
+
+    def __init__(
+        self,
+        step: str,
+        *,
+        available: list[str],
+        requested: list[str],
+        text: str | None = None,
+    ) -> None:
+        metadata = {
+            "available_providers": available,
+            "requested_providers": requested,
+            "failed_routing_step": step,
+        }
+        text = text or f"No endpoint is left for this request ({step})"
+        super().__init__(text, metadata=metadata)
+
+
+class GuardedOut(PermissionDenied):
+    """Guardrails, or the account's list of models, leave no endpoint. The rest as for
+    `NoEndpoint`."""
+
+    def __init__(self, *, available: list[str], requested: list[str]) -> None:
+        metadata = {
+            "available_providers": available,
+            "requested_providers": requested,
+            "failed_routing_step": GUARDRAILS_STEP,
+        }
+        super().__init__(
+            "No endpoint of this model is allowed by the guardrails", metadata=metadata
+        )
+
+
+def _metadata(attempts: list[Attempt]) -> dict[str, Any]:
+    last = attempts[-1]
+    failure = last.failure
+    assert failure is not None
+    is_byok = last.own is not None
+    metadata: dict[str, Any] = {"provider_name": last.endpoint.provider.name, "is_byok": is_byok}
+    if settings.ROUTER_EXPOSE_RAW_ERRORS and failure.raw:
+        metadata["raw"] = failure.raw
+    if failure.provider_code:
+        metadata["provider_code"] = failure.provider_code
+    if failure.failed_generation is not None:
+        metadata["failed_generation"] = failure.failed_generation
+    if failure.told_status == 429:
+        if not is_byok:
+            metadata["limit_source"] = "upstream_provider_shared_pool"
+        metadata["remedy_hint"] = "Retry later, or list fallback models in `models`."
+    if len(attempts) > 1:
+        metadata["previous_errors"] = [_earlier(attempt) for attempt in attempts[:-1]]
+    return metadata
+
+
+def _earlier(attempt: Attempt) -> dict[str, Any]:
+    failure = attempt.failure
+    return {
+        "provider": attempt.endpoint.provider.name,
+        "code": failure.error_type if failure else "provider_unavailable",
+        "status": attempt.status,
+    }
+
+
+def _headers(attempts: list[Attempt]) -> dict[str, str]:
+    """Retry-After: the smallest hint, where every attempted endpoint gave one."""
+    failures = [attempt.failure for attempt in attempts]
+    hints = [failure.retry_after_s for failure in failures if failure]
+    told = failures[-1].told_status if failures[-1] else 0
+    known = [hint for hint in hints if hint is not None]
+    if told not in _RETRY_HINTED or len(known) != len(attempts):
+        return {}
+    return {"Retry-After": str(max(0, round(min(known))))}

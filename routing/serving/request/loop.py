@@ -1,0 +1,311 @@
+"""The loop of server tools in one answer: what was said and done, and what comes next.
+
+A turn is one answer of the model. Where it calls server tools these are run and it is asked again,
+until it calls none, a condition of the caller's is met, or its steps are used up; then it is asked
+one last time, with its tools off. No I/O happens here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from routing.entities.ids import tool_call_id
+from routing.formats.caller import Activity
+from routing.formats.chat.facts import read_messages
+from routing.formats.chat.request import ChatRequest
+from routing.metering.report import ToolUse
+from routing.serving.request.stop_conditions import is_met
+from routing.serving.request.tally import Tally
+from routing.tools.citing import cited
+from routing.tools.interface import Result
+from routing.tools.running import ToolCall
+from routing.tools.toolbox import Toolbox
+
+STEPS_MAX: Final = 30
+# Where the caller's conditions have taken the place of that, a turn has a bound all the same.
+CALLS_PER_TURN_MAX: Final = 30
+# The caller format whose answers of several turns are one text.
+CHAT: Final = "chat"
+_NO_STEPS_LEFT: Final = "Not run: the limit of tool calls is reached. Answer with what you have"
+# Finish reasons of an answer whose calls are not to be trusted to be whole.
+_BROKEN_OFF: Final = frozenset({"length", "content_filter", "error"})
+_FREE_CHOICES: Final = ("auto", "none")
+
+
+class Loop:
+    """`tally` is what it has cost, `pieces` what the caller was told, in order. `turns` counts
+    answers of the model.
+
+    `functions` are the calls of the caller's own functions that the last turn made. `writer` is
+    that of the stream, once a turn has ended in it, and `opened` whether it has said its beginning.
+    """
+
+    def __init__(self, chat: ChatRequest, toolbox: Toolbox) -> None:
+        self.tally = Tally()
+        self.pieces: list[dict[str, Any] | Activity] = []
+        self._citable: list[dict[str, Any]] = []
+        # How much was said before this turn, where an answer is one text.
+        self._chars_before = self._chars = 0
+        self._is_one_text = chat.format == CHAT
+        self.turns = self.requested = self.executed = 0
+        self.writer: Any = None
+        self.opened = False
+        self._toolbox = toolbox
+        self._found = toolbox.found
+        self._conditions: list[dict[str, Any]] = chat.body.get("stop_server_tools_when") or []
+        self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
+        self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
+        self._activities: list[Activity] = []
+        self._said: dict[str, Any] = {}
+        self._new: list[dict[str, Any]] = []
+        self._tools_off = False
+        self.functions: list[dict[str, Any]] = []
+        # Where the places of this turn's reasoning details begin, and where the next one's will.
+        self._first_detail = self._next_detail = 0
+
+    # --- One turn -------------------------------------------------------------------------------
+
+    def take(self, message: dict[str, Any], *, finish: str, logprobs: Any = None) -> list[ToolCall]:
+        """Note an answer of the model whose cost is in the tally, and say which server tools to
+        run: none where the loop ends with it."""
+        self.turns += 1
+        calls = [] if self._tools_off else message.get("tool_calls") or []
+        server = [call for call in calls if self._toolbox.find(_name(call)) is not None]
+        self.functions = [call for call in calls if self._toolbox.find(_name(call)) is None]
+        self._said = {name: each for name, each in message.items() if name != "tool_calls"}
+        self._chars_before, self._chars = self._chars, self._chars + len(self._text)
+        self._show(logprobs)
+        self.requested += len(server)
+        if not server or finish in _BROKEN_OFF:
+            self._show_functions()
+            return []
+        self._said["tool_calls"] = server = _told_apart(server)
+        return self._pending(server, finish, [_name(call) for call in calls])
+
+    def _show(self, logprobs: Any) -> None:
+        """What the caller is told of the answer; its calls come behind what tools did."""
+        shown = self.shown(self._said)
+        self._first_detail = self._next_detail
+        if logprobs is not None:
+            shown["logprobs"] = logprobs
+        self.pieces.append(shown)
+
+    def _show_functions(self) -> None:
+        if self.functions:
+            self.pieces.append({"role": "assistant", "tool_calls": self.functions})
+
+    def shown(self, said: dict[str, Any]) -> dict[str, Any]:
+        """A message or a delta as the caller sees it: without calls, which are told when they are
+        whole, its reasoning behind that of earlier turns."""
+        shown = {name: each for name, each in said.items() if name != "tool_calls"}
+        if self._hides_reasoning:
+            shown.pop("reasoning_details", None)
+            if "reasoning" in shown:
+                shown["reasoning"] = None
+        elif isinstance(details := shown.get("reasoning_details"), list):
+            shown["reasoning_details"] = [self._placed(detail) for detail in details]
+        return shown
+
+    def _placed(self, detail: Any) -> Any:
+        index = detail.get("index") if isinstance(detail, dict) else None
+        if type(index) is not int:
+            return detail
+        place = self._first_detail + index
+        self._next_detail = max(self._next_detail, place + 1)
+        return {**detail, "index": place}
+
+    def _pending(
+        self, server: list[dict[str, Any]], finish: str, names: list[str]
+    ) -> list[ToolCall]:
+        left = CALLS_PER_TURN_MAX
+        if not self._conditions:
+            left = min(left, max(0, self._steps_max - self.executed))
+        pending = [self._call(call, runs=place < left) for place, call in enumerate(server)]
+        self.executed += min(left, len(server))
+        self._activities = [self._activity(call) for call in pending]
+        self.pieces += self._activities
+        self._tools_off = self._fires(finish, names)
+        return pending
+
+    def _call(self, call: dict[str, Any], *, runs: bool) -> ToolCall:
+        fitted = self._toolbox.find(_name(call))
+        assert fitted is not None
+        arguments = call["function"]["arguments"]
+        return ToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
+
+    def _activity(self, call: ToolCall) -> Activity:
+        place = self._first_detail
+        self._first_detail = self._next_detail = place + 1
+        fitted = call.fitted
+        return Activity(call.id, fitted.type, fitted.name, call.arguments, index=place)
+
+    def _fires(self, finish: str, names: list[str]) -> bool:
+        """Whether the next turn is the last: steps are counted with those that were asked for."""
+        if not self._conditions:
+            return self.requested >= self._steps_max
+        types = [fitted.type for name in names if (fitted := self._toolbox.find(name)) is not None]
+        return any(
+            is_met(
+                condition,
+                steps=self.requested,
+                called={*names, *types},
+                tokens=self.tally.usage.prompt_tokens + self.tally.usage.completion_tokens,
+                cost_nano=self.tally.total_nano,
+                finish=finish,
+            )
+            for condition in self._conditions
+        )
+
+    # --- The tools of a turn --------------------------------------------------------------------
+
+    @property
+    def activities(self) -> Sequence[Activity]:
+        """Those of the turn that was taken last."""
+        return self._activities
+
+    def told(self, results: Sequence[Result]) -> None:
+        """Note what the calls came to, in their order."""
+        answers = []
+        for activity, result in zip(self._activities, results, strict=True):
+            activity.status = _status(result)
+            activity.result, activity.item = result.text, result.item
+            activity.block_type, activity.block = result.block_type, result.block
+            if result.images:
+                self.pieces.append({"role": "assistant", "images": result.images})
+            self._citable += result.annotations
+            agent = {"subagent_id": activity.call_id}
+            self.functions = [*self.functions, *({**call, **agent} for call in result.calls)]
+            content = {"tool_call_id": activity.call_id, "content": result.text}
+            answers.append({"role": "tool", **content})
+        self._new = [_sent_back(self._said), *answers]
+        self._show_functions()
+
+    def conversation(self, chat: ChatRequest) -> list[dict[str, Any]]:
+        """With the last turn, which has called functions, and what server tools came to in it;
+        `chat` is what that turn was asked."""
+        server = self._said.get("tool_calls") or []
+        said = {**self._said, "tool_calls": [*server, *self.functions]}
+        results = self._new[1:] if server else []
+        return [*chat.body["messages"], _sent_back(said), *results]
+
+    @property
+    def annotations(self) -> list[dict[str, Any]]:
+        """What the answer cites of what tools found, to be told when it ends."""
+        before = self._chars_before if self._is_one_text else 0
+        return cited(self._citable, self._text, before=before) if self._citable else []
+
+    @property
+    def _text(self) -> str:
+        """Of this turn."""
+        content = self._said.get("content")
+        return content if type(content) is str else ""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the model is asked again, once its tools were run."""
+        return not self.functions
+
+    def next_request(self, chat: ChatRequest) -> ChatRequest:
+        """What the model is asked next; `chat` is what it was asked before."""
+        facts = read_messages(self._new)
+        body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
+        grown = self._grown(body)
+        if self._tools_off:
+            body["tool_choice"] = "none"
+        elif must_call(body):
+            # Who must call a tool every time never answers.
+            body["tool_choice"] = "auto"
+        return replace(
+            chat,
+            body=body,
+            tools_off=self._tools_off,
+            # It is shown once, before anything else.
+            echo_upstream_body=False,
+            text_bytes=chat.text_bytes + facts.text_bytes + grown,
+            prompt_text_chars=chat.prompt_text_chars + facts.text_chars + grown,
+            message_count=chat.message_count + len(self._new),
+        )
+
+    def _grown(self, body: dict[str, Any]) -> int:
+        """Show the functions that were found; by how much that makes the tools longer."""
+        if self._toolbox.found == self._found:
+            return 0
+        self._found, before = self._toolbox.found, body["tools"]
+        body["tools"] = self._toolbox.shown
+        return len(dumps(body["tools"])) - len(dumps(before))
+
+    def close(self) -> None:
+        """Leave nothing behind of what its tools have made."""
+        self._toolbox.close()
+
+    def finish(self, finish: str) -> str:
+        """The finish reason of the answer, by that of its last turn: calls that were made with the
+        tools off are not told."""
+        return "stop" if finish == "tool_calls" and not self.functions else finish
+
+    @property
+    def tool_use(self) -> ToolUse:
+        return ToolUse(self.requested, self.executed)
+
+
+def must_call(body: Mapping[str, Any]) -> bool:
+    """Whether a model that is asked so has to call a tool."""
+    return body.get("tool_choice", "auto") not in _FREE_CHOICES
+
+
+def with_tools(chat: ChatRequest, toolbox: Toolbox) -> ChatRequest:
+    """The request whose server tools are functions."""
+    shown = toolbox.shown
+    grown = len(dumps(shown)) - len(dumps(chat.body["tools"]))
+    body = {**chat.body, "tools": shown}
+    if "tool_choice" in body:
+        body["tool_choice"] = toolbox.choice(body["tool_choice"])
+    return replace(
+        chat,
+        body=body,
+        text_bytes=chat.text_bytes + grown,
+        prompt_text_chars=chat.prompt_text_chars + grown,
+    )
+
+
+_SENT_BACK: Final = ("reasoning", "reasoning_details", "tool_calls")
+
+
+def _status(result: Result) -> str:
+    if result.failed:
+        return "failed"
+    return "in_progress" if result.calls else "completed"
+
+
+def _sent_back(said: dict[str, Any]) -> dict[str, Any]:
+    """What the model is told that it said."""
+    kept = {name: said[name] for name in _SENT_BACK if said.get(name)}
+    content = said.get("content")
+    return {**kept, "role": "assistant", "content": content if type(content) is str else None}
+
+
+def _arguments(call: dict[str, Any]) -> str:
+    """As a text, whatever the upstream made of them."""
+    arguments = call["function"].get("arguments")
+    if isinstance(arguments, str):
+        return arguments
+    return "" if arguments is None else dumps(arguments).decode()
+
+
+def _told_apart(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The calls of one turn as they are sent back, none with the id of another."""
+    seen: set[str] = set()
+    told: list[dict[str, Any]] = []
+    for call in calls:
+        call_id = call["id"] if call["id"] not in seen else tool_call_id()
+        seen.add(call_id)
+        function = {"name": _name(call), "arguments": _arguments(call)}
+        told.append({"id": call_id, "type": "function", "function": function})
+    return told
+
+
+def _name(call: Any) -> str:
+    function = call.get("function") if isinstance(call, dict) else None
+    name = function.get("name") if isinstance(function, dict) else None
+    return name if isinstance(name, str) else ""

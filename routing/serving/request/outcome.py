@@ -1,0 +1,266 @@
+"""How a call ended, and what it is charged."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from gateway.http.errors import GatewayError
+from routing.entities.prices import Prices
+from routing.metering.byok import fee_nano
+from routing.metering.cost import (
+    FREE,
+    Cost,
+    Units,
+    cost_of,
+    exact_cost,
+    searches_nano,
+)
+from routing.metering.report import ToolUse, usage_report
+from routing.metering.usage import Usage, believable, estimated_tokens, summed
+from routing.response_cache.entry import Entry
+from routing.serving.request.call import Attempt, Call
+from routing.serving.request.loop import Loop
+from routing.tools.interface import Result
+
+# No balance is that large, and the books' columns end a little above it.
+CHARGE_MAX_NANO = 2**62
+_NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
+
+
+class Outcome(NamedTuple):
+    """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
+    what the account pays of it: nothing where the upstream failed it, a fee where the team's own
+    credential was used. `byok_nano` is the price of what was got with such a one; `shared_nano` is
+    the part of the charge that is no fee where the gateway's was used as well."""
+
+    status: int
+    usage: Usage
+    cost: Cost
+    charged_nano: int
+    finish_reason: str | None = None
+    native_finish: str | None = None
+    error_type: str | None = None
+    cancelled: bool = False
+    service_tier: str | None = None
+    byok_nano: int = 0
+    shared_nano: int = 0
+    tools: ToolUse | None = None
+
+
+def measured(
+    call: Call,
+    attempt: Attempt,
+    reported: Any,
+    produced_chars: int,
+    *,
+    prompt_chars: int | None = None,
+) -> Usage:
+    """The upstream's usage where it can be true, else the estimator's. `prompt_chars` is of a part
+    of the request."""
+    produced = estimated_tokens(produced_chars)
+    prompt = estimated_tokens(call.chat.prompt_text_chars if prompt_chars is None else prompt_chars)
+    usage = believable(
+        reported,
+        context_length=attempt.endpoint.context_length,
+        produced_tokens=produced,
+        prompt_estimate=prompt,
+    )
+    if usage is not None and price(call, attempt, usage).total_nano <= CHARGE_MAX_NANO:
+        return usage
+    return Usage(prompt_tokens=prompt, completion_tokens=produced, estimated=True)
+
+
+def price(call: Call, attempt: Attempt, usage: Usage) -> Cost:
+    """By the prices pinned at admission, overrides applied."""
+    if attempt.priced is None or attempt.priced[0] is not usage:
+        attempt.priced = (usage, cost_of(usage, *_priced(call, attempt, usage)))
+    return attempt.priced[1]
+
+
+def _priced(call: Call, attempt: Attempt, usage: Usage) -> tuple[Prices, Units]:
+    prices = attempt.endpoint.prices
+    assert prices is not None
+    pinned = prices.effective(usage.prompt_tokens, call.created_at)
+    return pinned, Units(images=call.demand.images, web_searches=usage.web_searches)
+
+
+def answered(
+    call: Call,
+    attempt: Attempt,
+    usage: Usage,
+    *,
+    finish_reason: str,
+    native_finish: str | None,
+    service_tier: str | None,
+    cancelled: bool = False,
+) -> Outcome:
+    """An answer in full, or up to where its caller left. An answer without a token and without a
+    finish reason of the upstream's own is free; so is one that ends in an error."""
+    if call.loop is not None:
+        note_turn(call, attempt, usage, native_finish=native_finish, cancelled=cancelled)
+        return loop_outcome(
+            call,
+            finish_reason=finish_reason,
+            native_finish=native_finish,
+            service_tier=service_tier,
+            cancelled=cancelled,
+        )
+    cost = price(call, attempt, usage)
+    empty = usage.completion_tokens == 0 and native_finish is None and not cancelled
+    priced_nano = 0 if empty or finish_reason == "error" else cost.total_nano
+    is_byok = attempt.own is not None
+    return Outcome(
+        status=200,
+        usage=usage,
+        cost=cost,
+        charged_nano=fee_nano(priced_nano) if is_byok else priced_nano,
+        byok_nano=priced_nano if is_byok else 0,
+        finish_reason=None if cancelled else finish_reason,
+        native_finish=native_finish,
+        cancelled=cancelled,
+        service_tier=service_tier,
+    )
+
+
+def note_turn(
+    call: Call,
+    attempt: Attempt,
+    usage: Usage,
+    *,
+    native_finish: str | None,
+    cancelled: bool = False,
+    broken: bool = False,
+) -> None:
+    """Count one turn of a loop: the model's answer, in full or up to where its caller left. One
+    without a token and without a finish reason of the upstream's own is free; so is one that the
+    upstream broke off."""
+    loop = call.loop
+    assert loop is not None
+    loop.tally.add_turn(
+        usage,
+        exact_cost(usage, *_priced(call, attempt, usage)),
+        is_own=attempt.own is not None,
+        is_free=broken
+        or (usage.completion_tokens == 0 and native_finish is None and not cancelled),
+    )
+    call.root.shares[id(call)] = loop.tally.owed
+
+
+def note_results(call: Call, attempt: Attempt, results: Iterable[Result]) -> None:
+    """Count what tools cost that the attempt's model called."""
+    loop, prices = call.loop, attempt.endpoint.prices
+    assert loop is not None
+    assert prices is not None
+    for result in results:
+        loop.tally.add_fee(result.cost_nano)
+        loop.tally.add_web(
+            results=result.search_results, engine=result.search_engine, fetches=result.fetches
+        )
+        if result.web_searches:
+            pinned = prices.effective(loop.tally.usage.prompt_tokens, call.created_at)
+            loop.tally.add_searches(result.web_searches)
+            loop.tally.add_fee(searches_nano(result.web_searches, pinned))
+
+
+def loop_outcome(
+    call: Call,
+    *,
+    finish_reason: str,
+    native_finish: str | None = None,
+    service_tier: str | None = None,
+    cancelled: bool = False,
+) -> Outcome:
+    """The end of a loop whose turns were counted."""
+    assert call.loop is not None
+    tally = call.loop.tally
+    charge = tally.whole
+    return Outcome(
+        status=200,
+        usage=tally.usage,
+        cost=tally.cost,
+        charged_nano=charge.charged_nano,
+        byok_nano=charge.byok_nano,
+        shared_nano=charge.shared_nano,
+        finish_reason=None if cancelled else finish_reason,
+        native_finish=native_finish,
+        cancelled=cancelled,
+        service_tier=service_tier,
+        tools=call.loop.tool_use,
+    )
+
+
+def failed(
+    error: GatewayError,
+    *,
+    usage: Usage = _NOTHING,
+    cost: Cost = FREE,
+    loop: Loop | None = None,
+) -> Outcome:
+    """An upstream failure: no token charge, whatever the provider will bill (`cost`). What tools
+    of a `loop` did before is charged."""
+    if loop is not None:
+        return _failed_loop(loop, error, usage=usage, cost=cost)
+    return Outcome(
+        status=error.status,
+        usage=usage,
+        cost=cost,
+        charged_nano=0,
+        finish_reason="error" if usage is not _NOTHING else None,
+        error_type=error.error_type,
+    )
+
+
+def _failed_loop(loop: Loop, error: GatewayError, *, usage: Usage, cost: Cost) -> Outcome:
+    fees, before = loop.tally.fees, loop.tally.cost
+    both = Cost(*(one + other for one, other in zip(before, cost, strict=True)))
+    used = summed(loop.tally.usage, usage)
+    return Outcome(
+        status=error.status,
+        usage=used,
+        cost=both,
+        charged_nano=fees.charged_nano,
+        byok_nano=fees.byok_nano,
+        shared_nano=fees.shared_nano,
+        finish_reason="error" if loop.turns or usage is not _NOTHING or used != _NOTHING else None,
+        error_type=error.error_type,
+        tools=loop.tool_use,
+    )
+
+
+def left_early(call: Call) -> Outcome:
+    """The caller was gone before an upstream accepted: nothing is owed but for the turns before, in
+    a loop."""
+    if call.loop is not None and call.loop.turns:
+        return loop_outcome(call, finish_reason="stop", cancelled=True)
+    return Outcome(status=499, usage=_NOTHING, cost=FREE, charged_nano=0, cancelled=True)
+
+
+def retold_outcome(entry: Entry) -> Outcome:
+    """An answer from the response cache."""
+    return Outcome(
+        status=200,
+        usage=_NOTHING,
+        cost=FREE,
+        charged_nano=0,
+        finish_reason=entry.finish_reason,
+        native_finish=entry.native_finish,
+    )
+
+
+def good_end(outcome: Outcome) -> tuple[str, str | None] | None:
+    """The finish reasons of an answer in full; None for what was broken off."""
+    finish = outcome.finish_reason
+    if outcome.status != 200 or outcome.cancelled or finish in (None, "error"):
+        return None
+    assert finish is not None
+    return finish, outcome.native_finish
+
+
+def report_of(outcome: Outcome, attempt: Attempt) -> dict[str, Any]:
+    """The `usage` object that the attempt's caller reads."""
+    return usage_report(
+        outcome.usage,
+        charged_nano=outcome.charged_nano,
+        cost=outcome.cost,
+        is_byok=attempt.own is not None,
+        tools=outcome.tools,
+    )

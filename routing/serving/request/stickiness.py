@@ -1,0 +1,220 @@
+"""Keeping a conversation on the endpoint that served it last (inference reference 7.8).
+
+The record is a hint: it lives in the hint store, for all processes, and beside that in this one,
+for when there is no store. It names the endpoint by model and tag.
+"""
+
+import hashlib
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import orjson
+from django.conf import settings
+
+from gateway.hints import Patience, hints
+from gateway.hints import key as hints_key
+from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.formats.chat.request import ChatRequest
+from routing.metering.usage import Usage
+
+VERSION: Final = 1
+RECORDS_MAX: Final = 10_000
+# Conversations that agree in this much of a message, and in its length, are as good as one.
+_TEXT_CHARS: Final = 65_536
+_PARTS_MAX: Final = 100
+_SYSTEM_ROLES: Final = frozenset({"system", "developer"})
+_UNIT: Final = 2.0**-53
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Account, model and conversation as one digest; `by_session` where the caller named it.
+    `patience` is what its request has left for the hint store; without one each call has its own.
+    """
+
+    digest: bytes
+    by_session: bool
+    patience: Patience | None = field(default=None, compare=False)
+
+
+class Kept(NamedTuple):
+    """Who served a conversation last."""
+
+    model_id: str
+    tag: str
+
+    def endpoint_in(self, models: Iterable[ModelEntry]) -> EndpointEntry | None:
+        """The endpoint among these models', if it is still one of theirs."""
+        for model in models:
+            if model.id == self.model_id:
+                return next((each for each in model.endpoints if each.tag == self.tag), None)
+        return None
+
+
+def key_of(
+    chat: ChatRequest,
+    *,
+    account_id: uuid.UUID,
+    model: str,
+    models: Iterable[ModelEntry] | None = None,
+    patience: Patience | None = None,
+) -> Key | None:
+    """The key of a request's conversation, or None where nobody can have kept it. Decisions are no
+    conversation.
+
+    `model` is the reference that was asked for, so that a virtual router's choice is kept under the
+    router's name. Without a session only endpoints whose cached input is cheaper are kept: `models`
+    are those to look among, None where they are not known yet.
+    """
+    if chat.decides:
+        return None
+    if chat.session_id is None and models is not None and not any(map(_has_cheaper_cache, models)):
+        return None
+    digest = hashlib.sha256(account_id.bytes)
+    _feed(digest, model)
+    if chat.session_id is not None:
+        digest.update(b"session")
+        _feed(digest, chat.session_id)
+    elif (named := chat.body.get("prompt_cache_key")) and isinstance(named, str):
+        digest.update(b"cache")
+        _feed(digest, named)
+    else:
+        digest.update(b"messages")
+        _feed(digest, list(_opening(chat.body["messages"])))
+    return Key(digest.digest(), chat.session_id is not None, patience)
+
+
+def seeded_random(key: bytes) -> Callable[[], float]:
+    """Draws from 0 up to 1 that are the same wherever the same key is asked: processes that know of
+    no record still choose alike."""
+    state = key
+
+    def draw() -> float:
+        nonlocal state
+        state = hashlib.blake2b(state, digest_size=32).digest()
+        return (int.from_bytes(state[:8]) >> 11) * _UNIT
+
+    return draw
+
+
+def caches_cheaper(endpoint: EndpointEntry) -> bool:
+    """Whether cached input costs less there than fresh input."""
+    return endpoint.prices is not None and endpoint.prices.caches_cheaper
+
+
+def recall(key: Key) -> Kept | None:
+    """Who served this conversation last, if anybody kept it. Asks the hint store once."""
+    name = _name(key)
+    told = hints().run(lambda store: store.get(name), None, patience=key.patience)
+    # A store that says nothing may have been emptied: what this process knows is as good.
+    return (_read(told) if isinstance(told, bytes) else None) or _own().get(key.digest)
+
+
+def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
+    """After an answer, before its last byte: keep the conversation where it is, for as long as
+    ROUTER_STICKY_SECONDS from now.
+
+    Without a session that is worth it only where the provider's cache was used and is cheaper.
+    """
+    if key is None or not (key.by_session or _cache_helps(endpoint, usage)):
+        return
+    name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
+    _own().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
+    told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
+    hints().run(
+        lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
+    )
+
+
+class Records:
+    """The last so many conversations of this process. `clock` is monotonic seconds."""
+
+    def __init__(
+        self,
+        *,
+        lasts_s: float,
+        records_max: int = RECORDS_MAX,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lasts_s = lasts_s
+        self._records_max = records_max
+        self._clock = clock
+        self._kept: OrderedDict[bytes, tuple[float, Kept]] = OrderedDict()
+
+    def get(self, digest: bytes) -> Kept | None:
+        found = self._kept.get(digest)
+        return found[1] if found is not None and self._clock() < found[0] else None
+
+    def put(self, digest: bytes, kept: Kept) -> None:
+        self._kept[digest] = (self._clock() + self._lasts_s, kept)
+        self._kept.move_to_end(digest)
+        if len(self._kept) > self._records_max:
+            self._kept.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+
+@cache
+def _own() -> Records:
+    return Records(lasts_s=settings.ROUTER_STICKY_SECONDS)
+
+
+def _has_cheaper_cache(model: ModelEntry) -> bool:
+    return any(map(caches_cheaper, model.endpoints))
+
+
+def _cache_helps(endpoint: EndpointEntry, usage: Usage) -> bool:
+    used = usage.cached_tokens > 0 or usage.cache_write_tokens > 0
+    return used and caches_cheaper(endpoint)
+
+
+def _opening(messages: list[dict[str, Any]]) -> Iterable[Any]:
+    """The first system or developer message, and the first other one."""
+    for is_system in (True, False):
+        for message in messages:
+            if (message["role"] in _SYSTEM_ROLES) is is_system:
+                yield message["role"]
+                yield message.get("content")
+                break
+
+
+def _feed(digest: Any, value: Any) -> None:
+    """Any JSON into a digest, without a copy of it all: of long texts both ends and the length."""
+    if isinstance(value, str):
+        shown = value if len(value) <= 2 * _TEXT_CHARS else _ends(value)
+        digest.update(b"s%d:" % len(value))
+        digest.update(shown.encode("utf-8", "surrogatepass"))
+    elif isinstance(value, list):
+        digest.update(b"l%d:" % len(value))
+        for item in value[:_PARTS_MAX]:
+            _feed(digest, item)
+    elif isinstance(value, dict):
+        digest.update(b"d%d:" % len(value))
+        for name in sorted(value)[:_PARTS_MAX]:
+            _feed(digest, name)
+            _feed(digest, value[name])
+    else:
+        digest.update(repr(value).encode())
+
+
+def _ends(text: str) -> str:
+    return text[:_TEXT_CHARS] + text[-_TEXT_CHARS:]
+
+
+def _name(key: Key) -> str:
+    return f"{hints_key('sticky')}:{key.digest.hex()}"
+
+
+def _read(told: bytes) -> Kept | None:
+    try:
+        version, model_id, tag = orjson.loads(told)
+    except (ValueError, TypeError):
+        return None
+    good = version == VERSION and isinstance(model_id, str) and isinstance(tag, str)
+    return Kept(model_id, tag) if good else None

@@ -1,0 +1,62 @@
+"""When each key was last used. It is noted in memory as a call is booked and written every few
+seconds, so that no request pays for a write."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from django.db import DatabaseError, InterfaceError
+
+from accounts.services.keys import record_uses
+from gateway.database.db import Lane, run
+from routing.statistics.beside import Beside
+
+log = logging.getLogger("routing.key_uses")
+WRITE_S: Final = 5.0
+
+
+class KeyUses:
+    """One process's notes. `record` writes uses, by the numbers of their keys, and tells which it
+    is done with."""
+
+    def __init__(self, record: Callable[[Mapping[int, datetime]], set[int]]) -> None:
+        self._record = record
+        self._noted: dict[int, datetime] = {}
+
+    def note(self, key_id: int, at: datetime) -> None:
+        self._noted[key_id] = at
+
+    def write(self) -> None:
+        """Write what was noted. What could not be written is noted still."""
+        noted = dict(self._noted)
+        if not noted:
+            return
+        try:
+            written = run(Lane.OPERATOR, partial(self._record, noted))
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("When keys were used is written later: %s", error)
+            return
+        for key_id in written:
+            # A key that was used meanwhile has a newer note.
+            if self._noted.get(key_id) == noted[key_id]:
+                del self._noted[key_id]
+
+
+uses: Final = KeyUses(record_uses)
+_writing: Final = Beside("key uses", uses.write, every_s=WRITE_S, log=log)
+
+
+def start() -> None:
+    """Write what is noted from now on; call after a fork."""
+    _writing.start()
+
+
+def stop(within_s: float) -> None:
+    """Write what is left, if the database takes it in time."""
+    _writing.stop(within_s=within_s / 2)
+    last = threading.Thread(target=uses.write, name="key uses", daemon=True)
+    last.start()
+    last.join(within_s / 2)

@@ -1,0 +1,175 @@
+"""The long windows in the hint store, for processes that start: what endpoints did in the last half
+hour and the last day.
+
+Of ten thousand busy endpoints these are some megabytes. So they are written and read in pages, each
+in a call of its own, and others run in between. There are two places, written by turns; the head
+names the one that is whole.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import orjson
+import redis
+
+from gateway.hints import Hints, key
+from gateway.turns import give_way
+from routing.selection.measurements.window import opened
+from routing.statistics.observing import Observer
+
+VERSION: Final = 2
+KEEPS_S: Final = 90_000
+# Beside the requests there is more time than within one.
+LIMIT_S: Final = 1.0
+# A place is written again two minutes later at the soonest.
+LOAD_S: Final = 60.0
+_PAGE_BYTES: Final = 131_072
+_PAGE_PIECES: Final = 16
+_PIECES_MAX: Final = 100_000
+
+
+class Head(NamedTuple):
+    """What is where: `pieces` of the windows at `at_ms` of the store's time, with all that is in
+    the stream up to `entry_id`."""
+
+    entry_id: str
+    at_ms: int
+    place: int
+    pieces: int
+
+
+def head_key() -> str:
+    """Where the head is."""
+    return key("traffic:long")
+
+
+def place_key(place: int) -> str:
+    """Where the pieces of a place are."""
+    return f"{head_key()}:{place}"
+
+
+def head_json(head: Head) -> bytes:
+    return orjson.dumps({"v": VERSION, **head._asdict()})
+
+
+def read_head(data: bytes) -> Head:
+    """What `head_json` made. Raises `ValueError`."""
+    said = orjson.loads(data)
+    if not isinstance(said, dict) or said.pop("v", None) != VERSION:
+        raise ValueError("long windows of another version")
+    if set(said) != set(Head._fields):
+        raise ValueError("no head of long windows")
+    head = Head(**said)
+    numbers = (head.at_ms, head.place, head.pieces)
+    if not (isinstance(head.entry_id, str) and all(type(number) is int for number in numbers)):
+        raise ValueError("no head of long windows")
+    if head.place not in (0, 1) or not 0 <= head.pieces <= _PIECES_MAX:
+        raise ValueError("a head of nothing")
+    return head
+
+
+class LongWindows:
+    """One process's way to leave and to load them. `clock` is that of the windows."""
+
+    def __init__(
+        self, observer: Observer, store: Hints, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._observer = observer
+        self._hints = store
+        self._clock = clock
+
+    def leave(self, *, entry_id: str, at_ms: int) -> bool:
+        """Write this process's; whether the store took all of it."""
+        place = self._run(_free_place, None)
+        if place is None:
+            return False
+        pieces = 0
+        for page in _pages(self._pieces()):
+            if not self._run(partial(_append, place=place, page=page), False):
+                return False
+            pieces += len(page)
+        head = head_json(Head(entry_id, at_ms, place, pieces))
+        return bool(self._run(lambda store: store.set(head_key(), head, ex=KEEPS_S), False))
+
+    def load(self, head: Head, *, then: float) -> bool:
+        """Add what the head speaks of, which was at `then` of our clock; whether all of it was
+        there in time. Raises `ValueError` for what cannot be read."""
+        read = self._read(head)
+        if read is None:
+            return False
+        windows = (self._observer.half_hour, self._observer.day)
+        for piece in read:
+            which, age, packed = _parts(piece)
+            pairs = opened(packed)
+            windows[which].add(windows[which].number_at(then) - age, pairs)
+            self._observer.touch(endpoint for endpoint, _ in pairs)
+            give_way()
+        return True
+
+    def _read(self, head: Head) -> list[bytes] | None:
+        """The pieces as they are, None where not all came: half of a window is worse than none."""
+        found: list[bytes] = []
+        until, name = self._clock() + LOAD_S, place_key(head.place)
+        for start in range(0, head.pieces, _PAGE_PIECES):
+            last = min(start + _PAGE_PIECES, head.pieces) - 1
+            page = self._run(partial(_page, name=name, first=start, last=last), None)
+            if not page or len(page) != last - start + 1 or self._clock() > until:
+                return None
+            found += page
+            give_way()
+        return found
+
+    def _pieces(self) -> Iterator[bytes]:
+        now = self._clock()
+        for which, window in enumerate((self._observer.half_hour, self._observer.day)):
+            for number, packed in window.dumped():
+                yield b"%d %d " % (which, window.number_at(now) - number) + packed
+                give_way()
+
+    def _run(self, work: Callable[["redis.Redis"], Any], default: Any) -> Any:
+        return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)
+
+
+def _free_place(store: "redis.Redis") -> int:
+    """The place that nobody reads now, emptied."""
+    data = store.get(head_key())
+    try:
+        place = 1 - read_head(data).place if isinstance(data, bytes) else 0
+    except ValueError:
+        place = 0
+    store.unlink(place_key(place))
+    return place
+
+
+def _page(store: "redis.Redis", name: str, first: int, last: int) -> Any:
+    return store.lrange(name, first, last)
+
+
+def _append(store: "redis.Redis", place: int, page: list[bytes]) -> bool:
+    pipe = store.pipeline(transaction=False)
+    pipe.rpush(place_key(place), *page)
+    pipe.expire(place_key(place), KEEPS_S)
+    return bool(pipe.execute())
+
+
+def _pages(pieces: Iterator[bytes]) -> Iterator[list[bytes]]:
+    page: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        page.append(piece)
+        size += len(piece)
+        if size >= _PAGE_BYTES:
+            yield page
+            page, size = [], 0
+    if page:
+        yield page
+
+
+def _parts(piece: bytes) -> tuple[int, int, bytes]:
+    """Which window, how many slices ago, and what happened then. Raises `ValueError`."""
+    which, age, packed = piece.split(b" ", 2)
+    if which not in (b"0", b"1"):
+        raise ValueError("no such window")
+    return int(which), int(age), packed

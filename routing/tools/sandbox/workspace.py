@@ -1,0 +1,159 @@
+"""The workspace of one request: a sandbox with files of its own, which its tools share.
+
+It begins empty with the first order and ends with the request, or with whoever gives up waiting for
+it: then all its processes and files are gone.
+"""
+
+import threading
+import time
+from typing import Any, Final
+
+import pydantic_core
+
+from gateway.http.jsonio import dumps
+from gateway.live_settings import settings
+from gateway.sandbox import host_users
+from gateway.sandbox.apart import Apart, Ended, TookTooLong
+from routing.tools.interface import ToolFailed
+from routing.tools.sandbox import walls
+
+# What commands may take less than the tool itself, to be told of rather than cut off with it.
+GRACE_S: Final = 2.0
+# More for the first one, for which the sandbox begins.
+_START_S: Final = 10.0
+_FILE_S: Final = 10.0
+_COMMAND_S_MIN: Final = 0.1
+_ANSWER_BYTES_MAX: Final = 8 * 1_048_576
+PATH_CHARS_MAX: Final = 1000
+_GONE: Final = "The workspace was lost with all its files; it begins anew with the next call"
+
+
+class Workspace:
+    """`ask` may come from several calls at once; one is carried out after the other."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside: Apart | None = None
+        self._place = _Place()
+        self._closed = False
+
+    def ask(self, order: dict[str, Any], time_s: float = _FILE_S) -> dict[str, Any]:
+        """What an order of `inside` came to, which is nothing to rely on. A command gets the time
+        that waiting for others leaves. Raises `ToolFailed`."""
+        until = time.monotonic() + time_s
+        if not self._lock.acquire(timeout=time_s):
+            raise ToolFailed("Not run: another call took all the time")
+        try:
+            left_s = max(_COMMAND_S_MIN, until - time.monotonic())
+            said = self._told(order | ({"time_s": left_s} if "time_s" in order else {}), left_s)
+        finally:
+            self._lock.release()
+        if "error" in said:
+            raise ToolFailed(str(said["error"]))
+        return said
+
+    def _told(self, order: dict[str, Any], time_s: float) -> dict[str, Any]:
+        until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
+        frame = _written(order)
+        try:
+            inside = self._begun()
+            inside.send(frame, until)
+            return _read(inside.receive(_ANSWER_BYTES_MAX, until))
+        except (Ended, TookTooLong, ValueError):
+            self._end()
+            raise ToolFailed(_GONE) from None
+        except BaseException:  # Also who is killed while waiting takes it along.
+            self._end()
+            raise
+
+    def close(self) -> None:
+        """Nothing is left of it."""
+        self._closed = True
+        self._end()
+
+    def _begun(self) -> Apart:
+        if self._closed:
+            raise ToolFailed("The request has ended")
+        if self._inside is None:
+            self._place.take()
+            try:
+                user = host_users.lease()
+                self._inside = Apart(walls.wrapped(user.uid if user else None), {}, user)
+            except OSError as error:
+                self._place.give_back()
+                raise ToolFailed(f"No workspace can be had: {error.strerror}") from None
+        return self._inside
+
+    def _end(self) -> None:
+        inside, self._inside = self._inside, None
+        if inside is not None:
+            try:
+                inside.close()
+            finally:
+                self._place.give_back()
+
+
+def _written(order: dict[str, Any]) -> bytes:
+    try:
+        return dumps(order)
+    except TypeError:
+        # Half a character, as models make of those that are written in two.
+        raise ToolFailed("What was given is no valid Unicode text") from None
+
+
+def _read(frame: bytes) -> dict[str, Any]:
+    said = pydantic_core.from_json(frame, allow_inf_nan=False)
+    if not isinstance(said, dict):
+        raise ValueError("no object")
+    return said
+
+
+class _Place:
+    """One of the workspaces that a process may have at once."""
+
+    _count = 0
+    # Garbage may be collected by whoever has it.
+    _lock = threading.RLock()
+
+    def __init__(self) -> None:
+        self._taken = False
+
+    def take(self) -> None:
+        with _Place._lock:
+            if _Place._count >= settings.ROUTER_SHELLS_MAX:
+                raise ToolFailed("Too many workspaces are in use; try again later")
+            _Place._count += 1
+            self._taken = True
+
+    def give_back(self) -> None:
+        with _Place._lock:
+            if self._taken:
+                _Place._count -= 1
+                self._taken = False
+
+    def __del__(self) -> None:
+        self.give_back()
+
+
+def within(asked: Any, deadline: float) -> float:
+    """The seconds that a command may take: what a model asks for, if that is less than the tool has
+    and the request (until `deadline`, monotonic)."""
+    most = min(float(settings.ROUTER_TOOL_TIMEOUT), deadline - time.monotonic()) - 1.5 * GRACE_S
+    most = max(_COMMAND_S_MIN, most)
+    is_number = isinstance(asked, int | float) and not isinstance(asked, bool)
+    return min(most, float(asked)) if is_number and asked > 0 else most
+
+
+class InWorkspace:
+    """A tool that works in the `workspace` of its request, which the toolbox gives it."""
+
+    def __init__(self, parameters: dict[str, Any]) -> None:
+        self.workspace = Workspace()
+
+
+def path_in(arguments: dict[str, Any]) -> str:
+    """The `path` of a call. Raises `ToolFailed`."""
+    path = arguments.get("path")
+    if not isinstance(path, str) or not path.strip() or len(path) > PATH_CHARS_MAX:
+        raise ToolFailed(f"path must be a text of 1 to {PATH_CHARS_MAX} characters")
+    return path

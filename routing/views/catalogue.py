@@ -1,0 +1,160 @@
+"""GET /models and what belongs to it: the catalogue as callers read it."""
+
+import time
+from collections.abc import Sequence
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from accounts.authentication import known_caller, optional_caller
+from accounts.caller import Caller
+from gateway.http.errors import NotFound
+from gateway.http.responses import json_response
+from gateway.http.viewset import LeanViewSet
+from gateway.regions import MAIN, region_of
+from routing.catalogue import public, query
+from routing.catalogue.learned import NOTHING, Learned
+from routing.catalogue.listing import Rules, permitted, published
+from routing.catalogue.orders import BY_CALLS
+from routing.catalogue.snapshot import beside_the_loop, catalogue
+from routing.entities.entries import ModelEntry, Snapshot
+from routing.metering.popularity import popularity
+from routing.selection.naming import parse
+from routing.selection.resolving import named_model
+from routing.statistics import observing
+from routing.views.openapi.catalogue import (
+    describe_model,
+    describe_model_count,
+    describe_model_endpoints,
+    describe_model_list,
+    describe_named_model,
+    describe_providers,
+    describe_user_models,
+    describe_zdr_endpoints,
+)
+
+
+class CatalogueViewSet(LeanViewSet):
+    """Open to everyone, but a credential that is sent must be good; see `PUBLIC_CATALOG`."""
+
+    def caller(self, request: HttpRequest) -> Caller | None:
+        """Whoever asks, None for somebody without a credential."""
+        caller = optional_caller(request) if settings.PUBLIC_CATALOG else known_caller(request)
+        return self.known(caller) if caller else None
+
+    def known(self, caller: Caller) -> Caller:
+        self.beside = {"user_id": caller.creator_id}
+        return caller
+
+    def learned(self, caller: Caller | None) -> Learned:
+        """What traffic has taught, for those who have a key."""
+        if caller is None:
+            return NOTHING
+        return Learned(observing.figures(), observing.standing())
+
+
+class ModelViewSet(CatalogueViewSet):
+    """Models: the list, its length, one of them, its endpoints."""
+
+    @describe_model_list
+    def list(self, request: HttpRequest) -> HttpResponse:
+        learned = self.learned(self.caller(request))
+        snapshot = catalogue.current()
+        return _listed(request, snapshot, snapshot.listing, learned)
+
+    @describe_user_models
+    def user(self, request: HttpRequest) -> HttpResponse:
+        caller = self.known(known_caller(request))
+        snapshot, rules = catalogue.current(), _rules_of(caller, region_of(request))
+        models = beside_the_loop(lambda: permitted(snapshot, rules))
+        return _listed(request, snapshot, models, self.learned(caller))
+
+    @describe_model_count
+    def count(self, request: HttpRequest) -> HttpResponse:
+        self.caller(request)
+        number = query.count(catalogue.current().listing, request.GET.dict())
+        return json_response({"data": {"count": number}})
+
+    @describe_model
+    def retrieve(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
+        self.caller(request)
+        return json_response({"data": _model_object(f"{author}/{slug}")})
+
+    @describe_named_model
+    def named(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
+        self.caller(request)
+        reference = f"{author}/{slug}"
+        data = _model_object(reference)
+        plain = {"id": reference, "object": "model", "created": data["created"], "owned_by": author}
+        return json_response({**plain, "data": data})
+
+    @describe_model_endpoints
+    def endpoints(self, request: HttpRequest, author: str, slug: str) -> HttpResponse:
+        learned = self.learned(self.caller(request))
+        model = _shown(f"{author}/{slug}")
+        return json_response({"data": public.endpoints_object(model, learned)})
+
+
+class EndpointViewSet(CatalogueViewSet):
+    """Endpoints across models."""
+
+    @describe_zdr_endpoints
+    def zdr(self, request: HttpRequest) -> HttpResponse:
+        learned = self.learned(self.caller(request))
+        snapshot = catalogue.current()
+        shown = beside_the_loop(lambda: public.zdr_objects(snapshot, learned))
+        return json_response({"data": shown})
+
+
+class ProviderViewSet(CatalogueViewSet):
+    """Providers."""
+
+    @describe_providers
+    def list(self, request: HttpRequest) -> HttpResponse:
+        self.caller(request)
+        return json_response({"data": public.provider_objects(catalogue.current())})
+
+
+def _listed(
+    request: HttpRequest, snapshot: Snapshot, models: Sequence[ModelEntry], learned: Learned
+) -> HttpResponse:
+    """One page of models. A big catalogue takes a while to look through."""
+    words, path = request.GET.dict(), request.path_info
+    if words.get("sort") in BY_CALLS:
+        learned = learned._replace(calls=popularity.calls())
+    asked = query.Query(words, time.time(), learned)
+
+    def work() -> tuple[query.Page, list[dict[str, object]]]:
+        found = query.page(models, asked, path=path)
+        return found, public.model_objects(snapshot, found.models)
+
+    found, objects = beside_the_loop(work)
+    return json_response(
+        {"data": objects, "total_count": found.total_count, "links": {"next": found.next}}
+    )
+
+
+def _rules_of(caller: Caller, region: str) -> Rules:
+    return Rules(
+        allowed_providers=caller.allowed_providers,
+        ignored_providers=caller.ignored_providers,
+        region=None if region == MAIN else region,
+        guarded=caller.guard.choice if caller.guard else None,
+    )
+
+
+def _model_object(reference: str) -> dict[str, object]:
+    """The Model object, with what the name stands for where it is another. Raises `NotFound`."""
+    model = _shown(reference)
+    shown = public.model_object(model)
+    if parse(reference).base != model.id:
+        shown["alias_target"] = {"slug": model.id, "name": model.name}
+    return shown
+
+
+def _shown(reference: str) -> ModelEntry:
+    """The model of that name, which may be an alias or carry a suffix. Raises `NotFound`."""
+    model = named_model(catalogue.current(), reference)
+    if model is None or not model.visible or not published(model):
+        raise NotFound(f"Model {reference[:200]} not found")
+    return model

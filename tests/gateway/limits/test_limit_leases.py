@@ -1,0 +1,178 @@
+"""Room held for a moment: by a model, and of processes that share a real store."""
+
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import gevent
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gateway.hints import Hints
+from gateway.limits import limit_store
+from gateway.limits.limit_leases import LEASE_S, REQUESTS_MAX, REQUESTS_MIN, SHARE, Leases
+from gateway.limits.limits import DAY_S, Limit, Limits, Taken
+from tests.support.valkey import ValkeyServer
+from tests.support.windows import within_one
+
+pytestmark = pytest.mark.thorough
+
+_names = count()
+_START = 7 * DAY_S
+LARGE = 10**9
+
+
+class Machine(RuleBasedStateMachine):
+    """What is put in is taken, held or given back: nothing is lost, nothing comes of nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.put = self.taken = self.back = 0
+        self.due: list[tuple[float, Callable[[], None]]] = []
+        self.leases = Leases(self.give_back, later=self.later, clock=lambda: self.now)
+
+    def give_back(self, parts: list[tuple[str, int, int]]) -> None:
+        assert all(amount < 0 for _, _, amount in parts)
+        self.back -= sum(amount for _, _, amount in parts)
+
+    def later(self, seconds: float, work: Callable[[], None]) -> None:
+        self.due.append((self.now + seconds, work))
+
+    @rule(
+        scopes=st.lists(st.sampled_from("ab"), min_size=1, max_size=2, unique=True),
+        cost=st.integers(1, 4),
+        requests=st.integers(1, 5),
+        window=st.integers(0, 2),
+        at=st.sampled_from([0, DAY_S - 2, DAY_S - 1]),
+    )
+    def lend(self, scopes: list[str], cost: int, requests: int, window: int, at: int) -> None:
+        limits = [Limit(scope, LARGE, DAY_S, cost) for scope in scopes]
+        start = _START + window * DAY_S
+        self.put += len(limits) * requests * cost
+        self.leases.put(limits, [start] * len(limits), requests, start + at)
+
+    @rule(
+        scopes=st.lists(st.sampled_from("ab"), min_size=1, max_size=2, unique=True),
+        cost=st.integers(1, 4),
+    )
+    def take(self, scopes: list[str], cost: int) -> None:
+        limits = [Limit(scope, LARGE, DAY_S, cost) for scope in scopes]
+        held = self.leases.hold(limits)
+        taken = self.leases.take(limits)
+        assert held is (taken is not None)
+        if taken is not None:
+            self.taken += len(limits) * cost
+
+    @rule(scope=st.sampled_from("ab"), amount=st.integers(1, 4), window=st.integers(0, 2))
+    def correct(self, scope: str, amount: int, window: int) -> None:
+        if self.leases.put_back(scope, _START + window * DAY_S, amount):
+            self.put += amount
+
+    @rule(seconds=st.sampled_from([0.0, LEASE_S / 3, LEASE_S, 1.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        ready = [each for each in self.due if each[0] <= self.now]
+        self.due = [each for each in self.due if each[0] > self.now]
+        for _, work in ready:
+            work()
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        assert self.put - self.taken - self.back >= 0
+
+    def teardown(self) -> None:
+        self.leases.close()
+        assert self.put == self.taken + self.back
+
+
+TestLeases = Machine.TestCase
+
+
+def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_window() -> None:
+    back: list[tuple[str, int, int]] = []
+    now, due = [0.0], list[Callable[[], None]]()
+    leases = Leases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
+    limit = Limit("s", LARGE, DAY_S, 3)
+    leases.put([limit], [_START], 10, _START)
+    assert leases.take([limit]) == (_START,)
+
+    now[0] = LEASE_S
+    assert leases.take([limit]) is None
+    due.pop()()
+    assert (back.pop(), due) == (("s", _START, -27), [])
+
+    # In the last second of a window nothing is held.
+    leases.put([limit], [_START], 16, _START + DAY_S - 1)
+    assert leases.take([limit]) is None
+    assert back == [("s", _START, -48)]
+
+
+# --- In a store -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process(
+    valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[], tuple[Limits, Hints]]]:
+    """Processes on an event loop, or that behave so; nothing is given back before they end."""
+    monkeypatch.setattr(limit_store, "under_gevent", lambda: True)
+    opened: list[Hints] = []
+
+    def one() -> tuple[Limits, Hints]:
+        opened.append(Hints(valkey.url, timeout_s=2))
+        return Limits(opened[-1]), opened[-1]
+
+    yield one
+    for each in opened:
+        each.close()
+
+
+def test_a_busy_key_pays_for_few_round_trips(process: Callable[[], tuple[Limits, Hints]]) -> None:
+    def work() -> int:
+        limits, hints = process()
+        limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 5)
+        for _ in range(REQUESTS_MAX + 1):
+            assert isinstance(limits.take(limit), Taken)
+        return hints.calls
+
+    assert within_one(DAY_S, work) <= 10
+
+
+def test_never_more_than_the_limit_and_all_of_it(
+    process: Callable[[], tuple[Limits, Hints]],
+) -> None:
+    most = SHARE * REQUESTS_MIN + 40
+
+    def let_through(each: Limits, limit: Limit) -> int:
+        return sum(isinstance(each.take(limit), Taken) for _ in range(most))
+
+    def work() -> None:
+        (first, _), (second, _) = process(), process()
+        limit = Limit(f"s{next(_names)}", most, DAY_S)
+        assert isinstance(first.take(limit), Taken)
+        others = let_through(second, limit)
+        assert most - 1 - REQUESTS_MAX <= others < most - 1
+        first.close()
+        assert others + let_through(second, limit) == most - 1
+
+    within_one(DAY_S, work)
+
+
+def test_corrections_stay_with_what_is_held(process: Callable[[], tuple[Limits, Hints]]) -> None:
+    def work() -> None:
+        limits, hints = process()
+        limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 100)
+        for _ in range(20):
+            taken = limits.take(limit)
+            assert isinstance(taken, Taken)
+            limits.add(taken, [-90])
+        calls = hints.calls
+        gevent.sleep(0)
+        limits.close()
+        assert hints.calls == calls + 1
+        used = limits.take(Limit(limit.scope, 201, DAY_S, 2))
+        assert not isinstance(used, Taken)
+        assert used.used == 200
+
+    within_one(DAY_S, work)

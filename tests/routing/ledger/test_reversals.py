@@ -1,0 +1,100 @@
+"""What giving a charge back promises."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db import connection
+
+from routing.ledger.orders import HoldOrder, Payer
+from routing.ledger.writer import LedgerWriter
+from routing.metering.models import Generation
+from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
+from tests.routing.ledger.books import (
+    CENT,
+    USD,
+    entries,
+    key_counters,
+    new_payer,
+    placed,
+    settle,
+    totals,
+)
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
+
+
+def charged(writer: LedgerWriter, payer: Payer) -> HoldOrder:
+    hold = placed(writer, payer, 10 * CENT)
+    settle(writer, hold, 10 * CENT)
+    return hold
+
+
+def give_back(hold: HoldOrder, nano: int, ref: str) -> bool:
+    _, new = reverse_usage(generation_id=hold.generation_id, amount_nano=nano, source_ref=ref)
+    return new
+
+
+def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer) -> None:
+    payer = new_payer(USD)
+    hold = charged(writer, payer)
+
+    assert give_back(hold, 4 * CENT, "one")
+    assert not give_back(hold, 4 * CENT, "one")
+    assert give_back(hold, 6 * CENT, "two")
+    with pytest.raises(MoreThanCharged):
+        give_back(hold, 1, "three")
+
+    assert totals(payer) == (USD, 0, 0)
+    assert entries(payer) == [10 * CENT]
+    assert entries(payer, "usage_reversal") == [-4 * CENT, -6 * CENT]
+    assert set(key_counters(payer).values()) == {(0, 0)}
+    with pytest.raises(NotCharged):
+        reverse_usage(generation_id="gen-none", amount_nano=1, source_ref="ref")
+
+
+def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    payer = new_payer(USD, at=yesterday)
+    hold = charged(writer, payer)
+    Generation.objects.filter(pk=hold.generation_id).update(created_at=yesterday)
+    give_back(hold, 10 * CENT, str(payer.account_id))
+    assert key_counters(payer)["day"] == (0, 0)
+
+
+def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer) -> None:
+    payer = new_payer(USD)
+    hold = charged(writer, payer)
+
+    def told(number: int) -> bool:
+        try:
+            return give_back(hold, 10 * CENT, f"{payer.account_id}-{number % 2}")
+        except MoreThanCharged:
+            return False
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(10) as pool:
+        told_all = pool.map(told, range(10))
+        for _ in range(20):
+            placed(writer, payer, CENT)
+        assert sum(told_all) == 1
+
+    assert totals(payer) == (USD, 0, 20 * CENT)
+
+
+def test_an_operator_gives_back_by_command(writer, capsys) -> None:
+    payer = new_payer(USD)
+    charge = charged(writer, payer).generation_id
+
+    def reverse(usd: str, ref: str = "a", generation: str = charge) -> None:
+        call_command("usage_reverse", f"--generation={generation}", f"--usd={usd}", f"--ref={ref}")
+
+    reverse("0.04")
+    assert "total_usage: 0.06" in capsys.readouterr().out
+    for odd in ({"usd": "0.05"}, {"usd": "0.07", "ref": "b"}, {"usd": "1", "generation": "no"}):
+        with pytest.raises((CommandError, SystemExit)):
+            reverse(**odd)
+    assert totals(payer) == (USD, 6 * CENT, 0)

@@ -1,0 +1,146 @@
+"""Active probes: asked when due, told to the processes, and no part of any statistics."""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway.hints import Hints
+from routing.catalogue.load import load
+from routing.catalogue.models import Endpoint, Provider
+from routing.selection.health import EndpointHealth
+from routing.statistics import probes
+from routing.statistics.five_minutes import ProviderProbe
+from routing.statistics.probes import ask, probe_due
+from routing.statistics.shared_form import read_entry, stream
+from routing.statistics.sharing import Sharing
+from tests.gateway.outbound.raw_upstream import RawUpstream
+from tests.routing.serving.learning import Clock, observer
+from tests.routing.serving.processes import Answers
+from tests.support.operations import CREDENTIAL, fill
+
+pytestmark = pytest.mark.django_db(transaction=True)
+NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def models() -> Answers:
+    """A provider that lists models with whatever status, and remembers what it was sent."""
+    return Answers(b"{}")
+
+
+@pytest.fixture
+def upstream(models: Answers) -> Iterator[RawUpstream]:
+    with RawUpstream(models) as server:
+        yield server
+
+
+@pytest.fixture
+def store(valkey, monkeypatch) -> Iterator[Hints]:
+    hints = Hints(valkey.url, timeout_s=0.5)
+    monkeypatch.setattr(probes, "hints", lambda: hints)
+    yield hints
+    hints.close()
+
+
+@pytest.fixture
+def told(upstream, store) -> Callable[[], list[list[str]]]:
+    """Of a provider that is to be probed: what the processes were told."""
+    fill(1)
+    ProviderProbe.objects.all().delete()
+    base_url = f"http://127.0.0.1:{upstream.port}/v1"
+    Provider.objects.update(base_url=base_url, probe_interval_s=30)
+
+    def told_() -> list[list[str]]:
+        entries: Any = store.run(lambda client: client.xrange(stream()), None)
+        return [[mark.kind for mark in read_entry(f[b"d"], at=0).marks] for _, f in entries]
+
+    return told_
+
+
+def test_a_provider_is_asked_for_its_models_with_its_credential(told, models) -> None:
+    assert probe_due(NOW) == 1
+    (head,) = models.heads
+    assert head.startswith(b"GET /v1/models HTTP/1.1\r\n")
+    assert f"Authorization: Bearer {CREDENTIAL}".encode() in head
+    probe = ProviderProbe.objects.get()
+    assert (probe.ok, probe.status, probe.at, probe.since) == (True, 200, NOW, NOW)
+    assert probe.latency_ms is not None
+    assert told() == []
+
+
+def test_only_when_it_is_due(told, models) -> None:
+    asked = [probe_due(NOW + timedelta(seconds=s)) for s in (0, 1, 29, 30, 31, 60)]
+    assert asked == [1, 0, 0, 1, 0, 1]
+    assert len(models.heads) == 3
+
+
+@pytest.mark.parametrize("changes", [{"probe_interval_s": None}, {"status": -5}])
+def test_nobody_is_asked_who_need_not_be(told, models, changes: dict[str, Any]) -> None:
+    Provider.objects.update(**changes)
+    assert (probe_due(NOW), models.heads) == (0, [])
+
+
+def test_whoever_refuses_is_there(told, models) -> None:
+    verdicts = {200: True, 404: True, 401: True, 500: False, 503: False, 429: None}
+    for status, ok in verdicts.items():
+        ProviderProbe.objects.all().delete()
+        models.status = status
+        assert probe_due(NOW) == 1
+        probe = ProviderProbe.objects.get()
+        assert (probe.ok, probe.status) == (ok, status)
+
+
+def test_an_outage_is_told_each_time_and_its_end_once(told, models) -> None:
+    for minute, status in enumerate((200, 503, 503, 200, 200)):
+        models.status = status
+        probe_due(NOW + timedelta(minutes=minute))
+    assert told() == [["outage"], ["outage"], ["well"]]
+
+
+def test_processes_hear_of_it_and_count_no_call(told, models, store) -> None:
+    clock = Clock()
+    seen, health = observer(clock, collects=True), EndpointHealth(window_s=30, probe_s=10)
+    sharing = Sharing(seen, health, store, clock=clock)
+    sharing.sync()
+    models.status = 503
+    probe_due(NOW)
+
+    sharing.sync()
+
+    pk = Endpoint.objects.get().pk
+    assert health.standing(clock.now).unstable == {pk}
+    assert pk not in seen.recent.totals
+
+
+def test_who_does_not_answer_at_all_is_down(told) -> None:
+    Provider.objects.update(base_url="http://127.0.0.1:9/v1")
+    probe_due(NOW)
+    probe = ProviderProbe.objects.get()
+    assert (probe.ok, probe.status) == (False, None)
+    assert probe.said.startswith("No answer")
+    assert told() == [["outage"]]
+
+
+def test_the_simulated_upstream_answers(simulator) -> None:
+    found = ask(f"{simulator.url}/first/v1", "openai", "first-secret")
+    assert (found.ok, found.status) == (True, 200)
+
+
+@pytest.mark.parametrize(
+    ("kind", "header"), [("openai", "authorization"), ("anthropic", "x-api-key")]
+)
+def test_each_kind_has_its_own_way_to_say_who_asks(upstream, models, kind, header) -> None:
+    ask(f"http://127.0.0.1:{upstream.port}/v1", kind, "canary")
+    (line,) = [line for line in models.heads[0].split(b"\r\n") if b"canary" in line]
+    assert line.decode().lower().startswith(header)
+
+
+def test_the_interval_stands_in_a_catalogue_file() -> None:
+    acme = {"slug": "acme", "name": "A", "base_url": "http://a.test/v1", "probe_interval_s": 30.0}
+    assert load({"providers": [acme]})["errors"] == []
+    assert Provider.objects.get(slug="acme").probe_interval_s == 30
+    acme["probe_interval_s"] = 1.0
+    (error,) = load({"providers": [acme]})["errors"]
+    assert "probe_interval_s" in error
