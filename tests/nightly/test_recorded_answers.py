@@ -1,4 +1,4 @@
-"""Answers that real providers gave, replayed: nothing is lost on the way but what is named here.
+"""Answers of real providers, and small ones like them: nothing is lost but what is named.
 
 `GATEWAY_RECORDED_ANSWERS` names a file of JSON lines, xz-packed or not, each with `id`, `kind` (the
 wire), `stream`, `status` and `body` as sent. `GATEWAY_REPLAY_REPORT` names a file for the list of
@@ -9,7 +9,7 @@ import collections
 import json
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,8 +23,9 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import ValidationError
 
 from tests.faults.bench import as_yaml, endpoint, model, provider
-from tests.nightly.differences import ODD, REASONS, Difference
+from tests.nightly.differences import ODD, REASONS, Difference, Reason
 from tests.nightly.same_format import losses
+from tests.nightly.small_answers import small_answers
 from tests.nightly.wire_readers import READERS, stream_events
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
@@ -43,11 +44,7 @@ REASONING: dict[str, dict[str, Any]] = {
     "responses": {"reasoning": {"effort": "medium", "summary": "auto"}},
 }
 
-pytestmark = [
-    pytest.mark.nightly,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(not SOURCE, reason="GATEWAY_RECORDED_ANSWERS is not set"),
-]
+pytestmark = pytest.mark.thorough
 
 
 def recordings() -> list[dict[str, Any]]:
@@ -109,21 +106,33 @@ def _said_again(recording: dict[str, Any]) -> Script:
     return script
 
 
-def test_nothing_is_lost_that_is_not_named(replay: Replay) -> None:
+def test_nothing_of_small_answers_is_lost_that_is_not_named(replay: Replay) -> None:
+    check(replay, small_answers())
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not SOURCE, reason="GATEWAY_RECORDED_ANSWERS is not set")
+def test_nothing_of_recordings_is_lost_that_is_not_named(replay: Replay) -> None:
+    reasons = check(replay, recordings())
+    stale = [reason.text for reason in REASONS if reason not in reasons]
+    assert not stale
+
+
+def check(replay: Replay, answers: Iterable[dict[str, Any]]) -> list[Reason | None]:
+    """Ask for each in every format: all differences are named. The reasons of all of them."""
     found = [
         difference
-        for recording in recordings()
+        for answer in answers
         for format_ in FORMATS
-        for difference in differences(recording, format_, replay.ask(recording, format_))
+        for difference in differences(answer, format_, replay.ask(answer, format_))
     ]
-
     reasons = [next((r for r in (*REASONS, ODD) if r.holds(each)), None) for each in found]
     if REPORT:
         _write_report(found, reasons)
     unnamed = [each for each, reason in zip(found, reasons, strict=True) if reason is None]
     assert not unnamed, unnamed[:20]
-    stale = [reason.text for reason in REASONS if reason not in reasons]
-    assert not stale
+    return reasons
 
 
 def differences(
