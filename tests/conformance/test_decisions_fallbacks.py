@@ -38,7 +38,8 @@ def test_only_what_failed_is_asked_again(deciding: DecisionsDesk) -> None:
     told = body["router_metadata"]
     assert body["provider"] == "Judge B"
     assert (told["attempt"], len(told["attempts"])) == (2, 2)
-    assert [each["status"] for each in told["attempts"]] == [500, 200]
+    # Of its three failures the first to come counts: two are 500, one is no answer.
+    assert [each["status"] for each in told["attempts"]] in ([500, 200], [502, 200])
     chosen = [each["provider"] for each in told["endpoints"]["available"] if each["selected"]]
     assert chosen == ["Judge B"]
 

@@ -93,7 +93,7 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "gateway.settings"
 os.environ["INTERN_SANDBOX"] = "off"
 import django
 django.setup()
-from gateway import host_users
+from gateway.sandbox import host_users
 host_users.is_root = lambda: False  # Else it starts none without a sandbox.
 from interns.runtime.driver import BootPlan
 from interns.runtime.process import ProcessDriver
