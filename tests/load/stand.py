@@ -44,8 +44,7 @@ class Stand:
     """Start with `with Stand(generator) as stand:`. All addresses are on 127.0.0.1 or Unix sockets.
 
     `upstream` and `warnings` say what answers and what was left out. `key` is an inference key.
-    What else is started ends with `ends`.
-    Without `with_ceiling` there is none.
+    Whatever else is started goes to `ends`. Without `with_ceiling` there is no ceiling.
     """
 
     def __init__(self, generator: Generator, *, with_ceiling: bool = True) -> None:
@@ -169,7 +168,7 @@ class Stand:
         return {"whole": f"{self.upstream_url}/v1", "paced": f"{self.simulator.url}/paced/v1"}
 
     def _catalogue(self) -> str:
-        """By provider's slug: wire kind and base URL. Each serves one model."""
+        """Providers of each wire kind; each serves one model."""
         simulator, slow = self.simulator.url, ("paced", "lively")
         providers = {name: ("openai", base) for name, base in self.upstream_bases().items()}
         providers |= {name: ("openai", f"{simulator}/{name}/v1") for name in ("tools", "judging")}
