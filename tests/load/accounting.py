@@ -1,69 +1,58 @@
-"""CPU and memory of a server's processes, from the operating system's own books (Linux /proc)."""
+"""The machine, and CPU and memory of a server's processes, from Linux's own books (/proc)."""
 
 import os
-from collections.abc import Iterable, Mapping
+import platform
+import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+from tests.support.manage import PROJECT
 
 PROC = Path("/proc")
 # Fields of /proc/PID/stat, counted after the command's closing parenthesis.
-_PARENT, _USER_TICKS, _SYSTEM_TICKS = 1, 11, 12
+_USER_TICKS, _SYSTEM_TICKS = 11, 12
+# What the required values are meant for: two web processes, with all that is beside them.
+CORES = 2
+_PACKAGES = ("django", "gunicorn", "gevent", "psycopg", "pydantic", "orjson")
 
 
 class ProcessReplaced(Exception):
     """A process ended or began within an interval, so its CPU cannot be told."""
 
 
-def stat_fields(stat: str) -> list[str]:
-    """The fields after the command's name, which may hold spaces and parentheses."""
-    return stat.rpartition(")")[2].split()
+def check_system() -> None:
+    """Raises ValueError where there is no /proc."""
+    if not (PROC / "self" / "stat").exists():
+        raise ValueError("CPU and memory are read from /proc, so this needs Linux")
+
+
+def confined_machine() -> dict[str, Any]:
+    """This process, and all that it will start, to two cores, as far as there are more; the load
+    already there, versions, and the checkout's commit."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+    told = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in told if line.startswith("model name")]
+    head = ["git", "rev-parse", "HEAD"]
+    done = subprocess.run(head, cwd=PROJECT, capture_output=True, text=True, check=False)
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "processor": (names or [platform.machine()])[0],
+        "load_average_before": os.getloadavg()[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in _PACKAGES},
+        "commit": done.stdout.strip() or None,
+    }
 
 
 def cpu_s_of(stat: str, *, ticks_per_s: int) -> float:
     """User and system time of all threads of a process, in seconds."""
-    fields = stat_fields(stat)
+    # The command's name may hold spaces and parentheses.
+    fields = stat.rpartition(")")[2].split()
     return (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / ticks_per_s
-
-
-def rss_bytes_of(status: str) -> int:
-    """Resident memory, from the text of /proc/PID/status. One that has ended holds none."""
-    found = (line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(next(found, 0)) * 1024
-
-
-def parents() -> dict[int, int]:
-    """Every process's parent, by pid."""
-    found = {}
-    for entry in PROC.iterdir():
-        if not entry.name.isdigit():
-            continue
-        with suppress(FileNotFoundError, ProcessLookupError):
-            found[int(entry.name)] = int(stat_fields((entry / "stat").read_text())[_PARENT])
-    return found
-
-
-def tree_of(pid: int, parents: Mapping[int, int]) -> list[int]:
-    """The process, its children, theirs, and so on."""
-    found = [pid]
-    for one in found:
-        found += sorted(child for child, parent in parents.items() if parent == one)
-    return found
-
-
-def children_of(pid: int) -> list[int]:
-    """Pids of the process's own children: of gunicorn's master, its workers."""
-    return sorted(child for child, parent in parents().items() if parent == pid)
-
-
-def cpu_s_by_pid(pids: Iterable[int]) -> dict[int, float]:
-    """CPU seconds spent so far, by process; one that has just ended is missing."""
-    ticks_per_s = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for pid in pids:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            stat = (PROC / str(pid) / "stat").read_text()
-            found[pid] = cpu_s_of(stat, ticks_per_s=ticks_per_s)
-    return found
 
 
 def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
@@ -74,34 +63,39 @@ def spent_s(before: Mapping[int, float], after: Mapping[int, float]) -> float:
 
 
 class ProcessTree:
-    """A server's first process with all that came of it, however it divides its work."""
+    """A server's first process with all that came of it: of gunicorn, its master and workers."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
 
     def cpu_s(self) -> dict[int, float]:
-        return cpu_s_by_pid(tree_of(self._pid, parents()))
+        """CPU seconds spent so far, by process; one that has just ended is missing."""
+        ticks_per_s, found = os.sysconf("SC_CLK_TCK"), {}
+        for pid in _tree_of(self._pid):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                stat = (PROC / str(pid) / "stat").read_text()
+                found[pid] = cpu_s_of(stat, ticks_per_s=ticks_per_s)
+        return found
 
-    def rss_bytes(self) -> int:
-        """Resident memory of all together; what they share counts in each."""
-        return sum(
-            rss_bytes_of((PROC / str(pid) / "status").read_text())
-            for pid in tree_of(self._pid, parents())
-        )
-
-
-class WebProcesses:
-    """gunicorn's master and its workers."""
-
-    def __init__(self, master_pid: int) -> None:
-        self._master_pid = master_pid
-
-    def cpu_s(self) -> dict[int, float]:
-        return cpu_s_by_pid([self._master_pid, *children_of(self._master_pid)])
+    def rss_bytes(self) -> dict[int, int]:
+        """Resident memory by process; what they share counts in each."""
+        page_bytes = os.sysconf("SC_PAGE_SIZE")
+        return {
+            pid: int((PROC / str(pid) / "statm").read_text().split()[1]) * page_bytes
+            for pid in _tree_of(self._pid)
+        }
 
     def worker_rss_bytes(self) -> dict[int, int]:
-        """Resident memory by worker."""
-        return {
-            pid: rss_bytes_of((PROC / str(pid) / "status").read_text())
-            for pid in children_of(self._master_pid)
-        }
+        """The same without the first process."""
+        return {pid: size for pid, size in self.rss_bytes().items() if pid != self._pid}
+
+
+def _tree_of(pid: int) -> list[int]:
+    """The process, its children, theirs, and so on."""
+    found = [pid]
+    for one in found:
+        # A process's children are told by the thread that started them.
+        for file in (PROC / str(one) / "task").glob("*/children"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                found += map(int, file.read_text().split())
+    return found

@@ -1,14 +1,17 @@
-"""The books after a run: the audit's word, and that nothing answered is missing."""
+"""What PostgreSQL says: commits so far, how long one takes, and the books after a run."""
 
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
+from tests.load.figures import percentile
 from tests.load.stand import COMPLETION_NANO, DATABASE, PROMPT_NANO, Stand
 from tests.support import processes
+from tests.support.postgres import PostgresCluster
 
 # Callers that the load generator cut off are settled within this.
 _SETTLE_S = 15.0
@@ -21,6 +24,40 @@ _COUNTS = """
     )
     FROM routing_generation
 """
+
+
+# A backend hands its counts over at once if it has not done so for a second, else when it has been
+# idle for ten.
+COUNTERS_LAG_S = 10.5
+
+
+def told(cluster: PostgresCluster, sql: str, *values: Any, database: str = "postgres") -> Any:
+    """The one row of a query."""
+    with psycopg.connect(cluster.url(database)) as connection:
+        row = connection.execute(sql, values).fetchone()
+    assert row is not None
+    return row
+
+
+def settled_commits(cluster: PostgresCluster, database: str) -> int:
+    """`xact_commit` of one database once every idle backend has reported, some ten seconds later;
+    read from another one, so that reading adds nothing."""
+    time.sleep(COUNTERS_LAG_S)
+    sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = %s"
+    return int(told(cluster, sql, database)[0])
+
+
+def commit_p50_ms(cluster: PostgresCluster, *, seconds: float) -> float:
+    """The median time of one transaction that updates one row, one after another."""
+    taken_ms: list[float] = []
+    with psycopg.connect(cluster.url("postgres"), autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS commit_probe (id int PRIMARY KEY, n bigint)")
+        connection.execute("INSERT INTO commit_probe VALUES (1, 0) ON CONFLICT DO NOTHING")
+        until = time.monotonic() + seconds
+        while (began := time.monotonic()) < until:
+            connection.execute("UPDATE commit_probe SET n = n + 1 WHERE id = 1")
+            taken_ms.append((time.monotonic() - began) * 1e3)
+    return percentile(taken_ms, 50)
 
 
 @dataclass(frozen=True)
@@ -38,14 +75,14 @@ class Books:
 
     def problems(self) -> list[str]:
         """A line for each thing that must not be; none when all is well."""
-        found = [f"the books do not agree: {mismatch}" for mismatch in self.mismatches]
-        if self.open_holds:
-            found.append(f"{self.open_holds} holds are still open though no request is")
-        if self.generations < self.answered:
-            found.append(f"{self.answered} answers, but only {self.generations} generations")
-        if self.mischarged:
-            found.append(f"{self.mischarged} generations are not charged what their tokens cost")
-        return found
+        count, held, wrong = self.generations, self.open_holds, self.mischarged
+        found = {
+            f"{held} holds are still open though no request is": held,
+            f"{self.answered} answers, but only {count} generations": count < self.answered,
+            f"{wrong} generations are not charged what their tokens cost": wrong,
+        }
+        mismatches = [f"the books do not agree: {mismatch}" for mismatch in self.mismatches]
+        return mismatches + [problem for problem, holds in found.items() if holds]
 
     def tell(self) -> bool:
         """Say what was found; whether all is well."""
@@ -67,8 +104,6 @@ def closed_books(stand: Stand, *, answered: int) -> Books:
 
     with suppress(TimeoutError):
         processes.eventually(at_rest, within_s=_SETTLE_S, what="the last settlement", log=None)
-    with psycopg.connect(stand.postgres.url(DATABASE)) as connection:
-        row = connection.execute(_COUNTS, [PROMPT_NANO, COMPLETION_NANO]).fetchone()
-    assert row is not None
-    generations, mischarged = row
+    prices = PROMPT_NANO, COMPLETION_NANO
+    generations, mischarged = told(stand.postgres, _COUNTS, *prices, database=DATABASE)
     return Books(found["mismatches"], found["open_holds"], generations, answered, mischarged)

@@ -18,10 +18,9 @@ LIMITS = Limits(connect_s=10, first_byte_s=120, idle_s=60)
 WHOLE, STREAM = (Origin.parse(os.environ[f"CEILING_{kind}"]) for kind in ("WHOLE", "STREAM"))
 HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer upstream-credential"))
 MESSAGES_HEADERS = (("anthropic-version", "2023-06-01"), ("x-api-key", "upstream-credential"))
-CHAT = "chat/completions"
 
 
-def _send(origin: Origin, body: bytes, resource: str = CHAT) -> Reply:
+def _send(origin: Origin, body: bytes, resource: str) -> Reply:
     return DOOR.send(
         origin,
         method="POST",
@@ -34,7 +33,7 @@ def _send(origin: Origin, body: bytes, resource: str = CHAT) -> Reply:
 
 
 def whole(request: HttpRequest) -> HttpResponse:
-    with _send(WHOLE, request.body) as reply:
+    with _send(WHOLE, request.body, "chat/completions") as reply:
         body = reply.read_all()
     headers = {"Content-Length": str(len(body))}
     return HttpResponse(body, status=reply.status, content_type="application/json", headers=headers)
@@ -46,14 +45,13 @@ def _pieces(reply: Reply) -> Iterator[bytes]:
             yield piece
 
 
-def relay(request: HttpRequest, resource: str = CHAT) -> StreamingHttpResponse:
+def relay(request: HttpRequest, resource: str) -> StreamingHttpResponse:
     pieces = _pieces(_send(STREAM, request.body, resource))
     return StreamingHttpResponse(pieces, content_type="text/event-stream")
 
 
 urlpatterns = [
     path("whole", whole),
-    path("relay", relay),
     path("relay/<path:resource>", relay),
 ]
 application = get_wsgi_application()

@@ -7,16 +7,17 @@ due time of its own, so that a reader sees what was lost or changed places.
 import json
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from socket import socket
-from typing import Any
+from typing import Any, BinaryIO
 
 from gevent import sleep
 from gevent.server import StreamServer
 
-_READ_BYTES = 65_536
-_ENDED = b"0\r\n\r\n"
+_CHUNK = {"object": "chat.completion.chunk"}
+_STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+)
 
 
 @dataclass(frozen=True)
@@ -32,99 +33,67 @@ class Errand:
         return json.dumps(asdict(self))
 
 
-def main() -> None:
-    server = StreamServer(("127.0.0.1", 0), _serve, backlog=2048)
-    server.start()
-    sys.stdout.write(f"http://127.0.0.1:{server.server_port}\n")
-    sys.stdout.flush()
-    server.serve_forever()
-
-
 def _serve(client: socket, address: Any) -> None:
-    left = b""
     try:
-        while True:
-            body, left = _request(client, left)
-            asked = json.loads(body)
-            errand = Errand(**json.loads(asked["messages"][-1]["content"]))
-            sleep(errand.first_s)
-            if not _answer(client, errand, streams=bool(asked.get("stream"))):
-                return
-    except (OSError, EOFError):
+        with client.makefile("rb") as reader:
+            while body := _request(reader):
+                asked = json.loads(body)
+                errand = Errand(**json.loads(asked["messages"][-1]["content"]))
+                sleep(errand.first_s)
+                if not _answer(client, errand, streams=bool(asked.get("stream"))):
+                    return
+    except OSError:
         return
 
 
-def _request(client: socket, data: bytes) -> tuple[bytes, bytes]:
-    """The body of the next request and what was read behind it."""
-    while b"\r\n\r\n" not in data:
-        data += _more(client)
-    head, _, data = data.partition(b"\r\n\r\n")
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-    while len(data) < length:
-        data += _more(client)
-    return data[:length], data[length:]
-
-
-def _more(client: socket) -> bytes:
-    data = client.recv(_READ_BYTES)
-    if not data:
-        raise EOFError
-    return data
+def _request(reader: BinaryIO) -> bytes:
+    """The body of the next request; empty at the end."""
+    length = 0
+    while (line := reader.readline().lower()) not in (b"\r\n", b""):
+        if line.startswith(b"content-length:"):
+            length = int(line.removeprefix(b"content-length:"))
+    return reader.read(length)
 
 
 def _answer(client: socket, errand: Errand, *, streams: bool) -> bool:
     """Whether the connection may be used again."""
     if errand.fault == "busy":
         client.sendall(_whole(503, {"error": {"message": "busy", "code": 503}}))
-        return True
-    if errand.fault == "cut" and not streams:
+    elif streams:
+        client.sendall(_STREAM)
+        _send_paced(client, errand)
+        if errand.fault:
+            return False
+        last = _part({"delta": {}, "finish_reason": "stop"}, **_CHUNK, usage=_usage(errand))
+        client.sendall(_event(last) + _framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+    elif errand.fault == "cut":
         return False
-    if not streams:
-        client.sendall(_whole(200, _completion(errand)))
-        return True
-    client.sendall(
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-    )
-    for piece in _paced(errand):
-        client.sendall(piece)
-    if errand.fault:
-        return False
-    client.sendall(_event(_usage(errand)) + _framed(b"data: [DONE]\n\n") + _ENDED)
+    else:
+        message = {"role": "assistant", "content": "counted"}
+        choice = {"message": message, "finish_reason": "stop"}
+        client.sendall(_whole(200, _part(choice, usage=_usage(errand))))
     return True
 
 
-def _paced(errand: Errand) -> Iterator[bytes]:
+def _send_paced(client: socket, errand: Errand) -> None:
     """The tokens, each when it is due; half of them where the stream is to break."""
     began_at = time.monotonic()
     for number in range(errand.tokens // 2 if errand.fault else errand.tokens):
         if errand.per_s and (wait_s := began_at + number / errand.per_s - time.monotonic()) > 0:
             sleep(wait_s)
-        yield _event(_chunk({"content": f"{number} "}, None))
+        choice = {"delta": {"content": f"{number} "}, "finish_reason": None}
+        client.sendall(_event(_part(choice, **_CHUNK)))
     if errand.fault == "garbage":
-        yield _framed(b"data: {not json\n\n")
+        client.sendall(_framed(b"data: {not json\n\n"))
 
 
-def _chunk(delta: dict[str, str], finish: str | None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish}
-    return {"id": "up", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
+def _part(choice: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "up", "model": "m", "choices": [{"index": 0, **choice}], **more}
 
 
-def _usage(errand: Errand) -> dict[str, Any]:
-    return _chunk({}, "stop") | {"usage": _counts(errand)}
-
-
-def _counts(errand: Errand) -> dict[str, int]:
-    return {
-        "prompt_tokens": 10,
-        "completion_tokens": errand.tokens,
-        "total_tokens": 10 + errand.tokens,
-    }
-
-
-def _completion(errand: Errand) -> dict[str, Any]:
-    message = {"role": "assistant", "content": "counted"}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "up", "model": "m", "choices": [choice], "usage": _counts(errand)}
+def _usage(errand: Errand) -> dict[str, int]:
+    total = 10 + errand.tokens
+    return {"prompt_tokens": 10, "completion_tokens": errand.tokens, "total_tokens": total}
 
 
 def _whole(status: int, body: dict[str, Any]) -> bytes:
@@ -142,4 +111,8 @@ def _framed(data: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    server = StreamServer(("127.0.0.1", 0), _serve, backlog=2048)
+    server.start()
+    sys.stdout.write(f"http://127.0.0.1:{server.server_port}\n")
+    sys.stdout.flush()
+    server.serve_forever()

@@ -2,23 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
-
-import requests
+from typing import Final
 
 from routing.simulator.wire import WORDS
-from tests.load.generators import LoadFailed, Target
-from tests.load.streams import ENDS
+from tests.load.targets import LoadFailed, Target, posted
 from tests.support.speakers import SPEAKERS, read_stream
 
 # By wire kind: the path below an upstream's base URL, and the caller format that speaks it.
 RESOURCES: Final = {"openai": "chat/completions", "anthropic": "messages", "responses": "responses"}
 FORMATS: Final = {"openai": "chat", "anthropic": "messages", "responses": "responses"}
 CREDENTIAL: Final = "upstream-credential"
-_MESSAGES_HEADERS: Final = {"anthropic-version": "2023-06-01", "x-api-key": CREDENTIAL}
-_ANSWER_S: Final = 30.0
 # The first byte of an answer in each format: the first text that is not empty.
 CONTENT: Final = {
     "chat": re.compile(rb'"content": ?"[^"]'),
@@ -37,10 +31,6 @@ class Crossing:
     @property
     def name(self) -> str:
         return f"{self.caller}_over_{self.wire}"
-
-    @property
-    def told(self) -> str:
-        return self.name.replace("_", " ")
 
 
 # In pairs: the two that stand on either side of one interval of the bare relay.
@@ -64,51 +54,21 @@ def stream_request(format: str, model: str, words: int) -> str:
     return json.dumps(body)
 
 
-def governed_target(
-    crossing: Crossing, *, root_url: str, key: str, model: str, words: int
-) -> Target:
-    """A stream from the gateway; `model` is served by an endpoint of the crossing's wire."""
-    url = root_url + SPEAKERS[crossing.caller].path
-    return Target(url, key, stream_request(crossing.caller, model, words))
-
-
-def direct_target(wire: str, *, base_url: str, model: str, words: int) -> Target:
-    """The same stream straight from the upstream, or from the bare relay in front of it."""
-    url = f"{base_url}/{RESOURCES[wire]}"
-    body = stream_request(FORMATS[wire], model, words)
-    return Target(url, CREDENTIAL, body, upstream_headers(wire))
-
-
-def upstream_headers(wire: str) -> Mapping[str, str]:
-    """What an upstream of this kind wants beside `Authorization`."""
-    return _MESSAGES_HEADERS if wire == "anthropic" else {}
+def direct_target(wire: str, *, base_url: str, words: int) -> Target:
+    """A stream straight from the upstream, or from the bare relay in front of it."""
+    body = stream_request(FORMATS[wire], "bench", words)
+    messages = {"anthropic-version": "2023-06-01", "x-api-key": CREDENTIAL}
+    headers = messages if wire == "anthropic" else {}
+    return Target(f"{base_url}/{RESOURCES[wire]}", CREDENTIAL, body, headers)
 
 
 def check_governed_stream(caller: str, target: Target, words: int) -> None:
     """The gateway's stream keeps its format's rules, says every word and is priced. Raises
     `LoadFailed`."""
     try:
-        said = SPEAKERS[caller].heard_stream(read_stream(_asked(target)))
+        said = SPEAKERS[caller].heard_stream(read_stream(posted(target)))
     except (AssertionError, KeyError, ValueError) as error:
         raise LoadFailed(f"{target.url} streamed no answer: {error!r}") from error
     meant = " ".join(WORDS[number % len(WORDS)] for number in range(words))
     if said.failure or said.text != meant or not said.cost_nano:
         raise LoadFailed(f"{target.url}: {meant!r} arrived as {said.text!r}, {said.failure}")
-
-
-def check_direct_stream(wire: str, target: Target, words: int) -> None:
-    """An upstream's or the relay's stream comes to its end, a text event for every word. Raises
-    `LoadFailed`."""
-    response, format = _asked(target), FORMATS[wire]
-    events = len(CONTENT[format].findall(response.content))
-    if response.status_code != 200 or events != words or ENDS[format][0] not in response.content:
-        raise LoadFailed(f"{target.url} answered {response.status_code}, {events} words of {words}")
-
-
-def _asked(target: Target) -> Any:
-    headers = {**target.headers, "Authorization": f"Bearer {target.key}"}
-    headers["Content-Type"] = "application/json"
-    try:
-        return requests.post(target.url, target.body, headers=headers, timeout=_ANSWER_S)
-    except requests.RequestException as error:
-        raise LoadFailed(f"no answer from {target.url}: {error}") from error

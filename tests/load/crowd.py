@@ -8,24 +8,21 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
-from urllib.parse import urlsplit
 
 from gevent import joinall, sleep, spawn
-from gevent.event import Event
+from gevent.lock import Semaphore
 from gevent.pool import Pool
 from gevent.select import select
 from gevent.socket import create_connection
 
 from tests.load.counting_upstream import Errand
 from tests.load.figures import percentile
-from tests.load.generator import answer_bytes, request_bytes
+from tests.load.targets import READ_BYTES, Target, read_answer, request_bytes
 
 _ANSWER_S = 60.0
-_READ_BYTES = 65_536
 _SHOWN_MAX = 10
 # So many requests show that the requests are on their way.
 _BEGUN = 20
@@ -82,9 +79,8 @@ class Crowd:
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:
-    if not values:
-        return {}
-    return {"p50": percentile(values, 50), "p99": percentile(values, 99), "max": max(values)}
+    wanted = {"p50": 50, "p99": 99, "max": 100} if values else {}
+    return {name: percentile(values, percent) for name, percent in wanted.items()}
 
 
 class Callers:
@@ -92,12 +88,10 @@ class Callers:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        parts = urlsplit(plan.url)
-        self._address = (parts.hostname or "", parts.port or 80)
+        self._address = Target(plan.url, plan.key, "").address
         self._idle: list[Any] = []
         self._random = Random(7)
-        self._opened = 0
-        self._all_open = Event()
+        self._opened = Semaphore(0)
         self.crowd = Crowd()
 
     def run(self) -> Crowd:
@@ -105,63 +99,44 @@ class Callers:
         jobs = [spawn(self._stream, plan.open_s * n / plan.streams) for n in range(plan.streams)]
         if plan.asks_per_s:
             jobs.append(spawn(self._keep_asking))
-        jobs.append(spawn(self._tell_open))
-        joinall(jobs, raise_error=True)
-        return self.crowd
-
-    def _tell_open(self) -> None:
-        wanted = self._plan.streams + bool(self._plan.asks_per_s)
-        if wanted:
-            self._all_open.wait()
+        for _ in jobs:
+            self._opened.acquire()
         sys.stdout.write("open\n")
         sys.stdout.flush()
-
-    def _one_more_open(self) -> None:
-        self._opened += 1
-        if self._opened == self._plan.streams + bool(self._plan.asks_per_s):
-            self._all_open.set()
+        joinall(jobs, raise_error=True)
+        return self.crowd
 
     def _request(self, *, stream: bool, errand: Errand) -> bytes:
         message = {"role": "user", "content": errand.text()}
         body = {"model": self._plan.model, "stream": stream, "messages": [message]}
-        return request_bytes(self._plan.url, key=self._plan.key, body=json.dumps(body))
-
-    # --- Streams --------------------------------------------------------------------------------
+        return request_bytes(Target(self._plan.url, self._plan.key, json.dumps(body)))
 
     def _stream(self, after_s: float) -> None:
         sleep(after_s)
-        plan = self._plan
-        errand = Errand(plan.tokens, plan.tokens_per_s)
-        reader = Reader()
-        asked_at = time.monotonic()
+        plan, reader, asked_at = self._plan, Reader(), time.monotonic()
+        request = self._request(stream=True, errand=Errand(plan.tokens, plan.tokens_per_s))
         try:
-            with create_connection(self._address, timeout=_ANSWER_S) as connection:
-                connection.sendall(self._request(stream=True, errand=errand))
-                while not reader.ended and (piece := connection.recv(_READ_BYTES)):
+            with self._new() as connection:
+                connection.sendall(request)
+                while not reader.ended and (piece := connection.recv(READ_BYTES)):
                     reader.feed(piece)
                     if reader.tokens and not reader.noted:
                         reader.noted = True
                         self.crowd.first_token_ms.append((time.monotonic() - asked_at) * 1e3)
-                        self._one_more_open()
+                        self._opened.release()
         except OSError as error:
             reader.problem = reader.problem or repr(error)
         if not reader.noted:
-            self._one_more_open()
-        self._judge(reader)
-
-    def _judge(self, reader: "Reader") -> None:
-        if reader.is_whole(self._plan.tokens):
+            self._opened.release()
+        if reader.is_whole(plan.tokens):
             self.crowd.whole += 1
         elif reader.was_told and not reader.problem:
             self.crowd.told += 1
         else:
             self.crowd.broken.append(reader.reason())
 
-    # --- Requests -------------------------------------------------------------------------------
-
     def _keep_asking(self) -> None:
-        plan, pool = self._plan, Pool(self._plan.asks_max)
-        began_at = time.monotonic()
+        plan, pool, began_at = self._plan, Pool(self._plan.asks_max), time.monotonic()
         total = int(plan.asks_per_s * plan.asks_s)
         for number in range(total):
             due_at = began_at + number / plan.asks_per_s
@@ -169,23 +144,18 @@ class Callers:
                 sleep(wait_s)
             pool.spawn(self._ask, due_at)
             if number == min(_BEGUN, total - 1):
-                self._one_more_open()
+                self._opened.release()
         pool.join()
         self.crowd.asks_took_s = time.monotonic() - began_at
 
     def _ask(self, due_at: float) -> None:
-        plan = self._plan
-        fault = ""
-        if self._random.random() < plan.fault_share:
-            fault = self._random.choice(_FAULTS)
-        request = self._request(stream=False, errand=Errand(1, 0.0, plan.upstream_s, fault))
-        connection = self._kept()
+        broken = self._random.random() < self._plan.fault_share
+        fault = self._random.choice(_FAULTS) if broken else ""
+        errand = Errand(1, 0.0, self._plan.upstream_s, fault)
+        request = self._request(stream=False, errand=errand)
         try:
-            if connection is None:
-                status = self._answered(self._new(), request)
-            else:
-                status = self._answered_on_kept(connection, request)
-        except (OSError, EOFError) as error:
+            status = self._answered(request)
+        except OSError as error:
             if not fault:
                 self.crowd.lost.append(f"{error!r}")
             return
@@ -205,26 +175,22 @@ class Callers:
             connection.close()
         return None
 
-    def _answered_on_kept(self, connection: Any, request: bytes) -> int:
+    def _answered(self, request: bytes) -> int:
         """What HTTP clients do: an ended connection that gave no byte is tried again on a new."""
-        try:
-            return self._answered(connection, request)
-        except (ConnectionError, EOFError) as error:
-            if error.args and error.args[0] == "broke off":
-                raise
-            self.crowd.stale += 1
-            return self._answered(self._new(), request)
+        if kept := self._kept():
+            try:
+                return self._exchanged(kept, request)
+            except ConnectionError as error:
+                if error.args[0] == "the answer broke off":
+                    raise
+                self.crowd.stale += 1
+        return self._exchanged(self._new(), request)
 
-    def _answered(self, connection: Any, request: bytes) -> int:
+    def _exchanged(self, connection: Any, request: bytes) -> int:
         keep = False
         try:
             connection.sendall(request)
-            received = b""
-            while (size := answer_bytes(received)) is None or len(received) < size:
-                piece = connection.recv(_READ_BYTES)
-                if not piece:
-                    raise EOFError("broke off" if received else "ended")
-                received += piece
+            received = read_answer(connection)
             keep = b"connection: close" not in received[: received.index(b"\r\n\r\n")].lower()
         finally:
             if keep:
@@ -238,12 +204,10 @@ class Reader:
     """One stream, read event by event: which tokens came, in which order, and how it ended."""
 
     def __init__(self) -> None:
-        self.tokens = 0
+        self.tokens, self.problem = 0, ""
         self.noted = self.ended = self.was_told = self.is_done = False
-        self.problem = ""
         self.usage: Any = None
-        self._data = self._tail = b""
-        self._status = b""
+        self._data = self._tail = self._status = b""
 
     def feed(self, piece: bytes) -> None:
         """Chunk marks stand on lines of their own and are no events."""
@@ -254,13 +218,12 @@ class Reader:
         self.ended = self._tail == _LAST_CHUNK
         *lines, self._data = data.split(b"\n")
         for line in lines:
-            if line.startswith(b"data: "):
+            if line == b"data: [DONE]":
+                self.is_done = True
+            elif line.startswith(b"data: "):
                 self._event(line[6:])
 
     def _event(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self.is_done = True
-            return
         chunk = json.loads(data)
         self.was_told = self.was_told or "error" in chunk
         self.usage = chunk.get("usage") or self.usage
@@ -275,14 +238,9 @@ class Reader:
         return bool(counted and self.is_done and self.ended and not self.problem)
 
     def reason(self) -> str:
-        status = self._status.decode("ascii", "replace")
-        return self.problem or f"status {status}, {self.tokens} tokens, done: {self.is_done}"
-
-
-def main(argv: Sequence[str]) -> None:
-    crowd = Callers(Plan(**json.loads(argv[0]))).run()
-    sys.stdout.write(json.dumps(crowd.told_in_figures()) + "\n")
+        return self.problem or f"status {self._status!r}, {self.tokens} tokens: {self.is_done}"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    crowd = Callers(Plan(**json.loads(sys.argv[1]))).run()
+    sys.stdout.write(json.dumps(crowd.told_in_figures()) + "\n")

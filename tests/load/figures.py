@@ -1,10 +1,15 @@
-"""From samples to figures: medians, ratios of interleaved pairs, and what each must reach."""
+"""Figures: ratios of interleaved pairs, what each must reach, the table, and the comparison with an
+earlier run."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
+
+_TENTH = 0.10
+# What has to be alike for two runs to say something about the code.
+_ALIKE = ("cores", "load_generator", "upstream", "stream_upstream", "quick")
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -31,6 +36,10 @@ class Interval:
         return self.cpu_s * 1e6 / self.units
 
     @property
+    def beside_us(self) -> float:
+        return self.beside_cpu_s * 1e6 / self.units
+
+    @property
     def units_per_s(self) -> float:
         return self.units / self.seconds
 
@@ -41,41 +50,6 @@ class Pair:
 
     governed: Interval
     ceiling: Interval
-
-
-def median_ratio(pairs: Sequence[Pair], of: Callable[[Interval], float]) -> float:
-    """The median of the pairs' own ratios, so that a slow minute touches both sides of one."""
-    return median(of(pair.governed) / of(pair.ceiling) for pair in pairs)
-
-
-def medians(pairs: Sequence[Pair], of: Callable[[Interval], float]) -> dict[str, float]:
-    """Either side's median."""
-    return {
-        "governed": median(of(pair.governed) for pair in pairs),
-        "ceiling": median(of(pair.ceiling) for pair in pairs),
-    }
-
-
-@dataclass(frozen=True)
-class Commits:
-    """One interval's commits by the database's counter; `idle_per_s` come without any request."""
-
-    requests: int
-    raw: int
-    seconds: float
-    idle_per_s: float
-
-    @property
-    def per_request_raw(self) -> float:
-        return self.raw / self.requests
-
-    @property
-    def per_request(self) -> float:
-        return (self.raw - self.idle_per_s * self.seconds) / self.requests
-
-    @property
-    def idle_note(self) -> str:
-        return f"{self.idle_per_s:.1f}/s without requests taken off"
 
 
 @dataclass(frozen=True)
@@ -89,12 +63,8 @@ class Required:
     at_least: bool = False
     is_ratio: bool = False
 
-    def is_met(self, value: float, bound: float) -> bool:
-        return value >= bound if self.at_least else value <= bound
-
-    def is_worse(self, *, before: float, now: float, by: float) -> bool:
-        """Whether `now` is worse than `before` by more than the share `by`."""
-        return now < before * (1 - by) if self.at_least else now > before * (1 + by)
+    def is_worse(self, before: float, now: float) -> bool:
+        return now < before * (1 - _TENTH) if self.at_least else now > before * (1 + _TENTH)
 
 
 def _chunk(caller: str, wire: str, bound: float) -> Required:
@@ -107,7 +77,6 @@ def _translation(caller: str, wire: str) -> Required:
     return Required(f"translating_{caller}_{wire}", text, "x", 3.0, is_ratio=True)
 
 
-COMMIT_SHARE = 2.5
 REQUIRED = (
     Required("cpu_ratio", "CPU per request / ceiling, 64 connections", "x", 1.8, is_ratio=True),
     Required("rate_ratio", "req/s / ceiling, 64 connections", "x", 0.5, True, is_ratio=True),
@@ -144,13 +113,24 @@ REQUIRED = (
 )
 
 
-@dataclass(frozen=True)
-class Part:
-    """Figures, notes and bounds of its own that one part of a run gives, by the figure's name."""
+class Line(NamedTuple):
+    """What a run says of one figure; its own `bound` replaces the usual."""
 
-    values: dict[str, float]
-    notes: dict[str, str]
-    bounds: dict[str, float] = field(default_factory=dict)
+    value: float | None
+    note: str = ""
+    bound: float | None = None
+
+
+# By the figure's name.
+Lines = dict[str, Line]
+
+
+def ratio_line(pairs: Sequence[Pair], of: str = "cpu_us_per_unit", form: str = "{:.0f} us") -> Line:
+    """The median of the pairs' own ratios, so that a slow minute touches both sides of one; beside
+    it either side's median. `of` is what of an interval is meant."""
+    both = [(getattr(pair.governed, of), getattr(pair.ceiling, of)) for pair in pairs]
+    sides = [form.format(median(side)) for side in zip(*both, strict=True)]
+    return Line(median(governed / ceiling for governed, ceiling in both), " and ".join(sides))
 
 
 @dataclass(frozen=True)
@@ -164,27 +144,71 @@ class Figure:
 
     def as_json(self) -> dict[str, Any]:
         required, value = self.required, self.value
+        met = None
+        if value is not None:
+            met = value >= self.bound if required.at_least else value <= self.bound
         return {
             "text": required.text,
             "value": value,
             "unit": required.unit,
             "required": f"{'>=' if required.at_least else '<='} {self.bound:.4g}",
-            "met": None if value is None else required.is_met(value, self.bound),
+            "met": met,
             "is_ratio": required.is_ratio,
             "note": self.note,
         }
 
 
-def figures(
-    values: Mapping[str, float], notes: Mapping[str, str], bounds: Mapping[str, float]
-) -> list[Figure]:
-    """Every line of the table, in its order. `bounds` are of this run: they replace the usual."""
+def figures(lines: Lines, required: Sequence[Required] = REQUIRED) -> list[Figure]:
+    """What there is a line of, in the table's order."""
     return [
-        Figure(
-            required,
-            values.get(required.name),
-            bounds.get(required.name, required.bound),
-            notes.get(required.name, ""),
-        )
-        for required in REQUIRED
+        Figure(one, line.value, one.bound if line.bound is None else line.bound, line.note)
+        for one in required
+        if (line := lines.get(one.name))
+    ]
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of equally many cells as text, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    told = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(told) + "\n"
+
+
+def table(lines: Sequence[Figure]) -> str:
+    """Each figure with the required value beside it."""
+    return aligned([("Figure", "Measured", "Required", "Met", ""), *map(_row, lines)])
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    told = figure.as_json()
+    unit = f" {told['unit']}" if told["unit"] else ""
+    value = "-" if figure.value is None else f"{figure.value:.2f}{unit}"
+    met = {True: "yes", False: "no", None: "-"}[told["met"]]
+    return told["text"], value, told["required"] + unit, met, figure.note
+
+
+def ratios(document: Mapping[str, Any]) -> dict[str, float]:
+    """What is compared: the ratios that a run's document holds, by the figure's name."""
+    figures = document.get("figures", {})
+    found = {one.name: figures.get(one.name, {}).get("value") for one in REQUIRED if one.is_ratio}
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def regressions(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for each ratio that got worse by more than a tenth. Both are documents of runs."""
+    old, new = ratios(before), ratios(now)
+    return [
+        f"{one.text}: was {old[one.name]:.2f}, is {new[one.name]:.2f}"
+        for one in REQUIRED
+        if one.name in old.keys() & new.keys() and one.is_worse(old[one.name], new[one.name])
+    ]
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """A line for each condition under which the runs differ so that comparing them says little."""
+    old, new = before.get("conditions", {}), now["conditions"]
+    return [
+        f"{name}: was {old.get(name)}, is {new[name]}"
+        for name in _ALIKE
+        if old.get(name) != new[name]
     ]

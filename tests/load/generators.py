@@ -1,36 +1,36 @@
-"""Load generators: `wrk`, or the bundled one where there is no wrk. Both say the same JSON line."""
+"""Load generators: `wrk`, or the bundled one where there is no wrk. Both say the same JSON line.
+
+The bundled one is `python -m tests.load.generators URL CONNECTIONS SECONDS`: it posts LOAD_BODY
+with the key LOAD_KEY and the lines of LOAD_HEADERS over connections that stay open, as `wrk` would,
+at a much higher price in CPU.
+"""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Self
 
+from gevent import joinall, spawn
+from gevent.socket import create_connection
+
+from tests.load.accounting import ProcessTree, spent_s
+from tests.load.figures import Interval, percentile
+from tests.load.targets import LoadFailed, Target, read_answer, request_bytes
 from tests.support.manage import PROJECT
 from tests.support.processes import dies_with_parent
 
 _SCRIPT = Path(__file__).with_name("wrk.lua")
 _GRACE_S = 30
+_ANSWER_S = 10.0
 # A hiccup of the machine is told; a run in which more than this share failed measures something
 # else.
 FAILED_SHARE_MAX = 0.001
-
-
-class LoadFailed(Exception):
-    """The load generator broke, or too many of its requests did."""
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where each request goes, with which key, body and further headers."""
-
-    url: str
-    key: str
-    body: str
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,16 @@ class Load:
     p50_ms: float
     p99_ms: float
     failed: int
+
+    @property
+    def answered(self) -> int:
+        return self.requests - self.failed
+
+    def checked(self) -> Self:
+        """The same. Raises `LoadFailed` when nothing was answered or too much failed."""
+        if not self.requests or self.failed > FAILED_SHARE_MAX * self.requests:
+            raise LoadFailed(f"{self.failed} of {self.requests} requests failed")
+        return self
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,7 @@ class Generator:
                 **os.environ,
                 "LOAD_BODY": target.body,
                 "LOAD_KEY": target.key,
-                "LOAD_HEADERS": header_lines(target.headers),
+                "LOAD_HEADERS": "".join(f"{n}: {value}\n" for n, value in target.headers.items()),
             },
             capture_output=True,
             text=True,
@@ -69,22 +79,29 @@ class Generator:
             check=False,
             preexec_fn=dies_with_parent(),
         )
-        if done.returncode:
-            raise LoadFailed(f"{self.name} ended with {done.returncode}: {done.stderr[-500:]}")
-        return checked(parsed(done.stdout))
+        # The summary is the last line that is a JSON object.
+        summaries = [line for line in done.stdout.splitlines() if line.startswith("{")]
+        if done.returncode or not summaries:
+            told = (done.stderr or done.stdout)[-500:]
+            raise LoadFailed(f"{target.url}: {self.name} ended with {done.returncode}: {told}")
+        return Load(**json.loads(summaries[-1])).checked()
+
+    def interval(
+        self, target: Target, web: ProcessTree, *, connections: int, seconds: float
+    ) -> tuple[Interval, Load]:
+        """The same, with the CPU that `web` spent on what it answered."""
+        before = web.cpu_s()
+        load = self.run(target, connections=connections, seconds=seconds)
+        cpu_s = spent_s(before, web.cpu_s())
+        return Interval(load.answered, load.seconds, cpu_s, load.p50_ms), load
 
     def _command(self, url: str, connections: int, seconds: float) -> Sequence[str]:
         if self.is_bundled:
-            options = [f"--connections={connections}", f"--seconds={seconds}"]
-            return [sys.executable, "-m", "tests.load.generator", *options, url]
+            words = [url, str(connections), str(seconds)]
+            return [sys.executable, "-m", "tests.load.generators", *words]
         # wrk takes whole seconds.
         options = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "10s"]
         return ["wrk", *options, "-s", str(_SCRIPT), url]
-
-
-def header_lines(headers: Mapping[str, str]) -> str:
-    """`Name: value` in lines, as generators take them from LOAD_HEADERS."""
-    return "".join(f"{name}: {value}\n" for name, value in headers.items())
 
 
 def find() -> Generator:
@@ -95,16 +112,35 @@ def find() -> Generator:
     return Generator(" ".join(said.split()[:2]) or "wrk", is_bundled=False)
 
 
-def parsed(output: str) -> Load:
-    """The summary: the last line that is a JSON object. Raises `LoadFailed` without one."""
-    for line in reversed(output.splitlines()):
-        if line.startswith("{"):
-            return Load(**json.loads(line))
-    raise LoadFailed(f"no summary in the load generator's output: {output[-500:]}")
+def _load(target: Target, *, connections: int, seconds: float) -> Load:
+    """Each connection asks and waits for the answer, over and over."""
+    request, taken_ms, failed = request_bytes(target), list[float](), 0
+    started_at = time.monotonic()
+    until = started_at + seconds
+
+    def keep_asking() -> None:
+        nonlocal failed
+        while time.monotonic() < until:
+            try:
+                with create_connection(target.address, timeout=_ANSWER_S) as connection:
+                    while (asked_at := time.monotonic()) < until:
+                        connection.sendall(request)
+                        received = read_answer(connection)
+                        taken_ms.append((time.monotonic() - asked_at) * 1e3)
+                        failed += not received.startswith(b"HTTP/1.1 2")
+            except OSError:
+                failed += 1
+
+    jobs = [spawn(keep_asking) for _ in range(connections)]
+    joinall(jobs, timeout=seconds + _ANSWER_S, raise_error=True)
+    took_s = time.monotonic() - started_at
+    p50_ms, p99_ms = (percentile(taken_ms or [0.0], percent) for percent in (50, 99))
+    return Load(len(taken_ms), took_s, p50_ms, p99_ms, failed)
 
 
-def checked(load: Load) -> Load:
-    """The same. Raises `LoadFailed` when nothing was answered or too much failed."""
-    if not load.requests or load.failed > FAILED_SHARE_MAX * load.requests:
-        raise LoadFailed(f"{load.failed} of {load.requests} requests failed")
-    return load
+if __name__ == "__main__":
+    url, connections, seconds = sys.argv[1:]
+    headers = dict(line.split(": ", 1) for line in os.environ["LOAD_HEADERS"].splitlines())
+    target = Target(url, os.environ["LOAD_KEY"], os.environ["LOAD_BODY"], headers)
+    done = _load(target, connections=int(connections), seconds=float(seconds))
+    sys.stdout.write(json.dumps(asdict(done)) + "\n")

@@ -1,25 +1,26 @@
 """How fast history is told with a million generations, in a process of its own.
 
-`python -m tests.load.history --rows N --rounds N` fills the database of DATABASE_URL, which must be
+`python -m tests.load.history ROWS ROUNDS` fills the database of DATABASE_URL, which must be
 a new one on PostgreSQL, sums it up as the schedule does, and asks through the API's own views. It
 prints what each request took and the plans of the statements, as JSON.
 """
 
-import argparse
 import json
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+
+from tests.load.apart import print_measured
 
 DAYS: Final = 30
 RECORD: Final = "GET /generation"
 PAGE: Final = "GET /activity of a day"
-ROWS: Final = 1_000_000
 _WARM_ROUNDS: Final = 2
 _PLAN_S: Final = 60.0
+_PORTION: Final = 100_000
+_HISTORY: Final = ("generation", "usagehour", "usageday", "usagespread")
 # Twenty keys of one account, some far busier than others, at eight models of three providers; most
 # answers stop by themselves. A record is as wide as a real one: most of it is the trace.
 _FILL: Final = """
@@ -56,8 +57,7 @@ FROM (SELECT n, random() a, random() b, random() c, random() d, random() e, rand
 
 @dataclass(frozen=True)
 class Told:
-    """Milliseconds of each request by its name, the plans of what it asked, and how long filling
-    and summing up took (seconds)."""
+    """Each request's milliseconds and the plans of what it asked, by its name."""
 
     rows: int
     taken_ms: dict[str, list[float]] = field(default_factory=dict)
@@ -68,79 +68,69 @@ class Told:
 
 def queries(now: datetime) -> dict[str, dict[str, Any]]:
     """Analytics as a team would ask, over the whole of the time and less of it."""
-    month: dict[str, str] = {
-        "start": (now - timedelta(days=DAYS)).isoformat(),
-        "end": now.isoformat(),
-    }
-    whole = {"time_range": month}
     latencies = ["avg_latency", "p50_latency", "p90_latency", "p99_latency"]
+    one_model = {"field": "model", "operator": "eq", "value": "author/model-7"}
+
+    def query(metrics: Sequence[str], *dimensions: str, days: int = 0, **more: Any) -> Any:
+        """Without `days` of the last week, as the API has it."""
+        asked = {"metrics": metrics, **more} | ({"dimensions": dimensions} if dimensions else {})
+        start, end = (now - timedelta(days=days)).isoformat(), now.isoformat()
+        return asked | ({"time_range": {"start": start, "end": end}} if days else {})
+
+    usage, counted = ["credits_usage"], ["request_count"]
+    totals = ["request_count", "tokens_total", "total_usage"]
+    throughputs = ["p50_throughput", "p99_throughput"]
     return {
-        "totals": {"metrics": ["request_count", "tokens_total", "total_usage"], **whole},
-        "days by model": {
-            "metrics": ["request_count", "credits_usage"],
-            "dimensions": ["model"],
-            "granularity": "day",
-            **whole,
-        },
-        "hours": {"metrics": ["tokens_total"], "granularity": "hour", **whole},
-        "keys and apps": {
-            "metrics": ["credits_usage"],
-            "dimensions": ["api_key_id", "app"],
-            **whole,
-        },
-        "finish reasons by provider": {
-            "metrics": ["request_count"],
-            "dimensions": ["provider", "finish_reason"],
-            **whole,
-        },
-        "one key by day": {
-            "metrics": ["request_count", "cache_hit_rate"],
-            "granularity": "day",
-            "filters": [{"field": "model", "operator": "eq", "value": "author/model-7"}],
-            **whole,
-        },
-        "latency of a week": {"metrics": latencies, "granularity": "day"},
-        "latency by provider": {"metrics": latencies, "dimensions": ["provider"], **whole},
-        "throughput of a day by hour": {
-            "metrics": ["p50_throughput", "p99_throughput"],
-            "granularity": "hour",
-            "time_range": {**month, "start": (now - timedelta(days=1)).isoformat()},
-        },
-        "end users of a week": {
-            "metrics": ["credits_usage"],
-            "dimensions": ["external_user"],
-            "limit": 100,
-        },
-        "minutes of a day": {
-            "metrics": ["request_count"],
-            "granularity": "minute",
-            "time_range": {**month, "start": (now - timedelta(days=1)).isoformat()},
-        },
+        "totals": query(totals, days=DAYS),
+        "days by model": query([*counted, *usage], "model", days=DAYS, granularity="day"),
+        "hours": query(["tokens_total"], days=DAYS, granularity="hour"),
+        "keys and apps": query(usage, "api_key_id", "app", days=DAYS),
+        "finish reasons by provider": query(counted, "provider", "finish_reason", days=DAYS),
+        "one key by day": query(
+            [*counted, "cache_hit_rate"], days=DAYS, granularity="day", filters=[one_model]
+        ),
+        "latency of a week": query(latencies, granularity="day"),
+        "latency by provider": query(latencies, "provider", days=DAYS),
+        "throughput of a day by hour": query(throughputs, days=1, granularity="hour"),
+        "end users of a week": query(usage, "external_user", limit=100),
+        "minutes of a day": query(counted, days=1, granularity="minute"),
     }
 
 
-def measure(*, rows: int, rounds: int) -> Told:
+def measure(rows: int, rounds: int) -> Told:
     """Fill, sum up, ask. Django must be set up."""
     from django.core.management import call_command
+    from django.db import connection
+
+    from routing.history.rolling import roll_up
 
     call_command("migrate", verbosity=0)
     now = datetime.now(UTC)
     key, owner = _account()
+    given = {**owner, "rows": rows, "days": DAYS, "end": now}
     began = time.monotonic()
-    _fill(owner, rows, now)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setseed(0.7)")
+        for first in range(1, rows + 1, _PORTION):
+            portion = {"first": first, "last": min(rows, first + _PORTION - 1)}
+            cursor.execute(_FILL, given | portion)
     filled = time.monotonic()
-    _roll_up(now)
-    rolled = time.monotonic()
-    _settle()
-    told = Told(rows, fill_s=filled - began, roll_up_s=rolled - filled)
+    while roll_up(now):
+        pass
+    told = Told(rows, fill_s=filled - began, roll_up_s=time.monotonic() - filled)
+    with connection.cursor() as cursor:
+        # What autovacuum does some minutes after rows were written.
+        cursor.execute("VACUUM ANALYZE")
     asked = _requests(now, key, owner)
     for name, ask in asked.items():
         told.plans[name] = _plans(ask)
     for number in range(_WARM_ROUNDS + rounds):
         for name, ask in asked.items():
-            taken_ms = _timed(ask)
+            asked_at = time.perf_counter()
+            ask()
             if number >= _WARM_ROUNDS:
-                told.taken_ms.setdefault(name, []).append(taken_ms)
+                took_ms = (time.perf_counter() - asked_at) * 1000
+                told.taken_ms.setdefault(name, []).append(took_ms)
     return told
 
 
@@ -161,39 +151,6 @@ def _account() -> tuple[str, Mapping[str, Any]]:
     return management, {"account": account.pk, "workspace": workspace.pk, "keys": keys}
 
 
-def _fill(owner: Mapping[str, Any], rows: int, now: datetime) -> None:
-    from django.db import connection
-
-    portion = 100_000
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT setseed(0.7)")
-        for first in range(1, rows + 1, portion):
-            last = min(rows, first + portion - 1)
-            values: dict[str, Any] = {
-                "first": first,
-                "last": last,
-                "rows": rows,
-                "days": DAYS,
-                "end": now,
-            }
-            cursor.execute(_FILL, values | dict(owner))
-
-
-def _roll_up(now: datetime) -> None:
-    from routing.history.rolling import roll_up
-
-    while roll_up(now):
-        pass
-
-
-def _settle() -> None:
-    """What autovacuum does some minutes after rows were written."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute("VACUUM ANALYZE")
-
-
 def _requests(now: datetime, key: str, owner: Mapping[str, Any]) -> dict[str, Callable[[], None]]:
     """What is measured: each asks once, and must be answered."""
     from django.test import Client
@@ -206,34 +163,21 @@ def _requests(now: datetime, key: str, owner: Mapping[str, Any]) -> dict[str, Ca
     )
     chosen = middle.order_by("created_at").values_list("pk", flat=True)[0]
 
-    def get(path: str) -> Callable[[], None]:
+    def request(path: str, body: Mapping[str, Any] | None = None) -> Callable[[], None]:
         def ask() -> None:
-            response = client.get(f"/api/v1{path}")
-            assert response.status_code == 200, response.content
-
-        return ask
-
-    def post(body: Mapping[str, Any]) -> Callable[[], None]:
-        def ask() -> None:
-            response = client.post(
-                "/api/v1/analytics/query", json.dumps(body), content_type="application/json"
-            )
+            method, data = ("POST", json.dumps(body)) if body else ("GET", "")
+            response = client.generic(method, f"/api/v1{path}", data, "application/json")
             assert response.status_code == 200, response.content
 
         return ask
 
     found = {
-        RECORD: get(f"/generation?id={chosen}"),
-        "GET /activity": get("/activity"),
-        PAGE: get(f"/activity?date={(now - timedelta(days=9)).date()}"),
+        RECORD: request(f"/generation?id={chosen}"),
+        "GET /activity": request("/activity"),
+        PAGE: request(f"/activity?date={(now - timedelta(days=9)).date()}"),
     }
-    return found | {name: post(body) for name, body in queries(now).items()}
-
-
-def _timed(ask: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    ask()
-    return (time.perf_counter() - began) * 1000
+    asked = queries(now).items()
+    return found | {name: request("/analytics/query", body) for name, body in asked}
 
 
 def _plans(ask: Callable[[], None]) -> list[str]:
@@ -241,42 +185,22 @@ def _plans(ask: Callable[[], None]) -> list[str]:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    with CaptureQueriesContext(connection) as captured:
-        ask()
-    asked = [each["sql"] for each in captured if _reads_history(each["sql"])]
-    return [_plan(sql) for sql in asked]
-
-
-def _reads_history(sql: str) -> bool:
-    return sql.startswith(("SELECT", "WITH")) and any(
-        f"routing_{table}" in sql
-        for table in ("generation", "usagehour", "usageday", "usagespread")
-    )
-
-
-def _plan(sql: str) -> str:
-    from django.db import connection
-
     from routing.history.deadline import deadline
 
-    # As the views ask it.
-    with deadline(_PLAN_S), connection.cursor() as cursor:
-        # The statement has its values in it, and `%` is nothing special without parameters.
-        cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {sql}")
-        return "\n".join(row[0] for row in cursor.fetchall())
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    import django
-
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--rounds", type=int, default=20)
-    asked = parser.parse_args(argv)
-    django.setup()
-    told = measure(rows=asked.rows, rounds=asked.rounds)
-    sys.stdout.write(json.dumps(asdict(told)) + "\n")
+    with CaptureQueriesContext(connection) as captured:
+        ask()
+    found = []
+    for sql in (each["sql"] for each in captured):
+        if sql.startswith(("SELECT", "WITH")) and any(
+            f"routing_{table}" in sql for table in _HISTORY
+        ):
+            # As the views ask it.
+            with deadline(_PLAN_S), connection.cursor() as cursor:
+                # The statement has its values in it; `%` is nothing special without parameters.
+                cursor.execute(f"EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) {sql}")
+                found.append("\n".join(row[0] for row in cursor.fetchall()))
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    print_measured(measure)

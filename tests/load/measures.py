@@ -1,63 +1,78 @@
 """The measured intervals: each returns samples and decides nothing."""
 
-import json
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
 
-from tests.load.accounting import WebProcesses, spent_s
-from tests.load.answers import asked, check_governed, check_passed_on
+from tests.load import asks, crossings
+from tests.load.accounting import ProcessTree
 from tests.load.apart import measured_apart
-from tests.load.database import CommitCounter, commit_p50_ms
-from tests.load.decisions_part import Decided, DecisionMeasures
-from tests.load.figures import Commits, Interval, Pair
-from tests.load.format_measures import FormatMeasures
-from tests.load.format_samples import Formats
-from tests.load.generators import Generator, Target
+from tests.load.books import commit_p50_ms, settled_commits
+from tests.load.crossings import BY_WIRE, CONTENT, CROSSINGS, FORMATS, Crossing
+from tests.load.figures import Interval, Pair
+from tests.load.generators import Load
 from tests.load.history import Told
-from tests.load.history_part import told_apart
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
-from tests.load.rules import RuledGateway
-from tests.load.samples import Memory, Selected, Single, Tools
+from tests.load.rules import ruled_gateway
+from tests.load.samples import (
+    Commits,
+    Decided,
+    FirstTokens,
+    Formats,
+    Memory,
+    Selected,
+    Single,
+    Tools,
+)
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
-from tests.load.streams import measured_streams
-from tests.load.tool_loops import TOOL_CALL, call_body, check_loop, loop_body
+from tests.load.streams import ENDS, Ends, first_content_ms, measured_streams
+from tests.load.targets import LoadFailed, Target, asked
 from tests.load.toolless import Toolless
+from tests.load.translating import Translating
 from tests.support import processes
+from tests.support.speakers import SPEAKERS
 
 # Requests are counted in slices, because wrk is told seconds and not requests.
 _SLICE_S = 3.0
 _GROWTH_S_MAX = 180.0
 _STREAM_GRACE_S = 60.0
+_HISTORY_S_MAX = 1200.0
+# What the upstream of decisions takes for each call.
+_UPSTREAM_S = 0.05
+# As many calls at once either way: a request for decisions makes up to eight.
+_DECIDING = 8
+_WARM_UP_WORDS = 5
+# The rest of a stream whose first word counts.
+_SHORT_WORDS = 2
+_PLAIN = re.compile(rb'"content"')
 
 
 @dataclass
 class Measures:
-    """Measures on one stand with one load generator; `say` tells what is going on."""
+    """Measures on one stand; `say` tells what is going on, `answered` what the books must hold."""
 
     stand: Stand
-    generator: Generator
     plan: Plan
     say: Callable[[str], None]
     answered: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        stand = self.stand
-        body = whole_body()
-        key = stand.key
-        self._governed = Target(f"{stand.gateway.base_url}/chat/completions", key, body)
-        self._ceiling = Target(f"{stand.ceiling.root_url}/whole", key, body)
-        self._direct = Target(f"{stand.upstream_url}/v1/chat/completions", key, body)
+        stand, body = self.stand, asks.whole_body()
+        self._governed = self._chat_target(body)
+        self._ceiling = Target(f"{stand.ceiling_url}/whole", stand.key, body)
+        self._direct = Target(f"{stand.upstream_url}/v1/chat/completions", stand.key, body)
 
     def warm_up(self) -> None:
         """Both servers, so that no measured interval pays for a first time; and their answers."""
         direct = asked(self._direct)
-        check_passed_on(asked(self._ceiling), direct)
-        check_governed(asked(self._governed), direct)
-        self.answered += 1
-        for target in (self._ceiling, self._governed):
-            self._load(target, BUSY_CONNECTIONS, self.plan.warm_up_s)
+        asks.check_passed_on(asked(self._ceiling), direct)
+        asks.check_governed(self._asked(self._governed), direct)
+        self._load_ceiling(BUSY_CONNECTIONS, self.plan.warm_up_s)
+        self._load(self._governed, BUSY_CONNECTIONS, self.plan.warm_up_s)
 
     def memory(self) -> Memory:
         """Workers at rest, then after the warm-up and after thousands of requests more."""
@@ -79,176 +94,239 @@ class Measures:
 
     def requests(self) -> list[Pair]:
         """64 connections: the gateway, the ceiling, the gateway, the ceiling."""
-        pairs = []
-        for number in range(self.plan.busy_pairs):
-            self.say(f"64 connections, pair {number + 1} of {self.plan.busy_pairs}")
-            governed = self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
-            pairs.append(
-                Pair(governed, self._load(self._ceiling, BUSY_CONNECTIONS, self.plan.busy_s))
-            )
-        return pairs
+        return [
+            Pair(self._busy(), self._load_ceiling(BUSY_CONNECTIONS, self.plan.busy_s))
+            for _ in self._turns("64 connections, pair", self.plan.busy_pairs)
+        ]
 
     def rules(self) -> list[Pair]:
         """64 connections: with all rules on, without any, and again."""
         pairs = []
-        with RuledGateway(self.stand, self._governed.body) as ruled:
-            check_governed(asked(ruled.target), asked(self._direct))
-            ruled.load(self.generator, connections=BUSY_CONNECTIONS, seconds=self.plan.warm_up_s)
-            for number in range(self.plan.busy_pairs):
-                self.say(f"rules, pair {number + 1} of {self.plan.busy_pairs}")
-                held = ruled.load(
-                    self.generator, connections=BUSY_CONNECTIONS, seconds=self.plan.busy_s
-                )
-                self.answered += held.units
-                pairs.append(Pair(held, self._load_plain()))
+        with ruled_gateway(self.stand, asks.whole_body()) as (ruled, web):
+            asks.check_governed(self._asked(ruled), asked(self._direct))
+            self._load(ruled, BUSY_CONNECTIONS, self.plan.warm_up_s, web)
+            for _ in self._turns("rules, pair", self.plan.busy_pairs):
+                held = self._load(ruled, BUSY_CONNECTIONS, self.plan.busy_s, web)
+                pairs.append(Pair(held, self._busy()))
         return pairs
-
-    def _load_plain(self) -> Interval:
-        return self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
 
     def selection(self) -> list[Selected]:
         """64 connections, then the choice alone, in turn."""
-        found = []
-        for number in range(self.plan.selection_rounds):
-            self.say(f"selection, round {number + 1} of {self.plan.selection_rounds}")
-            governed = self._load(self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
-            found.append(Selected(governed, self._choosing()))
-        return found
-
-    def _choosing(self) -> Choosing:
-        module = "tests.load.selecting"
-        return Choosing(**measured_apart(self.stand, module, seconds=self.plan.selection_s))
+        return [
+            Selected(self._busy(), Choosing(**self._apart("selecting", self.plan.selection_s)))
+            for _ in self._turns("selection, round", self.plan.selection_rounds)
+        ]
 
     def single(self) -> list[Single]:
         """One connection, and one commit after the other on the same PostgreSQL."""
-        pairs = []
-        for number in range(self.plan.single_pairs):
-            self.say(f"1 connection, pair {number + 1} of {self.plan.single_pairs}")
-            pairs.append(
-                Single(
-                    governed_ms=self._load(self._governed, 1, self.plan.single_s).p50_ms,
-                    ceiling_ms=self._load(self._ceiling, 1, self.plan.single_s).p50_ms,
-                    direct_ms=self._load(self._direct, 1, self.plan.single_s).p50_ms,
-                    commit_ms=commit_p50_ms(self.stand.postgres, seconds=self.plan.probe_s),
-                )
+        seconds = self.plan.single_s
+        return [
+            Single(
+                governed_ms=self._load(self._governed, 1, seconds).p50_ms,
+                ceiling_ms=self._load_ceiling(1, seconds).p50_ms,
+                direct_ms=self._run(self._direct, seconds).p50_ms,
+                commit_ms=commit_p50_ms(self.stand.postgres, seconds=self.plan.probe_s),
             )
-        return pairs
+            for _ in self._turns("1 connection, pair", self.plan.single_pairs)
+        ]
 
     def commits(self) -> dict[int, Commits]:
         """By number of connections. What commits without requests is measured first."""
         self.say("commits per request")
-        counter = CommitCounter(self.stand.postgres, DATABASE)
-        try:
-            began, idle_from = counter.settled(), time.monotonic()
-            at_rest, measured_at = counter.settled(), time.monotonic()
-            idle_per_s = (at_rest - began) / (measured_at - idle_from)
-            found, before = {}, at_rest
-            for connections in (1, BUSY_CONNECTIONS):
-                started = measured_at
-                load = self._load(self._governed, connections, self.plan.commits_s)
-                now, measured_at = counter.settled(), time.monotonic()
-                found[connections] = Commits(
-                    load.units, now - before, measured_at - started, idle_per_s
-                )
-                before = now
-            return found
-        finally:
-            counter.close()
+
+        def settled() -> tuple[int, float]:
+            return settled_commits(self.stand.postgres, DATABASE), time.monotonic()
+
+        (began, idle_from), (before, started) = settled(), settled()
+        idle_per_s = (before - began) / (started - idle_from)
+        found = {}
+        for connections in (1, BUSY_CONNECTIONS):
+            load = self._load(self._governed, connections, self.plan.commits_s)
+            now, ended = settled()
+            found[connections] = Commits(load.units, now - before, ended - started, idle_per_s)
+            before, started = now, ended
+        return found
 
     def streams(self) -> list[Pair]:
         """200 streams at a time: the gateway, the bare relay, the gateway, the bare relay."""
-        stand, plan = self.stand, self.plan
-        stand.pace_streams()
-        body = stream_body(plan.stream_chunks)
-        governed = Target(self._governed.url, stand.key, body)
-        relay = Target(f"{stand.ceiling.root_url}/relay", stand.key, body)
-        pairs = []
-        for number in range(plan.stream_pairs):
-            self.say(f"{STREAMS} streams, pair {number + 1} of {plan.stream_pairs}")
-            first = self._read(governed, stand.web)
-            self.answered += STREAMS
-            pairs.append(Pair(first, self._read(relay, stand.ceiling.web)))
-        return pairs
-
-    def formats(self) -> Formats:
-        """Callers of three formats over upstreams of three kinds."""
-        whole, direct = self._governed, self._direct
-        measures = FormatMeasures(self.stand, self.plan, whole, direct, self.say)
-        found = measures.all()
-        self.answered += measures.answered
-        return found
+        self.stand.pace_streams()
+        words = self.plan.stream_chunks
+        governed = self._chat_target(asks.stream_body(words))
+        relay = Target(
+            f"{self.stand.ceiling_url}/relay/chat/completions", governed.key, governed.body
+        )
+        return [
+            Pair(self._read(governed, words), self._read(relay, words, of_ceiling=True))
+            for _ in self._turns(f"{STREAMS} streams, pair", self.plan.stream_pairs)
+        ]
 
     def decisions(self) -> Decided:
-        """Twenty questions in one request, and what one costs beside a chat call."""
-        measures = DecisionMeasures(self.stand, self.generator, self.plan, self.say)
-        found = measures.all()
-        self.answered += measures.answered
-        return found
+        """Twenty questions in one request, and what one costs beside a chat call to the same
+        upstream, which takes 50 ms."""
+        self.stand.simulator.control("PUT", "/_persona/judging", {"first_token_s": _UPSTREAM_S})
+        url = f"{self.stand.gateway.root_url}/api/alpha/decisions"
+        decisions = Target(url, self.stand.key, asks.decisions_body())
+        question = self._chat_target(asks.question_body())
+        asks.check_decided(self._asked(decisions))
+        self._asked(question)
+        waited, pairs, seconds = [], [], self.plan.single_s
+        for _ in self._turns("decisions, round", self.plan.single_pairs):
+            waited.append(self._run(decisions, seconds))
+            self.answered += waited[-1].answered
+            done = self._load(decisions, _DECIDING, seconds)
+            by_question = Interval(done.units * asks.QUESTIONS, done.seconds, done.cpu_s)
+            pairs.append(Pair(by_question, self._load(question, BUSY_CONNECTIONS, seconds)))
+        return Decided(waited, pairs)
 
     def tools(self) -> Tools:
         """64 connections: loops of five server-tool steps and a last turn, single calls of the same
         model, and what tools do to a call that names none, in turn."""
-        stand, url = self.stand, self._governed.url
-        stand.simulator.script("tools", TOOL_CALL, repeat=True)
-        loop, single = Target(url, stand.key, loop_body()), Target(url, stand.key, call_body())
-        check_loop(asked(loop))
-        asked(single)
-        self.answered += 2
+        self.stand.simulator.script("tools", asks.TOOL_CALL, repeat=True)
+        loop, single = self._chat_target(asks.loop_body()), self._chat_target(asks.call_body())
+        asks.check_loop(self._asked(loop))
+        self._asked(single)
         pairs, toolless = [], []
-        for number in range(self.plan.busy_pairs):
-            self.say(f"server tools, pair {number + 1} of {self.plan.busy_pairs}")
-            pairs.append(Pair(self._counted(loop), self._counted(single)))
-            toolless.append(self._toolless())
+        for _ in self._turns("server tools, pair", self.plan.busy_pairs):
+            pairs.append(Pair(self._busy(loop), self._busy(single)))
+            toolless.append(Toolless(**self._apart("toolless", self.plan.selection_s)))
         return Tools(pairs, toolless)
-
-    def _toolless(self) -> Toolless:
-        module = "tests.load.toolless"
-        return Toolless(**measured_apart(self.stand, module, seconds=self.plan.selection_s))
-
-    def _counted(self, target: Target) -> Interval:
-        done = self._load(target, BUSY_CONNECTIONS, self.plan.busy_s)
-        self.answered += done.units
-        return done
 
     def history(self) -> Told:
         """What is told of a million generations, in a database of its own."""
-        self.say(f"history of {self.plan.history_rows:,} generations")
-        return told_apart(self.stand, rows=self.plan.history_rows, rounds=self.plan.history_rounds)
+        rows, postgres = self.plan.history_rows, self.stand.postgres
+        self.say(f"history of {rows:,} generations")
+        postgres.create("history")
+        env = {**self.stand.gateway.env, "DATABASE_URL": postgres.url("history")}
+        numbers = rows, self.plan.history_rounds
+        try:
+            return Told(**measured_apart(env, "history", *numbers, most_s=_HISTORY_S_MAX))
+        finally:
+            postgres.drop("history")
 
-    def _load(self, target: Target, connections: int, seconds: float) -> Interval:
-        web = self.stand.ceiling.web if target is self._ceiling else self.stand.web
-        before = web.cpu_s()
-        load = self.generator.run(target, connections=connections, seconds=seconds)
-        cpu_s = spent_s(before, web.cpu_s())
+    def _chat_target(self, body: str) -> Target:
+        url = f"{self.stand.gateway.base_url}/chat/completions"
+        return Target(url, self.stand.key, body)
+
+    def _turns(self, what: str, count: int) -> Iterator[None]:
+        for number in range(count):
+            self.say(f"{what} {number + 1} of {count}")
+            yield
+
+    def _asked(self, target: Target) -> dict[str, Any]:
+        self.answered += 1
+        return asked(target)
+
+    def _apart(self, module: str, seconds: float) -> dict[str, Any]:
+        return measured_apart(self.stand.gateway.env, module, seconds)
+
+    def _run(self, target: Target, seconds: float) -> Load:
+        return self.stand.generator.run(target, connections=1, seconds=seconds)
+
+    def _busy(self, target: Target | None = None) -> Interval:
+        return self._load(target or self._governed, BUSY_CONNECTIONS, self.plan.busy_s)
+
+    def _load(
+        self, target: Target, connections: int, seconds: float, web: ProcessTree | None = None
+    ) -> Interval:
+        """One interval of the gateway, or of whose processes `web` is."""
+        done, load = self.stand.generator.interval(
+            target, web or self.stand.web, connections=connections, seconds=seconds
+        )
         if load.failed:
             self.stand.warn(f"{load.failed} of {load.requests} requests failed")
-        if target is self._governed:
-            self.answered += load.requests - load.failed
-        return Interval(load.requests, load.seconds, cpu_s, load.p50_ms)
+        self.answered += 0 if web is self.stand.ceiling_web else done.units
+        return done
 
-    def _read(self, target: Target, web: WebProcesses) -> Interval:
-        within_s = self.plan.stream_chunks / CHUNKS_PER_S + _STREAM_GRACE_S
-        return measured_streams(target, web, streams=STREAMS, within_s=within_s)
+    def _load_ceiling(self, connections: int, seconds: float) -> Interval:
+        return self._load(self._ceiling, connections, seconds, self.stand.ceiling_web)
+
+    def _read(
+        self, target: Target, words: int, *, of_ceiling: bool = False, ends: Ends = ENDS["chat"]
+    ) -> Interval:
+        """200 streams of the gateway, or of the bare relay beside the ceiling."""
+        web = self.stand.ceiling_web if of_ceiling else self.stand.web
+        within_s = words / CHUNKS_PER_S + _STREAM_GRACE_S
+        done = measured_streams(target, web, streams=STREAMS, within_s=within_s, ends=ends)
+        if done.units < STREAMS * words:
+            raise LoadFailed(f"{target.url}: {done.units} events in {STREAMS} x {words} words")
+        self.answered += 0 if of_ceiling else STREAMS
+        return done
+
+    def formats(self) -> Formats:
+        """Everything, each answer looked at before."""
+        self.stand.pace_streams()
+        self._look()
+        rounds, streams = self.plan.format_rounds, self._format_streams()
+        first: dict[str, list[FirstTokens]] = {wire: [] for wire in BY_WIRE}
+        for _ in self._turns("first texts, 1 connection, round", rounds):
+            for wire, samples in first.items():
+                samples.append(self._first_tokens(wire))
+        translating = [
+            Translating(**self._apart("translating", self.plan.translating_s))
+            for _ in self._turns("translating a conversation, round", rounds)
+        ]
+        return Formats(streams, first, translating)
+
+    def _look(self) -> None:
+        """Also the first time of everything, for which no interval shall pay."""
+        words = _WARM_UP_WORDS
+        for wire, pair in BY_WIRE.items():
+            self._read_wire(wire, words)
+            for each in pair:
+                target = self._crossed(each, "paced", words)
+                crossings.check_governed_stream(each.caller, target, words)
+                self.answered += 1
+                self._read_crossing(each, words)
+
+    def _format_streams(self) -> dict[str, list[Pair]]:
+        """Over each wire two crossings take the bare relay between them."""
+        pairs: dict[str, list[Pair]] = {crossing.name: [] for crossing in CROSSINGS}
+        words = self.plan.format_chunks
+        for _ in self._turns(f"{STREAMS} streams over each wire, round", self.plan.format_rounds):
+            for wire, (before, after) in BY_WIRE.items():
+                first, relay = self._read_crossing(before, words), self._read_wire(wire, words)
+                pairs[before.name].append(Pair(first, relay))
+                pairs[after.name].append(Pair(self._read_crossing(after, words), relay))
+        return pairs
+
+    def _read_crossing(self, crossing: Crossing, words: int) -> Interval:
+        target = self._crossed(crossing, "paced", words)
+        return self._read(target, words, ends=ENDS[crossing.caller])
+
+    def _read_wire(self, wire: str, words: int) -> Interval:
+        # No upstream of the responses format says `[DONE]` behind its last event.
+        ends, base_url = ENDS[FORMATS[wire]][:1], f"{self.stand.ceiling_url}/relay"
+        relay = crossings.direct_target(wire, base_url=base_url, words=words)
+        return self._read(relay, words, of_ceiling=True, ends=ends)
+
+    def _first_tokens(self, wire: str) -> FirstTokens:
+        """What is compared stands side by side."""
+        base_url, governed_ms = f"{self.stand.simulator.url}/lively/v1", {}
+        direct = crossings.direct_target(wire, base_url=base_url, words=_SHORT_WORDS)
+        plain_ms = self._first_ms(self._governed, _PLAIN, counted=True)
+        plain_direct_ms = self._first_ms(self._direct, _PLAIN)
+        for each in BY_WIRE[wire]:
+            target = self._crossed(each, "lively", _SHORT_WORDS)
+            governed_ms[each.name] = self._first_ms(target, CONTENT[each.caller], counted=True)
+        direct_ms = self._first_ms(direct, CONTENT[FORMATS[wire]])
+        return FirstTokens(plain_ms, plain_direct_ms, governed_ms, direct_ms)
+
+    def _first_ms(
+        self, target: Target, content: re.Pattern[bytes], *, counted: bool = False
+    ) -> float:
+        """The median; `counted` are the gateway's, whose books hold every answer."""
+        found_ms = first_content_ms(target, content, seconds=self.plan.first_token_s)
+        self.answered += len(found_ms) if counted else 0
+        return median(found_ms)
+
+    def _crossed(self, crossing: Crossing, persona: str, words: int) -> Target:
+        """A stream from the gateway, whose model is served by an endpoint of the wire."""
+        url = self.stand.gateway.root_url + SPEAKERS[crossing.caller].path
+        body = crossings.stream_request(crossing.caller, f"bench/{persona}-{crossing.wire}", words)
+        return Target(url, self.stand.key, body)
 
 
-def whole_body() -> str:
-    """What every request that is no stream asks."""
-    return _chat("bench/whole", "Say the same again.")
-
-
-def stream_body(chunks: int) -> str:
-    """Asks the simulated upstream for a stream of that many words, each a chunk."""
-    return _chat("bench/paced", f"Please say {chunks} words.", stream=True)
-
-
-def _chat(model: str, text: str, *, stream: bool = False) -> str:
-    body = {"model": model, "messages": [{"role": "user", "content": text}], "max_tokens": 400}
-    # The relay passes the body on as it is, so it asks for what the gateway always asks for.
-    options = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return json.dumps(body | options)
-
-
-def _resting(web: WebProcesses) -> dict[int, int]:
+def _resting(web: ProcessTree) -> dict[int, int]:
     """Resident bytes by worker, once all are there and grow no more."""
     last: dict[int, int] = {}
 

@@ -1,96 +1,34 @@
 """How long each part of a run takes."""
 
-from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Final
 
-
-@dataclass(frozen=True)
-class Plan:
-    """Intervals in seconds; a pair is one interval of the gateway and one of its ceiling."""
-
-    warm_up_s: float
-    growth_requests: int
-    busy_pairs: int
-    busy_s: float
-    single_pairs: int
-    single_s: float
-    probe_s: float
-    commits_s: float
-    selection_rounds: int
-    selection_s: float
-    stream_pairs: int
-    stream_chunks: int
-    format_rounds: int
-    format_chunks: int
-    first_token_s: float
-    translating_s: float
-    second_starts: int
-    history_rows: int
-    history_rounds: int
-
-
-FULL = Plan(
-    warm_up_s=5,
-    growth_requests=20_000,
-    busy_pairs=7,
-    busy_s=10,
-    single_pairs=5,
-    single_s=5,
-    probe_s=2,
-    commits_s=15,
-    selection_rounds=5,
-    selection_s=3,
-    stream_pairs=3,
-    stream_chunks=200,
-    format_rounds=3,
-    format_chunks=200,
-    first_token_s=2,
-    translating_s=3,
-    second_starts=3,
-    history_rows=1_000_000,
-    history_rounds=20,
-)
-QUICK = Plan(
-    warm_up_s=1,
-    growth_requests=2_000,
-    busy_pairs=2,
-    busy_s=2,
-    single_pairs=2,
-    single_s=1,
-    probe_s=0.5,
-    commits_s=2,
-    selection_rounds=1,
-    selection_s=0.6,
-    stream_pairs=1,
-    stream_chunks=60,
-    format_rounds=1,
-    format_chunks=60,
-    first_token_s=0.4,
-    translating_s=0.7,
-    second_starts=1,
-    history_rows=20_000,
-    history_rounds=2,
-)
-# For one part alone, between two changes of the code.
-BRIEF = Plan(
-    warm_up_s=2,
-    growth_requests=20_000,
-    busy_pairs=3,
-    busy_s=3,
-    single_pairs=3,
-    single_s=2,
-    probe_s=1,
-    commits_s=5,
-    selection_rounds=3,
-    selection_s=1.5,
-    stream_pairs=2,
-    stream_chunks=100,
-    format_rounds=1,
-    format_chunks=100,
-    first_token_s=1,
-    translating_s=1.5,
-    second_starts=1,
-    history_rows=1_000_000,
-    history_rounds=20,
+# Intervals in seconds; a pair is one interval of the gateway and one of its ceiling.
+Plan = SimpleNamespace
+# A whole run; `--quick`; and one part alone, between two changes of the code.
+_PLANS: Final[dict[str, tuple[Any, Any, Any]]] = {
+    "warm_up_s": (5, 1, 2),
+    "growth_requests": (20_000, 2_000, 20_000),
+    "busy_pairs": (7, 2, 3),
+    "busy_s": (10, 2, 3),
+    "single_pairs": (5, 2, 3),
+    "single_s": (5, 1, 2),
+    "probe_s": (2, 0.5, 1),
+    "commits_s": (15, 2, 5),
+    "selection_rounds": (5, 1, 3),
+    "selection_s": (3, 0.6, 1.5),
+    "stream_pairs": (3, 1, 2),
+    "stream_chunks": (200, 60, 100),
+    "format_rounds": (3, 1, 1),
+    "format_chunks": (200, 60, 100),
+    "first_token_s": (2, 0.4, 1),
+    "translating_s": (3, 0.7, 1.5),
+    "second_starts": (3, 1, 1),
+    "history_rows": (1_000_000, 20_000, 1_000_000),
+    "history_rounds": (20, 2, 20),
+}
+FULL, QUICK, BRIEF = (
+    Plan(**{name: of[column] for name, of in _PLANS.items()}) for column in range(3)
 )
 PARTS = (
     *("memory", "requests", "rules", "selection", "single", "commits", "streams", "formats"),

@@ -7,12 +7,13 @@ a budget, lists, a data policy and content filters, and a preset that each reque
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
-from tests.load.accounting import WebProcesses, spent_s
-from tests.load.figures import Interval
-from tests.load.generators import Generator, Target
+from tests.load.accounting import ProcessTree
 from tests.load.stand import CREDITS_USD, Stand
+from tests.load.targets import Target
 from tests.support.gateways import SeededAccount, seed_account
 from tests.support.server import GatewayServer
 
@@ -33,47 +34,37 @@ _GUARDRAIL: Final = {
 _PRESET: Final = {"temperature": 0.5, "top_p": 0.9}
 
 
-class RuledGateway:
-    """`with RuledGateway(stand, body) as ruled:` a gateway whose requests are held to all of it.
+@contextmanager
+def ruled_gateway(stand: Stand, body: str) -> Iterator[tuple[Target, ProcessTree]]:
+    """A gateway whose requests are held to all of it: what to ask, and its processes.
 
     `body` is a plain request of the other one's.
     """
+    server = stand.new_gateway("second", _RATES)
+    try:
+        account = seed_account(server, credits_usd=CREDITS_USD)
+        server.start()
+        _rule(server, account)
+        asked = json.dumps(json.loads(body) | {"preset": "bench"})
+        url = f"{server.base_url}/chat/completions"
+        yield Target(url, account.api_key, asked), ProcessTree(server.pid)
+    finally:
+        server.stop()
 
-    def __init__(self, stand: Stand, body: str) -> None:
-        self._server: GatewayServer = stand.second_gateway(_RATES)
-        self._body = json.loads(body) | {"preset": "bench"}
 
-    def __enter__(self) -> "RuledGateway":
-        account = seed_account(self._server, credits_usd=CREDITS_USD)
-        self._server.start()
-        self._rule(account)
-        self._web = WebProcesses(self._server.pid)
-        url = f"{self._server.base_url}/chat/completions"
-        self.target = Target(url, account.api_key, json.dumps(self._body))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.stop()
-
-    def load(self, generator: Generator, *, connections: int, seconds: float) -> Interval:
-        """One interval."""
-        before = self._web.cpu_s()
-        load = generator.run(self.target, connections=connections, seconds=seconds)
-        cpu_s = spent_s(before, self._web.cpu_s())
-        return Interval(load.requests - load.failed, load.seconds, cpu_s, load.p50_ms)
-
-    def _rule(self, account: SeededAccount) -> None:
-        manage, key = account.management_key, account.api_key_hash
-        self._put("PATCH", f"keys/{key}", manage, {"limit": _LIMIT_USD, "limit_reset": "monthly"})
-        for interval, times in (("monthly", 2), ("daily", 1)):
-            path = f"workspaces/{account.workspace_id}/budgets/{interval}"
-            self._put("PUT", path, manage, {"limit_usd": times * _LIMIT_USD})
-        made = self._put("POST", "guardrails", manage, _GUARDRAIL)
-        path = f"guardrails/{made['data']['id']}/assignments/keys"
-        self._put("POST", path, manage, {"key_hashes": [key]})
-        self._put("POST", "presets/bench/chat/completions", account.api_key, _PRESET)
-
-    def _put(self, method: str, path: str, key: str, body: dict[str, Any]) -> Any:
-        answer = self._server.request(method, f"/api/v1/{path}", key=key, json=body)
+def _rule(server: GatewayServer, account: SeededAccount) -> None:
+    def put(method: str, path: str, body: dict[str, Any], *, key: str) -> Any:
+        answer = server.request(method, f"/api/v1/{path}", key=key, json=body)
         assert answer.ok, answer.text
         return answer.json()
+
+    manage, key_hash = account.management_key, account.api_key_hash
+    limit = {"limit": _LIMIT_USD, "limit_reset": "monthly"}
+    put("PATCH", f"keys/{key_hash}", limit, key=manage)
+    for interval, times in (("monthly", 2), ("daily", 1)):
+        path = f"workspaces/{account.workspace_id}/budgets/{interval}"
+        put("PUT", path, {"limit_usd": times * _LIMIT_USD}, key=manage)
+    made = put("POST", "guardrails", _GUARDRAIL, key=manage)
+    path = f"guardrails/{made['data']['id']}/assignments/keys"
+    put("POST", path, {"key_hashes": [key_hash]}, key=manage)
+    put("POST", "presets/bench/chat/completions", _PRESET, key=account.api_key)

@@ -1,30 +1,36 @@
 """What one run measured, and the figures that follow from it."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
-from tests.load.decisions_part import Decided, decisions_part
-from tests.load.figures import (
-    COMMIT_SHARE,
-    Commits,
-    Figure,
-    Interval,
-    Pair,
-    Part,
-    figures,
-    median_ratio,
-    medians,
-)
-from tests.load.format_samples import Formats, formats_part
-from tests.load.history import Told
-from tests.load.history_part import history_part
+from tests.load.crossings import CROSSINGS, Crossing
+from tests.load.figures import Figure, Interval, Line, Lines, Pair, figures, percentile, ratio_line
+from tests.load.generators import Load
+from tests.load.history import PAGE, RECORD, Told
 from tests.load.plan import STREAMS
 from tests.load.selecting import Choosing
 from tests.load.toolless import Toolless
+from tests.load.translating import TRANSLATIONS, Translating
 
 _MB = 1e6
+# Of one commit, in the bound of the added time.
+_COMMIT_SHARE = 2.5
+
+
+@dataclass(frozen=True)
+class Commits:
+    """One interval's commits by the database's counter; `idle_per_s` come without any request."""
+
+    requests: int
+    raw: int
+    seconds: float
+    idle_per_s: float
+
+    @property
+    def per_request(self) -> float:
+        return (self.raw - self.idle_per_s * self.seconds) / self.requests
 
 
 @dataclass(frozen=True)
@@ -57,9 +63,44 @@ class Selected:
 
 
 @dataclass(frozen=True)
+class FirstTokens:
+    """One connection, p50: a plain request, governed and straight from its upstream; the first text
+    of streams over one wire, by crossing and straight from the upstream."""
+
+    plain_ms: float
+    plain_direct_ms: float
+    governed_ms: Mapping[str, float]
+    direct_ms: float
+
+    @property
+    def plain_added_ms(self) -> float:
+        return self.plain_ms - self.plain_direct_ms
+
+    def added_ms(self, crossing: Crossing) -> float:
+        return self.governed_ms[crossing.name] - self.direct_ms
+
+
+@dataclass(frozen=True)
+class Formats:
+    """`streams` are pairs of the gateway and the bare relay over the same wire, by crossing;
+    `first_tokens` stand by wire kind."""
+
+    streams: Mapping[str, Sequence[Pair]]
+    first_tokens: Mapping[str, Sequence[FirstTokens]]
+    translating: Sequence[Translating]
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Requests of 20 questions one at a time; pairs of questions and chat calls under load."""
+
+    waited: Sequence[Load]
+    pairs: Sequence[Pair]
+
+
+@dataclass(frozen=True)
 class Tools:
-    """Loops of server tools beside single calls, and after each pair what tools do to a call that
-    names none."""
+    """Loops of server tools beside single calls, and what tools do to a call that names none."""
 
     pairs: Sequence[Pair]
     toolless: Sequence[Toolless]
@@ -69,7 +110,8 @@ class Tools:
 class Samples:
     """What was measured of a run; a part that was not asked for is empty.
 
-    Where `starts_s` is empty though asked for, `no_start` says why.
+    The second side of a pair of `rules` is the gateway without rules. Where `starts_s` is empty
+    though asked for, `no_start` says why.
     """
 
     memory: Memory | None = None
@@ -88,146 +130,138 @@ class Samples:
 
     def figures(self) -> list[Figure]:
         """A line for each figure that was asked for, in the table's order."""
-        parts = list(self._parts())
-        values = {name: value for part in parts for name, value in part.values.items()}
-        notes = {name: note for part in parts for name, note in part.notes.items()}
-        bounds = {name: bound for part in parts for name, bound in part.bounds.items()}
-        lines = figures(values, notes, bounds)
-        return [line for line in lines if line.value is not None or line.note]
-
-    def _parts(self) -> Iterator[Part]:
-        if self.requests:
-            yield _requests_part(self.requests)
-        if self.rules:
-            yield _rules_part(self.rules)
-        if self.selection:
-            yield _selection_part(self.selection)
-        if self.single:
-            yield _single_part(self.single)
-        if self.commits:
-            yield _commits_part(self.commits)
-        if self.streams:
-            yield _streams_part(self.streams)
-        if self.formats is not None:
-            yield formats_part(self.formats)
-        if self.decisions is not None:
-            yield decisions_part(self.decisions)
-        if self.tools is not None:
-            yield _tools_part(self.tools)
-        if self.history is not None:
-            yield history_part(self.history)
-        if self.memory is not None:
-            yield _memory_part(self.memory)
-        if self.starts_s or self.no_start:
-            yield _starts_part(self.starts_s, self.no_start)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        parts = ((lines, getattr(self, name)) for name, lines in _LINES.items())
+        return figures(
+            {name: line for of, part in parts if part for name, line in of(part).items()}
+        )
 
 
-def _requests_part(pairs: Sequence[Pair]) -> Part:
-    cpu, rate = medians(pairs, _cpu), medians(pairs, _rate)
-    return Part(
-        {"cpu_ratio": median_ratio(pairs, _cpu), "rate_ratio": median_ratio(pairs, _rate)},
-        {
-            "cpu_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
-            "rate_ratio": f"{rate['governed']:.0f}/s and {rate['ceiling']:.0f}/s",
-        },
-    )
-
-
-def _rules_part(pairs: Sequence[Pair]) -> Part:
-    """The second side of each pair is the gateway without rules."""
-    cpu = medians(pairs, _cpu)
-    note = f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us"
-    return Part({"rules_ratio": median_ratio(pairs, _cpu)}, {"rules_ratio": note})
-
-
-def _selection_part(samples: Sequence[Selected]) -> Part:
+def _selection_lines(samples: Sequence[Selected]) -> Lines:
     """Shares and ratios are taken within each sample."""
-    one_us = median(s.choosing.one_us for s in samples)
-    request_us = median(_cpu(s.governed) for s in samples)
-    large_us = median(s.choosing.large_us for s in samples)
-    auto_us = median(s.choosing.auto_us for s in samples)
-    return Part(
-        {
-            "selection_percent": median(s.choosing.one_us / _cpu(s.governed) for s in samples)
-            * 100,
-            "selection_large_ratio": median(
-                s.choosing.large_us / s.choosing.one_us for s in samples
-            ),
-            "selection_auto_ratio": median(s.choosing.auto_us / s.choosing.one_us for s in samples),
-        },
-        {
-            "selection_percent": f"{one_us:.1f} us of {request_us:.0f} us",
-            "selection_large_ratio": f"{large_us:.1f} us",
-            "selection_auto_ratio": f"{auto_us:.1f} us",
-        },
-    )
+
+    def middle(of: Callable[[Selected], float]) -> float:
+        return median(map(of, samples))
+
+    share = middle(lambda one: one.choosing.one_us / one.governed.cpu_us_per_unit)
+    large = middle(lambda one: one.choosing.large_us / one.choosing.one_us)
+    auto = middle(lambda one: one.choosing.auto_us / one.choosing.one_us)
+    one_us = middle(lambda one: one.choosing.one_us)
+    request_us = middle(lambda one: one.governed.cpu_us_per_unit)
+    return {
+        "selection_percent": Line(share * 100, f"{one_us:.1f} us of {request_us:.0f} us"),
+        "selection_large_ratio": Line(large, f"{middle(lambda one: one.choosing.large_us):.1f} us"),
+        "selection_auto_ratio": Line(auto, f"{middle(lambda one: one.choosing.auto_us):.1f} us"),
+    }
 
 
-def _single_part(samples: Sequence[Single]) -> Part:
+def _added_lines(samples: Sequence[Single]) -> Lines:
     commit_ms = median(sample.commit_ms for sample in samples)
-    over_ceiling_ms = median(s.governed_ms - s.ceiling_ms for s in samples)
+    added_ms = median(sample.governed_ms - sample.direct_ms for sample in samples)
+    over_ceiling_ms = median(sample.governed_ms - sample.ceiling_ms for sample in samples)
     note = (
         f"over a direct call; over the ceiling {over_ceiling_ms:.2f} ms; "
-        f"1 ms + {COMMIT_SHARE} x one commit of {commit_ms:.2f} ms"
+        f"1 ms + {_COMMIT_SHARE} x one commit of {commit_ms:.2f} ms"
     )
-    added_ms = median(s.governed_ms - s.direct_ms for s in samples)
-    bound_ms = 1.0 + COMMIT_SHARE * commit_ms
-    return Part({"added_p50_ms": added_ms}, {"added_p50_ms": note}, {"added_p50_ms": bound_ms})
+    return {"added_p50_ms": Line(added_ms, note, bound=1.0 + _COMMIT_SHARE * commit_ms)}
 
 
-def _commits_part(commits: Mapping[int, Commits]) -> Part:
-    names = {f"commits_per_request_{connections}": one for connections, one in commits.items()}
-    return Part(
-        {name: one.per_request for name, one in names.items()},
-        {name: f"raw {one.per_request_raw:.2f}; {one.idle_note}" for name, one in names.items()},
-    )
+def _commits_lines(by_number: Mapping[int, Commits]) -> Lines:
+    found = {}
+    for number, one in by_number.items():
+        raw, at_rest = one.raw / one.requests, f"{one.idle_per_s:.1f}/s without requests taken off"
+        found[f"commits_per_request_{number}"] = Line(one.per_request, f"raw {raw:.2f}; {at_rest}")
+    return found
 
 
-def _streams_part(pairs: Sequence[Pair]) -> Part:
-    cpu = medians(pairs, _cpu)
-    note = f"{cpu['governed']:.1f} us and {cpu['ceiling']:.1f} us, {STREAMS} streams"
-    return Part({"cpu_chunk_ratio": median_ratio(pairs, _cpu)}, {"cpu_chunk_ratio": note})
+def _chunks_line(pairs: Sequence[Pair]) -> Line:
+    line = ratio_line(pairs, form="{:.1f} us")
+    return line._replace(note=f"{line.note}, {STREAMS} streams")
 
 
-def _tools_part(tools: Tools) -> Part:
+def _formats_lines(formats: Formats) -> Lines:
+    found = {f"chunk_{one.name}": _chunks_line(formats.streams[one.name]) for one in CROSSINGS}
+    found["first_text_ratio"] = _first_text_line(formats.first_tokens)
+    rounds = formats.translating
+    for caller, wire in TRANSLATIONS:
+        ratio = median(one.translating_us(caller, wire) / one.parsing_us[caller] for one in rounds)
+        translating_us = median(one.translating_us(caller, wire) for one in rounds)
+        parsing_us = median(one.parsing_us[caller] for one in rounds)
+        size_kb = rounds[0].body_bytes[caller] / 1e3
+        note = f"{translating_us:.0f} us and {parsing_us:.0f} us, {size_kb:.0f} KB"
+        found[f"translating_{caller}_{wire}"] = Line(ratio, note)
+    return found
+
+
+def _first_text_line(by_wire: Mapping[str, Sequence[FirstTokens]]) -> Line:
+    """The crossing that adds most, for what a plain request adds at the same time."""
+    ratios = {
+        each: median(one.added_ms(each) / one.plain_added_ms for one in by_wire[each.wire])
+        for each in CROSSINGS
+    }
+    slowest = max(CROSSINGS, key=lambda each: ratios[each])
+    added_ms = median(one.added_ms(slowest) for one in by_wire[slowest.wire])
+    plain_ms = median(one.plain_added_ms for one in by_wire[slowest.wire])
+    told, least = slowest.name.replace("_", " "), min(ratios.values())
+    note = f"{added_ms:.2f} ms and {plain_ms:.2f} ms, {told}; the least {least:.2f} x"
+    return Line(ratios[slowest], note)
+
+
+def _decisions_lines(decided: Decided) -> Lines:
+    """The slowest hundredth of requests, and questions for what a chat call costs."""
+    p50_ms = median(each.p50_ms for each in decided.waited)
+    p99_ms = median(each.p99_ms for each in decided.waited)
+    return {
+        "decisions_ms": Line(p99_ms, f"p50 {p50_ms:.0f} ms"),
+        "decisions_cpu_ratio": ratio_line(decided.pairs),
+    }
+
+
+def _tools_lines(tools: Tools) -> Lines:
     """The second side of each pair is one call of the same model."""
-    pairs, cpu = tools.pairs, medians(tools.pairs, _cpu)
+    calls_us = [pair.ceiling.cpu_us_per_unit for pair in tools.pairs]
     steps_us = [one.steps_us for one in tools.toolless]
-    shares = [us / _cpu(pair.ceiling) for us, pair in zip(steps_us, pairs, strict=True)]
-    return Part(
-        {"tools_ratio": median_ratio(pairs, _cpu), "toolless_percent": median(shares) * 100},
-        {
-            "tools_ratio": f"{cpu['governed']:.0f} us and {cpu['ceiling']:.0f} us",
-            "toolless_percent": f"{median(steps_us):.1f} us of {cpu['ceiling']:.0f} us",
-        },
-    )
+    share = median(us / call_us for us, call_us in zip(steps_us, calls_us, strict=True))
+    note = f"{median(steps_us):.1f} us of {median(calls_us):.0f} us"
+    return {"tools_ratio": ratio_line(tools.pairs), "toolless_percent": Line(share * 100, note)}
 
 
-def _memory_part(memory: Memory) -> Part:
-    return Part(
-        {
-            "worker_idle_mb": memory.idle_bytes / _MB,
-            "worker_growth_percent": memory.growth_share * 100,
-        },
-        {
-            "worker_idle_mb": f"the larger one; warm {memory.warm_bytes / _MB:.1f} MB",
-            "worker_growth_percent": f"to {memory.after_bytes / _MB:.1f} MB over "
-            f"{memory.requests} requests",
-        },
-    )
+def _history_lines(told: Told) -> Lines:
+    """The slowest p95 of each bound, and which it was."""
+    p95_ms = {name: percentile(taken_ms, 95) for name, taken_ms in told.taken_ms.items()}
+    record_ms, page_ms = p95_ms.pop(RECORD), p95_ms.pop(PAGE)
+    slowest = max(p95_ms, key=lambda name: p95_ms[name])
+    filled = f"{told.rows:,} rows; summed up in {told.roll_up_s:.0f} s"
+    return {
+        "history_record_ms": Line(record_ms, filled),
+        "history_page_ms": Line(page_ms),
+        "history_query_ms": Line(p95_ms[slowest], f"{slowest}; {len(p95_ms)} asked"),
+    }
 
 
-def _starts_part(starts_s: Sequence[float], no_start: str) -> Part:
-    values = {"second_start_s": median(starts_s)} if starts_s else {}
-    return Part(values, {"second_start_s": no_start or f"{len(starts_s)} measured"})
+def _memory_lines(memory: Memory) -> Lines:
+    warm = f"the larger one; warm {memory.warm_bytes / _MB:.1f} MB"
+    grown = f"to {memory.after_bytes / _MB:.1f} MB over {memory.requests} requests"
+    return {
+        "worker_idle_mb": Line(memory.idle_bytes / _MB, warm),
+        "worker_growth_percent": Line(memory.growth_share * 100, grown),
+    }
 
 
-def _cpu(interval: Interval) -> float:
-    return interval.cpu_us_per_unit
-
-
-def _rate(interval: Interval) -> float:
-    return interval.units_per_s
+_LINES: Final[dict[str, Callable[[Any], Lines]]] = {
+    "requests": lambda pairs: {
+        "cpu_ratio": ratio_line(pairs),
+        "rate_ratio": ratio_line(pairs, "units_per_s", "{:.0f}/s"),
+    },
+    "rules": lambda pairs: {"rules_ratio": ratio_line(pairs)},
+    "selection": _selection_lines,
+    "single": _added_lines,
+    "commits": _commits_lines,
+    "streams": lambda pairs: {"cpu_chunk_ratio": _chunks_line(pairs)},
+    "formats": _formats_lines,
+    "decisions": _decisions_lines,
+    "tools": _tools_lines,
+    "history": _history_lines,
+    "memory": _memory_lines,
+    "starts_s": lambda all_s: {"second_start_s": Line(median(all_s), f"{len(all_s)} measured")},
+    "no_start": lambda why: {"second_start_s": Line(None, why)},
+}

@@ -1,18 +1,17 @@
-"""CPU of choosing, without HTTP: `python -m tests.load.selecting --rounds 5 --seconds 1`.
+"""CPU of choosing, without HTTP: `python -m tests.load.selecting SECONDS`.
 
 Times what every request has done to it between its body's end and its first attempt, and the trace
-that is stored of it: resolve, policy, select, trace. Prints a line of JSON: a list of `Choosing`.
+that is stored of it: resolve, policy, select, trace. Prints a `Choosing` as JSON.
 """
 
 import gc
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.load.printing import print_measured
+from tests.load.apart import print_measured, timed_us
 
 if TYPE_CHECKING:
     from routing.catalogue.reading import Rows
@@ -22,7 +21,6 @@ ENDPOINTS: Final = 8
 LARGE_MODELS, LARGE_ENDPOINTS_EACH = 2000, 5
 MODEL: Final = "bench/eight"
 AUTO: Final = "router/auto"
-_BATCH: Final = 50
 # Nobody asks for the same length twice; what is remembered of one request must not serve the next.
 _LENGTHS: Final = count(10)
 
@@ -37,9 +35,6 @@ class Choosing:
     auto_us: float
 
 
-# --- Catalogues -----------------------------------------------------------------------------------
-
-
 def rows_of(models: int, endpoints_each: int) -> "Rows":
     """A catalogue with so many models beside the one of eight endpoints; nearly every price differs
     from every other."""
@@ -47,19 +42,13 @@ def rows_of(models: int, endpoints_each: int) -> "Rows":
 
     providers = [_provider(pk) for pk in range(1, max(ENDPOINTS, endpoints_each) + 1)]
     chosen = [(MODEL, ENDPOINTS), *((f"fill/m{n}", endpoints_each) for n in range(models))]
-    ends = [
-        _endpoint(model_pk, place)
-        for model_pk, (_, number) in enumerate(chosen, start=1)
-        for place in range(1, number + 1)
-    ]
-    for pk, end in enumerate(ends, start=1):
-        end["pk"] = pk
+    named = list(enumerate(chosen, start=1))
+    places = [(pk, place) for pk, (_, each) in named for place in range(1, each + 1)]
+    ends = [{"pk": pk, **_endpoint(*at)} for pk, at in enumerate(places, start=1)]
     return Rows(
         version=1,
         providers=_in_order(PROVIDER_FIELDS, providers),
-        models=_in_order(
-            MODEL_FIELDS, [_model(pk, slug) for pk, (slug, _) in enumerate(chosen, start=1)]
-        ),
+        models=_in_order(MODEL_FIELDS, [_model(pk, slug) for pk, (slug, _) in named]),
         aliases=[],
         endpoints=_in_order(ENDPOINT_FIELDS, ends),
     )
@@ -73,37 +62,25 @@ def _in_order(fields: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[tup
 def _provider(pk: int) -> dict[str, Any]:
     flags = dict.fromkeys(("collects_data", "zdr", "moderated", "supports_cancellation"), False)
     words = {"slug": f"p{pk}", "name": f"P{pk}", "kind": "openai"}
-    return {"pk": pk, "base_url": "http://127.0.0.1:9/v1", "status": 0} | flags | words
+    return {"pk": pk, "base_url": "http://127.0.0.1:9/v1", "status": 0, **flags, **words}
 
 
 def _model(pk: int, slug: str) -> dict[str, Any]:
     flags = {"visible": True, "decisions": True, "distillable": False}
     lists = {"input_modalities": ["text"], "output_modalities": ["text"], "categories": []}
-    names = {"slug": slug, "canonical_slug": slug, "name": slug, "description": "word " * 60}
-    return (
-        {"pk": pk, "created": 1_700_000_000 + pk, "context_length": 128_000} | flags | lists | names
-    )
+    names = dict.fromkeys(("slug", "canonical_slug", "name"), slug) | {"description": "word " * 60}
+    sizes = {"created": 1_700_000_000 + pk, "context_length": 128_000}
+    return {"pk": pk, **sizes, **flags, **lists, **names}
 
 
 def _endpoint(model_pk: int, place: int) -> dict[str, Any]:
     price = f"0.{model_pk * 10 + place:09d}"
-    return {
-        "model_id": model_pk,
-        "provider_id": place,
-        "tag": f"p{place}",
-        "upstream_model": f"m{model_pk}",
-        "max_completion_tokens": 16_384,
-        "pricing": {"prompt": price, "completion": price},
-        "supported_parameters": ["temperature", "max_tokens", "tools", "stop"],
-        "extra_parameters": [],
-        "supports_implicit_caching": False,
-        "status": 0,
-        "tier": "default",
-        "region": "global",
-    }
-
-
-# --- One choice -----------------------------------------------------------------------------------
+    keys = {"model_id": model_pk, "provider_id": place, "tag": f"p{place}"}
+    costs = {"pricing": {"prompt": price, "completion": price}, "max_completion_tokens": 16_384}
+    parameters = ["temperature", "max_tokens", "tools", "stop"]
+    takes = {"supported_parameters": parameters, "extra_parameters": []}
+    rest = {"supports_implicit_caching": False, "status": 0, "tier": "default", "region": "global"}
+    return {**keys, "upstream_model": f"m{model_pk}", **costs, **takes, **rest}
 
 
 def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
@@ -151,32 +128,18 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
     return choose
 
 
-def cpu_us(choose: Callable[[], object], *, seconds: float, batch: int = _BATCH) -> float:
-    """The median over batches, so that a moment's disturbance does not count."""
-    found, until = [], time.process_time() + seconds
-    while (began := time.process_time()) < until:
-        for _ in range(batch):
-            choose()
-        found.append((time.process_time() - began) / batch * 1e6)
-    return sorted(found)[len(found) // 2]
-
-
-def measured(rounds: int, seconds: float) -> list[Choosing]:
-    """Each round times all three in turn."""
+def measured(seconds: float) -> Choosing:
     from routing.catalogue.assembly import assemble
 
     small = assemble(rows_of(0, 0))
     large = assemble(rows_of(LARGE_MODELS, LARGE_ENDPOINTS_EACH))
     choosers = [chooser(small, MODEL), chooser(large, MODEL), chooser(large, AUTO)]
     for choose in choosers:
-        cpu_us(choose, seconds=seconds / 10)
+        timed_us(choose, seconds=seconds / 10)
     # As a web worker does once it has loaded (`gateway.server.rolling`).
     gc.collect()
     gc.freeze()
-    return [
-        Choosing(*(cpu_us(choose, seconds=seconds / 3) for choose in choosers))
-        for _ in range(rounds)
-    ]
+    return Choosing(*(timed_us(choose, seconds=seconds / 3) for choose in choosers))
 
 
 if __name__ == "__main__":

@@ -1,24 +1,19 @@
 """CPU of what server tools and plugins do to a request that names none of them:
-`python -m tests.load.toolless --rounds 5 --seconds 1`.
+`python -m tests.load.toolless SECONDS`.
 
-Times the steps of the pipeline that are theirs. Prints a line of JSON: a list of `Toolless`.
+Times the steps of the pipeline that are theirs. Prints a `Toolless` as JSON.
 """
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from tests.load.printing import print_measured
-from tests.load.selecting import cpu_us
+from tests.load.apart import print_measured, timed_us
 
-_BODY: Final[dict[str, Any]] = {
-    "model": "bench/whole",
-    "messages": [{"role": "user", "content": "Say the same again."}],
-    "max_tokens": 400,
-}
+_MESSAGES: Final = [{"role": "user", "content": "Say the same again."}]
+_BODY: Final = {"model": "bench/whole", "messages": _MESSAGES, "max_tokens": 400}
 _DISABLED: Final = frozenset({"router:bash", "router:web_search"})
 
 
@@ -31,10 +26,6 @@ class Toolless:
 
 def walk() -> Callable[[], None]:
     """All steps once, in the pipeline's order, for a request as the bench asks them."""
-    import django
-
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
-    django.setup()
     from accounts.caller import Caller
     from routing.formats.chat.format import CHAT
     from routing.planning.disabled_tools import refuse_disabled_tools
@@ -61,10 +52,10 @@ def walk() -> Callable[[], None]:
     return steps
 
 
-def measured(rounds: int, seconds: float) -> list[Toolless]:
+def measured(seconds: float) -> Toolless:
     steps = walk()
-    cpu_us(steps, seconds=seconds / 10)
-    return [Toolless(cpu_us(steps, seconds=seconds)) for _ in range(rounds)]
+    timed_us(steps, seconds=seconds / 10)
+    return Toolless(timed_us(steps, seconds=seconds))
 
 
 if __name__ == "__main__":

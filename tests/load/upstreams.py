@@ -1,31 +1,22 @@
 """What answers behind the gateway: nginx with a fixed body, or the simulated upstream."""
 
-import http.client
 import json
 import shutil
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
+
+import requests
 
 from tests.support import processes
 from tests.support.postgres import free_port
 
 _START_S = 5.0
-ANSWER = json.dumps(
-    {
-        "id": "chatcmpl-bench",
-        "object": "chat.completion",
-        "created": 1_767_225_600,
-        "model": "bench",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "The same answer every time."},
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {"prompt_tokens": 12, "completion_tokens": 6, "total_tokens": 18},
-    }
-)
+_MESSAGE = {"role": "assistant", "content": "The same answer every time."}
+_CHOICE = {"index": 0, "message": _MESSAGE, "finish_reason": "stop"}
+_NAMES = {"id": "chatcmpl-bench", "object": "chat.completion", "created": 1_767_225_600}
+_USAGE = {"prompt_tokens": 12, "completion_tokens": 6, "total_tokens": 18}
+ANSWER = json.dumps({**_NAMES, "model": "bench", "choices": [_CHOICE], "usage": _USAGE})
 # One process, so that it ends with the bench; its own folders, so that anyone may run it.
 _CONFIGURATION = """
 daemon off;
@@ -35,13 +26,9 @@ error_log stderr error;
 events {{ worker_connections 1024; }}
 http {{
     access_log off;
-    client_body_temp_path body;
-    proxy_temp_path proxy;
-    fastcgi_temp_path fastcgi;
-    uwsgi_temp_path uwsgi;
-    scgi_temp_path scgi;
-    keepalive_requests 100000000;
-    keepalive_timeout 600s;
+    client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+    keepalive_requests 100000000; keepalive_timeout 600s;
     default_type application/json;
     server {{
         listen 127.0.0.1:{port} backlog=512;
@@ -51,44 +38,28 @@ http {{
 """
 
 
-class NginxUpstream:
-    """Every POST gets `ANSWER`."""
+def start_nginx(folder: Path, ends: ExitStack) -> str:
+    """Its URL, where every POST gets `ANSWER` until `ends`; empty where this nginx does not come
+    up."""
+    folder.mkdir()
+    port, file, log = free_port(), folder / "nginx.conf", folder / "nginx.log"
+    url = f"http://127.0.0.1:{port}"
+    file.write_text(_CONFIGURATION.format(port=port, answer=ANSWER))
+    command = ["nginx", "-e", "stderr", "-p", f"{folder}/", "-c", str(file)]
+    process = processes.spawn(command, log=log)
+    ends.callback(processes.stop, process, grace_s=2)
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._port = free_port()
-        self.url = f"http://127.0.0.1:{self._port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> bool:
-        """False where this nginx does not come up."""
-        self._folder.mkdir()
-        file = self._folder / "nginx.conf"
-        file.write_text(_CONFIGURATION.format(port=self._port, answer=ANSWER))
-        log = self._folder / "nginx.log"
-        command = ["nginx", "-e", "stderr", "-p", f"{self._folder}/", "-c", str(file)]
-        self._process = processes.spawn(command, log=log)
+    def answers() -> bool:
         try:
-            processes.eventually(self._answers, within_s=_START_S, what="nginx's start", log=log)
-        except TimeoutError:
-            self.stop()
+            return requests.post(url, b"{}", timeout=1).content == ANSWER.encode()
+        except requests.RequestException:
             return False
-        return True
 
-    def _answers(self) -> bool:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=1)
-        try:
-            connection.request("POST", "/v1/chat/completions", b"{}")
-            return connection.getresponse().read() == ANSWER.encode()
-        except OSError:
-            return False
-        finally:
-            connection.close()
-
-    def stop(self) -> None:
-        if self._process is not None:
-            processes.stop(self._process, grace_s=2)
-            self._process = None
+    try:
+        processes.eventually(answers, within_s=_START_S, what="nginx's start", log=log)
+    except TimeoutError:
+        return ""
+    return url
 
 
 def nginx_version() -> str:

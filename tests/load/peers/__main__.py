@@ -9,32 +9,24 @@ import json
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gateway.home import PROJECT, home
-from tests.load import conditions
-from tests.load.accounting import PROC, ProcessReplaced
+from tests.load.accounting import ProcessReplaced, check_system, confined_machine
+from tests.load.bench import document_of
 from tests.load.books import Books, closed_books
-from tests.load.generators import Generator, LoadFailed, find
+from tests.load.figures import table
+from tests.load.generators import find
 from tests.load.peers import installs
 from tests.load.peers.chart import Panel, chart
-from tests.load.peers.comparing import FULL, QUICK, Comparing, PeerPlan
-from tests.load.peers.figures import ROWS, servers_table
-from tests.load.peers.servers import (
-    LITELLM,
-    OURS,
-    PORTKEY,
-    check_answers,
-    ours,
-    start_litellm,
-    start_portkey,
-)
-from tests.load.report import table
+from tests.load.peers.comparing import FULL, QUICK, ROWS, Comparing, servers_table
+from tests.load.peers.servers import LITELLM, OURS, PORTKEY, start_servers
+from tests.load.plan import Plan
 from tests.load.stand import WEB_WORKERS, Stand
+from tests.load.targets import LoadFailed
 
 _CHART = PROJECT / "docs" / "benchmarks-peers.svg"
 _CHARTED = ("cpu_us_per_request", "requests_per_s", "cpu_us_per_chunk")
@@ -42,17 +34,19 @@ _CHARTED = ("cpu_us_per_request", "requests_per_s", "cpu_us_per_chunk")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Install, run, print, write; returns the exit status."""
-    asked = _parser().parse_args(argv)
-    if not (PROC / "self" / "stat").exists():
-        _say("CPU is read from /proc, so this needs Linux")
-        return 2
+    parser = argparse.ArgumentParser(prog="bench-peers", description="Measure beside others.")
+    parser.add_argument("--quick", action="store_true", help="short turns: a try, no figures")
+    parser.add_argument("--out", type=Path, help="the JSON file (default: bench-peers-<date>.json)")
+    parser.add_argument("--chart", type=Path, help="the SVG (default: the one in docs/)")
+    asked = parser.parse_args(argv)
     try:
+        check_system()
         installed = installs.install(home(), _say)
-    except installs.InstallFailed as error:
+    except (ValueError, installs.InstallFailed) as error:
         _say(str(error))
         return 2
     try:
-        document, shown = _run(find(), installed, QUICK if asked.quick else FULL)
+        document, shown = _run(installed, QUICK if asked.quick else FULL)
     except (LoadFailed, ProcessReplaced, TimeoutError) as error:
         _say(str(error))
         return 1
@@ -66,78 +60,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if Books(**document["books"]).tell() else 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench-peers", description="Measure beside others.")
-    parser.add_argument("--quick", action="store_true", help="short turns: a try, no figures")
-    parser.add_argument("--out", type=Path, help="the JSON file (default: bench-peers-<date>.json)")
-    parser.add_argument("--chart", type=Path, help="the SVG (default: the one in docs/)")
-    return parser
-
-
-def _run(
-    generator: Generator, installed: installs.Installed, plan: PeerPlan
-) -> tuple[dict[str, Any], str]:
+def _run(installed: installs.Installed, plan: Plan) -> tuple[dict[str, Any], str]:
     """The document of a run and its tables. Raises `LoadFailed` and `ProcessReplaced`."""
-    conditions.confine(conditions.CORES)
-    began = conditions.machine()
-    with ExitStack() as ends:
-        stand = ends.enter_context(Stand(with_ceiling=False))
-        if generator.is_bundled:
-            stand.warn("wrk is not installed: the bundled generator competes for the same cores")
+    began = confined_machine()
+    with Stand(find(), with_ceiling=False) as stand:
         stand.pace_streams()
         _say("starting Portkey's gateway and LiteLLM")
-        servers = [
-            ours(stand),
-            start_portkey(stand, installed, ends),
-            start_litellm(stand, installed, ends),
-        ]
-        check_answers(servers, stand)
-        comparing = Comparing(servers, generator, plan, _say)
+        servers = start_servers(stand, installed)
+        comparing = Comparing(servers, stand.generator, plan, _say)
         compared = comparing.run()
         books = closed_books(stand, answered=comparing.answered)
-    figures, own = compared.figures(), compared.servers()
-    document = {
-        "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "conditions": began
-        | {
-            "quick": plan is QUICK,
-            "plan": asdict(plan),
-            "web_workers": {OURS: WEB_WORKERS, PORTKEY: 1, LITELLM: WEB_WORKERS},
-            "versions": installs.versions(installed),
-            "load_generator": generator.name,
-            "upstream": stand.upstream,
-            "stream_upstream": "simulated upstream",
-        },
-        "warnings": stand.warnings,
-        "figures": {line.required.name: line.as_json() for line in figures},
-        "servers": own,
-        "books": asdict(books),
-        "samples": asdict(compared),
+    figures, own = compared.figures(), {one.name: compared.own_figures(one.name) for one in servers}
+    under = began | {
+        "quick": plan is QUICK,
+        "plan": vars(plan),
+        "web_workers": {OURS: WEB_WORKERS, PORTKEY: 1, LITELLM: WEB_WORKERS},
+        "versions": installs.versions(installed),
     }
+    document = document_of(stand, under, figures, books)
+    document |= {"servers": own, "samples": asdict(compared)}
     return document, f"{servers_table(own)}\n{table(figures)}"
 
 
 def drawn(document: Mapping[str, Any]) -> str:
     """The chart of a run's document."""
-    told, servers = document["conditions"], document["servers"]
-    rows = {key: (heading, form) for key, heading, form in ROWS}
-    better = {"requests_per_s": "more is better"}
+    under, servers = document["conditions"], document["servers"]
+    rows = {key: (heading, form) for key, heading, form, _ in ROWS}
     panels = [
         Panel(
-            f"{rows[key][0]} ({better.get(key, 'less is better')})",
+            f"{rows[key][0]} ({'more' if key == 'requests_per_s' else 'less'} is better)",
             rows[key][1].replace(" us", " µs"),
             {name: figures[key] for name, figures in servers.items()},
         )
         for key in _CHARTED
     ]
-    versions = told["versions"]
-    beside = f"{told['load_generator']} and {told['upstream']} beside"
-    litellm = f"LiteLLM {versions[LITELLM]['litellm']}, {told['web_workers'][LITELLM]} workers"
+    versions, workers = under["versions"], under["web_workers"][LITELLM]
+    beside = f"{under['load_generator']} and {under['upstream']} beside"
     portkey = f"Portkey {versions[PORTKEY]['@portkey-ai/gateway']}, one process"
     notes = [
         "This gateway with keys, limits and a synced ledger in PostgreSQL; the others without.",
-        f"{told['cores']} shared cores, {beside}; taking turns; {document['made_at'][:10]}.",
-        f"{litellm}. {portkey}, node {versions[PORTKEY]['node']}.",
+        f"{under['cores']} shared cores, {beside}; taking turns; {document['made_at'][:10]}.",
+        f"LiteLLM {versions[LITELLM]['litellm']}, {workers} workers. "
+        f"{portkey}, node {versions[PORTKEY]['node']}.",
     ]
     return chart("What a call costs on its way through", panels, marked=OURS, notes=notes)
 

@@ -43,12 +43,6 @@ def chart(title: str, panels: Sequence[Panel], *, marked: str, notes: Sequence[s
     return "\n".join([*parts, "</svg>", ""])
 
 
-def bar_lengths(values: Mapping[str, float], longest: float) -> dict[str, float]:
-    """In proportion to the values, the greatest being `longest`; the smallest can still be seen."""
-    greatest = max(values.values())
-    return {name: max(_BAR_MIN, longest * value / greatest) for name, value in values.items()}
-
-
 def _panel_height(panel: Panel) -> int:
     return _PANEL_TITLE_HEIGHT + len(panel.values) * (_BAR_HEIGHT + _BAR_GAP) + _PANEL_GAP
 
@@ -56,31 +50,25 @@ def _panel_height(panel: Panel) -> int:
 def _panel(panel: Panel, top: int, marked: str) -> list[str]:
     parts = [_text(_MARGIN, top + 16, panel.title, size=13, weight="bold")]
     left = _MARGIN + _LABELS
-    lengths = bar_lengths(panel.values, _WIDTH - left - _VALUES - _MARGIN)
+    longest, greatest = _WIDTH - left - _VALUES - _MARGIN, max(panel.values.values())
     y = top + _PANEL_TITLE_HEIGHT
     for name, value in panel.values.items():
         fill, middle = _OURS if name == marked else _OTHERS, y + _BAR_HEIGHT - 6
+        # The smallest can still be seen.
+        length = max(_BAR_MIN, longest * value / greatest)
         parts += [
             _text(left - 8, middle, name, size=13, anchor="end"),
-            f'<rect x="{left}" y="{y}" width="{lengths[name]:.1f}" height="{_BAR_HEIGHT}" '
+            f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{_BAR_HEIGHT}" '
             f'rx="2" fill="{fill}"/>',
-            _text(left + lengths[name] + 8, middle, panel.form.format(value), size=13),
+            _text(left + length + 8, middle, panel.form.format(value), size=13),
         ]
         y += _BAR_HEIGHT + _BAR_GAP
     return parts
 
 
-def _text(
-    x: float,
-    y: float,
-    text: str,
-    *,
-    size: int,
-    weight: str = "normal",
-    anchor: str = "start",
-    fill: str = _INK,
-) -> str:
+def _text(x: float, y: float, text: str, **look: str | int) -> str:
+    told = {"fill": _INK, "anchor": "start", "weight": "normal", **look}
     return (
-        f'<text x="{x:.1f}" y="{y}" font-size="{size}" font-weight="{weight}" '
-        f'text-anchor="{anchor}" fill="{fill}">{escape(text)}</text>'
+        f'<text x="{x:.1f}" y="{y}" font-size="{told["size"]}" font-weight="{told["weight"]}" '
+        f'text-anchor="{told["anchor"]}" fill="{told["fill"]}">{escape(text)}</text>'
     )

@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,17 +24,6 @@ _INSTALL_S = 900
 _TAIL_CHARS = 1500
 # What else decides how fast LiteLLM is; its own versions leave these open.
 _TOLD_PACKAGES = ("uvicorn", "uvloop", "fastapi", "starlette", "httpx", "aiohttp", "openai")
-_TELL_VERSIONS = """
-import json, platform, sys
-from importlib.metadata import PackageNotFoundError, version
-found = {"python": platform.python_version()}
-for name in sys.argv[1:]:
-    try:
-        found[name] = version(name)
-    except PackageNotFoundError:
-        pass
-print(json.dumps(found))
-"""
 
 
 class InstallFailed(Exception):
@@ -59,9 +48,9 @@ def _litellm(folder: Path, say: Callable[[str], None]) -> Path:
     stamp = folder / f".installed-{LITELLM_VERSION}"
     if not stamp.exists():
         say(f"installing LiteLLM {LITELLM_VERSION} (first time only)")
-        _run("LiteLLM", [sys.executable, "-m", "venv", "--clear", str(folder)])
+        _run("LiteLLM", sys.executable, "-m", "venv", "--clear", str(folder))
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--no-input", "--quiet"]
-        _run("LiteLLM", [*pip, f"litellm[proxy]=={LITELLM_VERSION}"])
+        _run("LiteLLM", *pip, f"litellm[proxy]=={LITELLM_VERSION}")
         stamp.touch()
     return folder / "bin" / "litellm"
 
@@ -74,14 +63,15 @@ def _portkey(folder: Path, say: Callable[[str], None]) -> Path:
         say(f"installing Portkey's gateway {PORTKEY_VERSION} (first time only)")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]
         (folder / "package.json").write_text(json.dumps(_PORTKEY_PACKAGE))
-        _run("Portkey's gateway", [*npm, str(folder)])
+        npm = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]
+        _run("Portkey's gateway", *npm, str(folder))
         stamp.touch()
     return folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
 
 
-def _run(what: str, command: Sequence[str]) -> None:
+def _run(what: str, *command: str) -> str:
+    """What it printed."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_INSTALL_S
@@ -91,21 +81,20 @@ def _run(what: str, command: Sequence[str]) -> None:
     if done.returncode:
         said = (done.stderr or done.stdout).strip()[-_TAIL_CHARS:]
         raise InstallFailed(f"{what} could not be installed:\n{said}")
+    return done.stdout
 
 
 def versions(installed: Installed) -> dict[str, dict[str, str]]:
     """By gateway, the versions that a figure depends on."""
-    python = installed.litellm.with_name("python")
-    told = _output([str(python), "-c", _TELL_VERSIONS, *_TOLD_PACKAGES])
+    python = str(installed.litellm.with_name("python"))
+    packages = json.loads(_run("LiteLLM", python, "-m", "pip", "list", "--format=json"))
+    told = {one["name"]: one["version"] for one in packages if one["name"] in _TOLD_PACKAGES}
+    told["python"] = _run("LiteLLM", python, "--version").split()[-1]
     return {
-        "LiteLLM": {"litellm": LITELLM_VERSION, **json.loads(told)},
+        "LiteLLM": {"litellm": LITELLM_VERSION, **told},
         "Portkey": {
             "@portkey-ai/gateway": PORTKEY_VERSION,
             "@hono/node-server": HONO_NODE_SERVER_VERSION,
-            "node": _output(["node", "--version"]).strip().removeprefix("v"),
+            "node": _run("Portkey", "node", "--version").strip().removeprefix("v"),
         },
     }
-
-
-def _output(command: Sequence[str]) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
