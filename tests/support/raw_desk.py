@@ -147,10 +147,7 @@ def worker_pids(server: GatewayServer) -> list[int]:
     """The web workers: gunicorn's children. None while one that died has not been replaced."""
     # Its status is 1 where it finds nobody.
     listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.pid)],
-        capture_output=True,
-        text=True,
-        check=False,
+        ["ps", "-o", "pid=", "--ppid", str(server.pid)], capture_output=True, text=True, check=False
     )
     return [int(pid) for pid in listed.stdout.split()]
 

@@ -13,15 +13,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts.models import (
-    Account,
-    ApiKey,
-    ByokCredential,
-    Guardrail,
-    Membership,
-    User,
-    Workspace,
-)
+from accounts.models import Account, ApiKey, ByokCredential, Guardrail, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
