@@ -23,7 +23,7 @@ from interns.vault.secrets import Stored, put_secret
 from interns.vault.service import create_intern_vault, workspace_vault
 from routing.metering.models import Generation
 from routing.presets.models import Preset, PresetVersion
-from tests.support.access_table import Row, Rows
+from tests.support.access_table import Row
 from tests.support.operations import generation
 
 # What stands for an object in a row.
@@ -67,31 +67,34 @@ def new_tenant(name: str) -> Tenant:
     return Tenant(account, admin, keys)
 
 
+Made = tuple[str, QuerySet[Any] | None]
+
+
 class Thing(NamedTuple):
     """A kind of object. `make` gives one of a tenant's as it is named and as rows of the database
     (None where there is nothing to harm); `nowhere` is the name of none."""
 
-    make: Callable[[Tenant], tuple[str, "QuerySet[Any] | None"]]
+    make: Callable[[Tenant], Made]
     nowhere: str
 
 
-def _key(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _key(tenant: Tenant) -> Made:
     key, _ = create_key(account=tenant.account, name="k", workspace=tenant.workspace)
     return key.hash, ApiKey.objects.filter(pk=key.pk)
 
 
-def _workspace(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _workspace(tenant: Tenant) -> Made:
     made = open_workspace(account=tenant.account, slug=f"team-{secrets.token_hex(4)}")
     return str(made.pk), Workspace.objects.filter(pk=made.pk)
 
 
-def _user(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _user(tenant: Tenant) -> Made:
     name = f"user-{secrets.token_hex(6)}"
     user = admit_member(account=tenant.account, username=name, role=Membership.Role.MEMBER)
     return user.public_id, Membership.objects.filter(user=user)
 
 
-def _generation(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _generation(tenant: Tenant) -> Made:
     asked = generation(
         id=f"gen-{secrets.token_hex(8)}",
         account=tenant.account,
@@ -102,7 +105,7 @@ def _generation(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return asked.pk, Generation.objects.filter(pk=asked.pk)
 
 
-def _preset(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _preset(tenant: Tenant) -> Made:
     now = datetime.now(UTC)
     version = PresetVersion(version=1, creator=tenant.admin, created_at=now)
     with transaction.atomic():
@@ -120,7 +123,7 @@ def _preset(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return version.preset.slug, Preset.objects.filter(pk=version.preset_id)
 
 
-def _credential(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _credential(tenant: Tenant) -> Made:
     made = ByokCredential.objects.create(
         account=tenant.account,
         workspace=tenant.workspace,
@@ -132,12 +135,12 @@ def _credential(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return str(made.pk), ByokCredential.objects.filter(pk=made.pk)
 
 
-def _guardrail(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _guardrail(tenant: Tenant) -> Made:
     made = Guardrail.objects.create(workspace=tenant.workspace, name=f"g-{secrets.token_hex(4)}")
     return str(made.pk), Guardrail.objects.filter(pk=made.pk)
 
 
-def _intern(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _intern(tenant: Tenant) -> Made:
     now = datetime.now(UTC)
     made = Intern.objects.create(
         workspace=tenant.workspace,
@@ -150,13 +153,13 @@ def _intern(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return str(made.pk), Intern.objects.filter(pk=made.pk)
 
 
-def _secret(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _secret(tenant: Tenant) -> Made:
     """One in the workspace's vault."""
     vault, name = workspace_vault(tenant.workspace.pk), f"s{next(_numbers)}"
     return name, _stored(vault.pk, name, tenant)
 
 
-def _vaulted(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _vaulted(tenant: Tenant) -> Made:
     """An intern with two secrets, `token` and `copy`, in its vault."""
     intern_id, rows = _intern(tenant)
     assert rows is not None
@@ -166,7 +169,7 @@ def _vaulted(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return intern_id, VaultSecret.objects.filter(vault=vault)
 
 
-def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> "QuerySet[Any]":
+def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> QuerySet[Any]:
     stored = Stored(name, "value", ["api.example.com"])
     made = put_secret(
         vaults=Vault.objects.filter(pk=vault_id),
@@ -177,7 +180,7 @@ def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> "QuerySet[Any]":
     return VaultSecret.objects.filter(pk=made.pk)
 
 
-def _new_slug(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _new_slug(tenant: Tenant) -> Made:
     del tenant
     return f"new-{next(_numbers)}-{secrets.token_hex(4)}", None
 
@@ -205,7 +208,7 @@ class Asked(NamedTuple):
 
     path: str
     body: str
-    kept: list["QuerySet[Any]"]
+    kept: list[QuerySet[Any]]
     nowhere: tuple[str, str]
 
     def state(self) -> list[Any]:
@@ -252,18 +255,15 @@ def _status(row: Row, kind: str) -> int:
     return row.inference if own is None else own
 
 
-def rows_of(rows: Rows) -> tuple[Row, ...]:
-    return rows if isinstance(rows, tuple) else (rows,)
-
-
 def routes() -> list[str]:
-    """Every route of the URL map, as it is written there."""
+    """Every route of the URL map, as `resolve` tells it."""
     return sorted(_routes(get_resolver().url_patterns))
 
 
 def _routes(patterns: Any, prefix: str = "") -> Iterator[str]:
     for pattern in patterns:
-        route = prefix + str(pattern.pattern)
+        route = str(pattern.pattern)
+        route = prefix + route.removeprefix("^") if prefix else route
         if isinstance(pattern, URLResolver):
             yield from _routes(pattern.url_patterns, route)
         else:
