@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import URLPattern, URLResolver, get_resolver
 
@@ -22,9 +21,9 @@ from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import Stored, put_secret
 from interns.vault.service import create_intern_vault, workspace_vault
 from routing.metering.models import Generation
-from routing.presets.models import Preset, PresetVersion
+from routing.presets.models import Preset
 from tests.support.access_table import Row
-from tests.support.operations import generation
+from tests.support.operations import generation, preset
 
 # What stands for an object in a row.
 NAMES = re.compile(r"\{([a-z_]+)\}")
@@ -106,21 +105,8 @@ def _generation(tenant: Tenant) -> Made:
 
 
 def _preset(tenant: Tenant) -> Made:
-    now = datetime.now(UTC)
-    version = PresetVersion(version=1, creator=tenant.admin, created_at=now)
-    with transaction.atomic():
-        version.preset = Preset.objects.create(
-            account=tenant.account,
-            workspace=tenant.workspace,
-            slug=f"p-{secrets.token_hex(4)}",
-            name="p",
-            creator=tenant.admin,
-            designated_version_id=version.pk,
-            created_at=now,
-            updated_at=now,
-        )
-        version.save()
-    return version.preset.slug, Preset.objects.filter(pk=version.preset_id)
+    made = preset(tenant.workspace, tenant.admin, f"p-{secrets.token_hex(4)}")
+    return made.slug, Preset.objects.filter(pk=made.pk)
 
 
 def _credential(tenant: Tenant) -> Made:
@@ -185,18 +171,19 @@ def _new_slug(tenant: Tenant) -> Made:
     return f"new-{next(_numbers)}-{secrets.token_hex(4)}", None
 
 
+_NO_ID = str(uuid.UUID(int=4 << 76 | 2 << 62))
 # Names that nothing of anybody's answers to are no objects, and not tried on other tenants.
 THINGS: dict[str, Thing] = {
     "key": Thing(_key, "0" * 64),
-    "workspace": Thing(_workspace, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "workspace": Thing(_workspace, _NO_ID),
     "user": Thing(_user, "user_of_nobody"),
     "generation": Thing(_generation, "gen-nowhere"),
     "preset": Thing(_preset, "no-such-preset"),
-    "credential": Thing(_credential, str(uuid.UUID(int=4 << 76 | 2 << 62))),
-    "guardrail": Thing(_guardrail, str(uuid.UUID(int=4 << 76 | 2 << 62))),
-    "intern": Thing(_intern, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "credential": Thing(_credential, _NO_ID),
+    "guardrail": Thing(_guardrail, _NO_ID),
+    "intern": Thing(_intern, _NO_ID),
     "secret": Thing(_secret, "no_such_secret"),
-    "vaulted": Thing(_vaulted, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "vaulted": Thing(_vaulted, _NO_ID),
     "name": Thing(_new_slug, ""),
     "new_slug": Thing(_new_slug, ""),
 }
@@ -238,21 +225,14 @@ def names_objects(row: Row) -> bool:
 
 def expected(row: Row, kind: str, *, foreign: bool = False) -> int:
     """The status for a key of that kind ("" for none), of another tenant where `foreign`."""
-    status = _status(row, kind)
+    own = {"": row.nobody, "member": row.member, "admin": row.admin}.get(kind)
+    usual = row.management if kind.endswith("management") else row.inference
+    status = usual if own is None else own
     if foreign and row.found_first and status == 403:
         return 404
     if not foreign or status in (401, 403) or not names_objects(row):
         return status
     return row.foreign or 404
-
-
-def _status(row: Row, kind: str) -> int:
-    if not kind:
-        return row.nobody
-    if kind.endswith("management"):
-        return row.management
-    own = {"member": row.member, "admin": row.admin}.get(kind)
-    return row.inference if own is None else own
 
 
 def routes() -> list[str]:
