@@ -6,9 +6,9 @@ import pytest
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, DecisionsDesk, judging
 from tests.conformance.desk import Desk, exact, nano
+from tests.conformance.own_credentials import bring, credentials_at, fingerprint
 from tests.conformance.test_own_credentials_in_the_books import figures
 from tests.support.gateways import seed_account
-from tests.support.own_credentials import bring, credentials_at, fingerprint
 from tests.support.server import as_json
 
 QUESTIONS: dict[str, Any] = {"noul": NOUL, "team": CHOICE, "mood": SCORE}

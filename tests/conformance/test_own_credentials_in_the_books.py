@@ -9,8 +9,7 @@ import pytest
 
 from tests.conformance.conftest import check_books
 from tests.conformance.desk import Desk, exact, nano
-from tests.support.gateways import seed_account
-from tests.support.own_credentials import (
+from tests.conformance.own_credentials import (
     MINE,
     SHARED,
     bring,
@@ -19,6 +18,7 @@ from tests.support.own_credentials import (
     priced_nano,
     refusal,
 )
+from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]

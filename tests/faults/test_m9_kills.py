@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.faults import bench
-from tests.support import victims
+from tests.faults import bench, victims
+from tests.faults.victims import Victim
 from tests.support.bed import Bed
 from tests.support.callers import Heard, ask, seeded
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -28,7 +28,6 @@ from tests.support.postgres import PostgresCluster
 from tests.support.promptness import PATIENCE_S
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
-from tests.support.victims import Victim
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
 CALLERS = 10

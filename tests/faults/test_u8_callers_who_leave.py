@@ -17,8 +17,9 @@ from tests.faults.desks import begin, open_holds
 from tests.faults.test_u1_connections import black_hole
 from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.gateways import seed_account
+from tests.support.processes import cpu_s
 from tests.support.promptness import in_time
-from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, cpu_s, worker_pids
+from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, worker_pids
 from tests.support.raw_upstream import Script, Visit, content, event, head
 from tests.support.server import GatewayServer
 

@@ -21,7 +21,6 @@ from tests.support.postgres import USER
 from tests.support.scripted_driver import FOLDER, Script
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
-from tests.support.victims import children
 
 _CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
 _WORKER = ["worker", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
@@ -107,7 +106,7 @@ class Ranch:
 
     def kill_child(self, name: str, number: int) -> None:
         """SIGKILL to one of its processes; the worker replaces it."""
-        pids = children(self.pid(name))
+        pids = processes.children(self.pid(name))
         if pids:
             os.kill(pids[number % len(pids)], signal.SIGKILL)
 

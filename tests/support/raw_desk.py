@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from routing.simulator.testing import SimulatedUpstream, Wire
 from tests.conformance.desk import CHAT, HELLO, Desk, Streamed, read_stream
 from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
 from tests.faults.conftest import loaded
+from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.raw_upstream import Script, Stage, Visit
@@ -145,11 +144,7 @@ def error_of(response: requests.Response) -> Any:
 
 def worker_pids(server: GatewayServer) -> list[int]:
     """The web workers: gunicorn's children. None while one that died has not been replaced."""
-    # Its status is 1 where it finds nobody.
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.pid)], capture_output=True, text=True, check=False
-    )
-    return [int(pid) for pid in listed.stdout.split()]
+    return processes.children(server.pid)
 
 
 def status_kib(pid: int, name: str) -> int:
@@ -162,9 +157,3 @@ def status_kib(pid: int, name: str) -> int:
 def forget_peak(pid: int) -> None:
     """Let VmHWM begin anew from here."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def cpu_s(pid: int) -> float:
-    """Processor time a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -8,10 +8,10 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import loaded
+from tests.faults.twice import MODEL, PATIENT, Twice
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
-from tests.support.twice import MODEL, PATIENT, Twice
 
 
 @pytest.fixture(scope="session")
