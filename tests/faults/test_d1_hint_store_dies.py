@@ -26,13 +26,13 @@ from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import GatewayWith, Open
 from tests.faults.desks import check_books
+from tests.faults.raw_desk import worker_pids
 from tests.faults.steady import Asked, Steady, upstream_tags
 from tests.support import processes
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.promptness import in_time
-from tests.support.raw_desk import worker_pids
 from tests.support.server import GatewayServer, as_json
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer

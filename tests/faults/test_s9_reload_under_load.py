@@ -21,12 +21,12 @@ from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.churn import LIVE_S, PAIR, PERSONAS, WHOLE, Timeline, generation, number_of
 from tests.faults.conftest import loaded
+from tests.faults.raw_desk import status_kib, worker_pids
 from tests.faults.silence import Listener, listening, ticking_upstream
 from tests.faults.steady import Asked, Steady
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.promptness import in_time
-from tests.support.raw_desk import status_kib, worker_pids
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.timed

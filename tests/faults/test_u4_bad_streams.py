@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conformance.desk import Streamed, read_stream
-from tests.support.raw_desk import EVENT_BYTES_MAX, RawDesk, error_of
+from tests.faults.raw_desk import EVENT_BYTES_MAX, RawDesk, error_of
 from tests.support.raw_upstream import (
     CHUNKED,
     END,
@@ -23,7 +23,7 @@ from tests.support.raw_upstream import (
     head,
 )
 
-pytest_plugins = ["tests.support.raw_fixtures"]
+pytest_plugins = ["tests.faults.raw_fixtures"]
 MIB = 1024 * 1024
 SAID, DONE = event(content("Said.")), event("[DONE]")
 FIVE_MIB, TOO_MUCH = "x" * (5 * MIB), "x" * (EVENT_BYTES_MAX + MIB // 2)
