@@ -11,6 +11,7 @@ import requests
 from routing.simulator.testing import SimulatedUpstream, Wire
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
+from tests.support.wires import begin_request
 
 CHAT = "/api/v1/chat/completions"
 TEXT = "Hello there"
@@ -204,14 +205,7 @@ def opened(desk: Desk, path: str = CHAT, **body: Any) -> Wire:
     given = {"model": desk.model, "stream": True} | body
     if path == CHAT:
         given = {"messages": HELLO} | given
-    data = json.dumps(given).encode()
-    wire = Wire(int(desk.server.env["PORT"]))
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}"
-        f"\r\nContent-Length: {len(data)}\r\n\r\n"
-    )
-    wire.send(head.encode() + data)
-    return wire
+    return begin_request(int(desk.server.env["PORT"]), desk.account.api_key, given, path=path)
 
 
 def called(desk: Desk) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from routing.simulator.testing import SimulatedUpstream, Wire
-from tests.conformance.desk import CHAT, HELLO, Desk, Streamed, read_stream
+from tests.conformance.desk import Desk, Streamed, opened, read_stream
 from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
 from tests.faults.conftest import loaded
 from tests.support import processes
@@ -78,17 +78,9 @@ class RawDesk:
     def stream(self, script: Script, *, kind: str = "alone", **body: Any) -> Streamed:
         return read_stream(self.ask(script, kind=kind, stream=True, **body))
 
-    def begin(self, model_id: str, *, stream: bool = True, more: bytes = b"") -> Wire:
+    def begin(self, model_id: str, *, stream: bool = True) -> Wire:
         """A request on a connection that the test can drop or leave unread."""
-        wire = Wire(int(self.server.env["PORT"]))
-        data = json.dumps({"model": model_id, "messages": HELLO, "stream": stream}).encode()
-        head = (
-            f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\n"
-            f"Authorization: Bearer {self.desk.account.api_key}\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n"
-        )
-        wire.send(head.encode() + data + more)
-        return wire
+        return opened(self.desk, model=model_id, stream=stream)
 
     def wait_settled(self) -> None:
         """Until nothing is held any more, and the books add up."""

@@ -36,7 +36,7 @@ from tests.faults.raw_desk import (
     error_of,
 )
 from tests.gateway.outbound.conftest import certificate as certificate
-from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer
+from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer, chunk
 from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
 from tests.support.raw_upstream import (
@@ -47,7 +47,6 @@ from tests.support.raw_upstream import (
     Stage,
     Visit,
     answer_json,
-    chunk,
     content,
     event,
     good_stream,

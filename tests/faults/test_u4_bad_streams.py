@@ -11,13 +11,13 @@ import pytest
 
 from tests.conformance.desk import Streamed, read_stream
 from tests.faults.raw_desk import EVENT_BYTES_MAX, RawDesk, error_of
+from tests.gateway.outbound.raw_upstream import chunk
 from tests.support.raw_upstream import (
     CHUNKED,
     END,
     FINISH,
     USAGE,
     Visit,
-    chunk,
     content,
     event,
     head,

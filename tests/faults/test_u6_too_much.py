@@ -19,6 +19,7 @@ from tests.faults.raw_desk import (
     status_kib,
     worker_pids,
 )
+from tests.gateway.outbound.raw_upstream import chunk
 from tests.support.promptness import in_time
 from tests.support.raw_upstream import (
     CHUNKED,
@@ -27,7 +28,6 @@ from tests.support.raw_upstream import (
     Script,
     Visit,
     answer_json,
-    chunk,
     content,
     event,
     head,
