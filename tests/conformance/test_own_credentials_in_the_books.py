@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import check_books
 from tests.conformance.desk import Desk, exact, nano
 from tests.conformance.own_credentials import (
     MINE,
@@ -115,7 +114,7 @@ def test_a_fee_is_a_share_of_the_list_price_and_an_entry_of_its_own(equipped_des
     desk.account = seed_account(desk.server, credits_usd="0")
     bring(desk, "gamma", MINE)
     assert desk.post().status_code == 402
-    check_books(desk.server)
+    desk.server.check_books()
 
 
 def test_whoever_owes_calls_on_its_own_credentials(desk: Desk, orm_of: Orm) -> None:

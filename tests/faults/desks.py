@@ -4,7 +4,6 @@ from typing import Any
 
 from routing.simulator.testing import Wire
 from tests.conformance.desk import Desk, opened
-from tests.support.server import GatewayServer
 
 FINISH = {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}}
 
@@ -34,9 +33,3 @@ def attempts(desk: Desk, generation_id: str) -> list[tuple[str, int]]:
 def open_holds(desk: Desk) -> int:
     count: int = desk.server.manage("audit_ledger")["open_holds"]
     return count
-
-
-def check_books(server: GatewayServer) -> None:
-    """Nothing is held, nothing is wrong."""
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)

@@ -14,7 +14,6 @@ from django.conf import settings
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import Open
-from tests.faults.desks import check_books
 from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.steady import Steady, upstream_tags
 from tests.support.bed import Bed
@@ -78,7 +77,7 @@ def check_calls(desk: Desk, load: Steady) -> None:
     assert len(sent) == len(set(sent))
     assert set(sent) == set(calls)
     assert all(call.entries == 1 and not call.lost for call in calls.values())
-    check_books(server)
+    server.check_books()
 
 
 @contextmanager

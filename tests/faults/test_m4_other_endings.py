@@ -13,7 +13,7 @@ import requests
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.faults.conftest import GatewayWith
-from tests.faults.desks import check_books, stream_end
+from tests.faults.desks import stream_end
 from tests.faults.twice import (
     AT_ONCE,
     FORMATS,
@@ -127,7 +127,7 @@ def test_who_died_before_the_charge_blocks_nobody_for_long(mortal: Twice, what: 
     assert sorted(call.charge_nano > 0 for call in calls) == [False, True]
     assert [call.lost for call in calls].count(True) == 1
     assert mortal.upstream_calls() == 2
-    check_books(server)
+    server.check_books()
 
 
 def _kill_workers(server: GatewayServer) -> None:

@@ -188,8 +188,7 @@ def check_books(rig: Rig) -> None:
     ledger = Ledger(rig.server.env["DATABASE_URL"])
     mine = rig.account.account_id
     rig.server.wait_until(lambda: ledger.open_holds() == 0, within_s=LEASE_S + SWEEP_S + SLACK_S)
-    audit = rig.server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    rig.server.check_books()
     calls = ledger.calls(mine)
     assert ledger.entries_without_a_generation() == 0
     assert ledger.totals(mine)[1:] == (sum(call.charge_nano for call in calls), 0)

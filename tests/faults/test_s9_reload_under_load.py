@@ -152,7 +152,7 @@ def scene(
         ]
         models = [bench.model("tick/tock", bench.endpoint("ticks"))]
         starter = stack.enter_context(StartGateway(stores, tmp_path))
-        server = loaded(starter, tmp_path, bench.as_yaml(providers, models), **LIMITS)
+        server = loaded(starter, bench.as_yaml(providers, models), **LIMITS)
         account = seed_account(server, credits_usd="100000")
         listeners = [
             stack.enter_context(listening(server, account, "tick/tock")) for _ in range(STREAMS)
