@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -183,9 +183,6 @@ def running_ranch(bed: Bed, folder: Path, **settings: str) -> Iterator[Ranch]:
         yield ranch
         ranch.stop()
     hints.stop()
-
-
-Open = Callable[..., Ranch]
 
 
 def ranch_of(starter: StartGateway, folder: Path, **options: str) -> Ranch:
