@@ -128,6 +128,12 @@ class Desk:
         error: dict[str, Any] = body["error"]
         return error
 
+    def manage(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """What the account's management key is answered; `path` begins below `/api/v1`."""
+        options = {} if body is None else {"json": body}
+        key = self.account.management_key
+        return self.server.request(method, f"/api/v1{path}", key=key, **options)
+
     def sent(self, persona: str = "gamma") -> list[dict[str, Any]]:
         """The chat bodies a provider received, oldest first."""
         return [entry["body"] for entry in self.upstream.requests(persona)]
@@ -195,8 +201,7 @@ def returning(desk: D) -> D:
 
 def changed_workspace(desk: Desk, **settings: Any) -> None:
     """The desk's workspace has these settings from now on."""
-    key, path = desk.account.management_key, f"/api/v1/workspaces/{desk.account.workspace_id}"
-    response = desk.server.request("PATCH", path, key=key, json=settings)
+    response = desk.manage("PATCH", f"/workspaces/{desk.account.workspace_id}", settings)
     assert response.status_code == 200, response.text
 
 

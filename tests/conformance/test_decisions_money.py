@@ -94,8 +94,7 @@ def test_a_team_s_own_credential_comes_first_and_costs_nothing(
 
 def told_by_analytics(desk: DecisionsDesk) -> dict[str, int]:
     metrics = ["byok_usage", "byok_fees", "router_usage", "total_usage"]
-    key = desk.account.management_key
-    response = desk.server.post("/api/v1/analytics/query", key=key, json={"metrics": metrics})
+    response = desk.manage("POST", "/analytics/query", {"metrics": metrics})
     [row] = exact(response)["data"]["data"]
     return {name: nano(row[name]) for name in metrics}
 
@@ -173,10 +172,8 @@ def test_once_by_its_key(deciding: DecisionsDesk) -> None:
 
 def test_a_limit_of_a_key_is_kept(own_deciding: DecisionsDesk) -> None:
     deciding = own_deciding
-    path = f"/api/v1/keys/{deciding.account.api_key_hash}"
-    changed = deciding.server.request(
-        "PATCH", path, key=deciding.account.management_key, json={"limit": 0.000001}
-    )
+    path = f"/keys/{deciding.account.api_key_hash}"
+    changed = deciding.manage("PATCH", path, {"limit": 0.000001})
     assert changed.status_code == 200, changed.text
 
     error = deciding.refused(402, "payment_required")

@@ -54,9 +54,8 @@ def list_nano(answer: Any) -> int:
 
 
 def limit(desk: Desk, limit_nano: int, *, counts: bool) -> None:
-    path = f"/api/v1/keys/{desk.account.api_key_hash}"
     body = {"limit": limit_nano / 1e9, "include_byok_in_limit": counts}
-    changed = desk.server.request("PATCH", path, key=desk.account.management_key, json=body)
+    changed = desk.manage("PATCH", f"/keys/{desk.account.api_key_hash}", body)
     assert changed.status_code == 200, changed.text
 
 

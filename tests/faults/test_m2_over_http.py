@@ -156,9 +156,8 @@ def open_up(shop: Shop) -> None:
 
 
 def set_budget(desk: Desk, nano: int, interval: str = "daily") -> None:
-    path = f"/api/v1/workspaces/{desk.account.workspace_id}/budgets/{interval}"
-    body = {"limit_usd": nano / USD}
-    answer = desk.server.request("PUT", path, key=desk.account.management_key, json=body)
+    path = f"/workspaces/{desk.account.workspace_id}/budgets/{interval}"
+    answer = desk.manage("PUT", path, {"limit_usd": nano / USD})
     assert answer.status_code == 200, answer.text
 
 
