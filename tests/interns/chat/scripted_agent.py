@@ -155,9 +155,6 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     agent: ScriptedAgent
 
-    def address_string(self) -> str:
-        return "local"
-
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
