@@ -7,6 +7,8 @@ import requests
 from tests.conformance.desk import Desk
 from tests.support.server import as_json
 
+GUARDRAILS = "/api/v1/guardrails"
+
 
 def manage(desk: Desk, method: str, path: str = "", body: Any = None) -> requests.Response:
     return desk.manage(method, f"/guardrails{path}", body)
