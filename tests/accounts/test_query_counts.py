@@ -33,7 +33,7 @@ from routing.catalogue.snapshot import catalogue
 from tests.accounts.office import hold
 from tests.support.access_table import TABLE
 from tests.support.catalogue import CONFORMANCE
-from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant, rows_of
+from tests.support.tenants import THINGS, Tenant, asked_of, expected, new_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.thorough]
 QUERIES_MAX = 6
@@ -99,7 +99,7 @@ def test_no_endpoint_asks_more_than_six_times(tenant: Tenant) -> None:
         with undone():
             for method, rows in TABLE[route].items():
                 most = _MORE.get((method, route), QUERIES_MAX)
-                for row, kind in itertools.product(rows_of(rows), ("", *tenant.keys)):
+                for row, kind in itertools.product(rows, ("", *tenant.keys)):
                     asked = asked_of(row, tenant)
                     answer, queries = counted(tenant, kind, method, asked.path, asked.body)
                     assert answer.status_code == expected(row, kind), (method, asked.path, kind)
@@ -220,7 +220,7 @@ def test_it_asks_no_more_where_much_is_going_on(scene: Scene) -> None:
 
 def test_an_idempotency_key_adds_no_more_than_its_own(scene: Scene) -> None:
     for route, methods in TABLE.items():
-        for number, row in enumerate(rows_of(methods["POST"]) if "POST" in methods else ()):
+        for number, row in enumerate(methods.get("POST", ())):
             asked, once = asked_of(row, scene.tenant), {"Idempotency-Key": f"{route} {number}"}
 
             answer, queries = counted(

@@ -27,30 +27,20 @@ from tests.support.web_site import WebSite, serve_web_site
 FORGETFUL = {"ROUTER_OUTAGE_WINDOW_SECONDS": "0.001", "API_KEY_CACHE_SECONDS": "0"}
 
 
-def check_books(server: GatewayServer) -> None:
-    """They add up, and nothing is held."""
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
-
-
 @contextmanager
 def serving(stores: Bed, folder: Path, catalogue: str, **settings: Any) -> Iterator[GatewayServer]:
     """A gateway with that catalogue, whose books are sound in the end."""
-    file = folder / "catalogue.yaml"
-    file.write_text(catalogue, encoding="utf-8")
     with StartGateway(stores, folder) as starter:
-        server = starter.build(**settings)
-        server.manage("load_catalogue", str(file))
-        server.start()
+        server = starter.with_catalogue(catalogue, **settings)
         yield server
-        check_books(server)
+        server.check_books()
 
 
 @pytest.fixture(scope="module")
 def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's tests did, the books add up afterwards and nothing is held."""
     yield gateway
-    check_books(gateway)
+    gateway.check_books()
 
 
 @pytest.fixture(scope="module")
@@ -208,15 +198,11 @@ def serve(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Serve]:
     """Desks on gateways with settings of these tests' own."""
-    folder = tmp_path_factory.mktemp("own")
-    file = folder / "catalogue.yaml"
-    file.write_text(wide_catalogue(simulator.url), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
+    catalogue = wide_catalogue(simulator.url)
+    with StartGateway(stores, tmp_path_factory.mktemp("own")) as starter:
 
         def desks(**settings: Any) -> Callable[[], Desk]:
-            server = starter.build(API_KEY_CACHE_SECONDS="0", **settings)
-            server.manage("load_catalogue", str(file))
-            server.start()
+            server = starter.with_catalogue(catalogue, API_KEY_CACHE_SECONDS="0", **settings)
             simulator.clear()
             return lambda: Desk(server, simulator, seed_account(server))
 

@@ -11,6 +11,7 @@ import requests
 from routing.simulator.testing import SimulatedUpstream, Wire
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
+from tests.support.wires import begin_request
 
 CHAT = "/api/v1/chat/completions"
 TEXT = "Hello there"
@@ -127,6 +128,12 @@ class Desk:
         error: dict[str, Any] = body["error"]
         return error
 
+    def manage(self, method: str, path: str, body: Any = None) -> requests.Response:
+        """What the account's management key is answered; `path` begins below `/api/v1`."""
+        options = {} if body is None else {"json": body}
+        key = self.account.management_key
+        return self.server.request(method, f"/api/v1{path}", key=key, **options)
+
     def sent(self, persona: str = "gamma") -> list[dict[str, Any]]:
         """The chat bodies a provider received, oldest first."""
         return [entry["body"] for entry in self.upstream.requests(persona)]
@@ -194,8 +201,7 @@ def returning(desk: D) -> D:
 
 def changed_workspace(desk: Desk, **settings: Any) -> None:
     """The desk's workspace has these settings from now on."""
-    key, path = desk.account.management_key, f"/api/v1/workspaces/{desk.account.workspace_id}"
-    response = desk.server.request("PATCH", path, key=key, json=settings)
+    response = desk.manage("PATCH", f"/workspaces/{desk.account.workspace_id}", settings)
     assert response.status_code == 200, response.text
 
 
@@ -204,14 +210,7 @@ def opened(desk: Desk, path: str = CHAT, **body: Any) -> Wire:
     given = {"model": desk.model, "stream": True} | body
     if path == CHAT:
         given = {"messages": HELLO} | given
-    data = json.dumps(given).encode()
-    wire = Wire(int(desk.server.env["PORT"]))
-    head = (
-        f"POST {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}"
-        f"\r\nContent-Length: {len(data)}\r\n\r\n"
-    )
-    wire.send(head.encode() + data)
-    return wire
+    return begin_request(int(desk.server.env["PORT"]), desk.account.api_key, given, path=path)
 
 
 def called(desk: Desk) -> list[str]:

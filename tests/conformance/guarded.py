@@ -11,9 +11,7 @@ GUARDRAILS = "/api/v1/guardrails"
 
 
 def manage(desk: Desk, method: str, path: str = "", body: Any = None) -> requests.Response:
-    options = {} if body is None else {"json": body}
-    key = desk.account.management_key
-    return desk.server.request(method, GUARDRAILS + path, key=key, **options)
+    return desk.manage(method, f"/guardrails{path}", body)
 
 
 def told(response: requests.Response, status: int = 200) -> Any:
@@ -39,7 +37,6 @@ def governed(desk: Desk, **said: Any) -> str:
 
 def default_id(desk: Desk) -> str:
     """The id of the default guardrail of the desk's workspace."""
-    path = f"/api/v1/workspaces/{desk.account.workspace_id}"
-    answer = told(desk.server.get(path, key=desk.account.management_key))
+    answer = told(desk.manage("GET", f"/workspaces/{desk.account.workspace_id}"))
     its_id: str = answer["data"]["default_guardrail_id"]
     return its_id

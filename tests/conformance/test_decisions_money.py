@@ -6,9 +6,9 @@ import pytest
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, DecisionsDesk, judging
 from tests.conformance.desk import Desk, exact, nano
+from tests.conformance.own_credentials import bring, credentials_at, fingerprint
 from tests.conformance.test_own_credentials_in_the_books import figures
 from tests.support.gateways import seed_account
-from tests.support.own_credentials import bring, credentials_at, fingerprint
 from tests.support.server import as_json
 
 QUESTIONS: dict[str, Any] = {"noul": NOUL, "team": CHOICE, "mood": SCORE}
@@ -94,8 +94,7 @@ def test_a_team_s_own_credential_comes_first_and_costs_nothing(
 
 def told_by_analytics(desk: DecisionsDesk) -> dict[str, int]:
     metrics = ["byok_usage", "byok_fees", "router_usage", "total_usage"]
-    key = desk.account.management_key
-    response = desk.server.post("/api/v1/analytics/query", key=key, json={"metrics": metrics})
+    response = desk.manage("POST", "/analytics/query", {"metrics": metrics})
     [row] = exact(response)["data"]["data"]
     return {name: nano(row[name]) for name in metrics}
 
@@ -128,8 +127,7 @@ def test_own_and_shared_credentials_in_one_request(
         "router_usage": amounts["usage"],
         "total_usage": own_nano + sum(amounts.values()),
     }
-    audit = desk.server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    desk.server.check_books()
 
 
 def test_a_refused_credential_of_the_team_s_own(own_deciding: DecisionsDesk) -> None:
@@ -174,10 +172,8 @@ def test_once_by_its_key(deciding: DecisionsDesk) -> None:
 
 def test_a_limit_of_a_key_is_kept(own_deciding: DecisionsDesk) -> None:
     deciding = own_deciding
-    path = f"/api/v1/keys/{deciding.account.api_key_hash}"
-    changed = deciding.server.request(
-        "PATCH", path, key=deciding.account.management_key, json={"limit": 0.000001}
-    )
+    path = f"/keys/{deciding.account.api_key_hash}"
+    changed = deciding.manage("PATCH", path, {"limit": 0.000001})
     assert changed.status_code == 200, changed.text
 
     error = deciding.refused(402, "payment_required")

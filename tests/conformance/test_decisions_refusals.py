@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from gateway.limits.limits import MINUTE_S
-from tests.conformance.conftest import check_books
 from tests.conformance.deciding import (
     CHOICE,
     NOUL,
@@ -199,7 +198,7 @@ def test_a_bug_of_ours_is_a_500_and_holds_nothing(serve: Serve, tmp_path: Path) 
         assert error["metadata"] == {"error_type": "server"}
         assert "router_metadata" not in as_json(response)
         assert desk.total_usage_nano() == 0
-        check_books(desk.server)
+        desk.server.check_books()
 
 
 def test_what_answered_questions_cost_is_known_though_the_request_failed(

@@ -33,9 +33,7 @@ def desk(own_desk: Desk) -> Desk:
 
 
 def budget(desk: Desk, method: str, rest: str, body: Any = None) -> requests.Response:
-    path = f"/api/v1/workspaces/{desk.account.workspace_id}/budgets{rest}"
-    options = {} if body is None else {"json": body}
-    return desk.server.request(method, path, key=desk.account.management_key, **options)
+    return desk.manage(method, f"/workspaces/{desk.account.workspace_id}/budgets{rest}", body)
 
 
 def test_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:

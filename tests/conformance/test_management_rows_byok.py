@@ -10,9 +10,9 @@ import requests
 
 from routing import known_providers
 from tests.conformance.desk import Desk
+from tests.conformance.own_credentials import ask, fingerprint
 from tests.conformance.test_management_rows import error_of
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
-from tests.support.own_credentials import ask, fingerprint
 from tests.support.server import GatewayServer, as_json
 
 pytestmark = pytest.mark.both

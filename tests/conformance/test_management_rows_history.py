@@ -20,18 +20,12 @@ def desk(own_desk: Desk) -> Desk:
     return own_desk
 
 
-def manage(desk: Desk, method: str, path: str, body: Any = None) -> requests.Response:
-    options = {} if body is None else {"json": body}
-    key = desk.account.management_key
-    return desk.server.request(method, f"/api/v1{path}", key=key, **options)
-
-
 def in_workspace(desk: Desk, **settings: Any) -> Desk:
     """A caller with a new key of a new workspace, whose contents are kept unless said otherwise."""
-    made = manage(desk, "POST", "/workspaces", LOGGING | settings)
+    made = desk.manage("POST", "/workspaces", LOGGING | settings)
     assert made.status_code == 201, made.text
     wanted = {"name": "logged", "workspace_id": as_json(made)["data"]["id"]}
-    key = manage(desk, "POST", "/keys", wanted)
+    key = desk.manage("POST", "/keys", wanted)
     assert key.status_code == 201, key.text
     return replace(desk, account=replace(desk.account, api_key=as_json(key)["key"]))
 
@@ -56,10 +50,10 @@ def test_no_content_without_logging(desk: Desk) -> None:
 
 
 def test_questions_about_figures_that_are_refused(desk: Desk) -> None:
-    long_ago = manage(desk, "GET", "/activity?date=1999-01-01")
+    long_ago = desk.manage("GET", "/activity?date=1999-01-01")
     by_inference = desk.server.get("/api/v1/activity", key=desk.account.api_key)
     asked = {"metrics": ["request_count"], "dimensions": ["model", "app", "user"]}
-    three = manage(desk, "POST", "/analytics/query", asked)
+    three = desk.manage("POST", "/analytics/query", asked)
 
     assert error_of(long_ago, 400)["metadata"]["issues"][0]["path"] == "date"
     said = error_of(by_inference, 403)["message"]
@@ -111,13 +105,13 @@ def test_feedback(desk: Desk, account: Any) -> None:
     path = "/generation/feedback"
     said = {"generation_id": desk.ok()["id"], "category": "latency", "comment": "slow"}
 
-    given = manage(desk, "POST", path, said)
+    given = desk.manage("POST", path, said)
 
     assert (given.status_code, as_json(given)) == (200, {"data": {"success": True}})
     stranger = account().management_key
     error_of(desk.server.post(f"/api/v1{path}", key=stranger, json=said), 404)
     for wrong in ({"category": "cost"}, {"comment": "c" * 1001}, {"generation_id": ""}):
-        error_of(manage(desk, "POST", path, said | wrong), 400)
+        error_of(desk.manage("POST", path, said | wrong), 400)
 
 
 def test_records_and_figures_tell_who_asked_at_once(desk: Desk) -> None:
@@ -133,7 +127,7 @@ def test_records_and_figures_tell_who_asked_at_once(desk: Desk) -> None:
         "dimensions": ["app", "external_user"],
     }
 
-    found = manage(desk, "POST", "/analytics/query", asked)
+    found = desk.manage("POST", "/analytics/query", asked)
 
     record = desk.generation(answer["id"])
     told = {

@@ -22,9 +22,7 @@ def desk(own_desk: Desk) -> Desk:
 
 
 def ask(desk: Desk, method: str, path: str = "", body: Any = None) -> requests.Response:
-    options = {} if body is None else {"json": body}
-    key = desk.account.management_key
-    return desk.server.request(method, WORKSPACES + path, key=key, **options)
+    return desk.manage(method, f"/workspaces{path}", body)
 
 
 def data_of(response: requests.Response, status: int = 200) -> Any:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.desk import Desk, Serve, nano
 from tests.conformance.money import book_usage
-from tests.support.odd_tools import BACKENDS, FEE_NANO
+from tests.conformance.odd_tools import BACKENDS, FEE_NANO
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
 

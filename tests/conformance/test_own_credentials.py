@@ -8,9 +8,7 @@ import pytest
 
 from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
 from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
-from tests.conformance.wide import LONE
-from tests.support.gateways import seed_account
-from tests.support.own_credentials import (
+from tests.conformance.own_credentials import (
     MINE,
     SHARED,
     ask,
@@ -20,6 +18,8 @@ from tests.support.own_credentials import (
     priced_nano,
     refusal,
 )
+from tests.conformance.wide import LONE
+from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer, as_json
 
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import check_books
 from tests.conformance.desk import Desk, exact, nano
-from tests.support.gateways import seed_account
-from tests.support.own_credentials import (
+from tests.conformance.own_credentials import (
     MINE,
     SHARED,
     bring,
@@ -19,6 +17,7 @@ from tests.support.own_credentials import (
     priced_nano,
     refusal,
 )
+from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
@@ -55,9 +54,8 @@ def list_nano(answer: Any) -> int:
 
 
 def limit(desk: Desk, limit_nano: int, *, counts: bool) -> None:
-    path = f"/api/v1/keys/{desk.account.api_key_hash}"
     body = {"limit": limit_nano / 1e9, "include_byok_in_limit": counts}
-    changed = desk.server.request("PATCH", path, key=desk.account.management_key, json=body)
+    changed = desk.manage("PATCH", f"/keys/{desk.account.api_key_hash}", body)
     assert changed.status_code == 200, changed.text
 
 
@@ -115,7 +113,7 @@ def test_a_fee_is_a_share_of_the_list_price_and_an_entry_of_its_own(equipped_des
     desk.account = seed_account(desk.server, credits_usd="0")
     bring(desk, "gamma", MINE)
     assert desk.post().status_code == 402
-    check_books(desk.server)
+    desk.server.check_books()
 
 
 def test_whoever_owes_calls_on_its_own_credentials(desk: Desk, orm_of: Orm) -> None:

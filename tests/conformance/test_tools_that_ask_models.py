@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.asking import PIXEL
 from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
+from tests.conformance.own_credentials import bring
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
-from tests.support.own_credentials import bring
 
 MODEL, OTHER, THIRD = "acme/over-openai", "acme/over-anthropic", "acme/over-responses"
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -94,13 +94,8 @@ def served(
     engines: dict[str, str], stores: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[GatewayServer, SeededAccount]]:
     """A gateway in front of both, and an account on it."""
-    folder = tmp_path_factory.mktemp("gateway")
-    file = folder / "catalogue.yaml"
-    file.write_text(yaml.safe_dump(catalogue(engines)))
-    with StartGateway(stores, folder) as starter:
-        server = starter.build()
-        server.manage("load_catalogue", str(file))
-        server.start()
+    with StartGateway(stores, tmp_path_factory.mktemp("gateway")) as starter:
+        server = starter.with_catalogue(yaml.safe_dump(catalogue(engines)))
         yield server, seed_account(server)
 
 

@@ -32,15 +32,10 @@ Open = Callable[..., Desk]
 GatewayWith = Callable[..., GatewayServer]
 
 
-def loaded(starter: StartGateway, folder: Path, catalogue: str, **env: str) -> GatewayServer:
+def loaded(starter: StartGateway, catalogue: str, **env: str) -> GatewayServer:
     """A running gateway with short limits and this catalogue."""
-    file = folder / "catalogue.yaml"
-    file.write_text(catalogue, encoding="utf-8")
-    settings: dict[str, Any] = SHORT_LIMITS | env
-    server = starter.build(**settings)
-    server.manage("load_catalogue", str(file))
-    server.start()
-    return server
+    options: dict[str, Any] = SHORT_LIMITS | env
+    return starter.with_catalogue(catalogue, **options)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def gateway_with(
         models: list[dict[str, Any]], *, providers: list[dict[str, Any]] | None = None, **env: str
     ) -> GatewayServer:
         known = bench.personas(simulator) if providers is None else providers
-        return loaded(starter, folder, bench.as_yaml(known, models), **env)
+        return loaded(starter, bench.as_yaml(known, models), **env)
 
     with StartGateway(stores, folder) as starter:
         yield started
@@ -69,15 +64,14 @@ def fault_gateway(
     models = bench.fault_models(simulator) + bench.plain_models()
     catalogue = bench.as_yaml(bench.personas(simulator), models)
     with StartGateway(stores, folder) as starter:
-        yield loaded(starter, folder, catalogue)
+        yield loaded(starter, catalogue)
 
 
 @pytest.fixture(scope="module")
 def audited(fault_gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's faults did, the books add up afterwards and nothing is held."""
     yield fault_gateway
-    audit = fault_gateway.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+    fault_gateway.check_books()
 
 
 @pytest.fixture
@@ -117,7 +111,7 @@ def desk_on(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path:
     ) -> Desk:
         simulator.clear()
         known = bench.personas(simulator) if providers is None else providers
-        server = loaded(start_gateway, tmp_path, bench.as_yaml(known, models), **env)
+        server = loaded(start_gateway, bench.as_yaml(known, models), **env)
         account = seed_account(server, credits_usd="1000")
         return Desk(server, simulator, account, str(models[0]["id"]))
 

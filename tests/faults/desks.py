@@ -1,11 +1,9 @@
 """What tests do at a desk: begin a call that can be dropped, and look into the books."""
 
-import json
 from typing import Any
 
 from routing.simulator.testing import Wire
-from tests.conformance.desk import CHAT, HELLO, Desk
-from tests.support.server import GatewayServer
+from tests.conformance.desk import Desk, opened
 
 FINISH = {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}}
 
@@ -18,15 +16,7 @@ def stream_end(prompt_tokens: int, completion_tokens: int) -> list[Any]:
 
 def begin(desk: Desk, *, model: str = "", stream: bool = True) -> Wire:
     """A chat request on a connection that the test can drop."""
-    wire = Wire(int(desk.server.env["PORT"]))
-    body = {"model": model or desk.model, "messages": HELLO, "stream": stream}
-    data = json.dumps(body).encode()
-    head = (
-        f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {desk.account.api_key}"
-        f"\r\nContent-Length: {len(data)}\r\n\r\n"
-    )
-    wire.send(head.encode() + data)
-    return wire
+    return opened(desk, model=model or desk.model, stream=stream)
 
 
 def told(desk: Desk, *, stream: bool, **body: Any) -> Any:
@@ -43,9 +33,3 @@ def attempts(desk: Desk, generation_id: str) -> list[tuple[str, int]]:
 def open_holds(desk: Desk) -> int:
     count: int = desk.server.manage("audit_ledger")["open_holds"]
     return count
-
-
-def check_books(server: GatewayServer) -> None:
-    """Nothing is held, nothing is wrong."""
-    audit = server.manage("audit_ledger")
-    assert (audit["mismatches"], audit["open_holds"]) == ([], 0)

@@ -148,12 +148,9 @@ def desk(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("b1")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url), encoding="utf-8")
+    catalogue = rewritten(simulator.url)
     with StartGateway(stores, folder) as starter, requests.Session() as session:
-        server = starter.build(INTERNS_MAX_PER_MEMBER="10000")
-        server.manage("load_catalogue", str(file))
-        server.start()
+        server = starter.with_catalogue(catalogue, INTERNS_MAX_PER_MEMBER="10000")
         document = server.get("/api/v1/openapi.json").json()
         account = seed_account(server, credits_usd="100000")
         yield Desk(server, account, Objects(server, account), session, document)

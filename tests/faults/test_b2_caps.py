@@ -18,11 +18,11 @@ from routing.simulator.testing import Wire
 from tests.conformance.desk import Desk
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import Open
+from tests.faults.raw_desk import status_kib, worker_pids
+from tests.faults.slow import trickle_all
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.promptness import in_time
-from tests.support.raw_desk import status_kib, worker_pids
 from tests.support.server import GatewayServer
-from tests.support.slow import trickle_all
 from tests.support.wires import answer_to, chunked, envelope, head_bytes
 
 pytestmark = pytest.mark.thorough

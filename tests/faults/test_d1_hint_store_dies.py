@@ -25,15 +25,14 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import GatewayWith, Open
-from tests.faults.desks import check_books
+from tests.faults.raw_desk import worker_pids
+from tests.faults.steady import Asked, Steady, upstream_tags
 from tests.support import processes
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.promptness import in_time
-from tests.support.raw_desk import worker_pids
 from tests.support.server import GatewayServer, as_json
-from tests.support.steady import Asked, Steady, upstream_tags
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
@@ -189,7 +188,7 @@ def check_calls(desk: Desk, load: Steady) -> None:
     calls = {call.user: call for call in ledger.calls(desk.account.account_id)}
     assert {calls[one.tag].entries for one in load.asked} == {1}
     assert sorted(upstream_tags(desk)) == sorted(one.tag for one in load.asked)
-    check_books(desk.server)
+    desk.server.check_books()
 
 
 def test_flushed(scene: Scene) -> None:

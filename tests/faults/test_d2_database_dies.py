@@ -14,16 +14,15 @@ from django.conf import settings
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import Open
-from tests.faults.desks import check_books
+from tests.faults.faulty_postgres import FaultyPostgres
+from tests.faults.steady import Steady, upstream_tags
 from tests.support.bed import Bed
 from tests.support.callers import at_a_time
-from tests.support.faulty_postgres import FaultyPostgres
 from tests.support.gateways import StartGateway
 from tests.support.ledger import Ledger
 from tests.support.postgres import USER
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer, as_json
-from tests.support.steady import Steady, upstream_tags
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.thorough
@@ -78,7 +77,7 @@ def check_calls(desk: Desk, load: Steady) -> None:
     assert len(sent) == len(set(sent))
     assert set(sent) == set(calls)
     assert all(call.entries == 1 and not call.lost for call in calls.values())
-    check_books(server)
+    server.check_books()
 
 
 @contextmanager

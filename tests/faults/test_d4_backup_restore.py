@@ -22,6 +22,7 @@ from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import Open
+from tests.faults.steady import Asked, Steady
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.ledger import Ledger
@@ -30,7 +31,6 @@ from tests.support.postgres import binaries
 from tests.support.promptness import in_time
 from tests.support.running import put_database
 from tests.support.server import GatewayServer, as_json
-from tests.support.steady import Asked, Steady
 
 pytestmark = pytest.mark.thorough
 PAGE = PROJECT / "docs" / "operations.md"

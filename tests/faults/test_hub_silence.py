@@ -16,13 +16,13 @@ from tests.conformance.desk import HELLO
 from tests.conformance.guarded import GUARDRAILS
 from tests.faults.bench import endpoint, model, provider
 from tests.faults.conftest import GatewayWith
+from tests.faults.silence import Listener, listening, ticking_upstream
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.gateways import SeededAccount, seed_account
 from tests.support.orm import database_name
 from tests.support.pdfs import data_url, pdf
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer, as_json
-from tests.support.silence import Listener, listening, ticking_upstream
 from tests.support.wires import head_bytes
 
 MIB = 1_048_576

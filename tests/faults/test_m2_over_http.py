@@ -14,7 +14,6 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
 from tests.faults.conftest import GatewayWith
-from tests.faults.desks import check_books
 from tests.support.callers import Heard, ask, at_a_time, new_key
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
@@ -93,7 +92,7 @@ def check_charges(shop: Shop, heard: list[Heard]) -> None:
     assert not [each for each in heard if each.broke]
     told_nano = sum(each.cost_nano or 0 for each in heard if each.status == 200)
     assert shop.totals()[1] == told_nano
-    check_books(shop.desk.server)
+    shop.desk.server.check_books()
 
 
 def served(heard: list[Heard]) -> int:
@@ -157,9 +156,8 @@ def open_up(shop: Shop) -> None:
 
 
 def set_budget(desk: Desk, nano: int, interval: str = "daily") -> None:
-    path = f"/api/v1/workspaces/{desk.account.workspace_id}/budgets/{interval}"
-    body = {"limit_usd": nano / USD}
-    answer = desk.server.request("PUT", path, key=desk.account.management_key, json=body)
+    path = f"/workspaces/{desk.account.workspace_id}/budgets/{interval}"
+    answer = desk.manage("PUT", path, {"limit_usd": nano / USD})
     assert answer.status_code == 200, answer.text
 
 
@@ -219,7 +217,7 @@ def test_a_fallback_that_is_too_dear_for_the_budget_is_not_tried(
     assert desk.upstream.requests("second") == []
     set_budget(desk, 3000 * HELD_NANO)
     assert desk.post(**body).status_code == 200
-    check_books(desk.server)
+    desk.server.check_books()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -245,4 +243,4 @@ def test_a_fallback_of_a_key_that_was_deleted_meanwhile_is_a_401(
     assert (answer.status_code, answer.json()["error"]["message"]) == (401, "Invalid API key")
     assert desk.upstream.requests("second") == []
     assert shop.totals()[1] == 0
-    check_books(desk.server)
+    desk.server.check_books()

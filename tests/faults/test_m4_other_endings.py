@@ -13,11 +13,8 @@ import requests
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.faults.conftest import GatewayWith
-from tests.faults.desks import check_books, stream_end
-from tests.support.callers import at_a_time
-from tests.support.gateways import SeededAccount, seed_account
-from tests.support.server import GatewayServer, as_json
-from tests.support.twice import (
+from tests.faults.desks import stream_end
+from tests.faults.twice import (
     AT_ONCE,
     FORMATS,
     MODEL,
@@ -27,9 +24,12 @@ from tests.support.twice import (
     reason,
     same,
 )
-from tests.support.victims import children
+from tests.support.callers import at_a_time
+from tests.support.gateways import SeededAccount, seed_account
+from tests.support.processes import children
+from tests.support.server import GatewayServer, as_json
 
-pytest_plugins = ["tests.support.twice_fixtures"]
+pytest_plugins = ["tests.faults.twice_fixtures"]
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
 
 
@@ -127,7 +127,7 @@ def test_who_died_before_the_charge_blocks_nobody_for_long(mortal: Twice, what: 
     assert sorted(call.charge_nano > 0 for call in calls) == [False, True]
     assert [call.lost for call in calls].count(True) == 1
     assert mortal.upstream_calls() == 2
-    check_books(server)
+    server.check_books()
 
 
 def _kill_workers(server: GatewayServer) -> None:

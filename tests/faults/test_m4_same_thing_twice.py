@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 
 import pytest
 
+from tests.faults.twice import AT_ONCE, FORMATS, MESSAGES, Twice, check_not_kept, reason, same
 from tests.support.callers import at_a_time
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
-from tests.support.twice import AT_ONCE, FORMATS, MESSAGES, Twice, check_not_kept, reason, same
 
-pytest_plugins = ["tests.support.twice_fixtures"]
+pytest_plugins = ["tests.faults.twice_fixtures"]
 pytestmark = pytest.mark.both
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 

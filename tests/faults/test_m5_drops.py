@@ -17,7 +17,7 @@ from tests.conformance.desk import TEXT, Desk
 from tests.faults import bench
 from tests.faults.bench import CHEAP_NANO
 from tests.faults.conftest import GatewayWith
-from tests.faults.desks import begin, check_books, stream_end
+from tests.faults.desks import begin, stream_end
 from tests.support import callers
 from tests.support.callers import at_a_time, seeded
 from tests.support.gateways import seed_account
@@ -58,7 +58,7 @@ def patient(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Iterator
     limits = {"ROUTER_FIRST_BYTE_TIMEOUT": "30", "ROUTER_IDLE_TIMEOUT": "30"}
     server = gateway_with(models, providers=[*bench.personas(simulator), short], **limits)
     yield server
-    check_books(server)
+    server.check_books()
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from tests.support.tenants import (
     names_objects,
     new_tenant,
     routes,
-    rows_of,
 )
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
@@ -90,7 +89,7 @@ NAMING = [
     (route, method, row)
     for route, methods in TABLE.items()
     for method, rows in methods.items()
-    for row in rows_of(rows)
+    for row in rows
     if names_objects(row)
 ]
 
@@ -114,11 +113,11 @@ def _cells(route: str) -> Iterator[tuple[str, Row, tuple[str, ...]]]:
     """Every method with its rows, and who asks; those that the table does not have are 405 for
     everyone."""
     rows = TABLE[route]
-    any_row = rows_of(next(iter(rows.values())))[0]
+    any_row = next(iter(rows.values()))[0]
     path = re.sub(r"\{[a-z_]+\}", "x", any_row.path)
     for method in METHODS:
         known = rows.get("GET" if method == "HEAD" else method)
-        for row in rows_of(known) if known else (Row(path, 405, 405, 405, "{}"),):
+        for row in known or (Row(path, 405, 405, 405, "{}"),):
             yield method, row, KINDS if method in rows else ("", "admin", "admin_management")
 
 

@@ -19,7 +19,7 @@ from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
 from tests.support.access_table import TABLE, Row
 from tests.support.catalogue import CONFORMANCE
-from tests.support.tenants import Tenant, asked_of, expected, new_tenant, rows_of
+from tests.support.tenants import Tenant, asked_of, expected, new_tenant
 
 pytestmark = pytest.mark.django_db
 MARK = "zqx"
@@ -154,7 +154,7 @@ SHARES = [pytest.param(8, id="some"), pytest.param(1, id="all", marks=pytest.mar
 @pytest.mark.parametrize("route", [route for route in TABLE if route.startswith("api/")])
 def test_whatever_a_request_says_is_data(tenant: Tenant, route: str, one_in: int) -> None:
     for method, rows in TABLE[route].items():
-        for row in rows_of(rows):
+        for row in rows:
             allowed = [kind for kind in CALLERS if expected(row, kind) not in (401, 403)]
             # What only an intern's own key may is looked at for others, too.
             _try(tenant, method, row, tenant.keys[(allowed or ["admin"])[0]], one_in)

@@ -22,7 +22,7 @@ from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
-from tests.support.tenants import NAMES, rows_of
+from tests.support.tenants import NAMES
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]
@@ -171,7 +171,7 @@ def _rows() -> Iterator[tuple[str, Row]]:
     """Those of the API that name no object."""
     for methods in TABLE.values():
         for method, rows in methods.items():
-            for row in rows_of(rows):
+            for row in rows:
                 if row.path.startswith("/api/v1") and not NAMES.search(row.path + row.body):
                     yield method, row
 

@@ -14,10 +14,10 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.faults import bench
 from tests.faults.conftest import Open
 from tests.faults.desks import begin
+from tests.faults.faulty_postgres import FaultyPostgres
+from tests.faults.raw_desk import raw_desk
 from tests.support.bed import Bed
-from tests.support.faulty_postgres import FaultyPostgres
 from tests.support.promptness import in_time
-from tests.support.raw_desk import raw_desk
 from tests.support.raw_upstream import JSON, Script, Visit, content, event, head
 from tests.support.server import STOP_S
 

@@ -12,9 +12,8 @@ from tests.conformance.desk import Desk, exact
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
 from tests.faults.conftest import GatewayWith
-from tests.faults.desks import check_books
+from tests.faults.raw_desk import forget_peak, status_kib, worker_pids
 from tests.support.gateways import seed_account
-from tests.support.raw_desk import forget_peak, status_kib, worker_pids
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, read_stream
 
@@ -50,7 +49,7 @@ def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
     ]
     running = gateway_with(models, providers=providers, **CAPS)
     yield running
-    check_books(running)
+    running.check_books()
 
 
 @pytest.fixture(params=PERSONAS)

@@ -26,11 +26,7 @@ from tests.conformance.desk import Desk, read_stream
 from tests.faults.bench import DEAR, DEAR_NANO, endpoint, model, personas, provider
 from tests.faults.conftest import CONNECT_S, GatewayWith
 from tests.faults.desks import attempts, told
-from tests.gateway.outbound.conftest import certificate as certificate
-from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer
-from tests.support.gateways import seed_account
-from tests.support.promptness import in_time
-from tests.support.raw_desk import (
+from tests.faults.raw_desk import (
     CONCURRENCY_MAX,
     FIRST_BYTE_S,
     IDLE_S,
@@ -39,6 +35,10 @@ from tests.support.raw_desk import (
     RawDesk,
     error_of,
 )
+from tests.gateway.outbound.conftest import certificate as certificate
+from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer, chunk
+from tests.support.gateways import seed_account
+from tests.support.promptness import in_time
 from tests.support.raw_upstream import (
     CHUNKED,
     EVENTS,
@@ -47,7 +47,6 @@ from tests.support.raw_upstream import (
     Stage,
     Visit,
     answer_json,
-    chunk,
     content,
     event,
     good_stream,
@@ -57,7 +56,7 @@ from tests.support.raw_upstream import (
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
-pytest_plugins = ["tests.support.raw_fixtures"]
+pytest_plugins = ["tests.faults.raw_fixtures"]
 UNAVAILABLE = (502, "provider_unavailable")
 # What the caller is told when nobody else answers; the attempt has the same status.
 WAYS = {

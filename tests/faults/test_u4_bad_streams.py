@@ -10,20 +10,20 @@ from dataclasses import dataclass
 import pytest
 
 from tests.conformance.desk import Streamed, read_stream
-from tests.support.raw_desk import EVENT_BYTES_MAX, RawDesk, error_of
+from tests.faults.raw_desk import EVENT_BYTES_MAX, RawDesk, error_of
+from tests.gateway.outbound.raw_upstream import chunk
 from tests.support.raw_upstream import (
     CHUNKED,
     END,
     FINISH,
     USAGE,
     Visit,
-    chunk,
     content,
     event,
     head,
 )
 
-pytest_plugins = ["tests.support.raw_fixtures"]
+pytest_plugins = ["tests.faults.raw_fixtures"]
 MIB = 1024 * 1024
 SAID, DONE = event(content("Said.")), event("[DONE]")
 FIVE_MIB, TOO_MUCH = "x" * (5 * MIB), "x" * (EVENT_BYTES_MAX + MIB // 2)

@@ -19,9 +19,9 @@ from tests.conformance.desk import Desk, Streamed, exact, nano
 from tests.faults.bench import CHEAP_NANO, DEAR, MODES, endpoint, model
 from tests.faults.conftest import IDLE_S, KEEP_ALIVE_S, Open
 from tests.faults.desks import attempts, told
+from tests.faults.raw_desk import error_of
 from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
-from tests.support.raw_desk import error_of
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough

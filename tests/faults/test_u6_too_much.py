@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.support.promptness import in_time
-from tests.support.raw_desk import (
+from tests.faults.raw_desk import (
     ANSWER_BYTES_MAX,
     RawDesk,
     error_of,
@@ -20,6 +19,8 @@ from tests.support.raw_desk import (
     status_kib,
     worker_pids,
 )
+from tests.gateway.outbound.raw_upstream import chunk
+from tests.support.promptness import in_time
 from tests.support.raw_upstream import (
     CHUNKED,
     EVENTS,
@@ -27,7 +28,6 @@ from tests.support.raw_upstream import (
     Script,
     Visit,
     answer_json,
-    chunk,
     content,
     event,
     head,
@@ -35,7 +35,7 @@ from tests.support.raw_upstream import (
 
 pytestmark = pytest.mark.thorough
 
-pytest_plugins = ["tests.support.raw_fixtures"]
+pytest_plugins = ["tests.faults.raw_fixtures"]
 MIB = 1024 * 1024
 GROWTH_KIB = 20 * 1024
 # What the kernel takes in beyond what the gateway reads, at the most.

@@ -14,17 +14,18 @@ from tests.conformance.desk import Desk
 from tests.faults.bench import DEAR, endpoint, model, personas, provider
 from tests.faults.conftest import GatewayWith, Open
 from tests.faults.desks import begin, open_holds
+from tests.faults.raw_desk import IDLE_S, TOTAL_S, RawDesk, worker_pids
 from tests.faults.test_u1_connections import black_hole
 from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.gateways import seed_account
+from tests.support.processes import cpu_s
 from tests.support.promptness import in_time
-from tests.support.raw_desk import IDLE_S, TOTAL_S, RawDesk, cpu_s, worker_pids
 from tests.support.raw_upstream import Script, Visit, content, event, head
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
 
-pytest_plugins = ["tests.support.raw_fixtures"]
+pytest_plugins = ["tests.faults.raw_fixtures"]
 CLOSED_S = 1.0
 
 

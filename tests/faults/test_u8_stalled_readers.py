@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream, Wire
+from tests.faults.raw_desk import MIB, RawDesk, forget_peak, raw_desk, status_kib, worker_pids
 from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.bed import Bed
 from tests.support.promptness import in_time
-from tests.support.raw_desk import MIB, RawDesk, forget_peak, raw_desk, status_kib, worker_pids
 from tests.support.raw_upstream import END, Visit, content, event, good_stream, head
 
 pytestmark = pytest.mark.thorough

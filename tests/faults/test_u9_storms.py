@@ -19,8 +19,8 @@ from routing.serving.request.retries import WINDOW_S
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import Open
+from tests.faults.raw_desk import worker_pids
 from tests.support.promptness import in_time
-from tests.support.raw_desk import worker_pids
 
 pytestmark = pytest.mark.timed
 PROCESSES, THREADS = 4, 8

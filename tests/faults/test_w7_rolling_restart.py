@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.support.bed import Bed
-from tests.support.crowds import Between, counting_gateway, is_alive, workers_of
+from tests.support.crowds import Between, counting_gateway, workers_of
 from tests.support.gateways import StartGateway
 from tests.support.ledger import Ledger
+from tests.support.processes import is_alive
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough

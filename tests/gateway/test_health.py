@@ -13,8 +13,8 @@ from gateway import health
 from gateway.http.jsonio import loads
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
+from tests.support.processes import children
 from tests.support.server import GatewayServer, as_json
-from tests.support.victims import children
 
 
 def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> None:

@@ -80,9 +80,7 @@ class Bed:
             os.environ["PYTHONPYCACHEPREFIX"] = str(self.root / "bytecode")
         os.environ.update(
             self.environment(
-                home=self.folder / "home",
-                database_url=self.database_url,
-                redis_url=self.redis_url,
+                home=self.folder / "home", database_url=self.database_url, redis_url=self.redis_url
             )
         )
 

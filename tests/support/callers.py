@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from routing.simulator.testing import Wire
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
+from tests.support.wires import begin_request
 
-CHAT = "/api/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"
 T = TypeVar("T")
 
@@ -52,15 +52,8 @@ def new_key(server: GatewayServer, account: SeededAccount, **body: Any) -> str:
 
 def begin(port: int, key: str, **body: Any) -> Wire:
     """A chat request on a connection that the test can drop."""
-    wire = Wire(port, timeout_s=40)
-    data = json.dumps(body).encode()
-    head = (
-        f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    wire.send(head.encode() + data)
-    return wire
+    lines = ("Content-Type: application/json", "Connection: close")
+    return begin_request(port, key, body, *lines, timeout_s=40)
 
 
 def ask(port: int, key: str, *, tag: str, **body: Any) -> Heard:

@@ -1,7 +1,6 @@
 """A crowd of callers, an upstream that counts, and a gateway between the two."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -120,11 +119,3 @@ def workers_of(master: int) -> set[int]:
     """The pids of a gunicorn master's workers."""
     text = Path(f"/proc/{master}/task/{master}/children").read_text(encoding="ascii")
     return {int(word) for word in text.split()}
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

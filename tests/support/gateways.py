@@ -38,6 +38,15 @@ class StartGateway:
         server.start()
         return server
 
+    def with_catalogue(self, catalogue: str, **options: Any) -> GatewayServer:
+        """The same with the text of a catalogue file loaded."""
+        server = self.build(**options)
+        file = server.folder / "catalogue.yaml"
+        file.write_text(catalogue, encoding="utf-8")
+        server.manage("load_catalogue", str(file))
+        server.start()
+        return server
+
     def build(
         self, *, worker: bool = False, database_url: str = "", redis_url: str = "", **env: str
     ) -> GatewayServer:
@@ -69,7 +78,6 @@ class SeededAccount:
     api_key: str
     api_key_hash: str
     management_key: str
-    management_key_hash: str
 
 
 _numbers = itertools.count(1)

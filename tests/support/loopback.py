@@ -2,10 +2,8 @@
 
 import ipaddress
 import socket
+from collections.abc import Callable
 from typing import Any
-
-_connect = socket.socket.connect
-_connect_ex = socket.socket.connect_ex
 
 
 def _check(address: Any) -> None:
@@ -23,15 +21,13 @@ def _check(address: Any) -> None:
 
 def only_loopback() -> None:
     """From now on connecting elsewhere fails in this process."""
+    for name in ("connect", "connect_ex"):
+        setattr(socket.socket, name, _guard(getattr(socket.socket, name)))
 
-    def connect(self: socket.socket, address: Any) -> None:
+
+def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
+    def guarded(self: socket.socket, address: Any) -> Any:
         _check(address)
-        _connect(self, address)
+        return method(self, address)
 
-    def connect_ex(self: socket.socket, address: Any) -> int:
-        _check(address)
-        return _connect_ex(self, address)
-
-    # The replacement has the replaced method's own signature.
-    socket.socket.connect = connect  # type: ignore[method-assign, assignment]
-    socket.socket.connect_ex = connect_ex  # type: ignore[method-assign, assignment]
+    return guarded

@@ -1,9 +1,15 @@
-"""manage.py commands for tests."""
+"""manage.py commands for tests.
 
+Run as a program it is a `ManageHost`'s process: it reads a JSON list of arguments per line from
+stdin and answers with one JSON line, an `Outcome`.
+"""
+
+import io
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +52,7 @@ class ManageHost:
 
     def __init__(self, env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.manage_host"],
+            [sys.executable, "-m", "tests.support.manage"],
             cwd=PROJECT,
             env=env,
             stdin=subprocess.PIPE,
@@ -64,3 +70,26 @@ class ManageHost:
 
     def close(self) -> None:
         self._process.communicate(timeout=10)
+
+
+def _run_here(arguments: list[str]) -> Outcome:
+    """One command as `manage.py` would run it."""
+    from django.core.management import execute_from_command_line
+    from django.db import close_old_connections
+
+    out, err = io.StringIO(), io.StringIO()
+    status: Any = 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            execute_from_command_line(["manage.py", *arguments])
+        except SystemExit as end:
+            status = end.code or 0
+        finally:
+            close_old_connections()
+    return Outcome(status, out.getvalue(), err.getvalue())
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(asdict(_run_here(json.loads(line)))) + "\n")
+        sys.stdout.flush()

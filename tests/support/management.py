@@ -11,6 +11,7 @@ from accounts.authentication import forget_keys
 from accounts.models import Account, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.keys import create_key
+from gateway.http.jsonio import dumps
 
 # What a test's own transaction makes of BEGIN and COMMIT.
 _MARKS = ("SAVEPOINT", "RELEASE", "ROLLBACK")
@@ -31,13 +32,12 @@ class Manager:
         forget_keys()
         headers = {"Authorization": f"Bearer {self.key if key is None else key}"}
         client = Client(raise_request_exception=False)
-        options: Any = {"headers": headers}
-        if body is None:
-            options["CONTENT_LENGTH"] = "0"
-        else:
-            options |= {"data": body, "content_type": "application/json"}
+        options: Any = {"headers": headers, "CONTENT_LENGTH": "0"}
+        if body is not None:
+            text = body if isinstance(body, str | bytes) else dumps(body)
+            options = {"headers": headers, "data": text, "content_type": "application/json"}
         with CaptureQueriesContext(connection) as captured:
-            response = client.generic(method, f"/api/v1{path}", **_written(options))
+            response = client.generic(method, f"/api/v1{path}", **options)
         asked = [each["sql"] for each in captured if not each["sql"].startswith(_MARKS)]
         self.queries = len(asked)
         assert self.queries <= QUERIES_MAX, asked
@@ -70,12 +70,3 @@ def manager(name: str) -> Manager:
     admin = admit_member(account=account, username=f"{name}-admin", role=Membership.Role.ADMIN)
     _, string = create_key(account=account, name="m", workspace=None, creator=admin)
     return Manager(account, admin, string)
-
-
-def _written(options: dict[str, Any]) -> dict[str, Any]:
-    """A body as JSON text, unless it is text already."""
-    from gateway.http.jsonio import dumps
-
-    if "data" in options and not isinstance(options["data"], str | bytes):
-        options["data"] = dumps(options["data"])
-    return options

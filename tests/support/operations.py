@@ -10,54 +10,16 @@ from django.contrib.auth.models import Permission
 from django.db import transaction
 from django.urls import reverse
 
-from accounts.models import (
-    Account,
-    ApiKey,
-    ByokCredential,
-    FormerHash,
-    Guardrail,
-    GuardrailKey,
-    GuardrailMember,
-    Hold,
-    LedgerEntry,
-    Membership,
-    PurchaseFee,
-    RepeatableRequest,
-    SignInAttempts,
-    SpendCounter,
-    User,
-    Workspace,
-    WorkspaceBudget,
-    WorkspaceMembership,
-)
+from accounts import models as of_accounts
+from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.windows import ALL_TIME
-from interns.models import (
-    ChatInteraction,
-    ChatRun,
-    ChatSession,
-    Intern,
-    InternCreation,
-    InternTransition,
-    Vault,
-    VaultSecret,
-    WorkspaceArchive,
-)
+from interns import models as of_interns
 from routing.catalogue.models import CatalogueServing, Endpoint, Model, ModelAlias, Provider
+from routing.history import models as of_history
 from routing.history.columns import FIGURES, SUMS
-from routing.history.models import (
-    GenerationContent,
-    GenerationFact,
-    GenerationFeedback,
-    LateHour,
-    UsageDay,
-    UsageHour,
-    UsageLine,
-    UsageRolled,
-    UsageSpread,
-)
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted, DailyCalls
 from routing.presets.models import Preset, PresetVersion
@@ -73,55 +35,51 @@ def fill(rows: int) -> list[str]:
 
 
 def _one(number: int) -> str:
+    now = datetime.now(UTC)
     account = open_account(name=f"account {number}")
     workspace = open_workspace(account=account, slug=f"workspace-{number}")
     user = admit_member(account=account, username=f"user-{number}", role=Membership.Role.MEMBER)
     membership = Membership.objects.get(account=account, user=user)
-    WorkspaceMembership.objects.create(workspace=workspace, membership=membership, role="member")
-    now = datetime.now(UTC)
-    WorkspaceBudget.objects.create(
+    of_accounts.WorkspaceMembership.objects.create(
+        workspace=workspace, membership=membership, role="member"
+    )
+    of_accounts.WorkspaceBudget.objects.create(
         workspace=workspace, interval="monthly", limit_nano=5, created_at=now, updated_at=now
     )
     key, string = create_key(
         account=account, name=f"key {number}", workspace=workspace, creator=user, limit_nano=5
     )
-    guardrail = Guardrail.objects.create(workspace=workspace, name=f"guardrail {number}")
-    GuardrailKey.objects.create(guardrail=guardrail, api_key=key)
-    GuardrailMember.objects.create(guardrail=guardrail, membership=membership)
-    FormerHash.objects.create(
-        hash=f"{number:064x}", api_key=key, valid_until=datetime.now(UTC) + timedelta(days=1)
+    guardrail = workspace.guardrails.create(name=f"guardrail {number}")
+    of_accounts.GuardrailKey.objects.create(guardrail=guardrail, api_key=key)
+    of_accounts.GuardrailMember.objects.create(guardrail=guardrail, membership=membership)
+    of_accounts.FormerHash.objects.create(
+        hash=f"{number:064x}", api_key=key, valid_until=now + timedelta(days=1)
     )
     entry, _ = add_credits(
         account=account, amount_nano=5, source="test", source_ref=f"payment {number}"
     )
-    PurchaseFee.objects.create(entry=entry, paid_nano=6, fee_nano=1)
-    ByokCredential.objects.create(
+    of_accounts.PurchaseFee.objects.create(entry=entry, paid_nano=6, fee_nano=1)
+    of_accounts.ByokCredential.objects.create(
         account=account, workspace=workspace, provider="acme", label="sk-...AbCd", sealed="v1:x"
     )
     _books(number, account, workspace, key)
     _catalogue(number)
-    _preset(number, workspace, user)
-    intern_life(number, workspace, user, key)
+    preset(workspace, user, f"preset-{number}")
+    _intern_life(number, workspace, user, key)
     return string
 
 
 def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> None:
     now = datetime.now(UTC) - timedelta(days=number)
     owner: dict[str, Any] = {"account": account, "workspace": workspace, "api_key": key}
-    LedgerEntry.objects.create(
-        **owner,
-        kind=LedgerEntry.Kind.USAGE,
-        amount_nano=2,
-        generation_id=f"gen-{number}",
-        source="generation",
-        source_ref=f"gen-{number}",
-        created_at=now,
-    )
+    asked = {"generation_id": f"gen-{number}", "created_at": now}
+    usage = {"kind": LedgerEntry.Kind.USAGE, "source": "generation", "source_ref": f"gen-{number}"}
+    LedgerEntry.objects.create(**owner, **asked, **usage, amount_nano=2)
     Account.objects.filter(pk=account.pk).update(total_usage_nano=2)
-    counter = SpendCounter.objects.create(
+    counter = of_accounts.SpendCounter.objects.create(
         scope="key", scope_id=str(key.pk), window="total", window_start=ALL_TIME, spent_nano=2
     )
-    Hold.objects.create(
+    of_accounts.Hold.objects.create(
         **owner,
         generation_id=f"gen-held-{number}",
         amount_nano=0,
@@ -130,19 +88,16 @@ def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> 
         created_at=now,
         lease_expires_at=now,
     )
-    SignInAttempts.objects.create(subject=f"{number:064d}", last_at=datetime.now(UTC))
-    RepeatableRequest.objects.create(
+    of_accounts.SignInAttempts.objects.create(subject=f"{number:064d}", last_at=datetime.now(UTC))
+    of_accounts.RepeatableRequest.objects.create(
+        **asked,
         account=account,
         api_key=key,
         path="/api/v1/chat/completions",
         body_hash="0" * 64,
         lease_id=uuid.uuid4(),
-        lease_until=now,
-        generation_id=f"gen-{number}",
         status=200,
-        created_at=now,
-        finished_at=now,
-        expires_at=now,
+        **dict.fromkeys(("lease_until", "finished_at", "expires_at"), now),
     )
     generation(id=f"gen-{number}", **owner, created_at=now, charge_nano=2, hold_nano=3)
     _history(number, account, key, now)
@@ -151,23 +106,27 @@ def _books(number: int, account: Account, workspace: Workspace, key: ApiKey) -> 
 def _history(number: int, account: Account, key: ApiKey, at: datetime) -> None:
     """A row of each table that history is kept in."""
     named = {"account_id": account.pk, "generation_id": f"gen-{number}"}
-    line = UsageLine.objects.create(
+    line = of_history.UsageLine.objects.create(
         key=f"{number:032x}",
         account_id=account.pk,
         workspace_id=key.workspace_id or account.pk,
         api_key_id=key.pk,
         model="acme/one",
     )
-    sums = dict.fromkeys(SUMS, 1)
-    for kind in (UsageHour, UsageDay):
-        kind.objects.create(line_id=line.pk, account_id=account.pk, start=at, **sums)
+    counted = {"line_id": line.pk, "account_id": account.pk, "start": at}
+    for kind in (of_history.UsageHour, of_history.UsageDay):
+        kind.objects.create(**counted, **dict.fromkeys(SUMS, 1))
     spread = {"cut": 0, "measure": "latency_ms", "bucket": 1, "many": 1, "figures": [1]}
-    UsageSpread.objects.create(line_id=line.pk, account_id=account.pk, start=at, **spread)
-    GenerationFact.objects.create(**named, line_id=line.pk, at=at, **dict.fromkeys(FIGURES, 1))
-    GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
-    GenerationFeedback.objects.create(**named, api_key_id=key.pk, category="other", created_at=at)
-    LateHour.objects.create(hour=at)
-    UsageRolled.objects.create(pk=1 + number, until=at)
+    of_history.UsageSpread.objects.create(**counted, **spread)
+    of_history.GenerationFact.objects.create(
+        **named, line_id=line.pk, at=at, **dict.fromkeys(FIGURES, 1)
+    )
+    of_history.GenerationContent.objects.create(**named, created_at=at, sealed=b"sealed")
+    of_history.GenerationFeedback.objects.create(
+        **named, api_key_id=key.pk, category="other", created_at=at
+    )
+    of_history.LateHour.objects.create(hour=at)
+    of_history.UsageRolled.objects.create(pk=1 + number, until=at)
 
 
 def generation(**fields: Any) -> Generation:
@@ -197,28 +156,31 @@ def generation(**fields: Any) -> Generation:
     return Generation.objects.create(**usual | fields)
 
 
-def _preset(number: int, workspace: Workspace, user: User) -> None:
-    version = PresetVersion(version=1, creator=user, created_at=datetime.now(UTC))
+def preset(workspace: Workspace, creator: User, slug: str) -> Preset:
+    """A preset of one version."""
+    now = datetime.now(UTC)
+    version = PresetVersion(version=1, creator=creator, created_at=now)
     version.config, version.system_prompt = '{"temperature":1}', "<script>prompt"
     with transaction.atomic():
         version.preset = Preset.objects.create(
             account=workspace.account,
             workspace=workspace,
-            slug=f"preset-{number}",
-            name=f"Preset {number}",
-            creator=user,
+            slug=slug,
+            name=slug.replace("-", " ").capitalize(),
+            creator=creator,
             designated_version_id=version.pk,
-            created_at=version.created_at,
-            updated_at=version.created_at,
+            created_at=now,
+            updated_at=now,
         )
         version.save()
+    return version.preset
 
 
-def intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> None:
+def _intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> None:
     """An intern that runs, with a row of each table that tells of it."""
     now = datetime.now(UTC)
-    moments = {"created_at": now, "updated_at": now}
-    intern = Intern.objects.create(
+    made = {"created_at": now}
+    intern = of_interns.Intern.objects.create(
         workspace=workspace,
         creator=user,
         name=f"intern-{number}",
@@ -228,50 +190,42 @@ def intern_life(number: int, workspace: Workspace, user: User, key: ApiKey) -> N
         api_key=key,
         runtime={"pid": number, "log": "<script>"},
         booted_at=now,
-        **moments,
+        updated_at=now,
+        **made,
     )
-    named: dict[str, Any] = {
-        "intern_id": intern.pk,
-        "intern_name": intern.name,
-        "account_id": workspace.account_id,
-    }
-    InternTransition.objects.create(
+    named: dict[str, Any] = {"intern_id": intern.pk, "intern_name": intern.name}
+    named["account_id"] = workspace.account_id
+    of_interns.InternTransition.objects.create(
         **named, at=now, rule="T10", from_status="provisioning", to_status="running", by="<b>w</b>"
     )
-    InternCreation.objects.create(intern=intern, body_hash="0" * 64, created_at=now, expires_at=now)
-    WorkspaceArchive.objects.create(
-        **named,
-        workspace_id=workspace.pk,
-        uri="one.tar",
-        sha256="0" * 64,
-        bytes=10,
-        created_at=now,
-        expires_at=now,
+    of_interns.InternCreation.objects.create(
+        intern=intern, body_hash="0" * 64, expires_at=now, **made
     )
-    vault = Vault.objects.create(
+    archive = {"uri": "one.tar", "sha256": "0" * 64, "bytes": 10, "expires_at": now}
+    of_interns.WorkspaceArchive.objects.create(
+        **named, **archive, workspace_id=workspace.pk, **made
+    )
+    vault = of_interns.Vault.objects.create(
         workspace=workspace,
         intern=intern,
         sealed_data_key="canary-data-key",
         master_key_id="m",
-        created_at=now,
+        **made,
     )
-    VaultSecret.objects.create(
+    of_interns.VaultSecret.objects.create(
         vault=vault,
         name="github_token",
         sealed="canary-sealed-secret",
         hosts=["api.github.com"],
         fingerprint="sha256:" + "0" * 64,
-        **moments,
+        updated_at=now,
+        **made,
     )
-    session = ChatSession.objects.create(intern=intern, session_id=f"s-{number}", created_at=now)
-    run = ChatRun.objects.create(intern=intern, session=session, by=user, started_at=now)
-    ChatInteraction.objects.create(
-        run=run,
-        tool_call_id="call-1",
-        kind="permission",
-        arguments={"kind": "permission"},
-        asked_at=now,
-        deadline_at=now,
+    session = of_interns.ChatSession.objects.create(intern=intern, session_id=f"s-{number}", **made)
+    run = of_interns.ChatRun.objects.create(intern=intern, session=session, by=user, started_at=now)
+    asked = {"kind": "permission", "arguments": {"kind": "permission"}}
+    of_interns.ChatInteraction.objects.create(
+        run=run, tool_call_id="call-1", **asked, asked_at=now, deadline_at=now
     )
 
 

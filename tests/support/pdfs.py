@@ -1,5 +1,7 @@
 """PDFs as small as they come, with a text on each page."""
 
+import base64
+import io
 from collections.abc import Sequence
 
 from pypdf import PdfWriter
@@ -12,8 +14,6 @@ def pdf(*pages: str, password: str = "") -> bytes:
 
 
 def data_url(content: bytes, kind: str = "application/pdf") -> str:
-    import base64
-
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
@@ -52,8 +52,6 @@ def _assembled(contents: Sequence[bytes]) -> bytes:
 
 
 def _locked(content: bytes, password: str) -> bytes:
-    import io
-
     writer = PdfWriter(clone_from=io.BytesIO(content))
     writer.encrypt(password, algorithm="RC4-128")
     out = io.BytesIO()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
@@ -80,3 +81,35 @@ def eventually(holds: Callable[[], bool], *, within_s: float, what: str, log: Pa
             tail = log.read_text(errors="replace")[-4000:] if log and log.exists() else ""
             raise TimeoutError(f"{what} did not happen within {within_s} s\n{tail}")
         time.sleep(0.02)
+
+
+def _facts(pid: int) -> list[str]:
+    """What stands in a process's record behind its name: its state, its parent's id and so on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def children(parent: int) -> list[int]:
+    """Pids of a process's children, lowest first.
+
+    Read from every process's own record: the parent's list skips some while they come and go.
+    """
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if int(_facts(int(folder.name))[1]) == parent:
+                found.append(int(folder.name))
+    return sorted(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that nobody has waited for yet does not."""
+    try:
+        return _facts(pid)[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def cpu_s(pid: int) -> float:
+    """Processor time a process has used so far."""
+    user, system = _facts(pid)[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

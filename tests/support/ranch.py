@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from tests.support.postgres import USER
 from tests.support.scripted_driver import FOLDER, Script
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
-from tests.support.victims import children
 
 _CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
 _WORKER = ["worker", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
@@ -107,7 +106,7 @@ class Ranch:
 
     def kill_child(self, name: str, number: int) -> None:
         """SIGKILL to one of its processes; the worker replaces it."""
-        pids = children(self.pid(name))
+        pids = processes.children(self.pid(name))
         if pids:
             os.kill(pids[number % len(pids)], signal.SIGKILL)
 
@@ -184,9 +183,6 @@ def running_ranch(bed: Bed, folder: Path, **settings: str) -> Iterator[Ranch]:
         yield ranch
         ranch.stop()
     hints.stop()
-
-
-Open = Callable[..., Ranch]
 
 
 def ranch_of(starter: StartGateway, folder: Path, **options: str) -> Ranch:

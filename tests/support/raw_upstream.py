@@ -6,15 +6,13 @@ Which script plays is chosen by the `model` of the request, so that one upstream
 import json
 import select
 import ssl
-import struct
 import threading
 import time
 from collections.abc import Callable
-from socket import SHUT_WR, SO_LINGER, SOL_SOCKET
-from types import TracebackType
-from typing import Any, Self
+from socket import SHUT_WR
+from typing import Any
 
-from tests.gateway.outbound.raw_upstream import PATIENCE_S, Peer, RawUpstream
+from tests.gateway.outbound.raw_upstream import PATIENCE_S, Peer, RawUpstream, chunk
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: %b\r\n%b\r\n"
 EVENTS, JSON = b"text/event-stream", b"application/json"
@@ -28,7 +26,7 @@ class Visit:
     """One request, and the upstream's end of its connection. Times are monotonic seconds."""
 
     def __init__(self, peer: Peer, request: bytes) -> None:
-        self.sock = peer.sock
+        self._peer, self.sock = peer, peer.sock
         self.connection = peer.number
         self.head, _, self.body = request.partition(b"\r\n\r\n")
         self.model = str(json.loads(self.body)["model"]) if self.body else ""
@@ -81,8 +79,7 @@ class Visit:
 
     def reset(self) -> None:
         """Close with RST."""
-        self.sock.setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
-        self.sock.close()
+        self._peer.reset()
 
     def _more(self) -> bytes:
         try:
@@ -98,39 +95,20 @@ class Visit:
 Script = Callable[[Visit], None]
 
 
-class Stage:
+class Stage(RawUpstream):
     """Plays scripts. After one that returns, the connection takes the next request."""
 
     def __init__(self, tls_context: ssl.SSLContext | None = None) -> None:
-        self._upstream = RawUpstream(self._serve, tls_context)
+        super().__init__(self._perform, tls_context)
         self._scripts: dict[str, Script] = {}
         self._visits: list[Visit] = []
         self._came = threading.Condition()
-        self.port = self._upstream.port
-        self.url = self._upstream.url
-        self.stopping = self._upstream.stopping
-
-    def __enter__(self) -> Self:
-        self._upstream.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._upstream.__exit__(kind, error, traceback)
 
     def play(self, model: str, script: Script) -> None:
         """Requests for this model meet this script from now on, and are counted from here."""
         with self._came:
             self._visits = [visit for visit in self._visits if visit.model != model]
             self._scripts[model] = script
-
-    @property
-    def connections(self) -> int:
-        return self._upstream.connections
 
     def visits(self, model: str) -> list[Visit]:
         with self._came:
@@ -145,7 +123,7 @@ class Stage:
     def _count(self, model: str) -> int:
         return sum(visit.model == model for visit in self._visits)
 
-    def _serve(self, peer: Peer) -> None:
+    def _perform(self, peer: Peer) -> None:
         while (request := peer.read_request()) is not None:
             visit = Visit(peer, request)
             with self._came:
@@ -189,11 +167,6 @@ def answer_json(text: str) -> bytes:
     return json.dumps(
         {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": USAGE}
     ).encode()
-
-
-def chunk(data: bytes) -> bytes:
-    """One chunk of a chunked body; b"" is its end."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 CHUNKED = b"Transfer-Encoding: chunked"

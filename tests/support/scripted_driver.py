@@ -118,10 +118,7 @@ class Script:
 
 
 def _suffer(fault: dict[str, Any]) -> None:
-    if fault.get("exit") == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if fault.get("die") == "before":
-        raise WorkerDied
+    _die(fault, "before")
     time.sleep(fault.get("delay_s", 0))
     while "hang" in fault and Path(fault["hang"]).exists():
         time.sleep(0.02)
@@ -130,10 +127,10 @@ def _suffer(fault: dict[str, Any]) -> None:
         raise kind(fault["error"])
 
 
-def _afterwards(fault: dict[str, Any]) -> None:
-    if fault.get("exit") == "after":
+def _die(fault: dict[str, Any], moment: str) -> None:
+    if fault.get("exit") == moment:
         os.kill(os.getpid(), signal.SIGKILL)
-    if fault.get("die") == "after":
+    if fault.get("die") == moment:
         raise WorkerDied
 
 
@@ -145,39 +142,39 @@ class ScriptedDriver:
     def __init__(self) -> None:
         self.script = Script(Path(os.environ[FOLDER]))
 
-    def start(self, plan: BootPlan) -> Runtime:
-        fault = self.script.met("start", plan.intern_id)
+    @contextmanager
+    def _state_for(self, method: str, intern_id: UUID) -> Iterator[tuple[dict[str, Any], str]]:
+        """The state to be changed by a call, and its intern as the state names it."""
+        fault = self.script.met(method, intern_id)
         with self.script.changed() as state:
-            state["runtimes"][str(plan.intern_id)] = str(plan.boot_id)
-            state["disks"].setdefault(str(plan.intern_id), ["notes.txt"])
-        _afterwards(fault)
+            yield state, str(intern_id)
+        _die(fault, "after")
+
+    def start(self, plan: BootPlan) -> Runtime:
+        with self._state_for("start", plan.intern_id) as (state, intern):
+            state["runtimes"][intern] = str(plan.boot_id)
+            state["disks"].setdefault(intern, ["notes.txt"])
         return Runtime(plan.intern_id, plan.boot_id, {"pid": 1, "model": plan.model})
 
     def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
-        fault = self.script.met("stop", intern_id)
-        with self.script.changed() as state:
-            runs = state["runtimes"].get(str(intern_id))
+        with self._state_for("stop", intern_id) as (state, intern):
+            runs = state["runtimes"].get(intern)
             found = runs is not None and boot_id in (None, UUID(runs))
             if found:
-                del state["runtimes"][str(intern_id)]
-        _afterwards(fault)
+                del state["runtimes"][intern]
         return found
 
     def destroy(self, intern_id: UUID) -> None:
-        fault = self.script.met("destroy", intern_id)
-        with self.script.changed() as state:
-            state["runtimes"].pop(str(intern_id), None)
-            state["disks"].pop(str(intern_id), None)
-        _afterwards(fault)
+        with self._state_for("destroy", intern_id) as (state, intern):
+            state["runtimes"].pop(intern, None)
+            state["disks"].pop(intern, None)
 
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
-        fault = self.script.met("archive", intern_id)
-        with self.script.changed() as state:
-            if str(intern_id) not in state["disks"]:
+        with self._state_for("archive", intern_id) as (state, intern):
+            if intern not in state["disks"]:
                 raise NoDisk
-            files = state["disks"][str(intern_id)]
+            files = state["disks"][intern]
             into.write(json.dumps(files).encode())
-        _afterwards(fault)
         return len(files)
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:

@@ -99,31 +99,27 @@ def _shaped(asked: Asked) -> dict[str, Any]:
     """By the paths and methods of the four; the key stands where each looks for it."""
     if asked.path == "/web/search":
         assert asked.headers["x-subscription-token"] == "canary-key"
-        of_brave = [
-            {"url": url, "title": title, "description": text, "page_age": AGE}
-            for url, title, text in PAGES
-        ]
-        return {"type": "search", "web": {"type": "search", "results": of_brave}}
+        found = _results("description", "page_age")
+        return {"type": "search", "web": {"type": "search", "results": found}}
     if asked.method == "GET":
         assert asked.params["format"] == "json"
-        results = [
-            {"url": url, "title": title, "content": text, "engine": "e", "publishedDate": AGE}
-            for url, title, text in PAGES
-        ]
+        results = _results("content", "publishedDate", engine="e")
         return {"query": asked.query, "number_of_results": 5, "results": results, "answers": []}
     if "x-api-key" in asked.headers:
         assert asked.headers["x-api-key"] == "canary-key"
-        of_exa = [
-            {"id": url, "url": url, "title": title, "text": text, "publishedDate": AGE}
-            for url, title, text in PAGES
-        ]
-        return {"requestId": "r", "results": of_exa}
+        found = _results("text", "publishedDate")
+        return {"requestId": "r", "results": [{"id": each["url"], **each} for each in found]}
     assert asked.headers["authorization"] == "Bearer canary-key"
-    of_tavily = [
-        {"url": url, "title": title, "content": text, "score": 0.5, "published_date": AGE}
+    results = _results("content", "published_date", score=0.5)
+    return {"query": asked.query, "results": results, "response_time": 0.1}
+
+
+def _results(text_name: str, date_name: str, **more: Any) -> list[dict[str, Any]]:
+    """The pages, their text and date by the engine's own names."""
+    return [
+        {"url": url, "title": title, text_name: text, date_name: AGE, **more}
         for url, title, text in PAGES
     ]
-    return {"query": asked.query, "results": of_tavily, "response_time": 0.1}
 
 
 def serve_search_engine() -> Running[SearchEngine]:

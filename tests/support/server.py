@@ -123,6 +123,11 @@ class GatewayServer:
         assert outcome.status == 0, f"{arguments}: {outcome}"
         return outcome.json()
 
+    def check_books(self) -> None:
+        """They add up, and nothing is held."""
+        audit = self.manage("audit_ledger")
+        assert (audit["mismatches"], audit["open_holds"]) == ([], 0), audit
+
     def kill(self) -> None:
         """SIGKILL web and worker, as a crash would."""
         for process in (self._web, self._worker):

@@ -4,7 +4,6 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from tests.support.postgres import free_port
@@ -41,12 +40,7 @@ class TcpProxy:
         self._listen()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._flowing.set()
         self._deafen()

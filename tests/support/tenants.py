@@ -9,19 +9,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts.models import (
-    Account,
-    ApiKey,
-    ByokCredential,
-    Guardrail,
-    Membership,
-    User,
-    Workspace,
-)
+from accounts.models import Account, ApiKey, ByokCredential, Guardrail, Membership, User, Workspace
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
@@ -30,9 +21,9 @@ from interns.models import Intern, Vault, VaultSecret
 from interns.vault.secrets import Stored, put_secret
 from interns.vault.service import create_intern_vault, workspace_vault
 from routing.metering.models import Generation
-from routing.presets.models import Preset, PresetVersion
-from tests.support.access_table import Row, Rows
-from tests.support.operations import generation
+from routing.presets.models import Preset
+from tests.support.access_table import Row
+from tests.support.operations import generation, preset
 
 # What stands for an object in a row.
 NAMES = re.compile(r"\{([a-z_]+)\}")
@@ -75,31 +66,34 @@ def new_tenant(name: str) -> Tenant:
     return Tenant(account, admin, keys)
 
 
+Made = tuple[str, QuerySet[Any] | None]
+
+
 class Thing(NamedTuple):
     """A kind of object. `make` gives one of a tenant's as it is named and as rows of the database
     (None where there is nothing to harm); `nowhere` is the name of none."""
 
-    make: Callable[[Tenant], tuple[str, "QuerySet[Any] | None"]]
+    make: Callable[[Tenant], Made]
     nowhere: str
 
 
-def _key(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _key(tenant: Tenant) -> Made:
     key, _ = create_key(account=tenant.account, name="k", workspace=tenant.workspace)
     return key.hash, ApiKey.objects.filter(pk=key.pk)
 
 
-def _workspace(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _workspace(tenant: Tenant) -> Made:
     made = open_workspace(account=tenant.account, slug=f"team-{secrets.token_hex(4)}")
     return str(made.pk), Workspace.objects.filter(pk=made.pk)
 
 
-def _user(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _user(tenant: Tenant) -> Made:
     name = f"user-{secrets.token_hex(6)}"
     user = admit_member(account=tenant.account, username=name, role=Membership.Role.MEMBER)
     return user.public_id, Membership.objects.filter(user=user)
 
 
-def _generation(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _generation(tenant: Tenant) -> Made:
     asked = generation(
         id=f"gen-{secrets.token_hex(8)}",
         account=tenant.account,
@@ -110,25 +104,12 @@ def _generation(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return asked.pk, Generation.objects.filter(pk=asked.pk)
 
 
-def _preset(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
-    now = datetime.now(UTC)
-    version = PresetVersion(version=1, creator=tenant.admin, created_at=now)
-    with transaction.atomic():
-        version.preset = Preset.objects.create(
-            account=tenant.account,
-            workspace=tenant.workspace,
-            slug=f"p-{secrets.token_hex(4)}",
-            name="p",
-            creator=tenant.admin,
-            designated_version_id=version.pk,
-            created_at=now,
-            updated_at=now,
-        )
-        version.save()
-    return version.preset.slug, Preset.objects.filter(pk=version.preset_id)
+def _preset(tenant: Tenant) -> Made:
+    made = preset(tenant.workspace, tenant.admin, f"p-{secrets.token_hex(4)}")
+    return made.slug, Preset.objects.filter(pk=made.pk)
 
 
-def _credential(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _credential(tenant: Tenant) -> Made:
     made = ByokCredential.objects.create(
         account=tenant.account,
         workspace=tenant.workspace,
@@ -140,12 +121,12 @@ def _credential(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return str(made.pk), ByokCredential.objects.filter(pk=made.pk)
 
 
-def _guardrail(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _guardrail(tenant: Tenant) -> Made:
     made = Guardrail.objects.create(workspace=tenant.workspace, name=f"g-{secrets.token_hex(4)}")
     return str(made.pk), Guardrail.objects.filter(pk=made.pk)
 
 
-def _intern(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _intern(tenant: Tenant) -> Made:
     now = datetime.now(UTC)
     made = Intern.objects.create(
         workspace=tenant.workspace,
@@ -158,13 +139,13 @@ def _intern(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return str(made.pk), Intern.objects.filter(pk=made.pk)
 
 
-def _secret(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _secret(tenant: Tenant) -> Made:
     """One in the workspace's vault."""
     vault, name = workspace_vault(tenant.workspace.pk), f"s{next(_numbers)}"
     return name, _stored(vault.pk, name, tenant)
 
 
-def _vaulted(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _vaulted(tenant: Tenant) -> Made:
     """An intern with two secrets, `token` and `copy`, in its vault."""
     intern_id, rows = _intern(tenant)
     assert rows is not None
@@ -174,7 +155,7 @@ def _vaulted(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
     return intern_id, VaultSecret.objects.filter(vault=vault)
 
 
-def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> "QuerySet[Any]":
+def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> QuerySet[Any]:
     stored = Stored(name, "value", ["api.example.com"])
     made = put_secret(
         vaults=Vault.objects.filter(pk=vault_id),
@@ -185,23 +166,24 @@ def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> "QuerySet[Any]":
     return VaultSecret.objects.filter(pk=made.pk)
 
 
-def _new_slug(tenant: Tenant) -> tuple[str, "QuerySet[Any] | None"]:
+def _new_slug(tenant: Tenant) -> Made:
     del tenant
     return f"new-{next(_numbers)}-{secrets.token_hex(4)}", None
 
 
+_NO_ID = str(uuid.UUID(int=4 << 76 | 2 << 62))
 # Names that nothing of anybody's answers to are no objects, and not tried on other tenants.
 THINGS: dict[str, Thing] = {
     "key": Thing(_key, "0" * 64),
-    "workspace": Thing(_workspace, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "workspace": Thing(_workspace, _NO_ID),
     "user": Thing(_user, "user_of_nobody"),
     "generation": Thing(_generation, "gen-nowhere"),
     "preset": Thing(_preset, "no-such-preset"),
-    "credential": Thing(_credential, str(uuid.UUID(int=4 << 76 | 2 << 62))),
-    "guardrail": Thing(_guardrail, str(uuid.UUID(int=4 << 76 | 2 << 62))),
-    "intern": Thing(_intern, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "credential": Thing(_credential, _NO_ID),
+    "guardrail": Thing(_guardrail, _NO_ID),
+    "intern": Thing(_intern, _NO_ID),
     "secret": Thing(_secret, "no_such_secret"),
-    "vaulted": Thing(_vaulted, str(uuid.UUID(int=4 << 76 | 2 << 62))),
+    "vaulted": Thing(_vaulted, _NO_ID),
     "name": Thing(_new_slug, ""),
     "new_slug": Thing(_new_slug, ""),
 }
@@ -213,7 +195,7 @@ class Asked(NamedTuple):
 
     path: str
     body: str
-    kept: list["QuerySet[Any]"]
+    kept: list[QuerySet[Any]]
     nowhere: tuple[str, str]
 
     def state(self) -> list[Any]:
@@ -243,7 +225,9 @@ def names_objects(row: Row) -> bool:
 
 def expected(row: Row, kind: str, *, foreign: bool = False) -> int:
     """The status for a key of that kind ("" for none), of another tenant where `foreign`."""
-    status = _status(row, kind)
+    own = {"": row.nobody, "member": row.member, "admin": row.admin}.get(kind)
+    usual = row.management if kind.endswith("management") else row.inference
+    status = usual if own is None else own
     if foreign and row.found_first and status == 403:
         return 404
     if not foreign or status in (401, 403) or not names_objects(row):
@@ -251,27 +235,15 @@ def expected(row: Row, kind: str, *, foreign: bool = False) -> int:
     return row.foreign or 404
 
 
-def _status(row: Row, kind: str) -> int:
-    if not kind:
-        return row.nobody
-    if kind.endswith("management"):
-        return row.management
-    own = {"member": row.member, "admin": row.admin}.get(kind)
-    return row.inference if own is None else own
-
-
-def rows_of(rows: Rows) -> tuple[Row, ...]:
-    return rows if isinstance(rows, tuple) else (rows,)
-
-
 def routes() -> list[str]:
-    """Every route of the URL map, as it is written there."""
+    """Every route of the URL map, as `resolve` tells it."""
     return sorted(_routes(get_resolver().url_patterns))
 
 
 def _routes(patterns: Any, prefix: str = "") -> Iterator[str]:
     for pattern in patterns:
-        route = prefix + str(pattern.pattern)
+        route = str(pattern.pattern)
+        route = prefix + route.removeprefix("^") if prefix else route
         if isinstance(pattern, URLResolver):
             yield from _routes(pattern.url_patterns, route)
         else:

@@ -23,8 +23,18 @@ def head_bytes(
     return "\r\n".join([f"{method} {path} HTTP/1.1", *fields, "", ""]).encode("latin-1")
 
 
-def chunked(data: bytes, *, chunk_bytes: int = 65_536) -> bytes:
-    pieces = [data[at : at + chunk_bytes] for at in range(0, len(data), chunk_bytes)]
+def begin_request(
+    port: int, key: str, body: Any, *lines: str, path: str = CHAT, timeout_s: float = 20.0
+) -> Wire:
+    """A request on a connection of its own, which the test can drop or read as it comes."""
+    data = json.dumps(body).encode()
+    wire = Wire(port, timeout_s)
+    wire.send(head_bytes(f"Content-Length: {len(data)}", *lines, path=path, key=key) + data)
+    return wire
+
+
+def chunked(data: bytes) -> bytes:
+    pieces = [data[at : at + 65_536] for at in range(0, len(data), 65_536)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tests.interns.chat.room import Orm, Room
 
 PLACES = "INTERN_PLACES"
-DRIVER = "tests.support.scripted_agent.PointedDriver"
+DRIVER = "tests.interns.chat.scripted_agent.PointedDriver"
 Serve = Callable[..., GatewayServer]
 OpenRoom = Callable[..., "Room"]
 _numbers = itertools.count(1)
@@ -67,7 +67,7 @@ def chat_settings(places: Path, **more: str) -> dict[str, str]:
 def open_room(chat_gateway: GatewayServer, places: Path, orm_of: "Orm") -> Iterator[OpenRoom]:
     """`open_room(server=…, status=…)`: an intern of an account of its own."""
     from tests.interns.chat.room import Room, make_intern, place
-    from tests.support.scripted_agent import ScriptedAgent
+    from tests.interns.chat.scripted_agent import ScriptedAgent
 
     agents: list[ScriptedAgent] = []
 

@@ -13,8 +13,8 @@ import requests
 
 from accounts.models import ApiKey
 from interns.models import ChatInteraction, ChatRun, Intern, Status
+from tests.interns.chat.scripted_agent import END, PERMISSION, Gate, ScriptedAgent, question
 from tests.support.gateways import SeededAccount
-from tests.support.scripted_agent import END, PERMISSION, Gate, ScriptedAgent, question
 from tests.support.server import GatewayServer
 
 Orm = Callable[[GatewayServer], AbstractContextManager[None]]

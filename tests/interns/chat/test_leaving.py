@@ -14,9 +14,7 @@ from interns.chat.ending import end_runs, expire_runs, forget_runs
 from interns.models import ChatInteraction, ChatRun, ChatSession
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, ending_of, events_of, finish_of, refusal_of, text_of
-from tests.support.bed import Bed
-from tests.support.gateways import StartGateway
-from tests.support.scripted_agent import (
+from tests.interns.chat.scripted_agent import (
     END,
     PERMISSION,
     SEVER,
@@ -25,6 +23,8 @@ from tests.support.scripted_agent import (
     content,
     question,
 )
+from tests.support.bed import Bed
+from tests.support.gateways import StartGateway
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough

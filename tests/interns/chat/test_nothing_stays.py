@@ -11,10 +11,10 @@ import pytest
 
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, ending_of, user
+from tests.interns.chat.scripted_agent import END, SEVER, Gate, Refusal, content
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.remembering import FILE
-from tests.support.scripted_agent import END, SEVER, Gate, Refusal, content
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough

@@ -9,7 +9,7 @@ import pytest
 from openai import OpenAI
 
 from tests.interns.chat.room import Room
-from tests.support.scripted_agent import ELICITATION, END, MODEL, PERMISSION, content, question
+from tests.interns.chat.scripted_agent import ELICITATION, END, MODEL, PERMISSION, content, question
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from interns.models import ChatInteraction
 from routing.simulator.testing import Wire
 from tests.interns.chat.conftest import OpenRoom
 from tests.interns.chat.room import Room, ending_of, refusal_of
-from tests.support.scripted_agent import END, PERMISSION, PointedDriver, Refusal, question
+from tests.interns.chat.scripted_agent import END, PERMISSION, PointedDriver, Refusal, question
 from tests.support.server import GatewayServer
 from tests.support.windows import within_one
 

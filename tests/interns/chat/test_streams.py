@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.interns.chat.room import Room, ending_of, events_of, finish_of, refusal_of, text_of
-from tests.support.scripted_agent import (
+from tests.interns.chat.scripted_agent import (
     ELICITATION,
     END,
     MODEL,

@@ -17,8 +17,8 @@ from interns.chat.stream import TurnStream
 from interns.chat.turns import Asking
 from interns.models import ChatInteraction, ChatRun, Intern
 from interns.runtime.driver import Ended, Question, RunEvent, Said
+from tests.interns.chat.scripted_agent import PERMISSION
 from tests.interns.farm import Farm
-from tests.support.scripted_agent import PERMISSION
 
 pytestmark = pytest.mark.django_db
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import requests
 
+from tests.interns import podman
 from tests.interns.demo.person import Person, question_of, text_of
-from tests.support import podman
 from tests.support.bed import Bed
 from tests.support.promptness import in_time
 from tests.support.running import SUPERVISOR, Run, processes_with, put_database

@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
+from tests.interns import podman
 from tests.interns.runtime import test_conformance as conformance
 from tests.interns.runtime.bench import Bench, calls, until
-from tests.support import podman
 
 pytestmark = [
     pytest.mark.nightly,

@@ -89,6 +89,8 @@ class Speaker(Protocol):
 
     def told(self, body: Any) -> tuple[int, str, str]:
         """Code, error type and message of an HTTP error's body."""
+        error = body["error"]
+        return error["code"], error["metadata"]["error_type"], error["message"]
 
 
 def exact(text: str) -> Any:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from tests.support.speakers.base import Call, Counts, Said, Streamed, nano, plain
+from tests.support.speakers.base import Call, Counts, Said, Speaker, Streamed, nano, plain
 
 
 def function(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": tool}
 
 
-class Chat:
+class Chat(Speaker):
     name = "chat"
     path = "/api/v1/chat/completions"
     keep_alive = b": ROUTER PROCESSING\n\n"
@@ -60,10 +60,6 @@ class Chat:
         said.failure = last.get("error")
         said.model, said.provider = last["model"], last["provider"]
         return said
-
-    def told(self, body: Any) -> tuple[int, str, str]:
-        error = body["error"]
-        return error["code"], error["metadata"]["error_type"], error["message"]
 
 
 def _said(message: dict[str, Any], choice: dict[str, Any], usage: Any) -> Said:

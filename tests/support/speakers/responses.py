@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from tests.support.speakers.base import Call, Counts, Said, Streamed, nano, plain
+from tests.support.speakers.base import Call, Counts, Said, Speaker, Streamed, nano, plain
 
 FINISHES = {"max_output_tokens": "length", "content_filter": "content_filter"}
 TERMINAL = ("response.completed", "response.incomplete", "response.failed")
 
 
-class Responses:
+class Responses(Speaker):
     name = "responses"
     path = "/api/v1/responses"
     keep_alive = b": ROUTER PROCESSING\n\n"
@@ -55,10 +55,6 @@ class Responses:
         said.text = "".join(spoken)
         _check_arguments(streamed, said)
         return said
-
-    def told(self, body: Any) -> tuple[int, str, str]:
-        error = body["error"]
-        return error["code"], error["metadata"]["error_type"], error["message"]
 
 
 def _check_arguments(streamed: Streamed, said: Said) -> None:

@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from decimal import Decimal
 from http.client import HTTPConnection, HTTPException
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -60,12 +59,7 @@ class Steady:
             thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._enough.set()
         for thread in self._threads:
             thread.join(PATIENCE_S)

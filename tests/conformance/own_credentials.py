@@ -30,9 +30,7 @@ def priced_nano(usage: Any) -> int:
 
 
 def ask(desk: Desk, method: str, path: str = "", body: Any = None) -> requests.Response:
-    options = {} if body is None else {"json": body}
-    key = desk.account.management_key
-    return desk.server.request(method, f"/api/v1/byok{path}", key=key, **options)
+    return desk.manage(method, f"/byok{path}", body)
 
 
 def bring(desk: Desk, provider: str, key: str, **said: Any) -> Any:

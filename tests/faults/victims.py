@@ -5,10 +5,10 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.support import processes
 from tests.support.postgres import PostgresCluster
+from tests.support.processes import children, is_alive
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 
@@ -66,20 +66,3 @@ def postgres(cluster: PostgresCluster, server: GatewayServer) -> Victim:
 
 def valkey(store: ValkeyServer) -> Victim:
     return Victim(store.stop, store.start)
-
-
-def children(pid: int) -> list[int]:
-    """Pids of a process's children, oldest first."""
-    found: set[int] = set()
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        found.update(map(int, listing.read_text().split()))
-    return sorted(found)
-
-
-def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that nobody has waited for yet does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rsplit(")", 1)[1].split()[0] != "Z"

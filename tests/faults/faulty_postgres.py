@@ -5,7 +5,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from pathlib import Path
 
 import psycopg
 
@@ -61,11 +60,11 @@ class FaultyPostgres(PostgresCluster):
         assert self._process is not None
         # The postmaster first: it has no new children afterwards.
         signalled(self.pid, signal.SIGSTOP)
-        for pid in children_of(self.pid):
+        for pid in processes.children(self.pid):
             signalled(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        for pid in (*children_of(self.pid), self.pid):
+        for pid in (*processes.children(self.pid), self.pid):
             signalled(pid, signal.SIGCONT)
 
     def mend(self) -> None:
@@ -108,18 +107,6 @@ class FaultyPostgres(PostgresCluster):
             connection.execute("SET default_transaction_read_only = off")
             connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
             connection.execute("SELECT pg_reload_conf()")
-
-
-def children_of(parent: int) -> list[int]:
-    """Read from every process's own record: the parent's list of children skips some while they
-    come and go, and one left frozen keeps its row locks for good."""
-    found = []
-    for record in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(FileNotFoundError, ProcessLookupError):
-            after_name = record.read_text().rpartition(")")[2].split()
-            if int(after_name[1]) == parent:
-                found.append(int(record.parent.name))
-    return found
 
 
 def signalled(pid: int, number: signal.Signals) -> None:

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +11,10 @@ from typing import Any
 import requests
 
 from routing.simulator.testing import SimulatedUpstream, Wire
-from tests.conformance.desk import CHAT, HELLO, Desk, Streamed, read_stream
+from tests.conformance.desk import Desk, Streamed, opened, read_stream
 from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
 from tests.faults.conftest import loaded
+from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.raw_upstream import Script, Stage, Visit
@@ -79,25 +78,14 @@ class RawDesk:
     def stream(self, script: Script, *, kind: str = "alone", **body: Any) -> Streamed:
         return read_stream(self.ask(script, kind=kind, stream=True, **body))
 
-    def begin(self, model_id: str, *, stream: bool = True, more: bytes = b"") -> Wire:
+    def begin(self, model_id: str, *, stream: bool = True) -> Wire:
         """A request on a connection that the test can drop or leave unread."""
-        wire = Wire(int(self.server.env["PORT"]))
-        data = json.dumps({"model": model_id, "messages": HELLO, "stream": stream}).encode()
-        head = (
-            f"POST {CHAT} HTTP/1.1\r\nHost: gateway\r\n"
-            f"Authorization: Bearer {self.desk.account.api_key}\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n"
-        )
-        wire.send(head.encode() + data + more)
-        return wire
+        return opened(self.desk, model=model_id, stream=stream)
 
     def wait_settled(self) -> None:
         """Until nothing is held any more, and the books add up."""
-        self.server.wait_until(lambda: self._audit()["open_holds"] == 0)
-        assert self._audit()["mismatches"] == []
-
-    def _audit(self) -> dict[str, Any]:
-        return self.server.manage("audit_ledger")
+        self.server.wait_until(lambda: self.server.manage("audit_ledger")["open_holds"] == 0)
+        self.server.check_books()
 
 
 @contextmanager
@@ -111,7 +99,7 @@ def raw_desk(
             provider("drained", f"{stage.url}/v1", supports_cancellation=False),
             *(each for each in personas(simulator) if each["slug"] != "drained"),
         ]
-        server = loaded(starter, folder, as_yaml(providers, _models()), **env)
+        server = loaded(starter, as_yaml(providers, _models()), **env)
         numbers = {kind: itertools.count() for kind in ("alone", "pair", "drain")}
 
         def sit_down() -> RawDesk:
@@ -120,8 +108,7 @@ def raw_desk(
             return RawDesk(Desk(server, simulator, account), stage, numbers)
 
         yield sit_down
-        audit = server.manage("audit_ledger")
-        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+        server.check_books()
 
 
 def _models() -> list[dict[str, Any]]:
@@ -145,14 +132,7 @@ def error_of(response: requests.Response) -> Any:
 
 def worker_pids(server: GatewayServer) -> list[int]:
     """The web workers: gunicorn's children. None while one that died has not been replaced."""
-    # Its status is 1 where it finds nobody.
-    listed = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(server.pid)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return [int(pid) for pid in listed.stdout.split()]
+    return processes.children(server.pid)
 
 
 def status_kib(pid: int, name: str) -> int:
@@ -165,9 +145,3 @@ def status_kib(pid: int, name: str) -> int:
 def forget_peak(pid: int) -> None:
     """Let VmHWM begin anew from here."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def cpu_s(pid: int) -> float:
-    """Processor time a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -8,10 +8,10 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import loaded
+from tests.faults.twice import MODEL, PATIENT, Twice
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
-from tests.support.twice import MODEL, PATIENT, Twice
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +21,9 @@ def served(
     folder = tmp_path_factory.mktemp("twice")
     first = bench.provider("first", f"{simulator.url}/first/v1", zdr=True)
     with StartGateway(stores, folder) as starter:
-        server = loaded(starter, folder, bench.as_yaml([first], [MODEL]), **PATIENT)
+        server = loaded(starter, bench.as_yaml([first], [MODEL]), **PATIENT)
         yield server
-        audit = server.manage("audit_ledger")
-        assert (audit["mismatches"], audit["open_holds"]) == ([], 0)
+        server.check_books()
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from routing.tools.interface import Context, Definition, Result
 
 FEE_NANO = 7_000
 BACKENDS = (
-    "router:web_search=tests.support.odd_tools.Hangs,"
-    "router:web_fetch=tests.support.odd_tools.TooMuch,"
-    "router:bash=tests.support.odd_tools.Raises,"
-    "router:files=tests.support.odd_tools.Slow"
+    "router:web_search=tests.conformance.odd_tools.Hangs,"
+    "router:web_fetch=tests.conformance.odd_tools.TooMuch,"
+    "router:bash=tests.conformance.odd_tools.Raises,"
+    "router:files=tests.conformance.odd_tools.Slow"
 )
 
 

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -113,11 +113,8 @@ class ScriptedAgent:
         self.heads: list[dict[str, str]] = []
         self._scripts: deque[Sequence[Step]] = deque()
         self._lock = threading.Lock()
-        self._server = _Server(str(path), _handler_of(self))
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.02,), daemon=True
-        )
-        self._thread.start()
+        self._server = _Server(str(path), type("Handler", (_Handler,), {"agent": self}))
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def told(self) -> list[dict[str, Any]]:
@@ -154,16 +151,9 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 64
 
 
-def _handler_of(agent: ScriptedAgent) -> type[BaseHTTPRequestHandler]:
-    return type("Handler", (_Handler,), {"agent": agent})
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     agent: ScriptedAgent
-
-    def address_string(self) -> str:
-        return "local"
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -265,12 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
                 raise ConnectionError("the gateway left")
 
     def _refuse(self, refusal: Refusal) -> None:
-        said = {
-            "reason": refusal.reason,
-            "message": refusal.message,
-            "retryable": refusal.retryable,
-        }
-        self._json(refusal.status, {"error": said})
+        said = asdict(refusal)
+        self._json(said.pop("status"), {"error": said})
 
     def _json(self, status: int, value: Any) -> None:
         body = json.dumps(value).encode()

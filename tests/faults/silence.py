@@ -1,6 +1,5 @@
 """A stream that ticks through a gateway, and the longest silence its reader meets."""
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from routing.simulator.testing import Wire
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 from tests.support.callers import begin
 from tests.support.gateways import SeededAccount
+from tests.support.processes import cpu_s
 from tests.support.server import GatewayServer
 
 TICK_S = 0.02
@@ -38,12 +38,7 @@ def ticking_upstream() -> Iterator[RawUpstream]:
 def worker_cpu_s(server: GatewayServer) -> float:
     """CPU that the server's workers have used so far."""
     workers = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
-    return sum(map(_cpu_s, workers))
-
-
-def _cpu_s(pid: str) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_s(int(pid)) for pid in workers)
 
 
 class Listener:

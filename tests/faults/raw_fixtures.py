@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
+from tests.faults.raw_desk import LIMITS, RawDesk, raw_desk
 from tests.support.bed import Bed
-from tests.support.raw_desk import LIMITS, RawDesk, raw_desk
 
 
 @pytest.fixture(scope="session")
