@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from gateway.http.errors import DatabaseGone, Unavailable
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot
-from routing.selection.naming import CHARS_MAX, parse
-from routing.selection.resolving import named_model
+from routing.selection.model_references import CHARS_MAX, parse_reference
+from routing.selection.resolution import find_model
 
 
 def model_slugs(names: Iterable[str]) -> dict[str, str]:
@@ -18,8 +18,8 @@ def model_slugs(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         if len(name) > CHARS_MAX:
             continue
-        model = named_model(snapshot, name)
-        base = parse(name).base
+        model = find_model(snapshot, name)
+        base = parse_reference(name).base
         if model is not None:
             known[name] = model.canonical_slug
         elif base in slugs:

@@ -3,8 +3,8 @@
 from gateway.http.errors import DatabaseGone, Unavailable
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import Snapshot
-from routing.selection.naming import ROUTERS, parse
-from routing.selection.resolving import named_model
+from routing.selection.model_references import ROUTERS, parse_reference
+from routing.selection.resolution import find_model
 
 
 def names_a_model(reference: str) -> bool:
@@ -13,7 +13,7 @@ def names_a_model(reference: str) -> bool:
     Raises `DatabaseGone` while there is no catalogue to ask.
     """
     snapshot = _snapshot()
-    return parse(reference).base in ROUTERS or named_model(snapshot, reference) is not None
+    return parse_reference(reference).base in ROUTERS or find_model(snapshot, reference) is not None
 
 
 def stands_for_a_router(theirs: str, ours: str) -> bool:
@@ -22,8 +22,8 @@ def stands_for_a_router(theirs: str, ours: str) -> bool:
     Raises `DatabaseGone` as above.
     """
     snapshot, named = _snapshot(), theirs.partition("@")[0]
-    is_router = parse(ours.partition("@")[0]).base in ROUTERS
-    return is_router and not any(map(snapshot.model, (named, parse(named).base)))
+    is_router = parse_reference(ours.partition("@")[0]).base in ROUTERS
+    return is_router and not any(map(snapshot.model, (named, parse_reference(named).base)))
 
 
 def _snapshot() -> Snapshot:

@@ -18,9 +18,9 @@ from routing.entities.prices import PriceError, Prices
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.cost import PRICED_COUNTS, Units, cost_of
 from routing.metering.usage import Usage
-from routing.selection.ask import Policy
-from routing.selection.replay import NotReplayable, Replay, name_of, replay_of, state_of
+from routing.selection.replay import NotReplayable, Replay, endpoint_name, read_replay, read_state
 from routing.selection.select import select
+from routing.selection.types import Policy
 
 Change = Callable[[Policy], Policy]
 ALL_FAILED = "every endpoint left had failed"
@@ -95,7 +95,7 @@ def changed(policy: Policy, wishes: ProviderPreferences, named: Iterable[str]) -
     changes: dict[str, Any] = {}
     for key in named:
         changes |= _CHANGES[key](wishes)
-    return replace(policy, **changes, standing=False)
+    return replace(policy, **changes, is_shared=False)
 
 
 # A key of the `provider` object -> the fields of a policy that it decides.
@@ -133,14 +133,18 @@ def _replayed(
 ) -> None:
     if row.status != 200 or row.endpoint_tag is None:
         raise NotReplayable("it was not answered")
-    replay = replay_of(_parsed(row.trace))
+    replay = read_replay(_parsed(row.trace))
     models = [found for name in replay.models if (found := snapshot.models.get(name))]
     if not models:
         raise NotReplayable("its models are gone from the catalogue")
     then = row.model, row.endpoint_tag
     cost_then_nano = _cost_nano(row, _prices_then(row, snapshot))
     plan = select(
-        models, replay.ask, change(replay.policy), state_of(replay, models), random=random
+        models,
+        replay.requirements,
+        change(replay.policy),
+        read_state(replay, models),
+        random=random,
     )
     now = next((each for each in plan.order if not replay.failed(each)), None)
     if now is None:
@@ -148,11 +152,11 @@ def _replayed(
         return
     assert now.prices is not None
     result.compared += 1
-    result.moved += name_of(now) != then
+    result.moved += endpoint_name(now) != then
     result.charged_nano += row.charge_nano
     result.before.add(row.model, row.provider_name or "", cost_then_nano)
     result.after.add(now.model_id, now.provider.name, _cost_nano(row, now.prices))
-    _add_latency(result, _median_s(replay, then), _median_s(replay, name_of(now)))
+    _add_latency(result, _median_s(replay, then), _median_s(replay, endpoint_name(now)))
 
 
 def _add_latency(result: Comparison, then_s: float | None, now_s: float | None) -> None:

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
-from routing.selection.replay import UNREADABLE, TraceRow, rows_of
+from routing.selection.replay import UNREADABLE, TraceRow, read_rows
 from routing.selection.trace import VERSION
 
 _RULES: Final = {
@@ -58,7 +58,7 @@ def _facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _endpoint_table(trace: Mapping[str, Any]) -> SafeString:
     """Columns that are empty in every row are left out."""
-    rows = list(rows_of(trace))
+    rows = list(read_rows(trace))
     cells = {title: [cell(row) for row in rows] for title, cell in _COLUMNS.items()}
     shown = {title: column for title, column in cells.items() if any(column)}
     heads = format_html_join("", "<th>{}</th>", ((title,) for title in shown))
@@ -85,7 +85,7 @@ def _figure(key: str, form: str) -> Callable[[TraceRow], str]:
 
 
 def _standing(row: TraceRow) -> str:
-    words = [name.replace("_", " ") for name in row.standing]
+    words = [name.replace("_", " ") for name in row.health]
     words += ["sticky"] if row.sticky else []
     words += [f"own credential {place + 1}" for place in row.byok]
     words += ["own fallback credential"] if row.byok_fallback else []

@@ -13,8 +13,8 @@ from routing.entities.efforts import EffortRules
 from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import STATUS_DISABLED
-from routing.selection.market import Market
-from routing.selection.resolving import families
+from routing.selection.price_bands import PriceIndex
+from routing.selection.resolution import newest_by_family
 
 _T = TypeVar("_T")
 _Priced: TypeAlias = tuple[Prices | None, Mapping[str, Any] | None]
@@ -25,8 +25,8 @@ def assemble(rows: Rows) -> Snapshot:
     """The snapshot of what was read. What cannot be used has no effect and is in `problems`."""
     snapshot = _Assembly(rows).snapshot()
     # What requests look things up in is made here, beside the event loop.
-    snapshot.derive(Market)
-    snapshot.derive(families)
+    snapshot.derive(PriceIndex)
+    snapshot.derive(newest_by_family)
     return snapshot
 
 

@@ -8,20 +8,20 @@ from routing.catalogue.listing import published
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.vocabulary import STATUS_ELEVATED_ERRORS, STATUS_RATE_LIMITED
 from routing.metering.popularity import Calls
-from routing.selection.ask import ALL_WELL, Figures, Standing
+from routing.selection.types import ALL_HEALTHY, EndpointStats, HealthSnapshot
 
 _T = TypeVar("_T")
-NO_FIGURES: Final = Figures()
+NO_FIGURES: Final = EndpointStats()
 
 
 class Learned(NamedTuple):
     """Figures and standing are by endpoint key, `calls` by model id."""
 
-    figures: Mapping[int, Figures] = MappingProxyType({})
-    standing: Standing = ALL_WELL
+    figures: Mapping[int, EndpointStats] = MappingProxyType({})
+    standing: HealthSnapshot = ALL_HEALTHY
     calls: Mapping[str, Calls] = MappingProxyType({})
 
-    def of(self, endpoint: EndpointEntry) -> Figures:
+    def of(self, endpoint: EndpointEntry) -> EndpointStats:
         return self.figures.get(endpoint.pk, NO_FIGURES)
 
     def status(self, endpoint: EndpointEntry) -> int:
@@ -59,6 +59,8 @@ def tool_success(model: ModelEntry, learned: Learned) -> float | None:
     return sum(share * weight for share, weight in known) / calls if known else None
 
 
-def _known(model: ModelEntry, learned: Learned, part: Callable[[Figures], _T | None]) -> list[_T]:
+def _known(
+    model: ModelEntry, learned: Learned, part: Callable[[EndpointStats], _T | None]
+) -> list[_T]:
     found = [part(learned.of(endpoint)) for endpoint in published(model)]
     return [each for each in found if each is not None]

@@ -6,11 +6,11 @@ from typing import Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.entities.vocabulary import STATUS_REMOVED
-from routing.selection.ask import NO_POLICY
-from routing.selection.filters import steps_of_policy
-from routing.selection.guarding import Guarded
-from routing.selection.policy import held_to
-from routing.selection.references import naming
+from routing.selection.filters import policy_tests
+from routing.selection.guardrail_filters import GuardrailChoice
+from routing.selection.policy import apply_guardrails
+from routing.selection.provider_references import reference_test
+from routing.selection.types import NO_POLICY
 
 # Accounts' listings kept with a snapshot; past it the memory of them begins anew.
 _LISTINGS_MAX: Final = 8
@@ -26,7 +26,7 @@ class Rules(NamedTuple):
     zdr: bool = False
     denies_collection: bool = False
     region: str | None = None
-    guarded: Guarded | None = None
+    guarded: GuardrailChoice | None = None
 
 
 NO_RULES: Final = Rules()
@@ -72,11 +72,11 @@ class _Listings:
 
 
 def _narrowed(models: Iterable[ModelEntry], rules: Rules) -> tuple[ModelEntry, ...]:
-    ignored = naming(rules.ignored_providers, _open)
-    allowed = naming(rules.allowed_providers, _open) if rules.allowed_providers else _open
+    ignored = reference_test(rules.ignored_providers, _open)
+    allowed = reference_test(rules.allowed_providers, _open) if rules.allowed_providers else _open
 
-    policy = held_to(NO_POLICY, rules.guarded) if rules.guarded else NO_POLICY
-    guards = steps_of_policy(policy)
+    policy = apply_guardrails(NO_POLICY, rules.guarded) if rules.guarded else NO_POLICY
+    guards = policy_tests(policy)
 
     def allows(endpoint: EndpointEntry) -> bool:
         return (

@@ -7,7 +7,7 @@ from routing.catalogue.learned import NOTHING, Learned
 from routing.catalogue.listing import published, top
 from routing.entities.entries import EndpointEntry, ModelEntry, ProviderEntry, Snapshot
 from routing.entities.vocabulary import PARAMETERS, STATUS_REMOVED
-from routing.selection.ask import Percentiles
+from routing.selection.types import Percentiles
 
 
 def parameters(endpoints: Iterable[EndpointEntry]) -> list[str]:

@@ -11,7 +11,7 @@ from accounts.caller import Caller
 from gateway.http.errors import GatewayError
 from routing.formats.chat.request import ChatRequest
 from routing.ledger.tickets import new_event
-from routing.selection.ask import Policy
+from routing.selection.types import Policy
 
 _SHARES: Final = 2**64
 # How long an answer waits for its content to be stored; mostly it is there before the charge is.

@@ -13,20 +13,25 @@ from gateway.turns import give_way
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.registry import missing as missing_plugins
-from routing.selection.ask import Ask, Policy, Resolution
-from routing.selection.auto import COST_TIERS, AutoSettings, CostTier, Passing, Wishes
-from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, steps
-from routing.selection.naming import (
+from routing.selection.auto import COST_TIERS, AutoOptions, AutoSettings, CostTier, UsableModels
+from routing.selection.filters import GUARDRAILS_STEP, TIER_STEP, list_filters
+from routing.selection.model_references import (
     CHARS_MAX,
     EFFECTS,
     ROUTERS,
-    Preset,
+    PresetReference,
     family_of,
-    parse,
+    parse_reference,
     preset_of,
 )
-from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve
-from routing.selection.select import is_down, offered, serving
+from routing.selection.resolution import (
+    UnknownModelReference,
+    WrongKind,
+    find_model,
+    resolve_models,
+)
+from routing.selection.select import is_down, list_offered, list_providers
+from routing.selection.types import Policy, Requirements, Resolution
 from routing.serving.request.errors import GuardedOut, NoEndpoint, UnknownModel
 
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
@@ -73,7 +78,7 @@ def resolution_of(
     snapshot: Snapshot,
     references: Sequence[str],
     chat: ChatRequest,
-    ask: Ask,
+    ask: Requirements,
     *,
     policy: Callable[[Resolution], Policy],
     random: Callable[[], float],
@@ -87,7 +92,7 @@ def resolution_of(
     serve chat and for `:online` where nothing searches.
     """
     try:
-        resolution = resolve(
+        resolution = resolve_models(
             snapshot,
             references,
             ask,
@@ -120,8 +125,8 @@ def _able_without_reasoning(
 
     Raises `InvalidRequest` where none is left.
     """
-    newest = [each for each in references if family_of(parse(each).base) is not None]
-    excused = {named_model(snapshot, each) for each in newest}
+    newest = [each for each in references if family_of(parse_reference(each).base) is not None]
+    excused = {find_model(snapshot, each) for each in newest}
     able = [each for each in resolution.models if each in excused or not each.must_reason]
     if resolution.models and not able:
         raise InvalidRequest(
@@ -147,7 +152,7 @@ def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
         raise NotFound(f"Preset not found: {shortened(field or named[0].slug)}")
 
 
-def _has_suffix(preset: Preset) -> bool:
+def _has_suffix(preset: PresetReference) -> bool:
     return ":" in preset.slug
 
 
@@ -161,20 +166,22 @@ def _refuse_what_nothing_runs(names: Iterable[str], plugins: Iterable[dict[str, 
 
 def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
     """Whether some reference leaves the choice of the model to a virtual router."""
-    return any(each not in snapshot.models and parse(each).base in ROUTERS for each in references)
+    return any(
+        each not in snapshot.models and parse_reference(each).base in ROUTERS for each in references
+    )
 
 
 def _auto(
     snapshot: Snapshot,
     chat: ChatRequest,
-    ask: Ask,
+    ask: Requirements,
     references: Sequence[str],
     policy: Callable[[Resolution], Policy],
 ) -> AutoSettings:
     """What the routers go by; nearly all requests name none."""
     if not names_a_router(snapshot, references):
         return AutoSettings()
-    names = [parse(reference) for reference in references]
+    names = [parse_reference(reference) for reference in references]
     tiers = frozenset([tier for name in names for tier in _tiers(name.suffixes)])
     return AutoSettings(
         candidates=tuple(settings.ROUTER_AUTO_MODELS),
@@ -195,8 +202,8 @@ def _router_plugins(chat: ChatRequest) -> list[dict[str, Any]]:
     return [each for each in chat.plugins if each["id"] in _ROUTER_OF and each.get("enabled", True)]
 
 
-def _wishes(chat: ChatRequest, plugin: dict[str, Any]) -> Wishes:
-    return Wishes(
+def _wishes(chat: ChatRequest, plugin: dict[str, Any]) -> AutoOptions:
+    return AutoOptions(
         allowed=tuple(plugin.get("allowed_models", ())),
         excluded=tuple(plugin.get("excluded_models", ())),
         cost_tier=plugin.get("cost_tier") or _tier_of(plugin.get("cost_quality_tradeoff")),
@@ -219,12 +226,14 @@ def _latest_model(chat: ChatRequest) -> str | None:
     return None
 
 
-def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Policy) -> GatewayError:
+def no_model(
+    reference: str, pool: Sequence[ModelEntry], ask: Requirements, policy: Policy
+) -> GatewayError:
     """Why none of the models would do: which step took the last endpoint out, or that all that are
     left are down."""
-    filters = steps(ask, policy)
+    filters = list_filters(ask, policy)
     furthest = -1
-    for _, endpoints in _batches(pool, lambda model: offered((model,), ask)):
+    for _, endpoints in _batches(pool, lambda model: list_offered((model,), ask)):
         left: Sequence[EndpointEntry] = endpoints
         for place, (_, keep) in enumerate(filters):
             if left and not (left := keep(left)):
@@ -235,18 +244,20 @@ def no_model(reference: str, pool: Sequence[ModelEntry], ask: Ask, policy: Polic
             # Routers look at the tiers that are open to every request, filters at named slugs too.
             furthest = max(furthest, [name for name, _ in filters].index(TIER_STEP))
     step = filters[furthest][0] if furthest >= 0 else MODELS_STEP
-    requested = policy.held_to
+    requested = policy.required_references
     if step == GUARDRAILS_STEP:
-        return GuardedOut(available=serving(pool, ask), requested=list(requested))
-    return NoModels(reference, step, available=serving(pool, ask), requested=list(requested))
+        return GuardedOut(available=list_providers(pool, ask), requested=list(requested))
+    return NoModels(reference, step, available=list_providers(pool, ask), requested=list(requested))
 
 
-def _usable(ask: Ask, policy: Callable[[], Policy], *, without_reasoning: bool) -> Passing:
+def _usable(
+    ask: Requirements, policy: Callable[[], Policy], *, without_reasoning: bool
+) -> UsableModels:
     """Passes on the models with an endpoint left for the request."""
 
     @cache
     def filters() -> list[Any]:
-        return [keep for _, keep in steps(ask, policy())]
+        return [keep for _, keep in list_filters(ask, policy())]
 
     def passing(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
         if without_reasoning:
@@ -261,7 +272,7 @@ def _usable(ask: Ask, policy: Callable[[], Policy], *, without_reasoning: bool) 
     return passing
 
 
-def _in_format(model: ModelEntry, ask: Ask) -> list[EndpointEntry]:
+def _in_format(model: ModelEntry, ask: Requirements) -> list[EndpointEntry]:
     return [each for each in model.by_price if each.serves(ask.kinds)]
 
 

@@ -13,7 +13,7 @@ from routing.formats.server_tools import (
     canonical_tool,
     models_named,
 )
-from routing.selection.naming import parse
+from routing.selection.model_references import parse_reference
 
 # Plugins that do a server tool's work; `:online` behind a model is another spelling of the first.
 _TOOL_OF_PLUGIN: Final[Mapping[str, str]] = {
@@ -95,6 +95,6 @@ def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def _by_suffix(references: Sequence[str]) -> Iterator[str]:
     for reference in references:
-        for effect in parse(reference).effects:
+        for effect in parse_reference(reference).effects:
             if effect.plugin is not None:
                 yield _TOOL_OF_PLUGIN[effect.plugin]

@@ -8,7 +8,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.provider_tools import provider_tools
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.plugins.registry import missing as missing_plugins
-from routing.selection.naming import parse
+from routing.selection.model_references import parse_reference
 from routing.serving.request.loop import Loop, with_tools
 from routing.tools.registry import missing, models_asked
 from routing.tools.toolbox import Toolbox
@@ -36,7 +36,7 @@ def _missing_of_models(chat: ChatRequest) -> list[str]:
     """Plugins that suffixes of the models stand for which tools are to ask. What the request says
     of its own plugins is not said of theirs."""
     models = models_asked(chat.body.get("tools") or ())
-    effects = {model: parse(model).effects for model in models if ":" in model}
+    effects = {model: parse_reference(model).effects for model in models if ":" in model}
     named = [
         effect.plugin
         for model, found in effects.items()

@@ -49,19 +49,19 @@ from routing.plugins.interface import Context, Plugin
 from routing.presets.applying import Applied, applied
 from routing.presets.naming import may_name_a_preset
 from routing.response_cache.wish import wish_of
-from routing.selection.ask import (
+from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
+from routing.selection.policy import build_policy
+from routing.selection.select import are_all_down, list_providers, list_unpriced, select
+from routing.selection.trace import freeze_state
+from routing.selection.types import (
     NO_PLAN,
     NOTHING_LEARNED,
-    Ask,
+    EndpointState,
     Plan,
     Policy,
+    Requirements,
     Resolution,
-    State,
 )
-from routing.selection.filters import CONTEXT_STEP, GUARDRAILS_STEP
-from routing.selection.policy import policy_of
-from routing.selection.select import all_down, select, serving, unpriced
-from routing.selection.trace import kept_state
 from routing.serving.attempts.learned import Conversation, may_go_on, state_for
 from routing.serving.request.call import Call, Choice
 from routing.serving.request.errors import ContextTooLong, GuardedOut, NoEndpoint
@@ -78,7 +78,7 @@ class Asked(NamedTuple):
     """What a request asks for: references as they were named, what they came to, what it needs."""
 
     references: tuple[str, ...]
-    ask: Ask
+    ask: Requirements
     conversation: Conversation
     resolution: Resolution
     policy: Policy
@@ -192,7 +192,7 @@ class _Arranged(NamedTuple):
     chat: ChatRequest
     asked: Asked
     plan: Plan
-    state: State
+    state: EndpointState
     stages: list[dict[str, Any]]
     blocked: Callable[[], GatewayError] | None
     loop: Loop | None
@@ -213,7 +213,7 @@ def _choice(made: _Arranged) -> Choice:
     asked, resolution = made.asked, made.asked.resolution
     # Where there is none to choose from, what is told of the choice is told of the pool.
     models = resolution.models or resolution.pool
-    kept = kept_state(made.plan, made.state)
+    kept = freeze_state(made.plan, made.state)
     return Choice(asked.references, models, asked.ask, asked.policy, kept)
 
 
@@ -268,14 +268,14 @@ def asked_of(
     return Asked(tuple(references), ask, conversation, resolution, wanted(resolution))
 
 
-def _planned(asked: Asked, caller: Caller) -> tuple[Plan, State]:
+def _planned(asked: Asked, caller: Caller) -> tuple[Plan, EndpointState]:
     """The plan, and what it was made from. One that begins with another's probe is made anew."""
     conversation, models = asked.conversation, asked.resolution.models
     ask, policy = asked.ask, asked.policy
     state = state_for(conversation, models, policy, caller.byok)
     plan = select(models, ask, policy, state, random=conversation.random())
     while not may_go_on(plan, conversation.patience):
-        state = state._replace(standing=standing())
+        state = state._replace(health=standing())
         plan = select(models, ask, policy, state, random=conversation.random())
     return plan, state
 
@@ -285,7 +285,7 @@ def policy_for(
 ) -> Policy:
     """What the request, its workspace and its account want of the choice; `region` is that of the
     host it came in by."""
-    return policy_of(
+    return build_policy(
         chat.provider,
         resolution=resolution,
         default_sort=caller.default_provider_sort,
@@ -297,9 +297,9 @@ def policy_for(
     )
 
 
-def ask_of(chat: ChatRequest) -> Ask:
+def ask_of(chat: ChatRequest) -> Requirements:
     """What the request needs of an endpoint."""
-    return Ask(
+    return Requirements(
         kinds=DECIDING if chat.decides else CHAT_KINDS,
         tools=chat.tools_given,
         input_modalities=chat.input_modalities,
@@ -377,16 +377,18 @@ def _no_endpoint(asked: Asked, plan: Plan) -> GatewayError:
     models, ask, policy = asked.resolution.models, asked.ask, asked.policy
     if not models:
         return no_model(asked.references[0], asked.resolution.pool, ask, policy)
-    if all_down(models, ask, policy):
+    if are_all_down(models, ask, policy):
         return Unavailable("Every provider of this model is down")
     if plan.failed_step == GUARDRAILS_STEP:
-        return GuardedOut(available=serving(models, ask), requested=list(policy.held_to))
+        return GuardedOut(
+            available=list_providers(models, ask), requested=list(policy.required_references)
+        )
     if plan.failed_step == CONTEXT_STEP:
         return ContextTooLong()
-    requested = list(policy.held_to)
-    step, available = plan.failed_step or MODELS_STEP, serving(models, ask)
+    requested = list(policy.required_references)
+    step, available = plan.failed_step or MODELS_STEP, list_providers(models, ask)
     text = None
-    if not available and (names := unpriced(models, ask)):
+    if not available and (names := list_unpriced(models, ask)):
         text = f"{names[0]} has no price yet: the gateway's operator can give it one"
     return NoEndpoint(step, available=available, requested=requested, text=text)
 

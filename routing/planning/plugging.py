@@ -8,7 +8,7 @@ from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Context, Plugin
 from routing.plugins.registry import made, missing
 from routing.plugins.texts import with_more_tools
-from routing.selection.naming import parse
+from routing.selection.model_references import parse_reference
 
 
 def plugged(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
@@ -44,7 +44,7 @@ def _in_force(chat: ChatRequest, references: Sequence[str]) -> list[dict[str, An
     has the last word."""
     if not any(":" in reference for reference in references):
         return chat.plugins
-    effects = (effect for reference in references for effect in parse(reference).effects)
+    effects = (effect for reference in references for effect in parse_reference(reference).effects)
     ids = dict.fromkeys(effect.plugin for effect in effects if effect.plugin is not None)
     said = {entry["id"] for entry in chat.plugins}
     return [*chat.plugins, *({"id": each} for each in ids if each not in said)]

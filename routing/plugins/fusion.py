@@ -7,8 +7,8 @@ from gateway.live_settings import settings
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import TEXT_ONLY
 from routing.plugins.interface import Plugin
-from routing.selection.ask import Ask
-from routing.selection.auto import AutoSettings, CostTier, Wishes, auto_models
+from routing.selection.auto import AutoOptions, AutoSettings, CostTier, choose_auto_models
+from routing.selection.types import Requirements
 from routing.upstreams.wires import CHAT_KINDS
 
 # The band of prices that a panel is taken of, and the suffix its models are asked with.
@@ -35,7 +35,7 @@ class Fusion(Plugin):
 def panel_of(preset: str) -> list[str]:
     """Three models at most, of those that `router/auto` may choose from."""
     tier, suffix = PRESETS[preset]
-    ask = Ask(kinds=CHAT_KINDS, input_modalities=TEXT_ONLY, output_modalities=TEXT_ONLY)
+    ask = Requirements(kinds=CHAT_KINDS, input_modalities=TEXT_ONLY, output_modalities=TEXT_ONLY)
     auto = AutoSettings(candidates=tuple(settings.ROUTER_AUTO_MODELS))
-    models = auto_models(catalogue.current(), ask, auto, Wishes(cost_tier=tier))
+    models = choose_auto_models(catalogue.current(), ask, auto, AutoOptions(cost_tier=tier))
     return [f"{model.id}{suffix}" for model in models]

@@ -17,7 +17,7 @@ from routing.formats.open_tools import with_settings_inside
 from routing.formats.responses import rules as responses_rules
 from routing.formats.responses.schema import ResponsesBody
 from routing.presets.keys import OTHERS, SAME
-from routing.selection.naming import preset_of
+from routing.selection.model_references import preset_of
 
 CACHE_TTL_S_MAX: Final = 86_400
 _OF_THE_CACHE: Final[Mapping[str, Any]] = {

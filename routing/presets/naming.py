@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.http.errors import InvalidRequest
-from routing.selection.naming import preset_of
+from routing.selection.model_references import preset_of
 
 _LISTS: Final = ("models", "fallbacks")
 

@@ -1,11 +1,11 @@
-"""The virtual routers that choose a model themselves (inference reference 7.4).
+"""The virtual routers that choose a model themselves.
 
-`router/auto` (and `auto`, `router/auto-beta`) takes the models of the setting, or all listed ones
-that write text, leaves those whose name the caller allows, and of these the ones with an endpoint
-that takes the request: its wire kind, service tier, modalities, tools and length. What is left is
-put into five bands by price, a model's price being that of its cheapest such endpoint, and the
-three cheapest of one band are the answer. Where that band is empty it is the nearest that is not,
-of two equally near the cheaper. `router/free` draws among the models that cost nothing.
+`router/auto` (and `auto`, `router/auto-beta`) starts from the models of the setting, or from all
+listed ones that write text. It keeps those whose name the caller allows and of which an endpoint
+takes the request: its wire kind, service tier, modalities, tools and length. These fall into five
+bands by the price of their cheapest such endpoint. The router takes the three cheapest models of
+the band that the caller's cost tier names, else of the nearest band that has any (of two equally
+near the cheaper). `router/free` draws among the models that cost nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,17 +14,17 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from routing.entities.entries import ModelEntry, Snapshot
-from routing.selection.ask import Ask
-from routing.selection.market import Need, Ranking, fitting, shelf_of
+from routing.selection.price_bands import Need, Ranking, find_offers, rank_fitting
+from routing.selection.types import Requirements
 
 CostTier = Literal["low", "medium", "high", "xhigh", "max"]
 COST_TIERS: Final[Sequence[CostTier]] = ("low", "medium", "high", "xhigh", "max")
 MODELS_MAX: Final = 3
 
 
-class Wishes(NamedTuple):
-    """What the plugin of an auto router says. Patterns are model ids with `*` for anything; without
-    a star an alias is as good. `pinned` is the model of the latest answer, to be taken again."""
+class AutoOptions(NamedTuple):
+    """The settings of an auto router's plugin. Patterns are model ids in which `*` matches
+    anything; without a star they may be aliases. `pinned` is the model of the latest answer."""
 
     allowed: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
@@ -32,52 +32,52 @@ class Wishes(NamedTuple):
     pinned: str | None = None
 
 
-NO_WISHES: Final = Wishes()
+NO_AUTO_OPTIONS: Final = AutoOptions()
 
 
-Passing: TypeAlias = Callable[[Iterable[ModelEntry]], Iterator[ModelEntry]]
+UsableModels: TypeAlias = Callable[[Iterable[ModelEntry]], Iterator[ModelEntry]]
 
 
-def anything(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
-    """No model is refused."""
+def all_models(models: Iterable[ModelEntry]) -> Iterator[ModelEntry]:
+    """The default of `AutoSettings.usable`."""
     return iter(models)
 
 
 class AutoSettings(NamedTuple):
-    """`candidates` is the operator's list of models or patterns, empty for all that write text;
-    `wishes` are the plugins' by the router they belong to. `usable` passes on the models of which
-    the caller's provider preferences leave an endpoint, and looks no further than it is asked to.
+    """`candidates` is the operator's list of models or patterns, empty for all that write text.
+    `wishes` are the plugins' options by router. `usable` lazily yields the models of which the
+    caller's provider preferences leave an endpoint.
     """
 
     candidates: tuple[str, ...] = ()
-    wishes: Mapping[str, Wishes] = MappingProxyType({})
-    usable: Passing = anything
+    wishes: Mapping[str, AutoOptions] = MappingProxyType({})
+    usable: UsableModels = all_models
 
 
-def auto_models(
+def choose_auto_models(
     snapshot: Snapshot,
-    ask: Ask,
+    requirements: Requirements,
     auto: AutoSettings,
-    wishes: Wishes = NO_WISHES,
+    wishes: AutoOptions = NO_AUTO_OPTIONS,
     *,
     tiers: frozenset[str] = frozenset(),
     sticky_model: str | None = None,
 ) -> list[ModelEntry]:
-    """The model that `router/auto` chooses and its fallbacks, three in all; empty where none fits.
+    """The model that `router/auto` chooses and its fallbacks, three in all; empty if none fits.
 
-    `tiers` are the service tiers that a suffix opened. A pinned or remembered model comes first
-    while it is still a candidate, whatever its band.
+    `tiers` are the service tiers that a suffix opened. A pinned or sticky model comes first,
+    whatever its band, if it still fits.
     """
-    need = auto_need(ask, auto, wishes, tiers=tiers)
-    ranking = fitting(shelf_of(snapshot, need), ask)
-    first = _kept(snapshot, ranking, auto, (wishes.pinned, sticky_model))
-    chosen = _of_band(ranking, wishes.cost_tier, auto.usable)
+    need = auto_need(requirements, auto, wishes, tiers=tiers)
+    ranking = rank_fitting(find_offers(snapshot, need), requirements)
+    first = _first_candidate(snapshot, ranking, auto, (wishes.pinned, sticky_model))
+    chosen = _cheapest_of_band(ranking, wishes.cost_tier, auto.usable)
     return list(dict.fromkeys(first + chosen))[:MODELS_MAX]
 
 
-def free_models(
+def choose_free_models(
     snapshot: Snapshot,
-    ask: Ask,
+    requirements: Requirements,
     auto: AutoSettings,
     *,
     tiers: frozenset[str] = frozenset(),
@@ -85,21 +85,21 @@ def free_models(
     sticky_model: str | None = None,
 ) -> list[ModelEntry]:
     """A model drawn evenly among those that cost nothing, and two more to fall back on."""
-    need = free_need(ask, tiers=tiers)
-    ranking = fitting(shelf_of(snapshot, need), ask)
-    first = _kept(snapshot, ranking, auto, (sticky_model,))
-    drawn = auto.usable(_shuffled(ranking.models, random))
+    need = free_need(requirements, tiers=tiers)
+    ranking = rank_fitting(find_offers(snapshot, need), requirements)
+    first = _first_candidate(snapshot, ranking, auto, (sticky_model,))
+    drawn = auto.usable(_draw_models(ranking.models, random))
     return list(dict.fromkeys(chain(first, islice(drawn, MODELS_MAX))))[:MODELS_MAX]
 
 
-def _nearest(tier: int) -> tuple[int, ...]:
+def _bands_by_distance(tier: int) -> tuple[int, ...]:
     return tuple(sorted(range(len(COST_TIERS)), key=lambda band: (abs(band - tier), band)))
 
 
-_NEAREST: Final = {tier: _nearest(place) for place, tier in enumerate(COST_TIERS)}
+_NEAREST: Final = {tier: _bands_by_distance(place) for place, tier in enumerate(COST_TIERS)}
 
 
-def _of_band(ranking: Ranking, tier: CostTier, usable: Passing) -> list[ModelEntry]:
+def _cheapest_of_band(ranking: Ranking, tier: CostTier, usable: UsableModels) -> list[ModelEntry]:
     """The cheapest usable models of the tier's band, else of the nearest that has any."""
     for band in _NEAREST[tier]:
         begin, end = ranking.edges[band : band + 2]
@@ -110,7 +110,7 @@ def _of_band(ranking: Ranking, tier: CostTier, usable: Passing) -> list[ModelEnt
     return []
 
 
-def _kept(
+def _first_candidate(
     snapshot: Snapshot, ranking: Ranking, auto: AutoSettings, names: Sequence[str | None]
 ) -> list[ModelEntry]:
     """The first of the named models that is still a candidate."""
@@ -121,32 +121,38 @@ def _kept(
     return []
 
 
-def _shuffled(models: Sequence[ModelEntry], random: Callable[[], float]) -> Iterator[ModelEntry]:
+def _draw_models(models: Sequence[ModelEntry], random: Callable[[], float]) -> Iterator[ModelEntry]:
     left = list(models)
     while left:
         yield left.pop(int(random() * len(left)))
 
 
 def auto_need(
-    ask: Ask, auto: AutoSettings, wishes: Wishes, *, tiers: frozenset[str] = frozenset()
+    requirements: Requirements,
+    auto: AutoSettings,
+    wishes: AutoOptions,
+    *,
+    tiers: frozenset[str] = frozenset(),
 ) -> Need:
     """What `router/auto` looks for."""
-    return _need(ask, tiers)._replace(
+    return _build_need(requirements, tiers)._replace(
         candidates=auto.candidates, allowed=wishes.allowed, excluded=wishes.excluded
     )
 
 
-def free_need(ask: Ask, *, tiers: frozenset[str] = frozenset()) -> Need:
+def free_need(requirements: Requirements, *, tiers: frozenset[str] = frozenset()) -> Need:
     """What `router/free` looks for."""
-    return _need(ask, tiers)._replace(free_only=True)
+    return _build_need(requirements, tiers)._replace(free_only=True)
 
 
-def _need(ask: Ask, tiers: frozenset[str]) -> Need:
-    asked = {"default"} if ask.service_tier is None else {"default", ask.service_tier}
+def _build_need(requirements: Requirements, tiers: frozenset[str]) -> Need:
+    asked = (
+        {"default"} if requirements.service_tier is None else {"default", requirements.service_tier}
+    )
     return Need(
-        kinds=ask.kinds,
+        kinds=requirements.kinds,
         tiers=tiers | asked,
-        tools=ask.tools,
-        input_modalities=ask.input_modalities,
-        output_modalities=ask.output_modalities,
+        tools=requirements.tools,
+        input_modalities=requirements.input_modalities,
+        output_modalities=requirements.output_modalities,
     )

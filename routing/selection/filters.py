@@ -1,7 +1,7 @@
-"""The hard filters and the soft preference, in their order (inference reference 7.5).
+"""The hard filters and the soft preference, in their order.
 
-A filter is only there for a request that it could take something from. Each gets what the one
-before left, in the order it came in, and leaves that order alone.
+A request gets only the filters that could exclude something. Each filter receives the endpoints
+that the one before kept, and preserves their order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 
 from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import NO_POLICY, Ask, Policy
-from routing.selection.guarding import forbids_use, permitting, retaining_nothing
-from routing.selection.references import Test, keys_of, naming
+from routing.selection.guardrail_filters import forbids_use, guardrail_test, zdr_test
+from routing.selection.provider_references import Test, keys_of, reference_test
+from routing.selection.types import NO_POLICY, Policy, Requirements
 
 Keep: TypeAlias = Callable[[Sequence[EndpointEntry]], list[EndpointEntry]]
 
@@ -54,71 +54,102 @@ _OUTPUT_CAP: Final = frozenset({"max_tokens", "max_completion_tokens"})
 model_id_of = attrgetter("model_id")
 
 
-def steps(ask: Ask, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
-    """The filters that could take something from this request, by name and in order."""
+def list_filters(requirements: Requirements, policy: Policy = NO_POLICY) -> list[tuple[str, Keep]]:
+    """The filters that could exclude an endpoint for this request, by name and in order."""
     found: list[tuple[str, Keep]] = []
     if policy is NO_POLICY:
-        found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
-    elif _names_nobody(policy):
-        found += _standing(policy) if policy.standing else _steps_alone(policy)
-        found.append((TIER_STEP, _tiers(ask.service_tier, _by_tier(ask.service_tier))))
+        found.append(
+            (
+                TIER_STEP,
+                _tier_filter(
+                    requirements.service_tier, _plain_tier_test(requirements.service_tier)
+                ),
+            )
+        )
+    elif _has_no_references(policy):
+        found += _shared_policy_filters(policy) if policy.is_shared else _policy_filters(policy)
+        found.append(
+            (
+                TIER_STEP,
+                _tier_filter(
+                    requirements.service_tier, _plain_tier_test(requirements.service_tier)
+                ),
+            )
+        )
     else:
-        admitted = admission(ask, policy)
-        found += [(name, partial(_passing, test)) for name, test in _policy(policy, admitted)]
-        found.append((TIER_STEP, _tiers(ask.service_tier, admitted)))
-    if ask.input_modalities or ask.output_modalities:
-        found += [(name, partial(_passing, test)) for name, test in _media(ask)]
-    if ask.tools:
-        found.append((TOOLS_STEP, _with_tools))
-    if policy.require_parameters and ask.required_parameters:
-        found.append((PARAMETERS_STEP, partial(_passing, _supports(ask.required_parameters))))
-    if ask.native_fields:
-        found.append((PARAMETERS_STEP, partial(_passing, _knows(ask.native_fields))))
-    fits = _fits(ask.prompt_tokens, ask.output_tokens)
-    found.append((CONTEXT_STEP, partial(_passing, fits)))
-    if ask.output_tokens is not None:
-        found.append((MAX_TOKENS_STEP, partial(_long_enough, ask.output_tokens)))
+        admitted = tier_test(requirements, policy)
+        found += [
+            (name, partial(_keep_passing, test))
+            for name, test in _list_policy_tests(policy, admitted)
+        ]
+        found.append((TIER_STEP, _tier_filter(requirements.service_tier, admitted)))
+    if requirements.input_modalities or requirements.output_modalities:
+        found += [
+            (name, partial(_keep_passing, test)) for name, test in _list_media_tests(requirements)
+        ]
+    if requirements.tools:
+        found.append((TOOLS_STEP, _keep_tool_models))
+    if policy.require_parameters and requirements.required_parameters:
+        found.append(
+            (
+                PARAMETERS_STEP,
+                partial(_keep_passing, _parameters_test(requirements.required_parameters)),
+            )
+        )
+    if requirements.native_fields:
+        found.append(
+            (
+                PARAMETERS_STEP,
+                partial(_keep_passing, _native_fields_test(requirements.native_fields)),
+            )
+        )
+    fits = _context_test(requirements.prompt_tokens, requirements.output_tokens)
+    found.append((CONTEXT_STEP, partial(_keep_passing, fits)))
+    if requirements.output_tokens is not None:
+        found.append((MAX_TOKENS_STEP, partial(_keep_long_enough, requirements.output_tokens)))
     return found
 
 
-def admission(ask: Ask, policy: Policy) -> Test:
-    """Whether an endpoint's service tier is open to the request: it asks for the tier, a suffix
-    opened it, or `only` or `order` gives the endpoint's full slug."""
-    tiers = policy.admitted_tiers | {"default", ask.service_tier}
+def tier_test(requirements: Requirements, policy: Policy) -> Test:
+    """A test whether an endpoint's service tier is open to the request: the request names the
+    tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
+    tiers = policy.admitted_tiers | {"default", requirements.service_tier}
     named = keys_of(policy.only + policy.order)
     return lambda endpoint: endpoint.tier in tiers or endpoint.tag_key in named
 
 
-def too_short(endpoint: EndpointEntry, output_tokens: int) -> bool:
-    """Whether the endpoint gives less output than is asked for."""
+def is_output_too_short(endpoint: EndpointEntry, output_tokens: int) -> bool:
+    """Whether the endpoint's maximum of output is below the requested one."""
     most = endpoint.max_completion_tokens
     return most is not None and output_tokens > most
 
 
-def preferred(endpoints: Sequence[EndpointEntry], ask: Ask) -> list[EndpointEntry]:
-    """Of one model's endpoints those that support what was supplied, where some do. Tools are no
-    mere preference: without them the request is another one."""
-    left, wanted = list(endpoints), ask.supplied_parameters
+def prefer_supporting(
+    endpoints: Sequence[EndpointEntry], requirements: Requirements
+) -> list[EndpointEntry]:
+    """The endpoints of one model that support the supplied parameters, or all if none does. Tools
+    are required: if no endpoint supports them, the result is empty."""
+    left, wanted = list(endpoints), requirements.supplied_parameters
     for name in _PREFERRED:
-        if name in wanted or (ask.tools and name == "tools"):
+        if name in wanted or (requirements.tools and name == "tools"):
             able = [each for each in left if name in each.supported_parameters]
             left = able if name == "tools" else able or left
     return left
 
 
-def _passing(test: Test, endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
+def _keep_passing(test: Test, endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
     return [each for each in endpoints if test(each)]
 
 
-# --- What a policy takes out ----------------------------------------------------------------------
+# --- Filters of the policy ------------------------------------------------------------------------
 
 
-def steps_of_policy(policy: Policy) -> list[Test]:
-    """What a policy takes out where every service tier is open."""
-    return [test for _, test in _policy(policy, lambda endpoint: True)]
+def policy_tests(policy: Policy) -> list[Test]:
+    """The tests of a policy, with every service tier open."""
+    return [test for _, test in _list_policy_tests(policy, lambda endpoint: True)]
 
 
-def _names_nobody(policy: Policy) -> bool:
+def _has_no_references(policy: Policy) -> bool:
     """Whether no reference opens a tier or names an endpoint."""
     return not (
         policy.only
@@ -130,50 +161,51 @@ def _names_nobody(policy: Policy) -> bool:
     )
 
 
-def _steps_alone(policy: Policy) -> list[tuple[str, Keep]]:
+def _policy_filters(policy: Policy) -> list[tuple[str, Keep]]:
     return [
-        (name, partial(_passing, test)) for name, test in _policy(policy, lambda endpoint: True)
+        (name, partial(_keep_passing, test))
+        for name, test in _list_policy_tests(policy, lambda endpoint: True)
     ]
 
 
-# The policy of a key that has guardrails stays the same object.
-_standing: Derived[Policy, list[tuple[str, Keep]]] = Derived(_steps_alone)
+# All requests of a key with guardrails share one policy object.
+_shared_policy_filters: Derived[Policy, list[tuple[str, Keep]]] = Derived(_policy_filters)
 
 
-def _policy(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:
-    if (permitted := permitting(policy)) is not None:
+def _list_policy_tests(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:
+    if (permitted := guardrail_test(policy)) is not None:
         yield GUARDRAILS_STEP, permitted
     if policy.account_ignored or policy.ignore:
-        ignored = naming(policy.account_ignored + policy.ignore, admitted)
+        ignored = reference_test(policy.account_ignored + policy.ignore, admitted)
         yield IGNORED_STEP, lambda each: not ignored(each)
-    if allowing := list(_allowing(policy, admitted)):
-        # Nearly always there is one list at most.
+    if allowing := list(_list_allow_tests(policy, admitted)):
+        # The common case is a single list.
         alone = allowing[0] if len(allowing) == 1 else None
         yield ALLOWED_STEP, alone or (lambda each: all(test(each) for test in allowing))
     if policy.deny_data_collection or policy.region is not None or policy.forbidden_uses:
-        yield DATA_STEP, partial(_is_private, policy)
+        yield DATA_STEP, partial(_meets_data_policy, policy)
     if policy.zdr:
         yield ZDR_STEP, attrgetter("zdr")
     elif policy.zdr_groups:
-        yield ZDR_STEP, retaining_nothing(policy.zdr_groups)
+        yield ZDR_STEP, zdr_test(policy.zdr_groups)
     if policy.distillable_only:
         yield DISTILLABLE_STEP, attrgetter("distillable")
     if policy.quantizations:
-        yield QUANTIZATION_STEP, _quantized(policy.quantizations)
+        yield QUANTIZATION_STEP, _quantization_test(policy.quantizations)
     if policy.max_price_usd:
-        yield PRICE_STEP, _affordable(policy.max_price_usd)
+        yield PRICE_STEP, _price_test(policy.max_price_usd)
 
 
-def _allowing(policy: Policy, admitted: Test) -> Iterator[Test]:
-    """The lists that an endpoint must be on. Without fallbacks that of `order` is one of them."""
+def _list_allow_tests(policy: Policy, admitted: Test) -> Iterator[Test]:
+    """A test for each list that an endpoint must be on; without fallbacks `order` is one."""
     for references in (policy.account_allowed, policy.only):
         if references:
-            yield naming(references, admitted)
+            yield reference_test(references, admitted)
     if policy.order and not policy.allow_fallbacks:
-        yield naming(policy.order, admitted)
+        yield reference_test(policy.order, admitted)
 
 
-def _is_private(policy: Policy, endpoint: EndpointEntry) -> bool:
+def _meets_data_policy(policy: Policy, endpoint: EndpointEntry) -> bool:
     if policy.deny_data_collection and endpoint.collects_data:
         return False
     if policy.forbidden_uses and forbids_use(policy.forbidden_uses, endpoint):
@@ -181,13 +213,13 @@ def _is_private(policy: Policy, endpoint: EndpointEntry) -> bool:
     return policy.region is None or endpoint.region == policy.region
 
 
-def _quantized(wanted: frozenset[str]) -> Test:
+def _quantization_test(wanted: frozenset[str]) -> Test:
     admitted = wanted.union(*(_ADMITS.get(name, ()) for name in wanted))
     return lambda endpoint: (endpoint.quantization or "unknown") in admitted
 
 
-def _affordable(caps_usd: Mapping[str, Decimal]) -> Test:
-    """Within every cap, equal included; a price that is not published counts as 0."""
+def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
+    """A test that every price is at most its cap; a price that is not published counts as 0."""
     caps = [
         (attrgetter(name), _per_token(cap_usd) if name in _PER_TOKEN else cap_usd)
         for name, cap_usd in caps_usd.items()
@@ -204,62 +236,63 @@ def _affordable(caps_usd: Mapping[str, Decimal]) -> Test:
 
 
 def _per_token(cap_usd: Decimal) -> Decimal:
-    # A caller may write a million digits, which no arithmetic takes.
+    # A caller may write a million digits; arithmetic on them would block the process.
     return min(cap_usd, _CAP_USD_MAX).scaleb(_MILLIONTH)
 
 
-# --- What the request itself takes out ------------------------------------------------------------
+# --- Filters of the request -----------------------------------------------------------------------
 
 
-def _by_tier(service_tier: str | None) -> Test:
+def _plain_tier_test(service_tier: str | None) -> Test:
     return lambda endpoint: endpoint.tier == "default" or endpoint.tier == service_tier
 
 
-def _tiers(service_tier: str | None, admitted: Test) -> Keep:
-    """Endpoints of the tiers that are open; `flex` keeps to flex wherever a model has it."""
+def _tier_filter(service_tier: str | None, admitted: Test) -> Keep:
+    """A filter that keeps endpoints of open tiers; `flex` keeps only flex if a model has it."""
 
     def keep(endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
-        left = _passing(admitted, endpoints)
+        left = _keep_passing(admitted, endpoints)
         if service_tier != "flex":
             return left
         by_model = (list(group) for _, group in groupby(left, key=model_id_of))
-        return [each for group in by_model for each in _flex(group)]
+        return [each for group in by_model for each in _prefer_flex(group)]
 
     return keep
 
 
-def _flex(endpoints: list[EndpointEntry]) -> list[EndpointEntry]:
+def _prefer_flex(endpoints: list[EndpointEntry]) -> list[EndpointEntry]:
     return [each for each in endpoints if each.tier == "flex"] or endpoints
 
 
-def _media(ask: Ask) -> Iterator[tuple[str, Test]]:
-    if ask.input_modalities:
+def _list_media_tests(requirements: Requirements) -> Iterator[tuple[str, Test]]:
+    if requirements.input_modalities:
         for modality, step in INPUT_STEPS.items():
-            if modality in ask.input_modalities:
-                yield step, partial(_takes, modality)
-    if ask.output_modalities:
-        yield OUTPUT_MODALITY_STEP, _produces(ask.output_modalities)
+            if modality in requirements.input_modalities:
+                yield step, partial(_takes_input, modality)
+    if requirements.output_modalities:
+        yield OUTPUT_MODALITY_STEP, _output_test(requirements.output_modalities)
 
 
-def _takes(modality: str, endpoint: EndpointEntry) -> bool:
+def _takes_input(modality: str, endpoint: EndpointEntry) -> bool:
     return modality in endpoint.input_modalities
 
 
-def _produces(modalities: frozenset[str]) -> Test:
+def _output_test(modalities: frozenset[str]) -> Test:
     if len(modalities) == 1:
         (modality,) = modalities
         return lambda endpoint: modality in endpoint.output_modalities
     return lambda endpoint: modalities.issubset(endpoint.output_modalities)
 
 
-def _with_tools(endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
-    """The endpoints of models of which some endpoint takes tools; which one is `preferred`'s."""
+def _keep_tool_models(endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
+    """The endpoints of models of which some endpoint takes tools. `prefer_supporting` then keeps
+    the endpoints that do."""
     able = {each.model_id for each in endpoints if "tools" in each.supported_parameters}
     return [each for each in endpoints if each.model_id in able]
 
 
-def _supports(required: frozenset[str]) -> Test:
-    """All of them; of the output cap's two spellings either will do."""
+def _parameters_test(required: frozenset[str]) -> Test:
+    """A test for all required parameters; either spelling of the output cap will do."""
     named = required - _OUTPUT_CAP
     if named == required:
         return lambda endpoint: required <= endpoint.supported_parameters
@@ -271,11 +304,11 @@ def _supports(required: frozenset[str]) -> Test:
     return test
 
 
-def _knows(fields: frozenset[str]) -> Test:
+def _native_fields_test(fields: frozenset[str]) -> Test:
     return lambda endpoint: fields <= endpoint.taken_fields
 
 
-def _fits(prompt_tokens: int, output_tokens: int | None) -> Test:
+def _context_test(prompt_tokens: int, output_tokens: int | None) -> Test:
     if not output_tokens:
         return lambda endpoint: prompt_tokens <= endpoint.prompt_tokens_max
 
@@ -288,7 +321,10 @@ def _fits(prompt_tokens: int, output_tokens: int | None) -> Test:
     return test
 
 
-def _long_enough(output_tokens: int, endpoints: Sequence[EndpointEntry]) -> list[EndpointEntry]:
-    """Endpoints that give the output asked for. All of them where none can: then it is lowered."""
-    able = [each for each in endpoints if not too_short(each, output_tokens)]
+def _keep_long_enough(
+    output_tokens: int, endpoints: Sequence[EndpointEntry]
+) -> list[EndpointEntry]:
+    """The endpoints that can give the requested output. If none can, all of them stay, and
+    `Plan.output_caps` lowers the output."""
+    able = [each for each in endpoints if not is_output_too_short(each, output_tokens)]
     return able or list(endpoints)

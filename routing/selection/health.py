@@ -1,17 +1,17 @@
-"""What each endpoint did lately, as far as the order of endpoints asks (inference reference 7.6).
+"""The health of each endpoint, which moves it back in the order but never excludes it.
 
 An outage is a connection error, timeout or 5xx within the window without a later success; a 429
 parks the endpoint until its hint passes. Once the window has passed, one request at a time (the
 probe) treats the endpoint as stable; each failed probe doubles the window, up to five minutes.
-Whoever fails more than half of its last tries within the window is failing as well (7.7).
-Nothing is ever excluded by this. Times are monotonic seconds and come from the caller.
+An endpoint that fails more than half of its last tries within the window is failing as well.
+Times are monotonic seconds and come from the caller.
 """
 
 import math
 from collections import deque
 from dataclasses import dataclass
 
-from routing.selection.ask import ALL_WELL, Standing
+from routing.selection.types import ALL_HEALTHY, HealthSnapshot
 
 WINDOW_MAX_S = 300.0
 # Fewer tries say nothing of an endpoint's share of failures.
@@ -31,16 +31,16 @@ class _Record:
     failing_until: float = 0.0
 
     def is_over(self, now: float) -> bool:
-        """Whether it says nothing any more, however long it is still kept."""
+        """Whether the record has no effect any more."""
         return not self.window_s and now >= max(self.parked_until, self.failing_until)
 
     def ends(self) -> tuple[float, float, float, float]:
-        """The moments at which the record says something else than before."""
+        """The moments at which the record's effect changes."""
         return self.unstable_until, self.parked_until, self.probe_until, self.failing_until
 
 
 class EndpointHealth:
-    """Keyed by whatever names an endpoint; an endpoint without a record is well."""
+    """Health records by endpoint key; an endpoint without a record is healthy."""
 
     def __init__(self, *, window_s: float, probe_s: float) -> None:
         self._window_s = window_s
@@ -48,46 +48,46 @@ class EndpointHealth:
         self._records: dict[int, _Record] = {}
         # When each of an endpoint's last tries ended, and whether it went well.
         self._tries: dict[int, deque[tuple[float, bool]]] = {}
-        # What `standing` said last, and until when nothing but news can make it wrong.
-        self._standing = ALL_WELL
-        self._holds_until = math.inf
+        # The last snapshot, and until when it stays right unless something is recorded.
+        self._snapshot = ALL_HEALTHY
+        self._valid_until = math.inf
 
-    def standing(self, now: float) -> Standing:
-        """The endpoints that are not as good as the others now. Worked out when something changed:
-        most requests find what the one before them found."""
-        if now >= self._holds_until:
-            self._forget_the_well(now)
+    def snapshot(self, now: float) -> HealthSnapshot:
+        """The unhealthy endpoints at `now`. Most requests get the cached snapshot."""
+        if now >= self._valid_until:
+            self._forget_healthy(now)
             ends = [end for each in self._records.values() for end in each.ends() if end > now]
-            self._holds_until = min(ends, default=math.inf)
-            self._standing = _standing(self._records, now) if self._records else ALL_WELL
-        return self._standing
+            self._valid_until = min(ends, default=math.inf)
+            self._snapshot = _build_snapshot(self._records, now) if self._records else ALL_HEALTHY
+        return self._snapshot
 
-    def probing(self, endpoint: int, now: float, *, lasts_s: float | None = None) -> None:
-        """A request has begun to try the half-open endpoint: no other does until that has ended, or
-        has taken too long, which is `lasts_s` where somebody else sent it. Of one that has
-        recovered meanwhile there is nothing to find out."""
+    def begin_probe(self, endpoint: int, now: float, *, lasts_s: float | None = None) -> None:
+        """Note that a request probes the half-open endpoint; no other request does until it has
+        ended or `lasts_s` have passed (by default the probe limit). Does nothing if the endpoint
+        has recovered."""
         record = self._records.get(endpoint)
         if record is not None and record.window_s:
             record.probe_until = now + (self._probe_s if lasts_s is None else lasts_s)
-            self._changed()
+            self._invalidate()
 
-    def succeeded(self, endpoint: int, now: float) -> None:
-        """The outage is over. A 429 is not: whoever answered may have been asked before it."""
-        tries = self._noted(endpoint, now, went_well=True)
+    def record_success(self, endpoint: int, now: float) -> None:
+        """End the outage. A parked endpoint stays parked: the answered request may be older than
+        the 429."""
+        tries = self._record_try(endpoint, now, went_well=True)
         record = self._records.get(endpoint)
         if record is not None:
             record.unstable_until = record.window_s = record.probe_until = 0.0
             self._judge(record, tries, now)
 
-    def not_probed(self, endpoint: int) -> None:
-        """The request that was to probe it never got there: the next one may."""
+    def abandon_probe(self, endpoint: int) -> None:
+        """Allow the next request to probe, because this one did not reach the endpoint."""
         record = self._records.get(endpoint)
         if record is not None:
             record.probe_until = 0.0
-            self._changed()
+            self._invalidate()
 
-    def failed(self, endpoint: int, now: float) -> None:
-        """An outage; doubles the window when it is a failed probe."""
+    def record_failure(self, endpoint: int, now: float) -> None:
+        """Record an outage; a failed probe doubles the window."""
         record = self._records.setdefault(endpoint, _Record())
         if record.is_over(now):
             record.is_failing = False
@@ -96,20 +96,22 @@ class EndpointHealth:
         record.window_s = min(grown, WINDOW_MAX_S)
         record.unstable_until = now + record.window_s
         record.probe_until = 0.0
-        self._judge(record, self._noted(endpoint, now, went_well=False), now)
+        self._judge(record, self._record_try(endpoint, now, went_well=False), now)
 
-    def parked(self, endpoint: int, now: float, *, hint_s: float) -> None:
-        """A 429: no outage, but last in line until the hint passes."""
+    def park(self, endpoint: int, now: float, *, hint_s: float) -> None:
+        """Record a 429: no outage, but the endpoint comes last until the hint passes."""
         record = self._records.setdefault(endpoint, _Record())
         record.parked_until = now + hint_s
-        self._judge(record, self._noted(endpoint, now, went_well=False), now)
+        self._judge(record, self._record_try(endpoint, now, went_well=False), now)
 
-    def disappointed(self, endpoint: int, now: float) -> None:
-        """An answer that was of no use, which is no outage."""
+    def record_useless_answer(self, endpoint: int, now: float) -> None:
+        """Record an answer that was of no use, which counts as a failed try but as no outage."""
         record = self._records.setdefault(endpoint, _Record())
-        self._judge(record, self._noted(endpoint, now, went_well=False), now)
+        self._judge(record, self._record_try(endpoint, now, went_well=False), now)
 
-    def _noted(self, endpoint: int, at: float, *, went_well: bool) -> deque[tuple[float, bool]]:
+    def _record_try(
+        self, endpoint: int, at: float, *, went_well: bool
+    ) -> deque[tuple[float, bool]]:
         tries = self._tries.get(endpoint)
         if tries is None:
             tries = self._tries[endpoint] = deque(maxlen=TRIES_MAX)
@@ -117,24 +119,25 @@ class EndpointHealth:
         return tries
 
     def _judge(self, record: _Record, tries: deque[tuple[float, bool]], now: float) -> None:
-        """Too few tries leave the judgement of an outage as it is: its probes come one by one."""
+        """Decide whether the endpoint is failing. During an outage too few tries change nothing,
+        because probes come one by one."""
         recent = [well for at, well in tries if now - at < self._window_s]
         if len(recent) >= TRIES_MIN:
             record.is_failing = 2 * sum(recent) < len(recent)
         elif not record.window_s:
             record.is_failing = False
         record.failing_until = now + self._window_s if record.is_failing else 0.0
-        self._changed()
+        self._invalidate()
 
-    def _changed(self) -> None:
-        self._holds_until = -math.inf
+    def _invalidate(self) -> None:
+        self._valid_until = -math.inf
 
-    def _forget_the_well(self, now: float) -> None:
+    def _forget_healthy(self, now: float) -> None:
         for key in [key for key, record in self._records.items() if record.is_over(now)]:
             del self._records[key]
 
 
-def _standing(records: dict[int, _Record], now: float) -> Standing:
+def _build_snapshot(records: dict[int, _Record], now: float) -> HealthSnapshot:
     unstable, parked, half_open, failing = set(), set(), set(), set()
     for key, record in records.items():
         if now < record.parked_until:
@@ -146,4 +149,4 @@ def _standing(records: dict[int, _Record], now: float) -> Standing:
         is_ill = key in unstable or key in parked or now < record.failing_until
         if record.is_failing and is_ill:
             failing.add(key)
-    return Standing(*map(frozenset, (unstable, parked, half_open, failing)))
+    return HealthSnapshot(*map(frozenset, (unstable, parked, half_open, failing)))

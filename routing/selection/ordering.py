@@ -1,11 +1,13 @@
-"""The order in which endpoints are tried (inference reference 7.6).
+"""The order in which endpoints are tried.
 
-Everything here takes the endpoints of a group, a model's or all of them, in the order of price and
-tag, and keeps that order among equals. What the rules say one after the other is done in this
-order: a list of the caller's (1), else the service tier (4), a sort (2) or load balancing (3)
-within each group, and last in it, but for a list, whoever failed a moment ago, or under a sort of
-the caller's whoever fails more often than not (7.7); thresholds across the groups (5, 6); the
-caller's own credentials in the places that the group has (7); the endpoint of the conversation (8).
+Each function takes the endpoints of a group (one model's, or all) by price and tag, and keeps that
+order among equals. The steps, in this order:
+
+1. within each group: the caller's list, else the service tier, a sort or load balancing;
+2. unhealthy endpoints last in their group, except those that the caller's list names;
+3. across groups: endpoints that meet the latency and throughput thresholds first;
+4. endpoints for which the team has own credentials first, in the places of their group;
+5. the endpoint of the conversation first.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,60 +16,63 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from routing.entities.entries import BY_PRICE, EndpointEntry
-from routing.selection.ask import Ask, Figures, Policy, State, Turn
+from routing.selection.candidates import list_candidates
 from routing.selection.filters import model_id_of
-from routing.selection.thresholds import meeting_first
-from routing.selection.turns import turns_of
+from routing.selection.types import Candidate, EndpointState, EndpointStats, Policy, Requirements
 
 Random = Callable[[], float]
-# Below this share of tool calls that succeed, an endpoint comes after those nothing is known of.
+# An endpoint whose tool calls succeed less often comes after those without figures.
 GOOD_TOOL_SUCCESS: Final = 0.9
 _NOWHERE: Final = float("inf")
 _LAST: Final = (_NOWHERE,)
 
 
-class Case(NamedTuple):
-    """What an order depends on. `random` gives floats in [0, 1); `weights` takes up the weights of
-    the draws, by endpoint key, as shares of 1."""
+class OrderingInputs(NamedTuple):
+    """The inputs of an order. `random` gives floats in [0, 1). `weights` is an output: the shares
+    of the draws, by endpoint key."""
 
-    ask: Ask
+    requirements: Requirements
     policy: Policy
-    state: State
+    state: EndpointState
     random: Random
     weights: dict[int, float]
 
 
-def ordered(
-    endpoints: Sequence[EndpointEntry], case: Case
-) -> tuple[list[EndpointEntry], list[Turn]]:
-    """All of the endpoints, which come model by model and cheapest first, in the order to try; and
-    the tries where the team has credentials of its own for some, else none."""
+def order_endpoints(
+    endpoints: Sequence[EndpointEntry], case: OrderingInputs
+) -> tuple[list[EndpointEntry], list[Candidate]]:
+    """The endpoints in the order to try; and the candidates if the team has own credentials, else
+    an empty list. `endpoints` come model by model, cheapest first."""
     policy, state = case.policy, case.state
-    found = [each for group in _groups(endpoints, policy) for each in arranged(group, case)]
+    found = [
+        each for group in _group_by_model(endpoints, policy) for each in order_group(group, case)
+    ]
     if policy.max_latency_s or policy.min_throughput_tps:
-        found = meeting_first(found, policy, state.figures)
-    sticks = state.sticky is not None and _sticks(policy, state)
+        found = put_meeting_first(found, policy, state.figures)
+    sticks = state.sticky is not None and _is_sticky(policy, state)
     if not (state.byok or state.byok_fallback):
-        return (_sticky_first(found, state) if sticks else found), []
+        return (_put_sticky_first(found, state) if sticks else found), []
     across, usual = policy.across_models, found
     if state.byok:
-        found = own_credentials_first(found, state.byok, across_models=across)
+        found = put_own_credentials_first(found, state.byok, across_models=across)
     if sticks:
-        found, usual = _sticky_first(found, state), _sticky_first(usual, state)
-    return found, turns_of(usual, state, across_models=across, sticks=sticks)
+        found, usual = _put_sticky_first(found, state), _put_sticky_first(usual, state)
+    return found, list_candidates(usual, state, across_models=across, sticks=sticks)
 
 
-def rule_of(endpoints: Sequence[EndpointEntry], ask: Ask, policy: Policy) -> str:
+def rule_of(endpoints: Sequence[EndpointEntry], requirements: Requirements, policy: Policy) -> str:
     """The name of the ordering that a request gets: order, priority, flex, a sort or balanced."""
     if policy.order:
         return "order"
-    tier = ask.service_tier
+    tier = requirements.service_tier
     if tier in ("priority", "flex") and any(each.tier == tier for each in endpoints):
         return tier
     return policy.sort or "balanced"
 
 
-def listed(endpoints: Sequence[EndpointEntry], policy: Policy, ask: Ask) -> list[EndpointEntry]:
+def list_named(
+    endpoints: Sequence[EndpointEntry], policy: Policy, requirements: Requirements
+) -> list[EndpointEntry]:
     """The endpoints that `order` names, in its order, each where it is named first.
 
     A base slug means the provider's endpoints, cheapest first, those of a service tier only where
@@ -76,12 +81,12 @@ def listed(endpoints: Sequence[EndpointEntry], policy: Policy, ask: Ask) -> list
     places: dict[str, int] = {}
     for place, reference in enumerate(policy.order):
         places.setdefault(reference.casefold(), place)
-    ranked = [(_place(each, places, ask.service_tier), each) for each in endpoints]
+    ranked = [(_place(each, places, requirements.service_tier), each) for each in endpoints]
     named = sorted([pair for pair in ranked if pair[0] < _NOWHERE], key=itemgetter(0))
     return [each for _, each in named]
 
 
-def _groups(
+def _group_by_model(
     endpoints: Sequence[EndpointEntry], policy: Policy
 ) -> Sequence[Sequence[EndpointEntry]]:
     if policy.across_models:
@@ -91,25 +96,26 @@ def _groups(
     return [list(group) for _, group in groupby(endpoints, key=model_id_of)]
 
 
-# --- Rules 1 to 4, within a group -----------------------------------------------------------------
+# --- Within a group -------------------------------------------------------------------------------
 
 
-def arranged(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
-    """One group by the caller's own list, the others behind it; by tier, sort or draw without."""
+def order_group(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
+    """One group: first what the caller's list names, the rest by tier, sort or draw."""
     if not case.policy.order:
-        return _ill_last(_by_tier(group, case), case)
-    first = listed(group, case.policy, case.ask)
+        return _put_unhealthy_last(_order_by_tier(group, case), case)
+    first = list_named(group, case.policy, case.requirements)
     named = set(first)
-    rest = _by_tier([each for each in group if each not in named], case)
-    return first + _ill_last(rest, case)
+    rest = _order_by_tier([each for each in group if each not in named], case)
+    return first + _put_unhealthy_last(rest, case)
 
 
-def _ill_last(endpoints: list[EndpointEntry], case: Case) -> list[EndpointEntry]:
-    """A sort says who is best, not that everyone is to wait for an endpoint that does not answer:
-    each such wait would also take a retry from the budget of all. Callers who chose the sort wait
-    for one that answers every other time."""
-    standing = case.state.standing
-    ill = standing.failing if case.policy.keeps_sort else standing.unstable | standing.parked
+def _put_unhealthy_last(
+    endpoints: list[EndpointEntry], case: OrderingInputs
+) -> list[EndpointEntry]:
+    """Unhealthy endpoints go last even under a sort: waiting for them would also use up the shared
+    retry budget. If the caller chose the sort, only failing endpoints go last."""
+    health = case.state.health
+    ill = health.failing if case.policy.has_own_sort else health.unstable | health.parked
     if not ill:
         return endpoints
     return sorted(endpoints, key=lambda each: each.pk in ill)
@@ -123,77 +129,79 @@ def _place(endpoint: EndpointEntry, places: Mapping[str, int], tier: str | None)
     return place
 
 
-def _by_tier(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
+def _order_by_tier(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
     """`priority` puts its endpoints in front, the fastest first; flex endpoints go by price."""
-    tier = case.ask.service_tier
+    tier = case.requirements.service_tier
     if tier == "priority":
         fast = [each for each in group if each.tier == tier]
         others = [each for each in group if each.tier != tier]
-        return _sorted(fast, "throughput", case.state.figures) + _by_sort(others, case)
+        return _sort_by_figure(fast, "throughput", case.state.figures) + _order_by_sort(
+            others, case
+        )
     if tier == "flex" and any(each.tier == tier for each in group):
         return list(group)
-    return _by_sort(group, case)
+    return _order_by_sort(group, case)
 
 
-def _by_sort(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
+def _order_by_sort(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
     if case.policy.sort is not None:
-        return _sorted(group, case.policy.sort, case.state.figures)
-    return balanced(group, case)
+        return _sort_by_figure(group, case.policy.sort, case.state.figures)
+    return balance_load(group, case)
 
 
-def _sorted(
-    group: Sequence[EndpointEntry], sort: str, figures: Mapping[int, Figures]
+def _sort_by_figure(
+    group: Sequence[EndpointEntry], sort: str, figures: Mapping[int, EndpointStats]
 ) -> list[EndpointEntry]:
-    """By one figure, unknown ones last. Price and tag decide between equals: they come that way."""
+    """By one figure, endpoints without it last; equals keep their order by price and tag."""
     key = _SORT_KEYS.get(sort)
     if key is None or not figures:
         return list(group)
     return sorted(group, key=lambda each: key(figures.get(each.pk, _UNKNOWN)))
 
 
-_UNKNOWN: Final = Figures()
+_UNKNOWN: Final = EndpointStats()
 
 
-def _by_throughput(figures: Figures) -> tuple[Any, ...]:
+def _throughput_key(figures: EndpointStats) -> tuple[Any, ...]:
     known = figures.throughput_tps
     return (True, 0.0) if known is None else (False, -known.p50)
 
 
-def _by_latency(figures: Figures) -> tuple[Any, ...]:
+def _latency_key(figures: EndpointStats) -> tuple[Any, ...]:
     known = figures.latency_s
     return (True, 0.0) if known is None else (False, known.p50)
 
 
-def _by_tool_success(figures: Figures) -> tuple[Any, ...]:
+def _tool_success_key(figures: EndpointStats) -> tuple[Any, ...]:
     share = figures.tool_success
     if share is None:
-        return (1, 0.0, *_by_throughput(figures))
-    return (0 if share >= GOOD_TOOL_SUCCESS else 2, -share, *_by_throughput(figures))
+        return (1, 0.0, *_throughput_key(figures))
+    return (0 if share >= GOOD_TOOL_SUCCESS else 2, -share, *_throughput_key(figures))
 
 
 # `price` is not among them: the endpoints come sorted by it.
-_SORT_KEYS: Final[Mapping[str, Callable[[Figures], tuple[Any, ...]]]] = {
-    "throughput": _by_throughput,
-    "latency": _by_latency,
-    "exacto": _by_tool_success,
+_SORT_KEYS: Final[Mapping[str, Callable[[EndpointStats], tuple[Any, ...]]]] = {
+    "throughput": _throughput_key,
+    "latency": _latency_key,
+    "exacto": _tool_success_key,
 }
 
 
-def balanced(group: Sequence[EndpointEntry], case: Case) -> list[EndpointEntry]:
+def balance_load(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
     """Stable endpoints first: one drawn with weight 1/price squared, the rest by price."""
-    unstable, parked, *_ = case.state.standing
+    unstable, parked, *_ = case.state.health
     well, ill = list(group), []
     if unstable or parked:
         ill = [each for each in group if each.pk in unstable or each.pk in parked]
         lagging = set(ill)
         well = [each for each in group if each not in lagging]
     if len(well) > 1:
-        well.insert(0, well.pop(_drawn(well, case)))
+        well.insert(0, well.pop(_draw_index(well, case)))
     return well + ill
 
 
-def _drawn(by_price: list[EndpointEntry], case: Case) -> int:
-    """The place of the one drawn. Free endpoints win outright, evenly."""
+def _draw_index(by_price: list[EndpointEntry], case: OrderingInputs) -> int:
+    """The index of the endpoint drawn. If some are free, one of these is drawn evenly."""
     cheapest = by_price[0].token_price
     if cheapest == 0:
         free = sum(1 for each in by_price if each.token_price == 0)
@@ -212,19 +220,50 @@ def _drawn(by_price: list[EndpointEntry], case: Case) -> int:
     return drawn
 
 
-# --- Rules 7 and 8, over what the others made -----------------------------------------------------
+# --- Across groups --------------------------------------------------------------------------------
 
 
-def own_credentials_first(
+def put_meeting_first(
+    endpoints: Sequence[EndpointEntry], policy: Policy, figures: Mapping[int, EndpointStats]
+) -> list[EndpointEntry]:
+    """The endpoints that meet every cutoff before the others, else in the order they came in.
+
+    What is not known of an endpoint counts as met.
+    """
+    if not figures:
+        return list(endpoints)
+    # False sorts before True, and a sort keeps the order of equals.
+    return sorted(endpoints, key=lambda each: not _meets(figures.get(each.pk), policy))
+
+
+def _meets(figures: EndpointStats | None, policy: Policy) -> bool:
+    if figures is None:
+        return True
+    latency, throughput = figures.latency_s, figures.throughput_tps
+    slow = latency is not None and any(
+        getattr(latency, percentile) > cutoff_s
+        for percentile, cutoff_s in policy.max_latency_s.items()
+    )
+    weak = throughput is not None and any(
+        getattr(throughput, percentile) < cutoff_tps
+        for percentile, cutoff_tps in policy.min_throughput_tps.items()
+    )
+    return not (slow or weak)
+
+
+# --- Own credentials and the conversation's endpoint ----------------------------------------------
+
+
+def put_own_credentials_first(
     endpoints: Sequence[EndpointEntry],
     places: Mapping[int, tuple[int, ...]],
     *,
     across_models: bool,
 ) -> list[EndpointEntry]:
-    """Endpoints for which the workspace has a credential in front, by the best one's place.
+    """Put endpoints for which the workspace has a credential first, by the best one's place.
 
-    Within a model they take the places that the model's endpoints have, over all models the first.
-    Fallback credentials move nothing: the endpoint is among the shared ones as well.
+    With `across_models` they come first of all, else first among the places of their model.
+    Fallback credentials change nothing: the endpoint stays among the shared ones.
     """
 
     def own_first(group: Sequence[EndpointEntry]) -> list[EndpointEntry]:
@@ -239,13 +278,13 @@ def own_credentials_first(
     return [next(turns[each.model_id]) for each in endpoints]
 
 
-def _sticky_first(endpoints: list[EndpointEntry], state: State) -> list[EndpointEntry]:
+def _put_sticky_first(endpoints: list[EndpointEntry], state: EndpointState) -> list[EndpointEntry]:
     return sorted(endpoints, key=lambda each: each.pk != state.sticky)
 
 
-def _sticks(policy: Policy, state: State) -> bool:
-    """Whether the conversation's endpoint goes first: not where the caller gave an order, nor a
-    sort of its own without a session, nor while the endpoint is parked."""
-    if policy.order or state.sticky in state.standing.parked:
+def _is_sticky(policy: Policy, state: EndpointState) -> bool:
+    """Whether the conversation's endpoint goes first: not with the caller's order, not with the
+    caller's sort outside of a session, and not while the endpoint is parked."""
+    if policy.order or state.sticky in state.health.parked:
         return False
     return not policy.sort_named or state.sticky_by_session

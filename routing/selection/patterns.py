@@ -26,7 +26,7 @@ class Automaton(NamedTuple):
         before, states = "", [self.starts]
         for name in sorted(names):
             # What names begin with alike is gone through once.
-            shared = _alike(before, name)
+            shared = _shared_prefix_length(before, name)
             del states[shared + 1 :]
             state = states[-1]
             for char in name[shared:]:
@@ -58,7 +58,7 @@ class Patterns(NamedTuple):
         return self.others.matching(found.symmetric_difference(names)).union(found)
 
 
-def _alike(one: str, other: str) -> int:
+def _shared_prefix_length(one: str, other: str) -> int:
     """How many characters both begin with."""
     count = 0
     for mine, its in zip(one, other, strict=False):
@@ -69,7 +69,7 @@ def _alike(one: str, other: str) -> int:
 
 
 @lru_cache(maxsize=16)
-def compiled(patterns: tuple[str, ...]) -> Patterns:
+def compile_patterns(patterns: tuple[str, ...]) -> Patterns:
     """The patterns ready for use. One set of them is usually asked for again and again."""
     # No model's name has other characters; each different one would cost an automaton of 65,536
     # places 8 KB.
@@ -82,11 +82,11 @@ def compiled(patterns: tuple[str, ...]) -> Patterns:
         names=frozenset(words - starred),
         heads=tuple([head[:-1] for head in heads]),
         tails=tuple([tail[1:] for tail in tails]),
-        others=_automaton(others) if others else None,
+        others=_build_automaton(others) if others else None,
     )
 
 
-def _automaton(words: Iterable[str]) -> Automaton:
+def _build_automaton(words: Iterable[str]) -> Automaton:
     starts, stays, ends = list[int](), list[int](), list[int]()
     reached_by: dict[str, list[int]] = {}
     place = 0
@@ -102,14 +102,14 @@ def _automaton(words: Iterable[str]) -> Automaton:
         # The step beyond a pattern's end leads to the next one's start, which nothing reaches.
         place += 1
     return Automaton(
-        _number(starts),
-        {char: _number(places) for char, places in reached_by.items()},
-        _number(stays),
-        _number(ends),
+        _bit_mask(starts),
+        {char: _bit_mask(places) for char, places in reached_by.items()},
+        _bit_mask(stays),
+        _bit_mask(ends),
     )
 
 
-def _number(bits: Sequence[int]) -> int:
+def _bit_mask(bits: Sequence[int]) -> int:
     """The number in which these bits are set, made in one go: a number is copied when it grows."""
     octets = bytearray(max(bits, default=0) // 8 + 1)
     for bit in bits:

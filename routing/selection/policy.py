@@ -1,4 +1,4 @@
-"""What request, model reference, workspace and account want of the choice, put together."""
+"""Building the policy of a request from its preferences, the workspace, account and guardrails."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -6,15 +6,15 @@ from decimal import Decimal
 from typing import Protocol
 
 from routing.entities.derived import Derived
-from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
-from routing.selection.guarding import ZDR_GROUPS, Guarded
+from routing.selection.guardrail_filters import ZDR_GROUPS, GuardrailChoice
+from routing.selection.types import NO_POLICY, Policy, Resolution, Sort
 
-# The same word as for endpoints without a region of their own: the main host takes them all.
+# The region of endpoints without one; the main host serves all regions.
 EVERYWHERE = "global"
 
 
 class Preferences(Protocol):
-    """The `provider` object of a request as its reader leaves it (inference reference 7.1)."""
+    """The `provider` object of a request, parsed (`routing.formats.provider_preferences`)."""
 
     @property
     def allow_fallbacks(self) -> bool: ...
@@ -46,7 +46,7 @@ class Preferences(Protocol):
     def zdr(self) -> bool: ...
 
 
-def policy_of(
+def build_policy(
     preferences: Preferences | None,
     *,
     resolution: Resolution,
@@ -57,7 +57,7 @@ def policy_of(
     account_denies_collection: bool = False,
     region: str | None = None,
     models_named: bool = False,
-    guarded: Guarded | None = None,
+    guarded: GuardrailChoice | None = None,
 ) -> Policy:
     """The policy of one request.
 
@@ -70,7 +70,7 @@ def policy_of(
     limits = (account_allowed, account_ignored, account_zdr, account_denies_collection, region)
     if preferences is None:
         if resolution.sort is None and default_sort is None and not any(limits):
-            return NO_POLICY if guarded is None else _held_alone(guarded)
+            return NO_POLICY if guarded is None else _guardrails_policy(guarded)
         preferences = NO_PREFERENCES
     order = preferences.order
     named_sort = preferences.sort or resolution.sort
@@ -98,11 +98,11 @@ def policy_of(
         min_throughput_tps=preferences.min_throughput_tps,
         admitted_tiers=frozenset() if order else resolution.admitted_tiers,
     )
-    return policy if guarded is None else held_to(policy, guarded)
+    return policy if guarded is None else apply_guardrails(policy, guarded)
 
 
-def held_to(policy: Policy, guarded: Guarded) -> Policy:
-    """The policy with what guardrails add to it."""
+def apply_guardrails(policy: Policy, guarded: GuardrailChoice) -> Policy:
+    """The policy with the restrictions of the guardrails added."""
     return replace(
         policy,
         guard_models=guarded.allowed_models,
@@ -117,11 +117,13 @@ def held_to(policy: Policy, guarded: Guarded) -> Policy:
     )
 
 
-# Nearly all requests of a guarded key say nothing of their own.
-_held_alone: Derived[Guarded, Policy] = Derived(lambda guarded: held_to(NO_POLICY, guarded))
+# Most requests of a key with guardrails have no preferences of their own.
+_guardrails_policy: Derived[GuardrailChoice, Policy] = Derived(
+    lambda guarded: apply_guardrails(NO_POLICY, guarded)
+)
 
 
-class _Nothing:
+class _NoPreferences:
     """A request without a `provider` object."""
 
     allow_fallbacks = True
@@ -135,4 +137,4 @@ class _Nothing:
     min_throughput_tps: Mapping[str, float] = {}
 
 
-NO_PREFERENCES: Preferences = _Nothing()
+NO_PREFERENCES: Preferences = _NoPreferences()

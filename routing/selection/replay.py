@@ -1,21 +1,21 @@
-"""Reading a stored trace back: what was asked, by which policy, what was known, what came of it."""
+"""Reading a stored trace back: requirements, policy, statistics and the outcome per endpoint."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import (
+from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
+from routing.selection.types import (
     NO_POLICY,
-    WANTED,
-    Ask,
-    Figures,
+    POLICY_FIELDS,
+    EndpointState,
+    EndpointStats,
+    HealthSnapshot,
     Percentiles,
     Policy,
-    Standing,
-    State,
+    Requirements,
 )
-from routing.selection.trace import VERSION, WEIGHTS_SUM, WORD_SETS
 
 CHOSEN: Final = "chosen"
 FAILED: Final = "failed"
@@ -25,7 +25,7 @@ REMOVED: Final = "removed"
 
 
 class NotReplayable(Exception):
-    """The trace does not say enough. The text is the reason, the same for all of a kind."""
+    """The trace does not suffice. The text is the reason; equal reasons have equal texts."""
 
 
 class TraceRow(NamedTuple):
@@ -33,7 +33,7 @@ class TraceRow(NamedTuple):
 
     `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
     the price of a million tokens (prompt, completion), `weight` its share in the draw where it
-    could be drawn, `standing` what was wrong with it. `figures` are as the trace has them. `byok`
+    could be drawn, `health` what was wrong with it. `figures` are as the trace has them. `byok`
     and `byok_fallback` are the places of the team's own credentials that were for it; it was
     `unshared` where it was not to be tried with another one.
     """
@@ -46,7 +46,7 @@ class TraceRow(NamedTuple):
     usd: list[float] | None = None
     weight: float | None = None
     figures: Mapping[str, Any] = {}
-    standing: tuple[str, ...] = ()
+    health: tuple[str, ...] = ()
     sticky: bool = False
     byok: tuple[int, ...] = ()
     byok_fallback: tuple[int, ...] = ()
@@ -58,18 +58,18 @@ class Replay(NamedTuple):
     tag; `by_session` says that a session kept it on its sticky endpoint."""
 
     models: tuple[str, ...]
-    ask: Ask
+    requirements: Requirements
     policy: Policy
     rows: Mapping[tuple[str, str], TraceRow]
     by_session: bool
 
     def failed(self, endpoint: EndpointEntry) -> bool:
         """Whether the endpoint was tried and failed the request."""
-        row = self.rows.get(name_of(endpoint))
+        row = self.rows.get(endpoint_name(endpoint))
         return row is not None and row.verdict == FAILED
 
 
-def replay_of(trace: Any) -> Replay:
+def read_replay(trace: Any) -> Replay:
     """The request behind a stored trace. Raises `NotReplayable`."""
     if not isinstance(trace, dict) or not trace:
         raise NotReplayable("no trace")
@@ -80,20 +80,20 @@ def replay_of(trace: Any) -> Replay:
     try:
         return Replay(
             models=tuple(trace["models"]),
-            ask=_ask(trace["ask"]),
-            policy=_policy(trace.get("policy", {})),
-            rows={(row.model, row.tag): row for row in rows_of(trace)},
+            requirements=_read_requirements(trace["ask"]),
+            policy=_read_policy(trace.get("policy", {})),
+            rows={(row.model, row.tag): row for row in read_rows(trace)},
             by_session=trace.get("by_session", False),
         )
     except UNREADABLE:
         raise NotReplayable("a trace that cannot be read") from None
 
 
-# What reading a trace raises that somebody else has written.
+# Exceptions from reading a trace of unknown content.
 UNREADABLE: Final = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError)
 
 
-def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
+def read_rows(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     """The endpoints of a trace: those of the order, then the removed ones."""
     tags, steps = trace["tag"], trace.get("removed", [])
     models, ordered = trace["models"], len(trace["tag"]) - len(steps)
@@ -101,7 +101,7 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
     places = trace.get("places") or range(ordered)
     errors = dict(trace.get("attempts", []))
     figures, weights = trace.get("figures"), trace.get("weights")
-    own, own_last = (_places(trace.get(name, ())) for name in ("byok", "byok_fallback"))
+    own, own_last = (_read_places(trace.get(name, ())) for name in ("byok", "byok_fallback"))
     for at, tag in enumerate(tags):
         in_order = at < ordered
         yield TraceRow(
@@ -113,7 +113,7 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
             usd=trace["usd"][at],
             weight=(weights[at] / WEIGHTS_SUM or None) if weights and in_order else None,
             figures=(figures and figures[at]) or {},
-            standing=tuple(_standing(at, trace)),
+            health=tuple(_health_words(at, trace)),
             sticky=trace.get("sticky") == at,
             byok=own.get(at, ()),
             byok_fallback=own_last.get(at, ()),
@@ -121,17 +121,17 @@ def rows_of(trace: Mapping[str, Any]) -> Iterator[TraceRow]:
         )
 
 
-def state_of(replay: Replay, models: Iterable[ModelEntry]) -> State:
-    """What was known then, told of today's endpoints: a row speaks of the same model and tag."""
+def read_state(replay: Replay, models: Iterable[ModelEntry]) -> EndpointState:
+    """The state at the time of the trace, by today's endpoint keys (matched by model and tag)."""
     rows = {
         endpoint.pk: row
         for model in models
         for endpoint in model.endpoints
-        if (row := replay.rows.get(name_of(endpoint))) is not None
+        if (row := replay.rows.get(endpoint_name(endpoint))) is not None
     }
-    return State(
-        figures={key: _figures(row.figures) for key, row in rows.items() if row.figures},
-        standing=Standing(*[_having(rows, name) for name in Standing._fields]),
+    return EndpointState(
+        figures={key: _read_stats(row.figures) for key, row in rows.items() if row.figures},
+        health=HealthSnapshot(*[_keys_with(rows, name) for name in HealthSnapshot._fields]),
         sticky=next((key for key, row in rows.items() if row.sticky), None),
         sticky_by_session=replay.by_session,
         byok={key: row.byok for key, row in rows.items() if row.byok},
@@ -140,13 +140,13 @@ def state_of(replay: Replay, models: Iterable[ModelEntry]) -> State:
     )
 
 
-def _places(lists: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
+def _read_places(lists: Iterable[Sequence[int]]) -> dict[int, tuple[int, ...]]:
     """Places of the team's own credentials by the number of the endpoint they are for."""
     return {at: tuple(places) for at, *places in lists}
 
 
-def name_of(endpoint: EndpointEntry) -> tuple[str, str]:
-    """Model id and tag: what names an endpoint across catalogues."""
+def endpoint_name(endpoint: EndpointEntry) -> tuple[str, str]:
+    """Model id and tag, which identify an endpoint across catalogue versions."""
     return endpoint.model_id, endpoint.tag
 
 
@@ -158,24 +158,24 @@ def _verdict(at: int, errors: Mapping[int, str | None], chosen: int | None) -> s
     return PASSED_OVER if at < max(errors, default=-1) else RESERVE
 
 
-def _standing(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
-    for name in Standing._fields:
+def _health_words(at: int, trace: Mapping[str, Any]) -> Iterator[str]:
+    for name in HealthSnapshot._fields:
         if at in trace.get(name, ()):
             yield name
     if trace.get("probe") == at:
         yield "probe"
 
 
-def _ask(facts: Mapping[str, Any]) -> Ask:
+def _read_requirements(facts: Mapping[str, Any]) -> Requirements:
     sets = {name: frozenset(facts.get(name, ())) for name in ("kinds", *WORD_SETS)}
-    return Ask(**{**facts, **sets})
+    return Requirements(**{**facts, **sets})
 
 
-def _policy(facts: Mapping[str, Any]) -> Policy:
+def _read_policy(facts: Mapping[str, Any]) -> Policy:
     return Policy(**{name: _READERS[name](value) for name, value in facts.items()})
 
 
-def _reader(default: Any, name: str) -> Any:
+def _field_reader(default: Any, name: str) -> Any:
     if name == "max_price_usd":
         return lambda value: {key: Decimal(text) for key, text in value.items()}
     if isinstance(default, tuple) or name == "account_allowed":
@@ -185,12 +185,12 @@ def _reader(default: Any, name: str) -> Any:
     return frozenset if isinstance(default, frozenset) else lambda value: value
 
 
-_READERS: Final = {name: _reader(getattr(NO_POLICY, name), name) for name in WANTED}
+_READERS: Final = {name: _field_reader(getattr(NO_POLICY, name), name) for name in POLICY_FIELDS}
 
 
-def _figures(known: Mapping[str, Any]) -> Figures:
+def _read_stats(known: Mapping[str, Any]) -> EndpointStats:
     up = known.get("up", (None, None, None))
-    return Figures(
+    return EndpointStats(
         latency_s=Percentiles(*known["ttft"]) if "ttft" in known else None,
         throughput_tps=Percentiles(*known["tps"]) if "tps" in known else None,
         tool_success=known.get("tools"),
@@ -201,5 +201,5 @@ def _figures(known: Mapping[str, Any]) -> Figures:
     )
 
 
-def _having(rows: Mapping[int, TraceRow], standing: str) -> frozenset[int]:
-    return frozenset(key for key, row in rows.items() if standing in row.standing)
+def _keys_with(rows: Mapping[int, TraceRow], word: str) -> frozenset[int]:
+    return frozenset(key for key, row in rows.items() if word in row.health)

@@ -1,27 +1,27 @@
-"""From candidate models to an ordered list of endpoints, with the reason for each one left out.
+"""From a request's models to an ordered list of endpoints, with a reason for each excluded one.
 
-A pure function of the request, the catalogue's entries, what was learned, a random source and
-nothing else.
+`select` is a pure function of requirements, catalogue entries, policy, statistics and a random
+source.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import (
+from routing.selection.candidates import has_candidate
+from routing.selection.filter_cache import filter_endpoints, list_excluded
+from routing.selection.filters import is_output_too_short, list_filters
+from routing.selection.ordering import OrderingInputs, Random, order_endpoints, rule_of
+from routing.selection.types import (
     NO_POLICY,
     NOTHING_LEARNED,
-    Ask,
+    Candidate,
+    EndpointState,
+    Excluded,
     Plan,
     Policy,
-    Removed,
-    State,
-    Turn,
+    Requirements,
 )
-from routing.selection.filters import steps, too_short
-from routing.selection.ordering import Case, Random, ordered, rule_of
-from routing.selection.sifting import sifted, without
-from routing.selection.turns import is_open
 
 PREFERENCE: Final = "Parameter Preference"
 OWN_CREDENTIALS: Final = "Own Credentials Only"
@@ -32,9 +32,9 @@ _DISABLED_STATUS: Final = -5
 
 def select(
     models: Sequence[ModelEntry],
-    ask: Ask,
+    requirements: Requirements,
     policy: Policy = NO_POLICY,
-    state: State = NOTHING_LEARNED,
+    state: EndpointState = NOTHING_LEARNED,
     *,
     random: Random,
 ) -> Plan:
@@ -42,102 +42,111 @@ def select(
 
     Every endpoint of the models is in `order` or in `removed`, once.
     """
-    candidates, left_out, supporting, failed_step, _, _ = sifted(models, ask, policy)
+    endpoints, left_out, supporting, failed_step, _, _ = filter_endpoints(
+        models, requirements, policy
+    )
     if failed_step is not None:
-        return Plan((), left_out, candidates, failed_step=failed_step)
-    # What was sifted belongs to all requests of its kind.
+        return Plan((), left_out, endpoints, failed_step=failed_step)
+    # A copy, because the filter result is shared by all requests of its kind.
     removed = [*left_out]
     if state.unshared:
-        own = [each for each in candidates if is_open(each, state)]
-        if candidates and not own:
-            removed += without(candidates, own, OWN_CREDENTIALS)
-            return Plan((), removed, candidates, failed_step=OWN_CREDENTIALS)
-        candidates = _narrowed(candidates, own, OWN_CREDENTIALS, removed)
-        supporting = [each for each in supporting if is_open(each, state)] or candidates
-    case = Case(ask, policy, state, random, {})
-    order, turns = ordered(_narrowed(candidates, supporting, PREFERENCE, removed), case)
+        own = [each for each in endpoints if has_candidate(each, state)]
+        if endpoints and not own:
+            removed += list_excluded(endpoints, own, OWN_CREDENTIALS)
+            return Plan((), removed, endpoints, failed_step=OWN_CREDENTIALS)
+        endpoints = _narrow(endpoints, own, OWN_CREDENTIALS, removed)
+        supporting = [each for each in supporting if has_candidate(each, state)] or endpoints
+    case = OrderingInputs(requirements, policy, state, random, {})
+    order, own_candidates = order_endpoints(
+        _narrow(endpoints, supporting, PREFERENCE, removed), case
+    )
     if not policy.allow_fallbacks:
-        order = _narrowed(order, _first_choices(order, policy), NO_FALLBACKS, removed)
-        turns = [turn for turn in turns if turn.endpoint in order]
-    first = next(iter(turns or map(Turn, order)), None)
+        order = _narrow(order, _first_choices(order, policy), NO_FALLBACKS, removed)
+        own_candidates = [candidate for candidate in own_candidates if candidate.endpoint in order]
+    first = next(iter(own_candidates or map(Candidate, order)), None)
     return Plan(
         order,
         removed,
-        candidates,
-        output_caps=_caps(order, ask.output_tokens),
+        endpoints,
+        output_caps=_output_caps(order, requirements.output_tokens),
         weights=case.weights,
-        rule=rule_of(order, ask, policy),
-        probe=_probed(first, state),
-        turns=turns,
+        rule=rule_of(order, requirements, policy),
+        probe=_find_probe(first, state),
+        own_candidates=own_candidates,
     )
 
 
-def _probed(first: Turn | None, state: State) -> int | None:
-    """A try with a team's own credential tells nothing of the endpoint that others would get."""
-    if first is None or first.own is not None or first.endpoint.pk not in state.standing.half_open:
+def _find_probe(first: Candidate | None, state: EndpointState) -> int | None:
+    """The half-open endpoint that comes first. A try with a team's own credential is no probe: it
+    says nothing about the shared endpoint."""
+    if first is None or first.own is not None or first.endpoint.pk not in state.health.half_open:
         return None
     return first.endpoint.pk
 
 
-def all_down(models: Sequence[ModelEntry], ask: Ask, policy: Policy = NO_POLICY) -> bool:
+def are_all_down(
+    models: Sequence[ModelEntry], requirements: Requirements, policy: Policy = NO_POLICY
+) -> bool:
     """Whether endpoints exist that could serve the request and every one of them is down."""
-    left = offered(models, ask)
-    for _, keep in steps(ask, policy):
+    left = list_offered(models, requirements)
+    for _, keep in list_filters(requirements, policy):
         left = keep(left)
     return bool(left) and all(map(is_down, left))
 
 
 def is_down(endpoint: EndpointEntry) -> bool:
-    """Whether it is there, but may not be called for now."""
+    """Whether the endpoint is down for now, but not disabled."""
     return endpoint.status == _DOWN_STATUS
 
 
-def serving(models: Sequence[ModelEntry], ask: Ask) -> list[str]:
+def list_providers(models: Sequence[ModelEntry], requirements: Requirements) -> list[str]:
     """The slugs of the providers that serve the models in the caller's format, down or not."""
-    return sorted({each.provider.slug for each in offered(models, ask)})
+    return sorted({each.provider.slug for each in list_offered(models, requirements)})
 
 
-def unpriced(models: Iterable[ModelEntry], ask: Ask) -> list[str]:
+def list_unpriced(models: Iterable[ModelEntry], requirements: Requirements) -> list[str]:
     """The ids of models that would serve the caller's format, had they a price."""
     return [
         model.id
         for model in models
         if any(
-            each.prices is None and each.status > _DISABLED_STATUS and each.serves(ask.kinds)
+            each.prices is None
+            and each.status > _DISABLED_STATUS
+            and each.serves(requirements.kinds)
             for each in model.endpoints
         )
     ]
 
 
-def offered(models: Iterable[ModelEntry], ask: Ask) -> list[EndpointEntry]:
+def list_offered(models: Iterable[ModelEntry], requirements: Requirements) -> list[EndpointEntry]:
     """The endpoints that serve the models in the caller's format, down or not."""
-    return [each for model in models for each in model.endpoints if _is_offered(each, ask)]
+    return [each for model in models for each in model.endpoints if _is_offered(each, requirements)]
 
 
-def _is_offered(endpoint: EndpointEntry, ask: Ask) -> bool:
+def _is_offered(endpoint: EndpointEntry, requirements: Requirements) -> bool:
     """Whether it would serve the request's format if it were not down."""
     is_there = endpoint.prices is not None and endpoint.status > _DISABLED_STATUS
-    return is_there and endpoint.serves(ask.kinds)
+    return is_there and endpoint.serves(requirements.kinds)
 
 
-def _narrowed(
-    candidates: list[EndpointEntry],
+def _narrow(
+    endpoints: list[EndpointEntry],
     kept: list[EndpointEntry],
     step: str,
-    removed: list[Removed],
+    removed: list[Excluded],
 ) -> list[EndpointEntry]:
-    """`candidates` without those that are not kept; why is noted in `removed`."""
-    if len(kept) == len(candidates):
-        return candidates
-    gone = without(candidates, kept, step)
+    """`endpoints` without those not in `kept`, which are appended to `removed`."""
+    if len(kept) == len(endpoints):
+        return endpoints
+    gone = list_excluded(endpoints, kept, step)
     removed += gone
     left_out = {each.endpoint for each in gone}
-    return [each for each in candidates if each not in left_out]
+    return [each for each in endpoints if each not in left_out]
 
 
 def _first_choices(order: list[EndpointEntry], policy: Policy) -> list[EndpointEntry]:
-    """What is tried where nothing may be fallen back to: with an order all that it lists (there is
-    nothing else by now), else the first endpoint; of one model, unless the caller listed several.
+    """The endpoints to try without fallbacks: those that an `order` lists, else the first one; of
+    the first model only, unless the caller listed several.
     """
     if not policy.models_named:
         order = [each for each in order if each.model_id == order[0].model_id]
@@ -149,9 +158,10 @@ def _first_choices(order: list[EndpointEntry], policy: Policy) -> list[EndpointE
     return list(firsts.values())
 
 
-def _caps(order: Sequence[EndpointEntry], output_tokens: int | None) -> dict[int, int]:
-    """The output cap is lowered to the endpoint's maximum where every endpoint falls short."""
+def _output_caps(order: Sequence[EndpointEntry], output_tokens: int | None) -> dict[int, int]:
+    """The maximum of each endpoint that is below the requested output. Such endpoints are there
+    only if every endpoint falls short."""
     if output_tokens is None:
         return {}
-    short = [each for each in order if too_short(each, output_tokens)]
+    short = [each for each in order if is_output_too_short(each, output_tokens)]
     return {each.pk: each.max_completion_tokens or 0 for each in short}

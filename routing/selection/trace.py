@@ -1,14 +1,14 @@
-"""The stored trace: every candidate endpoint with its verdict, and what the choice was made from.
+"""The stored trace: every endpoint with its verdict, and the inputs of the choice.
 
-One JSON object per generation, version 1. Nothing of a prompt is in it: only the catalogue's names,
-the caller's provider preferences, the names of the parameters that were given, and counts. What
-would say nothing is left out.
+One JSON object per generation, version 1. It contains nothing of a prompt: only names of the
+catalogue, the caller's provider preferences, names of the given parameters, and counts. Empty
+values are omitted.
 
-It is written for every request and read for few, so endpoints stand in columns: `tag`, `usd` and
-`figures` have a value for each of them, those of the order first, in its order, then the removed
-ones, whose steps are in `removed`. Elsewhere an endpoint is its number in these columns.
-`routing.selection.replay.rows_of` makes rows of them. Whoever stores a trace may add `guardrails`:
-what content filters found, by name and number. `last` tells of a sort whom it puts last.
+It is written for every request and rarely read, so endpoints stand in columns: `tag`, `usd` and
+`figures` have a value for each, first the endpoints of the order, then the excluded ones, whose
+filters are in `removed`. Elsewhere an endpoint is its index in these columns.
+`routing.selection.replay.read_rows` turns them into rows. The caller of `build_trace` may add
+`guardrails`: the findings of content filters. `last` says which endpoints a sort puts last.
 """
 
 from collections import Counter
@@ -20,22 +20,22 @@ from typing import Any, Final, NamedTuple
 
 from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import (
+from routing.selection.types import (
     NO_POLICY,
-    WANTED,
-    Ask,
-    Figures,
+    POLICY_FIELDS,
+    EndpointState,
+    EndpointStats,
+    Excluded,
     Percentiles,
     Plan,
     Policy,
-    Removed,
-    State,
+    Requirements,
 )
 
 VERSION: Final = 1
-# The endpoints of a trace; those beyond are counted by what became of them.
+# Endpoints named in a trace; those beyond are only counted, by filter.
 ENDPOINTS_MAX: Final = 256
-# A caller may list as many references as fit into a body. A list cut here is marked as such.
+# Callers may list any number of references; a list that is cut here is marked with `cut`.
 WORDS_MAX: Final = 64
 WORD_CHARS_MAX: Final = 300
 # Weights are whole parts of this.
@@ -47,70 +47,70 @@ WORD_SETS: Final = (
 )
 _word_sets = attrgetter("kinds", *WORD_SETS)
 _MILLION: Final = 1_000_000
-_values = attrgetter(*WANTED)
+_values = attrgetter(*POLICY_FIELDS)
 _DEFAULTS: Final = _values(NO_POLICY)
 _OF_GUARDRAILS: Final = frozenset(
     {
-        *(name for name in WANTED if name.startswith("guard_")),
+        *(name for name in POLICY_FIELDS if name.startswith("guard_")),
         *("zdr", "zdr_groups", "deny_data_collection", "forbidden_uses"),
     }
 )
 
 
-class Tried(NamedTuple):
+class TracedAttempt(NamedTuple):
     """An attempt at an endpoint, by its key; `error` is its error type, None where it answered."""
 
     endpoint: int
     error: str | None
 
 
-def kept_state(plan: Plan, state: State) -> State:
-    """The state with the figures of the plan's endpoints, as they are at this moment.
+def freeze_state(plan: Plan, state: EndpointState) -> EndpointState:
+    """The state with only the plan's endpoints in its figures, copied.
 
-    What selection is given changes while the call lives, and speaks of the whole catalogue.
+    The mapping that selection reads changes during the request and covers the whole catalogue.
     """
-    kept: dict[int, Figures] = {}
+    kept: dict[int, EndpointStats] = {}
     if figures := state.figures:
         keys = [each.pk for each in plan.order] + [each.endpoint.pk for each in plan.removed]
         kept = {key: found for key in keys if (found := figures.get(key)) is not None}
-    return State(kept, *state[1:])
+    return EndpointState(kept, *state[1:])
 
 
-def trace_of(
+def build_trace(
     plan: Plan,
-    ask: Ask,
+    requirements: Requirements,
     policy: Policy,
-    state: State,
+    state: EndpointState,
     *,
     models: Sequence[str],
     requested: Sequence[str],
     strategy: str,
-    attempts: Sequence[Tried] = (),
+    attempts: Sequence[TracedAttempt] = (),
     chosen: int | None = None,
 ) -> dict[str, Any]:
     """The trace as JSON data. `models` are the ids that `requested` came to, in their order;
     `chosen` is the key of the endpoint whose answer the caller got, None where there was none."""
     trace: dict[str, Any] = {
         "v": VERSION,
-        "requested": _cut(requested),
+        "requested": _shorten(requested),
         "models": list(models[:WORDS_MAX]),
         "strategy": strategy,
         "rule": plan.rule,
-        "ask": _asked(ask),
+        "ask": _serialize_requirements(requirements),
     }
     if policy is not NO_POLICY:
-        _put_policy(trace, policy)
+        trace |= _cached_policy(policy)
     if policy.sort is not None:
-        trace["last"] = "failing" if policy.keeps_sort else "unstable or parked"
+        trace["last"] = "failing" if policy.has_own_sort else "unstable or parked"
     if plan.failed_step is not None:
         trace["failed_step"] = plan.failed_step
     order, removed = plan.order, plan.removed
     if len(order) + len(removed) > ENDPOINTS_MAX:
-        order, removed = _bounded(trace, plan, attempts)
+        order, removed = _limit_endpoints(trace, plan, attempts)
     endpoints = [*order, *[each.endpoint for each in removed]]
     keys = [each.pk for each in endpoints]
     trace["tag"] = [each.tag for each in endpoints]
-    trace["usd"] = list(map(_usd, endpoints))
+    trace["usd"] = list(map(_token_prices, endpoints))
     if len(models) > 1:
         _put_models(trace, endpoints)
     if removed:
@@ -122,7 +122,7 @@ def trace_of(
     if weights := plan.weights:
         trace["weights"] = [int(weights.get(key, 0) * WEIGHTS_SUM) for key in keys[: len(order)]]
     if figures := state.figures:
-        trace["figures"] = [_known(figures.get(key)) for key in keys]
+        trace["figures"] = [_serialize_stats(figures.get(key)) for key in keys]
     _put_state(trace, keys, plan, state)
     return trace
 
@@ -130,11 +130,11 @@ def trace_of(
 # --- Endpoints ------------------------------------------------------------------------------------
 
 
-def _bounded(
-    trace: dict[str, Any], plan: Plan, attempts: Sequence[Tried]
-) -> tuple[Sequence[EndpointEntry], Sequence[Removed]]:
-    """The endpoints to name: the first of the order and whatever was tried, then removed ones. The
-    others are counted."""
+def _limit_endpoints(
+    trace: dict[str, Any], plan: Plan, attempts: Sequence[TracedAttempt]
+) -> tuple[Sequence[EndpointEntry], Sequence[Excluded]]:
+    """The endpoints to name: the first of the order and all that were tried, then excluded ones.
+    Counts the others in `trace["more"]`."""
     tried = {key for key, _ in attempts}
     shown = [
         (at, each) for at, each in enumerate(plan.order) if at < ENDPOINTS_MAX or each.pk in tried
@@ -148,9 +148,9 @@ def _bounded(
     return [each for _, each in shown], removed
 
 
-# Entries are immutable and compared by identity, so what is derived from one holds for its life.
+# Entries are immutable and compared by identity, so the cached value stays right.
 @lru_cache(maxsize=1024)
-def _usd(endpoint: EndpointEntry) -> list[float] | None:
+def _token_prices(endpoint: EndpointEntry) -> list[float] | None:
     """The price of a million tokens after discount, prompt and completion."""
     prices = endpoint.prices
     if prices is None:
@@ -166,12 +166,14 @@ def _put_models(trace: dict[str, Any], endpoints: Iterable[EndpointEntry]) -> No
     trace["models"] = list(places)
 
 
-def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: State) -> None:
-    standing = state.standing
+def _put_state(
+    trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: EndpointState
+) -> None:
+    health = state.health
     own = state.byok or state.byok_fallback or state.unshared
-    if not own and plan.probe is None and state.sticky is None and not any(standing):
+    if not own and plan.probe is None and state.sticky is None and not any(health):
         return
-    for name, ill in zip(standing._fields, standing, strict=True) if any(standing) else ():
+    for name, ill in zip(health._fields, health, strict=True) if any(health) else ():
         if ill and (numbers := [at for at, key in enumerate(keys) if key in ill]):
             trace[name] = numbers
     if plan.probe in keys:
@@ -186,25 +188,25 @@ def _put_state(trace: dict[str, Any], keys: Sequence[int], plan: Plan, state: St
         trace["unshared"] = [at for at, key in enumerate(keys) if key in state.unshared]
 
 
-# Figures are worked out anew at most once a second and read by every request in between.
+# Statistics are recomputed at most once a second, and every request reads them.
 @lru_cache(maxsize=1024)
-def _known(figures: Figures | None) -> dict[str, Any] | None:
+def _serialize_stats(figures: EndpointStats | None) -> dict[str, Any] | None:
     """`ttft` in seconds and `tps` in tokens per second: p50, p75, p90, p99; `tools`, the share of
     tool calls that succeeded; `up`, uptime in percent over 5 minutes, 30 minutes and 1 day; `n`,
     the calls of the window."""
     if figures is None:
         return None
     known: dict[str, Any] = {
-        "ttft": _rounded(figures.latency_s, 3),
-        "tps": _rounded(figures.throughput_tps, 1),
+        "ttft": _round_all(figures.latency_s, 3),
+        "tps": _round_all(figures.throughput_tps, 1),
         "tools": figures.tool_success and round(figures.tool_success, 3),
-        "up": _rounded((figures.uptime_5m, figures.uptime_30m, figures.uptime_1d), 2),
+        "up": _round_all((figures.uptime_5m, figures.uptime_30m, figures.uptime_1d), 2),
         "n": figures.calls,
     }
     return {key: value for key, value in known.items() if value is not None}
 
 
-def _rounded(
+def _round_all(
     numbers: Percentiles | tuple[float | None, ...] | None, digits: int
 ) -> list[float | None] | None:
     if numbers is None or all(number is None for number in numbers):
@@ -212,67 +214,68 @@ def _rounded(
     return [None if number is None else round(number, digits) for number in numbers]
 
 
-# --- What was asked -----------------------------------------------------------------------------
+# --- Requirements and policy ----------------------------------------------------------------------
 
 
-def _asked(ask: Ask) -> dict[str, Any]:
-    facts: dict[str, Any] = {**_words(*_word_sets(ask)), "prompt_tokens": ask.prompt_tokens}
-    if ask.output_tokens is not None:
-        facts["output_tokens"] = ask.output_tokens
-    if ask.tools:
+def _serialize_requirements(requirements: Requirements) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        **_serialize_word_sets(*_word_sets(requirements)),
+        "prompt_tokens": requirements.prompt_tokens,
+    }
+    if requirements.output_tokens is not None:
+        facts["output_tokens"] = requirements.output_tokens
+    if requirements.tools:
         facts["tools"] = True
-    if ask.service_tier is not None:
-        facts["service_tier"] = ask.service_tier[:WORD_CHARS_MAX]
+    if requirements.service_tier is not None:
+        facts["service_tier"] = requirements.service_tier[:WORD_CHARS_MAX]
     return facts
 
 
-# Requests of one application ask for the same again and again.
+# Requests of one application mostly have the same features.
 @lru_cache(maxsize=1024)
-def _words(kinds: frozenset[str], *sets: frozenset[str]) -> dict[str, list[str]]:
+def _serialize_word_sets(kinds: frozenset[str], *sets: frozenset[str]) -> dict[str, list[str]]:
     """The wire kinds, and those of `WORD_SETS` that are not empty."""
     named = zip(WORD_SETS, sets, strict=True)
     return {"kinds": sorted(kinds)} | {name: sorted(words) for name, words in named if words}
 
 
-def _put_policy(trace: dict[str, Any], policy: Policy) -> None:
-    trace |= _said(policy)
-
-
-def _told(policy: Policy) -> dict[str, Any]:
-    """What the policy says beyond the default, under the names of its fields."""
-    told: dict[str, Any] = {}
-    wanted: dict[str, Any] = {}
-    for name, value, default in zip(WANTED, _values(policy), _DEFAULTS, strict=True):
+def _serialize_policy(policy: Policy) -> dict[str, Any]:
+    """The fields of the policy that differ from the default."""
+    data: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
+    for name, value, default in zip(POLICY_FIELDS, _values(policy), _DEFAULTS, strict=True):
         if value is not default and value != default:
-            wanted[name] = _plain(value)
-            if isinstance(value, tuple | frozenset) and _too_long(value):
-                told["cut"] = True
-    if wanted:
-        told["policy"] = wanted
-    return told
+            changed[name] = _to_json_value(value)
+            if isinstance(value, tuple | frozenset) and _is_too_long(value):
+                data["cut"] = True
+    if changed:
+        data["policy"] = changed
+    return data
 
 
-def _is_of_a_key(told: Mapping[str, Any]) -> bool:
-    """Whether it is all of guardrails, and so the same for every request of a key."""
-    return _OF_GUARDRAILS.issuperset(told.get("policy", ()))
+def _is_from_guardrails(data: Mapping[str, Any]) -> bool:
+    """Whether only guardrails set the policy, so that it is the same for every request of a key."""
+    return _OF_GUARDRAILS.issuperset(data.get("policy", ()))
 
 
-_said: Derived[Policy, dict[str, Any]] = Derived(_told, may_keep=_is_of_a_key)
+_cached_policy: Derived[Policy, dict[str, Any]] = Derived(
+    _serialize_policy, may_keep=_is_from_guardrails
+)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, tuple):
-        return _cut(value)
+        return _shorten(value)
     if isinstance(value, frozenset):
-        return _cut(sorted(value))
+        return _shorten(sorted(value))
     if isinstance(value, Mapping):
         return {key: str(n) if isinstance(n, Decimal) else n for key, n in value.items()}
     return value
 
 
-def _cut(words: Sequence[str]) -> list[str]:
+def _shorten(words: Sequence[str]) -> list[str]:
     return [word[:WORD_CHARS_MAX] for word in words[:WORDS_MAX]]
 
 
-def _too_long(words: Collection[str]) -> bool:
+def _is_too_long(words: Collection[str]) -> bool:
     return len(words) > WORDS_MAX or max(map(len, words), default=0) > WORD_CHARS_MAX

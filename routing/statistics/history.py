@@ -19,7 +19,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 from gateway.database.db import Lane, run
 from gateway.hints import Hints, hints
 from routing.catalogue.models import Endpoint
-from routing.selection.measurements.figures import Tally
+from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import percentiles
 from routing.statistics.five_minutes import EndpointSample
 from routing.statistics.observing import Observer, observer
@@ -63,7 +63,7 @@ def forget_old(now: float) -> int:
     return deleted
 
 
-def samples_of(tallies: Mapping[int, Tally], number: int) -> list[EndpointSample]:
+def samples_of(tallies: Mapping[int, EndpointCounter], number: int) -> list[EndpointSample]:
     """A row for each endpoint of a stretch, not saved."""
     started_at = _moment(number)
     return [_sample(endpoint, tally, started_at) for endpoint, tally in tallies.items()]
@@ -99,7 +99,7 @@ class OwnHistory:
         self._clock = clock
         self._number = 0
         self._written_at = 0.0
-        self._tallies: dict[int, Tally] = {}
+        self._tallies: dict[int, EndpointCounter] = {}
 
     def keep(self) -> None:
         """Take over what was counted; write it at the end of a stretch, and before that so that
@@ -131,9 +131,9 @@ def own_history() -> OwnHistory:
     return OwnHistory(observer())
 
 
-def _shared_tallies(store: Hints, number: int) -> dict[int, Tally] | None:
+def _shared_tallies(store: Hints, number: int) -> dict[int, EndpointCounter] | None:
     """What all processes counted in a stretch; None where the store does not tell."""
-    tallies: dict[int, Tally] = {}
+    tallies: dict[int, EndpointCounter] = {}
     after = f"{number * STRETCH_S * 1000}-0"
     end_ms = (number + 1) * STRETCH_S * 1000 - 1
     while True:
@@ -154,14 +154,16 @@ def _page(store: "redis.Redis", after: str, end_ms: int) -> list[_Entry]:
     return list(found)
 
 
-def _pairs(data: bytes) -> list[tuple[int, Tally]]:
+def _pairs(data: bytes) -> list[tuple[int, EndpointCounter]]:
     try:
         return read_entry(data, at=0.0).tallies
     except ValueError:
         return []
 
 
-def _add_all(tallies: dict[int, Tally], pairs: Iterable[tuple[int, Tally]]) -> None:
+def _add_all(
+    tallies: dict[int, EndpointCounter], pairs: Iterable[tuple[int, EndpointCounter]]
+) -> None:
     for endpoint, tally in pairs:
         known = tallies.get(endpoint)
         if known is None:
@@ -170,7 +172,7 @@ def _add_all(tallies: dict[int, Tally], pairs: Iterable[tuple[int, Tally]]) -> N
             known.add(tally)
 
 
-def _sample(endpoint: int, tally: Tally, started_at: datetime) -> EndpointSample:
+def _sample(endpoint: int, tally: EndpointCounter, started_at: datetime) -> EndpointSample:
     """Also of few calls: a chart shows what there was."""
     times = tally.first_token or tally.whole
     latency = percentiles(times) if times else None

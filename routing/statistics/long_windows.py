@@ -16,7 +16,7 @@ import redis
 
 from gateway.hints import Hints, key
 from gateway.turns import give_way
-from routing.selection.measurements.window import opened
+from routing.selection.measurements.window import unpack_piece
 from routing.statistics.observing import Observer
 
 VERSION: Final = 2
@@ -102,7 +102,7 @@ class LongWindows:
         windows = (self._observer.half_hour, self._observer.day)
         for piece in read:
             which, age, packed = _parts(piece)
-            pairs = opened(packed)
+            pairs = unpack_piece(packed)
             windows[which].add(windows[which].number_at(then) - age, pairs)
             self._observer.touch(endpoint for endpoint, _ in pairs)
             give_way()
@@ -124,7 +124,7 @@ class LongWindows:
     def _pieces(self) -> Iterator[bytes]:
         now = self._clock()
         for which, window in enumerate((self._observer.half_hour, self._observer.day)):
-            for number, packed in window.dumped():
+            for number, packed in window.dump_pieces():
                 yield b"%d %d " % (which, window.number_at(now) - number) + packed
                 give_way()
 

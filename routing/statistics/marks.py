@@ -78,10 +78,10 @@ class Marks:
             self._adopt_outage(mark, health)
         elif mark.kind == "parked":
             if mark.until > now:
-                health.parked(mark.endpoint, now, hint_s=mark.until - now)
+                health.park(mark.endpoint, now, hint_s=mark.until - now)
         elif mark.at > self._outage_at.get(mark.endpoint, _NEVER):
             self._outage_at.pop(mark.endpoint, None)
-            health.succeeded(mark.endpoint, mark.at)
+            health.record_success(mark.endpoint, mark.at)
 
     def _adopt_outage(self, mark: Mark, health: EndpointHealth) -> None:
         endpoint = mark.endpoint
@@ -91,7 +91,7 @@ class Marks:
             self._tell(Mark("well", endpoint, well_at))
         elif mark.at > self._outage_at.get(endpoint, _NEVER):
             self._outage_at[endpoint] = mark.at
-            health.failed(endpoint, mark.at)
+            health.record_failure(endpoint, mark.at)
 
     def _tell(self, mark: Mark) -> None:
         self._to_tell[mark.kind, mark.endpoint] = mark

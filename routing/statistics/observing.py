@@ -15,9 +15,9 @@ from typing import Final
 from django.conf import settings
 
 from gateway.turns import give_way
-from routing.selection.ask import Figures, Standing
-from routing.selection.measurements.figures import Tally, figures_of
+from routing.selection.measurements.endpoint_counter import EndpointCounter, build_stats
 from routing.selection.measurements.window import PIECE_ENDPOINTS, Pairs, Window
+from routing.selection.types import EndpointStats, HealthSnapshot
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
 from routing.statistics.beside import Beside
@@ -64,10 +64,10 @@ class Observer:
         self.day = Window(slice_s=DAY[0], slices=DAY[1])
         self._clock = clock
         self._events: deque[_Event] = deque(maxlen=_EVENTS_MAX)
-        self._figures: dict[int, Figures] = {}
+        self._figures: dict[int, EndpointStats] = {}
         self._view = MappingProxyType(self._figures)
         self._dirty: set[int] = set()
-        self._mine: dict[int, Tally] = {}
+        self._mine: dict[int, EndpointCounter] = {}
         self._refreshed_at = float("-inf")
 
     # --- What requests call ---------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Observer:
             self.marks.well(endpoint, attempt.ended or self._clock())
         self._events.append((endpoint, _ANSWERED, latency_s, streamed, speed, tools_good))
 
-    def figures(self) -> Mapping[int, Figures]:
+    def figures(self) -> Mapping[int, EndpointStats]:
         """Figures by endpoint, at most about a second old. To look things up in: it changes."""
         if not self.followed and self._clock() - self._refreshed_at >= REFRESH_S:
             for _ in self.refresh():
@@ -131,12 +131,14 @@ class Observer:
             self._rework(changed[start : start + PIECE_ENDPOINTS])
             yield
 
-    def take(self) -> dict[int, Tally]:
+    def take(self) -> dict[int, EndpointCounter]:
         """What was counted here since the last time."""
         taken, self._mine = self._mine, {}
         return taken
 
-    def add_others(self, pairs: list[tuple[int, Tally]], at: float, *, in_long: bool) -> None:
+    def add_others(
+        self, pairs: list[tuple[int, EndpointCounter]], at: float, *, in_long: bool
+    ) -> None:
         """What was counted elsewhere; without `in_long` the long windows know it already."""
         self.recent.add(self.recent.number_at(at), pairs)
         if in_long:
@@ -147,7 +149,7 @@ class Observer:
         """Work these out anew: somebody added to a window."""
         self._dirty.update(endpoints)
 
-    def _count(self, tallies: dict[int, Tally], at: float) -> None:
+    def _count(self, tallies: dict[int, EndpointCounter], at: float) -> None:
         pairs = list(tallies.items())
         self.add_others(pairs, at, in_long=True)
         if self.collects:
@@ -160,19 +162,19 @@ class Observer:
 
     def _add_long(self, pairs: Pairs, at: float) -> None:
         self.half_hour.add(self.half_hour.number_at(at), pairs)
-        bare = [(endpoint, tally.bare()) for endpoint, tally in pairs]
+        bare = [(endpoint, tally.calls_only()) for endpoint, tally in pairs]
         self.day.add(self.day.number_at(at), bare)
 
-    def _drained(self) -> dict[int, Tally]:
-        tallies: dict[int, Tally] = {}
+    def _drained(self) -> dict[int, EndpointCounter]:
+        tallies: dict[int, EndpointCounter] = {}
         events = self._events
         for _ in range(min(len(events), _EVENTS_AT_ONCE)):
             endpoint, outcome, latency_s, streamed, speed, tools = events.popleft()
             tally = tallies.get(endpoint)
             if tally is None:
-                tally = tallies[endpoint] = Tally()
+                tally = tallies[endpoint] = EndpointCounter()
             if outcome == _ANSWERED:
-                tally.answer(latency_s, streamed=streamed, speed_tps=speed, tools_good=tools)
+                tally.count_answer(latency_s, streamed=streamed, speed_tps=speed, tools_good=tools)
             elif outcome == _FAILED:
                 tally.failed += 1
             else:
@@ -182,7 +184,7 @@ class Observer:
     def _rework(self, endpoints: Iterable[int]) -> None:
         recent, half_hour, day = self.recent.totals, self.half_hour.totals, self.day.totals
         for endpoint in endpoints:
-            found = figures_of(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
+            found = build_stats(recent.get(endpoint), half_hour.get(endpoint), day.get(endpoint))
             if found is None:
                 self._figures.pop(endpoint, None)
             else:
@@ -224,14 +226,14 @@ def observed(
     observer().observed(attempt, streamed=streamed, tokens=tokens, tools_good=tools_good)
 
 
-def figures() -> Mapping[int, Figures]:
+def figures() -> Mapping[int, EndpointStats]:
     """`Observer.figures` of this process."""
     return observer().figures()
 
 
-def standing() -> Standing:
+def standing() -> HealthSnapshot:
     """Who is unstable, parked or half open at this moment, as far as this process knows."""
-    return process.health().standing(process.now())
+    return process.health().snapshot(process.now())
 
 
 def refresh() -> None:

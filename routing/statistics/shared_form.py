@@ -11,8 +11,8 @@ import orjson
 from redis.client import Pipeline
 
 from gateway.hints import key
-from routing.selection.measurements.figures import Tally
-from routing.selection.measurements.window import loaded
+from routing.selection.measurements.endpoint_counter import EndpointCounter
+from routing.selection.measurements.window import parse_counters
 from routing.statistics.marks import Mark
 
 VERSION: Final = 1
@@ -29,7 +29,7 @@ _AGE_MAX_S: Final = 90_000.0
 class Entry(NamedTuple):
     """What one process counted in a moment, and what it met."""
 
-    tallies: list[tuple[int, Tally]]
+    tallies: list[tuple[int, EndpointCounter]]
     marks: list[Mark]
 
 
@@ -46,12 +46,14 @@ def append(pipe: "Pipeline", data: bytes, *, name: str, store_ms: int) -> None:
     pipe.expire(stream(), STREAM_KEEPS_S)
 
 
-def entry_json(tallies: Iterable[tuple[int, Tally]], marks: Iterable[Mark], *, now: float) -> bytes:
+def entry_json(
+    tallies: Iterable[tuple[int, EndpointCounter]], marks: Iterable[Mark], *, now: float
+) -> bytes:
     """An entry; `now` is of the clock of the marks."""
     return orjson.dumps(
         {
             "v": VERSION,
-            "t": [tally.packed(endpoint) for endpoint, tally in tallies],
+            "t": [tally.serialize(endpoint) for endpoint, tally in tallies],
             "m": [_mark_row(mark, now) for mark in marks],
         }
     )
@@ -63,7 +65,7 @@ def read_entry(data: bytes, *, at: float) -> Entry:
     marks = said.get("m")
     if not isinstance(marks, list):
         raise ValueError("no marks")
-    return Entry(loaded(said.get("t")), [_mark(row, at) for row in marks])
+    return Entry(parse_counters(said.get("t")), [_mark(row, at) for row in marks])
 
 
 def _object(data: bytes) -> dict[str, Any]:

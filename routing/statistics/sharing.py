@@ -252,7 +252,7 @@ def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
 def give_probe_back(endpoint: int) -> None:
     """The request that was to send it is done with it. The other processes may send one as soon as
     this one has told them what it met."""
-    process.health().not_probed(endpoint)
+    process.health().abandon_probe(endpoint)
     observing.observer().marks.end_probe(endpoint)
 
 

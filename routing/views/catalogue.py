@@ -19,8 +19,8 @@ from routing.catalogue.orders import BY_CALLS
 from routing.catalogue.snapshot import beside_the_loop, catalogue
 from routing.entities.entries import ModelEntry, Snapshot
 from routing.metering.popularity import popularity
-from routing.selection.naming import parse
-from routing.selection.resolving import named_model
+from routing.selection.model_references import parse_reference
+from routing.selection.resolution import find_model
 from routing.statistics import observing
 from routing.views.openapi.catalogue import (
     describe_model,
@@ -147,14 +147,14 @@ def _model_object(reference: str) -> dict[str, object]:
     """The Model object, with what the name stands for where it is another. Raises `NotFound`."""
     model = _shown(reference)
     shown = public.model_object(model)
-    if parse(reference).base != model.id:
+    if parse_reference(reference).base != model.id:
         shown["alias_target"] = {"slug": model.id, "name": model.name}
     return shown
 
 
 def _shown(reference: str) -> ModelEntry:
     """The model of that name, which may be an alias or carry a suffix. Raises `NotFound`."""
-    model = named_model(catalogue.current(), reference)
+    model = find_model(catalogue.current(), reference)
     if model is None or not model.visible or not published(model):
         raise NotFound(f"Model {reference[:200]} not found")
     return model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from routing.selection.replay import rows_of
+from routing.selection.replay import read_rows
 from tests.conformance.desk import Desk
 from tests.support.server import GatewayServer
 
@@ -47,7 +47,7 @@ def test_answers_and_failures_leave_a_trace_of_every_candidate(
 
     trace = trace_of(desk, response.headers["X-Generation-Id"])
 
-    rows = {row.tag: row for row in rows_of(trace)}
+    rows = {row.tag: row for row in read_rows(trace)}
     verdicts = {"beta/turbo": "chosen", "alpha": "in reserve", "beta": "in reserve"}
     assert {tag: row.verdict for tag, row in rows.items()} == verdicts
     assert (trace["requested"], trace["strategy"], trace["rule"]) == ([SMALL], "direct", "order")
@@ -61,7 +61,7 @@ def test_answers_and_failures_leave_a_trace_of_every_candidate(
     failed = desk.post(model=SMALL, stream=stream, provider={"only": ["beta"], "sort": "price"})
     assert failed.status_code == 502
     trace = trace_of(desk, failed.headers["X-Generation-Id"])
-    assert {row.tag: (row.verdict, row.why) for row in rows_of(trace)} == {
+    assert {row.tag: (row.verdict, row.why) for row in read_rows(trace)} == {
         "beta": ("failed", "provider_unavailable"),
         "beta/turbo": ("failed", "provider_unavailable"),
         "alpha": ("removed", "Filter by Allowed Providers"),

@@ -35,9 +35,9 @@ from routing.metering.cost import (
     web_search_nano,
 )
 from routing.metering.usage import Usage
-from routing.selection.ask import Ask
+from routing.selection.filter_cache import NO_PRICE
 from routing.selection.select import select
-from routing.selection.sifting import NO_PRICE
+from routing.selection.types import Requirements
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.gateways import StartGateway, seed_account
 
@@ -216,7 +216,7 @@ def test_no_float_takes_part() -> None:
 
 # --- M7: prices -----------------------------------------------------------------------------------
 
-ASK = Ask(kinds=frozenset({"openai"}))
+ASK = Requirements(kinds=frozenset({"openai"}))
 SOUND = {"prompt": "0.000001", "completion": "0.000002"}
 
 

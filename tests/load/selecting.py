@@ -85,43 +85,43 @@ def _endpoint(model_pk: int, place: int) -> dict[str, Any]:
 
 def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], None]:
     """What one request costs: everything that is done with the values of selection."""
-    from routing.selection.ask import Ask, Figures, Percentiles, State
     from routing.selection.auto import AutoSettings
-    from routing.selection.policy import policy_of
-    from routing.selection.resolving import resolve
+    from routing.selection.policy import build_policy
+    from routing.selection.resolution import resolve_models
     from routing.selection.select import select
-    from routing.selection.trace import Tried, kept_state, trace_of
+    from routing.selection.trace import TracedAttempt, build_trace, freeze_state
+    from routing.selection.types import EndpointState, EndpointStats, Percentiles, Requirements
 
     chance = Random(7).random
     known = Percentiles(0.5, 0.7, 0.9, 1.5)
     figures = {
-        each.pk: Figures(known, known, 1.0, 99.9, 99.9, 99.9, calls=100 + each.pk)
+        each.pk: EndpointStats(known, known, 1.0, 99.9, 99.9, 99.9, calls=100 + each.pk)
         for model in snapshot.models.values()
         for each in model.endpoints
     }
-    state = State(figures=figures)
+    state = EndpointState(figures=figures)
     kinds, supplied = frozenset({"openai"}), frozenset({"temperature", "max_tokens"})
 
     def choose() -> None:
-        ask = Ask(
+        ask = Requirements(
             kinds=kinds,
             supplied_parameters=supplied,
             required_parameters=supplied,
             prompt_tokens=next(_LENGTHS) % 1000,
             output_tokens=400,
         )
-        found = resolve(snapshot, [reference], ask, auto=AutoSettings(), random=chance)
-        policy = policy_of(None, resolution=found)
+        found = resolve_models(snapshot, [reference], ask, auto=AutoSettings(), random=chance)
+        policy = build_policy(None, resolution=found)
         plan = select(found.models, ask, policy, state, random=chance)
-        trace_of(
+        build_trace(
             plan,
             ask,
             policy,
-            kept_state(plan, state),
+            freeze_state(plan, state),
             models=[model.id for model in found.models],
             requested=[reference],
             strategy=found.strategy,
-            attempts=[Tried(plan.order[0].pk, None)],
+            attempts=[TracedAttempt(plan.order[0].pk, None)],
             chosen=plan.order[0].pk,
         )
 

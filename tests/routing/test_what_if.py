@@ -18,22 +18,22 @@ from routing.entities.entries import EMPTY, ModelEntry, Snapshot
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.management.commands import what_if
 from routing.metering.models import Generation
-from routing.selection.ask import (
+from routing.selection.select import select
+from routing.selection.trace import TracedAttempt, build_trace, freeze_state
+from routing.selection.types import (
     NO_POLICY,
     NOTHING_LEARNED,
-    Ask,
-    Figures,
+    EndpointState,
+    EndpointStats,
     Percentiles,
     Policy,
-    State,
+    Requirements,
 )
-from routing.selection.select import select
-from routing.selection.trace import Tried, kept_state, trace_of
 from routing.what_if import ALL_FAILED, Comparison, Row, changed, compare
 from tests.routing.selection.entries import endpoint, model
 from tests.support.operations import fill
 
-CHAT = Ask(kinds=frozenset({"openai"}), prompt_tokens=10)
+CHAT = Requirements(kinds=frozenset({"openai"}), prompt_tokens=10)
 CHEAP = {"prompt": "0.000001", "completion": "0.000002"}
 DEAR = {"prompt": "0.00001", "completion": "0.00002"}
 # Ten tokens in, five out.
@@ -52,11 +52,13 @@ USUAL: dict[str, Any] = {
 WORLD = model(endpoint("cheap", pricing=CHEAP), endpoint("dear", pricing=DEAR))
 
 
-def speeds(**seconds: float) -> State:
+def speeds(**seconds: float) -> EndpointState:
     """The median time to the first token of WORLD's endpoints, by tag."""
     by_tag = {each.tag: each.pk for each in WORLD.endpoints}
     known = {by_tag[tag]: Percentiles(s, s, s, s) for tag, s in seconds.items()}
-    return State({key: Figures(latency_s=value, calls=9) for key, value in known.items()})
+    return EndpointState(
+        {key: EndpointStats(latency_s=value, calls=9) for key, value in known.items()}
+    )
 
 
 def row(
@@ -64,22 +66,23 @@ def row(
     served: str = "dear",
     failed: tuple[str, ...] = (),
     policy: Policy = NO_POLICY,
-    state: State = NOTHING_LEARNED,
+    state: EndpointState = NOTHING_LEARNED,
     world: ModelEntry = WORLD,
     **columns: Any,
 ) -> Row:
     """A generation of `world` that `served` answered, after `failed` had failed it."""
     plan = select([world], CHAT, policy, state, random=lambda: 0.0)
     keys = {each.tag: each.pk for each in world.endpoints}
-    trace = trace_of(
+    trace = build_trace(
         plan,
         CHAT,
         policy,
-        kept_state(plan, state),
+        freeze_state(plan, state),
         models=[world.id],
         requested=[world.id],
         strategy="direct",
-        attempts=[Tried(keys[tag], "timeout") for tag in failed] + [Tried(keys[served], None)],
+        attempts=[TracedAttempt(keys[tag], "timeout") for tag in failed]
+        + [TracedAttempt(keys[served], None)],
         chosen=keys[served],
     )
     own = {"model": world.id, "endpoint_tag": served, "provider_name": served.title()}

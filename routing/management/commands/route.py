@@ -16,10 +16,10 @@ from routing.management.chat_argument import chat_of, json_object
 from routing.planning.candidates import no_model
 from routing.planning.pipeline import Asked, asked_of
 from routing.planning.plugging import plugged
-from routing.selection.ask import Plan, State, Turn
-from routing.selection.replay import TraceRow, rows_of
+from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select
-from routing.selection.trace import kept_state, trace_of
+from routing.selection.trace import build_trace, freeze_state
+from routing.selection.types import Candidate, EndpointState, Plan
 from routing.serving.attempts.learned import state_for
 from routing.serving.attempts.own_credentials import entry_at
 from routing.statistics import observing, sharing
@@ -49,7 +49,7 @@ _FIGURES = {
 
 class _Routed(NamedTuple):
     asked: Asked
-    state: State
+    state: EndpointState
     plan: Plan
     own: tuple[ByokEntry, ...]
 
@@ -138,20 +138,20 @@ def _route(chat: ChatRequest, caller: Caller, dice: Callable[[], float] | None) 
         raise no_model(references[0], resolution.pool, ask, policy)
     state = state_for(conversation, resolution.models, policy, caller.byok)
     plan = select(resolution.models, ask, policy, state, random=dice or conversation.random())
-    return _Routed(asked, kept_state(plan, state), plan, caller.byok)
+    return _Routed(asked, freeze_state(plan, state), plan, caller.byok)
 
 
 def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     plan, asked = routed.plan, routed.asked
     resolution = asked.resolution
-    order = [_try(turn, routed.own) for turn in plan.tries]
+    order = [_try(turn, routed.own) for turn in plan.candidates]
     result: dict[str, Any] = {
         "order": order,
         "strategy": resolution.strategy,
         "rule": plan.rule,
         "failed_step": plan.failed_step,
     }
-    trace = trace_of(
+    trace = build_trace(
         plan,
         asked.ask,
         asked.policy,
@@ -160,7 +160,7 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
         requested=asked.references,
         strategy=resolution.strategy,
     )
-    rows = list(rows_of(trace))
+    rows = list(read_rows(trace))
     result["removed"] = [
         {"model": row.model, "tag": row.tag, "step": row.why} for row in rows if row.place is None
     ]
@@ -174,7 +174,7 @@ def _told(routed: _Routed, *, explain: bool) -> dict[str, Any]:
     return result
 
 
-def _try(turn: Turn, own: Sequence[ByokEntry]) -> dict[str, Any]:
+def _try(turn: Candidate, own: Sequence[ByokEntry]) -> dict[str, Any]:
     """One endpoint in its turn; `credential` is the team's own that it would be tried with."""
     each, entry = turn.endpoint, entry_at(turn, own)
     shown = {"model": each.model_id, "tag": each.tag, "provider": each.provider.name}
@@ -191,7 +191,7 @@ def _explained(row: TraceRow) -> dict[str, Any]:
         "step": row.why,
         "usd_per_million": row.usd,
         "weight": row.weight,
-        "standing": list(row.standing) or None,
+        "standing": list(row.health) or None,
         "sticky": row.sticky or None,
         "own_credentials": list(row.byok + row.byok_fallback) or None,
         **{name: row.figures.get(key) for key, name in _FIGURES.items()},

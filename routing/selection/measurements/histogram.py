@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from math import ceil, log
 from typing import Final
 
-from routing.selection.ask import Percentiles
+from routing.selection.types import Percentiles
 
 RELATIVE_ERROR: Final = 0.05
 LEAST: Final = 1e-4
@@ -31,7 +31,7 @@ def bucket_of(value: float) -> int:
     return min(ceil(log(value / LEAST) * _PER_LOG), BUCKETS - 1)
 
 
-def counted(counts: Counts | None, value: float) -> Counts:
+def count_value(counts: Counts | None, value: float) -> Counts:
     """The counts with one measurement more; the same object where there is one."""
     bucket = bucket_of(value)
     if counts is None:
@@ -40,7 +40,7 @@ def counted(counts: Counts | None, value: float) -> Counts:
     return counts
 
 
-def merged(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
+def add_counts(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
     """Both together: in place where there is a place, and never in that of the `others`."""
     if not others:
         return counts
@@ -51,7 +51,7 @@ def merged(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | 
     return counts
 
 
-def without(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
+def subtract_counts(counts: Counts | None, others: Mapping[int, int] | None) -> Counts | None:
     """Undo `merged`; None once nothing is left."""
     if counts is None or not others:
         return counts

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from routing.selection.measurements.figures import Tally, unpacked
+from routing.selection.measurements.endpoint_counter import EndpointCounter, parse_counter
 
 PIECE_ENDPOINTS: Final = 200
-Pairs = Iterable[tuple[int, Tally]]
+Pairs = Iterable[tuple[int, EndpointCounter]]
 _QUICKLY: Final = 1
 # A tally has three histograms of 256 buckets at the most; these numbers are of no known use.
 _PIECE_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -28,11 +28,11 @@ class Window:
     """
 
     def __init__(self, *, slice_s: float, slices: int) -> None:
-        self.totals: dict[int, Tally] = {}
+        self.totals: dict[int, EndpointCounter] = {}
         self._slice_s = slice_s
         self._slices = slices
         self._newest = -1
-        self._open: dict[int, dict[int, Tally]] = {}
+        self._open: dict[int, dict[int, EndpointCounter]] = {}
         self._sealed: dict[int, list[bytes]] = {}
 
     def number_at(self, moment: float) -> int:
@@ -59,15 +59,15 @@ class Window:
             for piece in self._sealed.pop(old, ()):
                 yield self._expire(piece)
 
-    def between(self, first: int, last: int) -> Iterator[tuple[int, Tally]]:
+    def read_slices(self, first: int, last: int) -> Iterator[tuple[int, EndpointCounter]]:
         """Endpoint and tally of each slice from `first` to `last`, an endpoint once per slice or
         more often."""
         for number in range(first, last + 1):
             for piece in self._sealed.get(number, ()):
-                yield from _unsealed(piece)
+                yield from _unpack_sealed(piece)
             yield from self._open.get(number, {}).items()
 
-    def dumped(self) -> Iterator[tuple[int, bytes]]:
+    def dump_pieces(self) -> Iterator[tuple[int, bytes]]:
         """The slices of this moment in packed pieces, each with the number of its slice; `opened`
         reads a piece. Others may run between two of them."""
         sealed = [(number, list(pieces)) for number, pieces in self._sealed.items()]
@@ -85,16 +85,16 @@ class Window:
             yield _NOBODY
 
     def _expire(self, piece: bytes) -> Collection[int]:
-        gone = dict(_unsealed(piece))
+        gone = dict(_unpack_sealed(piece))
         for endpoint, tally in gone.items():
             total = self.totals[endpoint]
-            total.take_away(tally)
+            total.subtract(tally)
             if total.is_empty:
                 del self.totals[endpoint]
         return gone
 
 
-def opened(packed: bytes) -> list[tuple[int, Tally]]:
+def unpack_piece(packed: bytes) -> list[tuple[int, EndpointCounter]]:
     """Endpoint and tally of a piece of `Window.dumped`. Raises `ValueError` for what is none."""
     unpacking = zlib.decompressobj()
     try:
@@ -103,28 +103,28 @@ def opened(packed: bytes) -> list[tuple[int, Tally]]:
         raise ValueError("no packed piece") from error
     if not unpacking.eof:
         raise ValueError("too large a piece, or a part of one")
-    return loaded(orjson.loads(piece))
+    return parse_counters(orjson.loads(piece))
 
 
-def loaded(rows: Any) -> list[tuple[int, Tally]]:
+def parse_counters(rows: Any) -> list[tuple[int, EndpointCounter]]:
     """Endpoint and tally of each row. Raises `ValueError` for what is none."""
     if not isinstance(rows, list):
         raise ValueError("no list of tallies")
-    return [unpacked(row) for row in rows]
+    return [parse_counter(row) for row in rows]
 
 
-def _add(tallies: dict[int, Tally], endpoint: int, tally: Tally) -> None:
+def _add(tallies: dict[int, EndpointCounter], endpoint: int, tally: EndpointCounter) -> None:
     known = tallies.get(endpoint)
     if known is None:
-        known = tallies[endpoint] = Tally()
+        known = tallies[endpoint] = EndpointCounter()
     known.add(tally)
 
 
-def _unsealed(piece: bytes) -> Iterator[tuple[int, Tally]]:
-    return map(unpacked, orjson.loads(zlib.decompress(piece)))
+def _unpack_sealed(piece: bytes) -> Iterator[tuple[int, EndpointCounter]]:
+    return map(parse_counter, orjson.loads(zlib.decompress(piece)))
 
 
-def _pieces(pairs: list[tuple[int, Tally]]) -> Iterator[bytes]:
+def _pieces(pairs: list[tuple[int, EndpointCounter]]) -> Iterator[bytes]:
     for start in range(0, len(pairs), PIECE_ENDPOINTS):
         part = pairs[start : start + PIECE_ENDPOINTS]
-        yield orjson.dumps([tally.packed(endpoint) for endpoint, tally in part])
+        yield orjson.dumps([tally.serialize(endpoint) for endpoint, tally in part])

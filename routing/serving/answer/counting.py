@@ -8,7 +8,7 @@ import orjson
 from gateway.outbound.door import Limits
 from gateway.outbound.door_errors import DoorError
 from routing.metering.usage import COUNT_MAX, estimated_tokens
-from routing.selection.ask import Turn
+from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at, key_of
 from routing.serving.attempts.upstream_call import ANTHROPIC, request_for
 from routing.serving.request import process
@@ -32,12 +32,12 @@ def input_tokens(call: Call) -> int:
         give_probe_back(call.plan.probe)
     if call.refusal is not None:
         raise call.refusal()
-    turn = call.plan.tries[0]
+    turn = call.plan.candidates[0]
     counted = _asked(call, turn) if turn.endpoint.provider.kind == ANTHROPIC else None
     return estimated_tokens(call.chat.prompt_text_chars) if counted is None else counted
 
 
-def _asked(call: Call, turn: Turn) -> int | None:
+def _asked(call: Call, turn: Candidate) -> int | None:
     """The upstream's own count, None where it gives none."""
     endpoint, own = turn.endpoint, entry_at(turn, call.caller.byok)
     key = None if own is None else key_of(own)

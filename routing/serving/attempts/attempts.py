@@ -15,7 +15,7 @@ from routing.ledger.orders import HoldOrder, Outdated, Refusal, ReleaseOrder, To
 from routing.ledger.writer import HOLD_WAIT_S, ledger
 from routing.metering.byok import charges_a_fee, fee_bound_nano
 from routing.metering.estimate import ESTIMATE_MAX_NANO, Room, estimate_nano, output_tokens_bound
-from routing.selection.ask import Turn
+from routing.selection.types import Candidate
 from routing.serving.admission import limiting
 from routing.serving.admission.payment_errors import payment_required
 from routing.serving.attempts.own_credentials import (
@@ -53,11 +53,11 @@ class Attempts:
     # The team's own key, only while the request that it goes into is written.
     _key: str | None = None
 
-    def __init__(self, call: Call, turns: Sequence[Turn] | None = None) -> None:
+    def __init__(self, call: Call, turns: Sequence[Candidate] | None = None) -> None:
         """`turns` are those of a later turn of a loop, instead of the plan's."""
         self._call = call
         self._first = len(call.attempts)
-        self._turns = call.plan.tries if turns is None else turns
+        self._turns = call.plan.candidates if turns is None else turns
         # Places count these, whatever becomes of the team's credentials meanwhile.
         self._entries = call.caller.byok
         self._needs_context: dict[str, int] = {}
@@ -122,11 +122,11 @@ class Attempts:
         if failure.parked:
             hint_s = failure.retry_after_s
             hint_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-            process.health().parked(endpoint.pk, now, hint_s=hint_s)
+            process.health().park(endpoint.pk, now, hint_s=hint_s)
         elif failure.outage:
-            process.health().failed(endpoint.pk, now)
+            process.health().record_failure(endpoint.pk, now)
         elif not is_requests_fault(failure):
-            process.health().disappointed(endpoint.pk, now)
+            process.health().record_useless_answer(endpoint.pk, now)
         observed(attempt, streamed=self._call.chat.stream)
         if endpoint.pk == self._probes:
             self.end_probe()
@@ -205,7 +205,7 @@ class Attempts:
     def _written(self, endpoint: EndpointEntry) -> WireRequest | None:
         return request_for(self._call, endpoint, own_key=self._key)
 
-    def _may_try(self, turn: Turn) -> bool:
+    def _may_try(self, turn: Candidate) -> bool:
         endpoint = turn.endpoint
         if endpoint.model_id in self._finished_models:
             return False

@@ -10,7 +10,7 @@ from gateway.live_settings import settings
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
-from routing.selection.ask import Plan, Policy, State
+from routing.selection.types import EndpointState, Plan, Policy
 from routing.serving.attempts.own_credentials import with_own
 from routing.serving.request import process, stickiness
 from routing.statistics import observing, sharing
@@ -87,7 +87,7 @@ def state_for(
     models: Sequence[ModelEntry],
     policy: Policy,
     own: Sequence[ByokEntry] = (),
-) -> State:
+) -> EndpointState:
     """The state of this moment for a request about these models, of a team with these credentials
     of its own."""
     key = conversation.key(models)
@@ -96,9 +96,9 @@ def state_for(
     # Elsewhere it makes no difference (inference reference 7.6 rule 8), and asking takes time.
     if key is not None and not policy.order and (by_session or not policy.sort_named):
         endpoint = conversation.endpoint_in(models)
-    state = State(
+    state = EndpointState(
         figures=observing.figures(),
-        standing=observing.standing(),
+        health=observing.standing(),
         sticky=endpoint.pk if endpoint is not None else None,
         sticky_by_session=by_session,
     )
@@ -112,9 +112,9 @@ def may_go_on(plan: Plan, patience: Patience | None = None) -> bool:
     if plan.probe is None:
         return True
     # First of all, so that of this process nobody else asks.
-    process.health().probing(plan.probe, process.now())
+    process.health().begin_probe(plan.probe, process.now())
     # One that is alone is tried whatever the others do.
     if len(plan.order) == 1 or sharing.may_probe(plan.probe, patience):
         return True
-    process.health().probing(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
+    process.health().begin_probe(plan.probe, process.now(), lasts_s=LOOK_AGAIN_S)
     return False

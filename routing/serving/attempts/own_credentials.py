@@ -14,8 +14,8 @@ from accounts.byok import ByokEntry, opened
 from gateway.live_settings import settings
 from gateway.sealing import UnsealError
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import State, Turn
-from routing.selection.naming import parse
+from routing.selection.model_references import parse_reference
+from routing.selection.types import Candidate, EndpointState
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
@@ -75,12 +75,12 @@ def rests() -> Rests:
 
 
 def with_own(
-    state: State,
+    state: EndpointState,
     entries: Sequence[ByokEntry],
     models: Sequence[ModelEntry],
     *,
     aliases: Mapping[str, str],
-) -> State:
+) -> EndpointState:
     """The state with the places of the credentials that match endpoints of these models.
 
     A place is the credential's number among `entries`, counted on from behind the last of them for
@@ -126,7 +126,7 @@ def matches(entry: ByokEntry, endpoint: EndpointEntry, aliases: Mapping[str, str
 
 @lru_cache(maxsize=1024)
 def _bases(names: frozenset[str]) -> frozenset[str]:
-    return frozenset(parse(name).base for name in names)
+    return frozenset(parse_reference(name).base for name in names)
 
 
 def _sorted(places: dict[int, list[int]]) -> dict[int, tuple[int, ...]]:
@@ -148,7 +148,7 @@ def any_matches(
 # --- A call with one of them ----------------------------------------------------------------------
 
 
-def entry_at(turn: Turn, entries: Sequence[ByokEntry]) -> ByokEntry | None:
+def entry_at(turn: Candidate, entries: Sequence[ByokEntry]) -> ByokEntry | None:
     """The credential that a try is made with; None for the gateway's own."""
     return None if turn.own is None else entries[turn.own % len(entries)]
 
@@ -194,6 +194,6 @@ def let_rest(attempt: Attempt, failure: UpstreamFailure, now: float) -> None:
 def went_well(attempt: Attempt) -> None:
     """An answer: what had been wrong with whatever it was asked with is over."""
     if attempt.own is None:
-        process.health().succeeded(attempt.endpoint.pk, process.now())
+        process.health().record_success(attempt.endpoint.pk, process.now())
     elif rests():
         rests().well(attempt.own, attempt.endpoint.pk)

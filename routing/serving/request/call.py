@@ -22,8 +22,8 @@ from routing.metering.usage import Usage
 from routing.plugins.interface import Plugin
 from routing.response_cache.entry import Entry
 from routing.response_cache.wish import Wish
-from routing.selection.ask import Ask, Plan, Policy, State
-from routing.selection.guarding import zdr_group
+from routing.selection.guardrail_filters import zdr_group
+from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.loop import Loop
 from routing.serving.request.stickiness import Key
 from routing.serving.request.tally import Charge
@@ -49,9 +49,9 @@ class Choice(NamedTuple):
 
     requested: tuple[str, ...]
     models: tuple[ModelEntry, ...]
-    ask: Ask
+    ask: Requirements
     policy: Policy
-    state: State
+    state: EndpointState
 
     @property
     def retains_nothing(self) -> bool:

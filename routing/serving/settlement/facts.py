@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from routing.history.apps import app_of
 from routing.metering.cost import cache_saving_nano, web_search_nano
-from routing.selection.naming import ROUTERS
+from routing.selection.model_references import ROUTERS
 from routing.serving.request.call import Attempt, Call
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.http.jsonio import dumps
 from routing.ledger.orders import SettleOrder
 from routing.metering.cost import PRICED_COUNTS
-from routing.selection.trace import Tried, trace_of
+from routing.selection.trace import TracedAttempt, build_trace
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.outcome import Outcome
 from routing.serving.settlement.facts import history_facts, own_credential, own_part
@@ -112,7 +112,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
     choice, last = call.choice, call.last_attempt
     answered = last is not None and (last.failure is None or last is call.served_by)
-    trace = trace_of(
+    trace = build_trace(
         call.plan,
         choice.ask,
         choice.policy,
@@ -120,7 +120,7 @@ def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
         models=[model.id for model in choice.models],
         requested=choice.requested,
         strategy=call.strategy,
-        attempts=[_tried(attempt, outcome) for attempt in call.attempts],
+        attempts=[_traced(attempt, outcome) for attempt in call.attempts],
         chosen=last.endpoint.pk if last and answered and outcome.error_type is None else None,
     )
     if filtered := [stage for stage in call.stages if stage["type"] == "guardrail"]:
@@ -131,9 +131,9 @@ def _trace(call: Call, outcome: Outcome) -> dict[str, Any]:
     return trace
 
 
-def _tried(attempt: Attempt, outcome: Outcome) -> Tried:
+def _traced(attempt: Attempt, outcome: Outcome) -> TracedAttempt:
     failure = attempt.failure
-    return Tried(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
+    return TracedAttempt(attempt.endpoint.pk, failure.error_type if failure else outcome.error_type)
 
 
 def _detail(call: Call, outcome: Outcome) -> dict[str, Any]:

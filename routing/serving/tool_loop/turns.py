@@ -10,7 +10,7 @@ from routing.formats.caller import Activity
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
 from routing.metering.usage import estimated_tokens
-from routing.selection.ask import Turn
+from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.loop import must_call
@@ -28,7 +28,7 @@ def demand_of(chat: ChatRequest) -> Demand:
     )
 
 
-def turns_after(call: Call, attempt: Attempt) -> Sequence[Turn]:
+def turns_after(call: Call, attempt: Attempt) -> Sequence[Candidate]:
     """Make the call ask for the loop's next turn; the endpoints to try for it. The one that
     answered goes first, then the plan's others of its model, where the conversation has room. None
     is left where it has grown too long for all of them."""
@@ -40,7 +40,7 @@ def turns_after(call: Call, attempt: Attempt) -> Sequence[Turn]:
     model_id = attempt.endpoint.model_id
     fitting = [
         turn
-        for turn in call.plan.tries
+        for turn in call.plan.candidates
         if turn.endpoint.model_id == model_id
         and (turn.endpoint.context_length is None or tokens <= turn.endpoint.context_length)
     ]

@@ -10,7 +10,7 @@ from routing.catalogue.query import Page, Query, count, matching, page
 from routing.catalogue.snapshot import build
 from routing.entities.entries import Snapshot
 from routing.metering.popularity import Calls
-from routing.selection.ask import Figures, Percentiles
+from routing.selection.types import EndpointStats, Percentiles
 
 DAY_S = 86_400
 NOW_S = 100 * DAY_S
@@ -159,10 +159,10 @@ def alike(p50: float) -> Percentiles:
 
 # By the tag of an endpoint.
 FIGURES = {
-    "a/cheap acme": Figures(alike(0.5), alike(40), tool_success=0.9, calls=50),
-    "b/middle other": Figures(alike(0.9), alike(10), tool_success=1.0, calls=10),
-    "b/middle other/us": Figures(alike(0.2), alike(30), tool_success=0.5, calls=30),
-    "b/sound acme": Figures(alike(0.1), alike(99), tool_success=0.1, calls=10),
+    "a/cheap acme": EndpointStats(alike(0.5), alike(40), tool_success=0.9, calls=50),
+    "b/middle other": EndpointStats(alike(0.9), alike(10), tool_success=1.0, calls=10),
+    "b/middle other/us": EndpointStats(alike(0.2), alike(30), tool_success=0.5, calls=30),
+    "b/sound acme": EndpointStats(alike(0.1), alike(99), tool_success=0.1, calls=10),
 }
 CALLS = {"a/cheap": Calls(week=1, month=90), "a/dear": Calls(week=5, month=7)}
 

@@ -255,8 +255,8 @@ def test_a_parked_endpoint_shows_it_and_stays_routable(
     conformance: dict[str, Any], key: str
 ) -> None:
     alpha, beta, turbo = catalogue.current().models["acme/small"].endpoints
-    process.health().parked(alpha.pk, process.now(), hint_s=60)
-    process.health().failed(beta.pk, process.now())
+    process.health().park(alpha.pk, process.now(), hint_s=60)
+    process.health().record_failure(beta.pk, process.now())
 
     def shown(key: str) -> list[int]:
         return [end["status"] for end in read("/models/acme/small/endpoints", key)["endpoints"]]

@@ -32,7 +32,7 @@ from routing.history.contents import (
 from routing.history.drafts import Draft, draft_for, is_sampled
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
-from routing.selection.ask import NO_POLICY, Policy
+from routing.selection.types import NO_POLICY, Policy
 from tests.support.operations import generation
 
 NOW = datetime.now(UTC)

@@ -15,9 +15,9 @@ from routing.metering.usage import Usage
 from routing.planning import candidates
 from routing.planning.candidates import MODELS_STEP, NoModels, no_model, resolution_of
 from routing.planning.pipeline import ask_of
-from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
-from routing.selection.market import Market
+from routing.selection.price_bands import PriceIndex
 from routing.selection.select import select
+from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
 from routing.serving.attempts.learned import Conversation
 from routing.serving.request import stickiness
 from tests.routing.formats.chat_bodies import accepted
@@ -48,7 +48,7 @@ def large() -> Snapshot:
         for n in range(MODELS)
     ]
     found = snapshot(models)
-    found.derive(Market)
+    found.derive(PriceIndex)
     return found
 
 

@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.vocabulary import QUANTIZATIONS, REGIONS, STATUSES
-from routing.selection.ask import Ask, Figures, Percentiles, Policy, Standing, State
+from routing.selection.types import (
+    EndpointState,
+    EndpointStats,
+    HealthSnapshot,
+    Percentiles,
+    Policy,
+    Requirements,
+)
 from tests.routing.selection import entries
 from tests.routing.selection.oracle_steps import MEDIA, Case
 
@@ -180,12 +187,12 @@ def a_few(draw: Any, of: dict[str, st.SearchStrategy[Any]], *, most: int) -> dic
 
 
 @st.composite
-def asks(draw: Any) -> Ask:
+def asks(draw: Any) -> Requirements:
     said = {"kinds": frozenset({"openai"})} | draw(a_few(_ASKED, most=2))
     supplied = said.get("supplied_parameters", frozenset())
     # One word for both spellings of the output's cap.
     required = {"max_tokens" if name == "max_completion_tokens" else name for name in supplied}
-    return Ask(**said, tools="tools" in supplied, required_parameters=frozenset(required))
+    return Requirements(**said, tools="tools" in supplied, required_parameters=frozenset(required))
 
 
 @st.composite
@@ -203,7 +210,7 @@ def policies(draw: Any) -> Policy:
 # --- What was learned -----------------------------------------------------------------------------
 
 
-def _figures(number: int) -> Figures | None:
+def _figures(number: int) -> EndpointStats | None:
     chance = Random(number)
 
     def percentiles(values: tuple[float, ...]) -> Percentiles | None:
@@ -211,7 +218,7 @@ def _figures(number: int) -> Figures | None:
         return chance.choice([None, found, found])
 
     success = chance.choice([None, 0.0, 0.5, 0.89, 0.9, 1.0])
-    known = Figures(percentiles(_SECONDS), percentiles(_RATES), success)
+    known = EndpointStats(percentiles(_SECONDS), percentiles(_RATES), success)
     return known if number else None
 
 
@@ -219,9 +226,9 @@ FIGURES: Final = [_figures(number) for number in range(200)]
 
 
 @st.composite
-def states(draw: Any, keys: list[int]) -> State:
+def states(draw: Any, keys: list[int]) -> EndpointState:
     if not keys:
-        return State()
+        return EndpointState()
     some_keys = st.frozensets(one(keys), max_size=3)
     learned: dict[str, st.SearchStrategy[Any]] = {
         "unstable": some_keys,
@@ -235,12 +242,12 @@ def states(draw: Any, keys: list[int]) -> State:
     }
     said = draw(a_few(learned, most=4))
     unstable, parked, half_open, failing = (
-        said.pop(name, frozenset()) for name in Standing._fields
+        said.pop(name, frozenset()) for name in HealthSnapshot._fields
     )
     figures = zip(keys, said.pop("figures", ()), strict=False)
-    return State(
+    return EndpointState(
         figures={key: known for key, known in figures if known is not None},
-        standing=Standing(unstable, parked - half_open, half_open - unstable, failing),
+        health=HealthSnapshot(unstable, parked - half_open, half_open - unstable, failing),
         byok={key: (place,) for place, key in enumerate(said.pop("byok", ()))},
         **said,
     )

@@ -5,11 +5,19 @@ from decimal import Decimal
 from typing import Any
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Ask, Figures, Percentiles, Plan, Policy, Standing, State
 from routing.selection.select import select
+from routing.selection.types import (
+    EndpointState,
+    EndpointStats,
+    HealthSnapshot,
+    Percentiles,
+    Plan,
+    Policy,
+    Requirements,
+)
 from tests.routing.selection.entries import endpoint, model
 
-CHAT = Ask(kinds=frozenset({"openai"}))
+CHAT = Requirements(kinds=frozenset({"openai"}))
 
 
 def priced(tag: str, total: str, **changes: Any) -> EndpointEntry:
@@ -29,7 +37,7 @@ class Market:
     def keys(self, tags: Iterable[str]) -> frozenset[int]:
         return frozenset(self.pks[tag] for tag in tags)
 
-    def figures(self, **figures: Figures) -> dict[int, Figures]:
+    def figures(self, **figures: EndpointStats) -> dict[int, EndpointStats]:
         return {self.pks[tag]: told for tag, told in figures.items()}
 
     def plan(
@@ -40,17 +48,17 @@ class Market:
         half_open: Iterable[str] = (),
         failing: Iterable[str] = (),
         mark: float = 0.0,
-        ask: Ask = CHAT,
-        figures: dict[int, Figures] | None = None,
+        ask: Requirements = CHAT,
+        figures: dict[int, EndpointStats] | None = None,
         sticky: str | None = None,
         by_session: bool = False,
         byok: dict[str, int] | None = None,
         **wishes: Any,
     ) -> Plan:
-        standing = Standing(*map(self.keys, (unstable, parked, half_open, failing)))
-        state = State(
+        standing = HealthSnapshot(*map(self.keys, (unstable, parked, half_open, failing)))
+        state = EndpointState(
             figures=figures or {},
-            standing=standing,
+            health=standing,
             sticky=None if sticky is None else self.pks[sticky],
             sticky_by_session=by_session,
             byok={self.pks[tag]: (place,) for tag, place in (byok or {}).items()},
@@ -61,8 +69,8 @@ class Market:
         return " ".join(each.tag for each in self.plan(**told).order)
 
 
-def quick(tps: float, *, latency_s: float = 1.0) -> Figures:
-    return Figures(
+def quick(tps: float, *, latency_s: float = 1.0) -> EndpointStats:
+    return EndpointStats(
         latency_s=Percentiles(*(latency_s * n for n in (1, 2, 3, 4))),
         throughput_tps=Percentiles(*(tps / n for n in (1, 2, 3, 4))),
     )

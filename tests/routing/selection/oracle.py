@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Figures, Policy, State
+from routing.selection.types import EndpointState, EndpointStats, Policy
 from tests.routing.selection.oracle_steps import (
     ABSENT,
     MAX_TOKENS,
@@ -102,7 +102,7 @@ def _ordered(
 ) -> list[EndpointEntry]:
     """Rules 1 to 4; by 7.7 who is unstable or parked, or under a sort of the caller's failing,
     comes last, but in a list of the caller's."""
-    standing, is_callers = case.state.standing, not case.policy.sort_is_default
+    standing, is_callers = case.state.health, not case.policy.sort_is_default
     sick = standing.unstable | standing.parked
     if case.policy.sort is not None and is_callers:
         sick = standing.failing
@@ -127,7 +127,7 @@ def _sorted_or_drawn(
     case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
     """Rules 2 and 3."""
-    sort, standing = case.policy.sort, case.state.standing
+    sort, standing = case.policy.sort, case.state.health
     sick = standing.unstable | standing.parked
     if sort is not None:
         return sorted(group, key=lambda each: _sort_key(case, sort, each))
@@ -157,8 +157,8 @@ def _drawn(weights: list[Fraction], chance: float) -> int:
     raise AssertionError("a chance below one always finds somebody")
 
 
-def figures_of(case: Case, each: EndpointEntry) -> Figures:
-    return case.state.figures.get(each.pk) or Figures()
+def figures_of(case: Case, each: EndpointEntry) -> EndpointStats:
+    return case.state.figures.get(each.pk) or EndpointStats()
 
 
 def _sort_key(case: Case, sort: str, each: EndpointEntry) -> Any:
@@ -188,7 +188,7 @@ def _quick_first(case: Case, order: list[EndpointEntry]) -> list[EndpointEntry]:
     return sorted(order, key=lambda each: not meets_cutoffs(case.policy, figures_of(case, each)))
 
 
-def meets_cutoffs(policy: Policy, figures: Figures) -> bool:
+def meets_cutoffs(policy: Policy, figures: EndpointStats) -> bool:
     latency, throughput = figures.latency_s, figures.throughput_tps
     soon = all(
         latency is None or getattr(latency, name) <= most
@@ -200,7 +200,9 @@ def meets_cutoffs(policy: Policy, figures: Figures) -> bool:
     )
 
 
-def _byok_first(state: State, order: list[EndpointEntry], group: set[int]) -> list[EndpointEntry]:
+def _byok_first(
+    state: EndpointState, order: list[EndpointEntry], group: set[int]
+) -> list[EndpointEntry]:
     """Rule 7: the places that a group has stay its own. Management reference 13: by place."""
     members = [each for each in order if each.pk in group]
     own = sorted((e for e in members if e.pk in state.byok), key=lambda e: state.byok[e.pk])
@@ -211,7 +213,7 @@ def _byok_first(state: State, order: list[EndpointEntry], group: set[int]) -> li
 def _sticky_first(case: Case, order: list[EndpointEntry]) -> list[EndpointEntry]:
     """Rule 8."""
     policy, state = case.policy, case.state
-    if policy.order or state.sticky in state.standing.parked:
+    if policy.order or state.sticky in state.health.parked:
         return order
     if policy.sort_named and not state.sticky_by_session:
         return order

@@ -1,6 +1,6 @@
 """Sections 7.2 and 7.5 of the inference reference, read aloud: plain, slow and exact.
 
-It knows the values of `routing.selection.ask` and nothing of how the gateway chooses.
+It knows the values of `routing.selection.types` and nothing of how the gateway chooses.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Final
 
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import Ask, Policy, State
+from routing.selection.types import EndpointState, Policy, Requirements
 
 Pair = tuple[ModelEntry, EndpointEntry]
 Test = Callable[[Pair], bool]
@@ -49,13 +49,13 @@ class Case:
     """One call of `select`; `chance` is what the random source says, each time."""
 
     models: Sequence[ModelEntry]
-    ask: Ask
+    ask: Requirements
     policy: Policy
-    state: State
+    state: EndpointState
     chance: float
 
 
-def is_candidate(pair: Pair, ask: Ask) -> bool:
+def is_candidate(pair: Pair, ask: Requirements) -> bool:
     """7.5 rule 1 and 7.7: there, priced, not down, and of a kind that can serve the request."""
     each = pair[1]
     return each.prices is not None and each.status > -3 and each.provider.kind in ask.kinds
@@ -157,7 +157,7 @@ def _tier(case: Case, pairs: list[Pair], pair: Pair) -> bool:
     return is_opted(case, each)
 
 
-def _takes(ask: Ask, modality: str) -> Callable[[list[Pair]], Test]:
+def _takes(ask: Requirements, modality: str) -> Callable[[list[Pair]], Test]:
     wanted = modality in ask.input_modalities
     return lambda pairs: lambda pair: not wanted or modality in pair[1].input_modalities
 
@@ -179,20 +179,20 @@ def _parameters(case: Case, each: EndpointEntry) -> bool:
     return case.ask.required_parameters <= supported
 
 
-def _context(ask: Ask, each: EndpointEntry) -> bool:
+def _context(ask: Requirements, each: EndpointEntry) -> bool:
     """An endpoint never gives more than its own maximum, so no more has to fit."""
     output = min(ask.output_tokens or 0, each.max_completion_tokens or ask.output_tokens or 0)
     fits = each.context_length is None or ask.prompt_tokens + output <= each.context_length
     return fits and (each.max_prompt_tokens is None or ask.prompt_tokens <= each.max_prompt_tokens)
 
 
-def _max_tokens(ask: Ask, each: EndpointEntry) -> bool:
+def _max_tokens(ask: Requirements, each: EndpointEntry) -> bool:
     return each.max_completion_tokens is None or (
         (ask.output_tokens or 0) <= each.max_completion_tokens
     )
 
 
-def after_soft_preference(ask: Ask, pairs: list[Pair]) -> list[Pair]:
+def after_soft_preference(ask: Requirements, pairs: list[Pair]) -> list[Pair]:
     """7.5 rule 3: where some endpoints of a model support it, its others are dropped.
 
     `tools` is never ignored, also where the step of that name left somebody whom a later one took.

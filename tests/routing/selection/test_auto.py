@@ -12,40 +12,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.entities.entries import ModelEntry, Snapshot
-from routing.selection.ask import Ask
 from routing.selection.auto import (
     COST_TIERS,
+    AutoOptions,
     AutoSettings,
     CostTier,
-    Passing,
-    Wishes,
-    anything,
-    auto_models,
-    free_models,
+    UsableModels,
+    all_models,
+    choose_auto_models,
+    choose_free_models,
 )
-from routing.selection.market import Market
+from routing.selection.price_bands import PriceIndex
+from routing.selection.types import Requirements
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import priced, snapshot
 
 TEXT = frozenset({"text"})
-ASK = Ask(kinds=frozenset({"openai"}), output_modalities=TEXT)
+ASK = Requirements(kinds=frozenset({"openai"}), output_modalities=TEXT)
 
 
 def auto(
     models: Sequence[ModelEntry] | Snapshot,
-    ask: Ask = ASK,
+    ask: Requirements = ASK,
     *,
     names: tuple[str, ...] = (),
     **more: Any,
 ) -> list[str]:
     catalogue = models if isinstance(models, Snapshot) else snapshot(models)
-    wishes = Wishes(**{key: more.pop(key) for key in list(more) if key in Wishes._fields})
+    wishes = AutoOptions(**{key: more.pop(key) for key in list(more) if key in AutoOptions._fields})
     settings = AutoSettings(names, usable=passing(more.pop("usable", None)))
-    return [each.id for each in auto_models(catalogue, ask, settings, wishes, **more)]
+    return [each.id for each in choose_auto_models(catalogue, ask, settings, wishes, **more)]
 
 
-def passing(test: Callable[[ModelEntry], bool] | None) -> Passing:
-    return anything if test is None else lambda models: filter(test, models)
+def passing(test: Callable[[ModelEntry], bool] | None) -> UsableModels:
+    return all_models if test is None else lambda models: filter(test, models)
 
 
 def in_cents(*cents: int) -> list[ModelEntry]:
@@ -209,7 +209,7 @@ def test_ids_that_differ_in_case_alone_are_two_models() -> None:
 
 def free(models: Sequence[ModelEntry], mark: float = 0.0, **more: Any) -> list[str]:
     settings = AutoSettings(("a/paid",), usable=passing(more.pop("usable", None)))
-    found = free_models(snapshot(models), ASK, settings, random=lambda: mark, **more)
+    found = choose_free_models(snapshot(models), ASK, settings, random=lambda: mark, **more)
     return [each.id for each in found]
 
 
@@ -263,7 +263,7 @@ def large() -> Snapshot:
 @pytest.fixture(scope="module")
 def market() -> Snapshot:
     found = large()
-    found.derive(Market)
+    found.derive(PriceIndex)
     return found
 
 
@@ -275,7 +275,9 @@ def market() -> Snapshot:
         (ASK._replace(prompt_tokens=50_000, output_tokens=8000), 1200),
     ],
 )
-def test_one_resolution_is_little_work(market: Snapshot, ask: Ask, each_us_max: float) -> None:
+def test_one_resolution_is_little_work(
+    market: Snapshot, ask: Requirements, each_us_max: float
+) -> None:
     wishes: dict[str, Any] = {"excluded": ("*-7", "author1/*"), "cost_tier": "high"}
     rounds = 200
     assert len(auto(market, ask, **wishes)) == 3
@@ -292,4 +294,4 @@ def test_shelves_are_kept_and_do_not_grow_without_end(market: Snapshot) -> None:
     for n in range(200):
         auto(market, allowed=(f"author{n}/*",))
 
-    assert len(market.derive(Market)._shelves) <= 64
+    assert len(market.derive(PriceIndex)._shelves) <= 64

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from routing.entities.entries import EndpointEntry, ModelEntry
-from routing.selection.ask import Ask, Plan, Policy
-from routing.selection.filters import steps
-from routing.selection.select import all_down, select
+from routing.selection.filters import list_filters
+from routing.selection.select import are_all_down, select
+from routing.selection.types import Plan, Policy, Requirements
 from tests.routing.selection.entries import endpoint, model, provider
 from tests.routing.selection.markets import CHAT
 
@@ -21,7 +21,7 @@ TOOLS, PREFERENCE = "Filter by Tool Compatibility", "Parameter Preference"
 
 def chosen(*models: ModelEntry, **said: Any) -> Plan:
     """What is chosen for a request and a policy that say this."""
-    asked = {name: said.pop(name) for name in list(said) if name in Ask._fields}
+    asked = {name: said.pop(name) for name in list(said) if name in Requirements._fields}
     return select(models, CHAT._replace(**asked), Policy(**said), random=lambda: 0.0)
 
 
@@ -329,7 +329,7 @@ def test_the_filters_come_in_the_order_of_the_reference_and_only_where_they_are_
     plain = CHAT._replace(output_modalities=text)
     ask = plain._replace(tools=True, input_modalities=media, output_tokens=10)
 
-    everything = steps(
+    everything = list_filters(
         ask._replace(required_parameters=one("seed")),
         Policy(**wishes, max_price_usd={"prompt": Decimal(1)}),
     )
@@ -341,7 +341,7 @@ def test_the_filters_come_in_the_order_of_the_reference_and_only_where_they_are_
         *("Tool Compatibility", "Parameters", "Context Length", "Max Tokens"),
     ]
     needed = ["Filter by Service Tier", "Filter by Output Modality", CONTEXT]
-    assert [name for name, _ in steps(plain)] == needed
+    assert [name for name, _ in list_filters(plain)] == needed
 
 
 def test_with_several_models_a_filter_may_empty_one() -> None:
@@ -386,4 +386,4 @@ def test_all_down_means_all_that_the_request_leaves(
 ) -> None:
     known = [endpoint(tag, status=status) for tag, status in statuses.items()]
 
-    assert all_down([model(*known)], CHAT, Policy(**wishes)) is down
+    assert are_all_down([model(*known)], CHAT, Policy(**wishes)) is down

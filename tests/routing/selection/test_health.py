@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routing.selection.ask import ALL_WELL
 from routing.selection.health import EndpointHealth
+from routing.selection.types import ALL_HEALTHY
 
 E1, E2 = 1, 2
 WINDOW_S, PROBE_S = 30.0, 10.0
@@ -20,19 +20,26 @@ def health() -> EndpointHealth:
 
 def how(health: EndpointHealth, now: float, endpoint: int = E1) -> str:
     """What the standing says of one endpoint."""
-    standing = health.standing(now)
+    standing = health.snapshot(now)
     words = [name for name in standing._fields if endpoint in getattr(standing, name)]
     return "+".join(words) or "well"
 
 
 def test_an_endpoint_nobody_complained_about_is_well(health: EndpointHealth) -> None:
-    assert health.standing(0) is ALL_WELL
+    assert health.snapshot(0) is ALL_HEALTHY
     # A probe of one that has recovered means nothing.
-    health.probing(E1, 5)
-    assert health.standing(5) is ALL_WELL
+    health.begin_probe(E1, 5)
+    assert health.snapshot(5) is ALL_HEALTHY
 
 
 # What happens at which second, and what is seen: `parked@0 for 7` has a hint of so many seconds.
+# What the words of stories stand for.
+EVENTS = {
+    "failed": EndpointHealth.record_failure,
+    "succeeded": EndpointHealth.record_success,
+    "probing": EndpointHealth.begin_probe,
+    "disappointed": EndpointHealth.record_useless_answer,
+}
 STORIES: dict[str, str] = {
     "an outage lasts its window": (
         "failed@100, 100 unstable, 129.9 unstable, 130 half_open, 10000 half_open"
@@ -84,27 +91,31 @@ def test_an_endpoint_s_story(health: EndpointHealth, name: str) -> None:
             case [second, words], [""]:
                 assert how(health, float(second)) == words, step
             case ["not_probed"], _:
-                health.not_probed(E1)
+                health.abandon_probe(E1)
             case ["parked"], [now, hint_s]:
-                health.parked(E1, float(now), hint_s=float(hint_s))
+                health.park(E1, float(now), hint_s=float(hint_s))
             case [event], [now]:
-                getattr(health, event)(E1, float(now))
+                EVENTS[event](health, E1, float(now))
     assert how(health, 0, E2) == "well"
 
 
 def test_what_was_worked_out_once_holds_until_something_changes(health: EndpointHealth) -> None:
-    health.failed(E1, 0)
-    first = health.standing(1)
+    health.record_failure(E1, 0)
+    first = health.snapshot(1)
 
-    assert health.standing(29) is first
-    health.failed(E2, 29)
+    assert health.snapshot(29) is first
+    health.record_failure(E2, 29)
     assert how(health, 29, E2) == "unstable"
 
 
 def tried(health: EndpointHealth, results: str) -> float:
     """One try a second, `+` well, `-` an outage, `#` a 429, `?` of no use; when the last ended."""
-    ends = {"+": health.succeeded, "-": health.failed, "?": health.disappointed}
-    ends["#"] = partial(health.parked, hint_s=5)
+    ends = {
+        "+": health.record_success,
+        "-": health.record_failure,
+        "?": health.record_useless_answer,
+    }
+    ends["#"] = partial(health.park, hint_s=5)
     now = 0
     for now, result in enumerate(results):
         ends[result](E1, now)
@@ -126,8 +137,8 @@ def test_who_fails_more_than_half_of_the_last_tries_is_failing(results: str) -> 
     now = tried(health, results)
 
     is_failing = len(last) >= 3 and last.count("+") < len(last) / 2
-    assert (E1 in health.standing(now).failing) is is_failing
-    assert E2 not in health.standing(now).failing
+    assert (E1 in health.snapshot(now).failing) is is_failing
+    assert E2 not in health.snapshot(now).failing
 
 
 WORDS = st.sampled_from(["failed", "succeeded", "probing", "disappointed", "parked"])
@@ -146,14 +157,14 @@ def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
     now = 0.0
     for pause_s, what, endpoint, hint_s in happenings:
         now += pause_s
-        asked.standing(now)
+        asked.snapshot(now)
         for health in (asked, fresh):
             if what == "parked":
-                health.parked(endpoint, now, hint_s=hint_s)
+                health.park(endpoint, now, hint_s=hint_s)
             else:
-                getattr(health, what)(endpoint, now)
-    standing = asked.standing(now)
+                EVENTS[what](health, endpoint, now)
+    standing = asked.snapshot(now)
 
-    assert standing == fresh.standing(now)
+    assert standing == fresh.snapshot(now)
     assert not standing.unstable & standing.half_open
     assert not standing.parked & standing.half_open

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from routing.selection.ask import Policy, Standing, State
 from routing.selection.select import select
+from routing.selection.types import EndpointState, HealthSnapshot, Policy
 from tests.routing.selection.entries import endpoint
 from tests.routing.selection.markets import CHAT, Market, priced
 
@@ -21,7 +21,7 @@ DEVIATIONS = 4
 def shares(market: Market, *, unstable: str = "") -> dict[str, float]:
     """How often each endpoint came first."""
     chance = Random(7).random
-    state = State(standing=Standing(market.keys(unstable)))
+    state = EndpointState(health=HealthSnapshot(market.keys(unstable)))
     plans = (select(market.models, CHAT, Policy(), state, random=chance) for _ in range(DRAWS))
     counted = Counter(plan.order[0].tag for plan in plans)
     return {tag: count / DRAWS for tag, count in counted.items()}

@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 
-from routing.selection.ask import Ask, Plan, Policy, State
 from routing.selection.select import select
+from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from tests.routing.selection.cases import ON_MANY, cases
 from tests.routing.selection.oracle import Verdict, judge
 from tests.routing.selection.oracle_steps import (
@@ -40,7 +40,7 @@ def check_agreement(case: Case) -> None:
     check_weights(plan, verdict)
     capped = {pk: cap for pk, cap in plan.output_caps.items() if pk in verdict.order}
     assert capped == {pk: verdict.output_caps[pk] for pk in verdict.order if verdict.output_caps}
-    probes = case.state.standing.half_open & set(verdict.order[:1]) - case.state.byok.keys()
+    probes = case.state.health.half_open & set(verdict.order[:1]) - case.state.byok.keys()
     assert plan.probe == next(iter(probes), None)
 
 
@@ -105,7 +105,7 @@ def features(case: Case, verdict: Verdict) -> Iterable[str]:
     order = [models[pk] for pk in verdict.order]
     told = {
         "drawn": any(len(group) > 1 for group in verdict.drawn),
-        "probe": bool(case.state.standing.half_open & set(verdict.order[:1])),
+        "probe": bool(case.state.health.half_open & set(verdict.order[:1])),
         "sticky first": verdict.order[:1] == [case.state.sticky],
         "own credential": bool(case.state.byok.keys() & verdict.order),
         "interleaved": order != sorted(order),
@@ -115,7 +115,7 @@ def features(case: Case, verdict: Verdict) -> Iterable[str]:
 
 
 def judged_by_nobody() -> Case:
-    return Case([], Ask(kinds=frozenset()), Policy(), State(), 0.0)
+    return Case([], Requirements(kinds=frozenset()), Policy(), EndpointState(), 0.0)
 
 
 # --- What must hold whatever the oracle thinks ----------------------------------------------------

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from routing.selection.ask import Figures, Percentiles, Policy, Sort, State
 from routing.selection.select import select
+from routing.selection.types import EndpointState, EndpointStats, Percentiles, Policy, Sort
 from tests.routing.selection.entries import model
 from tests.routing.selection.markets import CHAT, KNOWN, Market, priced, quick
 
@@ -70,11 +70,11 @@ def test_without_a_sort_outages_decide() -> None:
 def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     market = Market(tags="abcdef")
     figures = market.figures(
-        a=Figures(tool_success=0.89),
-        b=Figures(tool_success=0.9),
-        d=Figures(tool_success=1.0),
-        e=Figures(tool_success=0.2, throughput_tps=Percentiles(500, 400, 300, 200)),
-        f=Figures(throughput_tps=Percentiles(50, 40, 30, 20)),
+        a=EndpointStats(tool_success=0.89),
+        b=EndpointStats(tool_success=0.9),
+        d=EndpointStats(tool_success=1.0),
+        e=EndpointStats(tool_success=0.2, throughput_tps=Percentiles(500, 400, 300, 200)),
+        f=EndpointStats(throughput_tps=Percentiles(50, 40, 30, 20)),
     )
 
     assert market.tags(sort="exacto", figures=figures) == "d b f c a e"
@@ -281,7 +281,7 @@ def test_what_may_not_be_fallen_back_to_is_told() -> None:
 
 def test_an_endpoint_that_is_gone_is_remembered_in_vain() -> None:
     market = Market()
-    state = State(sticky=10**9)
+    state = EndpointState(sticky=10**9)
 
     order = select(market.models, CHAT, Policy(), state, random=lambda: 0.0).order
 

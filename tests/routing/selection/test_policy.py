@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from routing.formats.provider_preferences import ProviderField, resolve_provider
-from routing.selection.ask import NO_POLICY, Policy, Resolution, Sort
-from routing.selection.policy import policy_of
+from routing.selection.policy import build_policy
+from routing.selection.types import NO_POLICY, Policy, Resolution, Sort
 
 PLAIN = Resolution((), "direct")
 NITRO = Resolution((), "direct", sort="throughput", admitted_tiers=frozenset({"priority"}))
@@ -21,7 +21,7 @@ def made(
     route: str | None = None,
     **told: Any,
 ) -> Policy:
-    return policy_of(resolve_provider(field, route=route), resolution=resolution, **told)
+    return build_policy(resolve_provider(field, route=route), resolution=resolution, **told)
 
 
 def test_a_request_that_wants_nothing_shares_one_policy() -> None:
@@ -95,7 +95,7 @@ def test_request_before_suffix_before_workspace(
 
     assert (policy.sort, policy.sort_named) == (sort, by == "request")
     assert policy.sort_is_default is (by == "workspace")
-    assert policy.keeps_sort is (by in ("request", "suffix"))
+    assert policy.has_own_sort is (by in ("request", "suffix"))
 
 
 def test_an_order_closes_the_tier_that_a_suffix_opened() -> None:

@@ -13,7 +13,7 @@ from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
 from routing.ledger.orders import Payer
 from routing.metering.estimate import Demand
-from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan
+from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Plan, Requirements
 from routing.serving.request.call import AppFacts, Attempt, Call, Choice
 from routing.upstreams.failures import UpstreamFailure
 from tests.routing.selection.entries import model
@@ -40,7 +40,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
         default_text_model="",
         key_name="CI",
     )
-    ask = Ask(kinds=frozenset({"openai"}))
+    ask = Requirements(kinds=frozenset({"openai"}))
     return Call(
         generation_id="gen-1-test",
         caller=caller,

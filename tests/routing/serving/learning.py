@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Figures
+from routing.selection.types import EndpointStats
 from routing.serving.request import process, stickiness
 from routing.serving.request.call import Attempt
 from routing.statistics.observing import Observer
@@ -69,10 +69,10 @@ def refreshed(observer: Observer) -> None:
         pass
 
 
-def figures(observer: Observer, at: EndpointEntry) -> Figures:
+def figures(observer: Observer, at: EndpointEntry) -> EndpointStats:
     """What is known after a refresh."""
     refreshed(observer)
-    return observer.figures().get(at.pk, Figures())
+    return observer.figures().get(at.pk, EndpointStats())
 
 
 def some_endpoint(**changes: Any) -> EndpointEntry:

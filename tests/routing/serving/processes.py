@@ -6,8 +6,8 @@ from typing import Any
 
 from gateway.hints import Hints
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Figures
 from routing.selection.health import EndpointHealth
+from routing.selection.types import EndpointStats
 from routing.statistics.observing import Observer
 from routing.statistics.sharing import Sharing
 from tests.gateway.outbound.raw_upstream import Peer
@@ -49,22 +49,22 @@ class Process:
 
     def answers(self, at: EndpointEntry, count: int = 10) -> None:
         for _ in range(count):
-            self.health.succeeded(at.pk, self.clock.now)
+            self.health.record_success(at.pk, self.clock.now)
             self.seen.observed(attempt(self.clock, at), streamed=True, tokens=50)
 
     def fails(self, at: EndpointEntry, failure: Any = FAILURE) -> None:
         """As `Attempts.failed` does it."""
         if failure.parked:
-            self.health.parked(at.pk, self.clock.now, hint_s=10)
+            self.health.park(at.pk, self.clock.now, hint_s=10)
         else:
-            self.health.failed(at.pk, self.clock.now)
+            self.health.record_failure(at.pk, self.clock.now)
         self.seen.observed(attempt(self.clock, at, failure=failure), streamed=True)
 
-    def figures(self, at: EndpointEntry) -> Figures:
+    def figures(self, at: EndpointEntry) -> EndpointStats:
         return figures(self.seen, at)
 
     def unstable(self, at: EndpointEntry) -> bool:
-        return at.pk in self.health.standing(self.clock.now).unstable
+        return at.pk in self.health.snapshot(self.clock.now).unstable
 
 
 Start = Callable[[], Process]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.outbound.door_errors import DeadlineExceeded, FirstByteTimeout
-from routing.selection.ask import Standing
+from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request import process
 from routing.serving.request.call import Attempt
@@ -74,7 +74,7 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
     Attempts(call).failed(attempt, told)
 
     blamed = frozenset({last} if is_to_blame else ())
-    assert process.health().standing(clock.now) == Standing(unstable=blamed)
+    assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
     seen = observing.observer()
     refreshed(seen)
     assert set(seen.recent.totals) == blamed

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from routing.metering.usage import Usage
-from routing.selection.ask import ALL_WELL, NO_POLICY, Plan, Policy
+from routing.selection.types import ALL_HEALTHY, NO_POLICY, Plan, Policy
 from routing.serving.attempts.learned import Conversation, may_go_on, state_for
 from routing.serving.request import process, stickiness
 from tests.routing.formats.chat_bodies import accepted
@@ -83,16 +83,16 @@ def test_the_draws_of_a_session_are_the_same_everywhere() -> None:
 
 
 def test_the_standing_is_that_of_this_moment() -> None:
-    assert state_for(talk(), MODELS, NO_POLICY).standing is ALL_WELL
-    process.health().failed(ALPHA.pk, process.now())
-    assert state_for(talk(), MODELS, NO_POLICY).standing.unstable == {ALPHA.pk}
+    assert state_for(talk(), MODELS, NO_POLICY).health is ALL_HEALTHY
+    process.health().record_failure(ALPHA.pk, process.now())
+    assert state_for(talk(), MODELS, NO_POLICY).health.unstable == {ALPHA.pk}
 
 
 def test_one_request_of_all_sends_the_probe() -> None:
     health, now = process.health(), process.now()
-    health.failed(ALPHA.pk, now - 10_000)
-    assert health.standing(now).half_open == {ALPHA.pk}
+    health.record_failure(ALPHA.pk, now - 10_000)
+    assert health.snapshot(now).half_open == {ALPHA.pk}
     assert may_go_on(Plan((ALPHA, BETA), (), (ALPHA, BETA), probe=ALPHA.pk))
-    assert health.standing(process.now()).unstable == {ALPHA.pk}
+    assert health.snapshot(process.now()).unstable == {ALPHA.pk}
     assert may_go_on(Plan((ALPHA,), (), (ALPHA,), probe=ALPHA.pk))
     assert may_go_on(Plan((BETA,), (), (BETA,)))

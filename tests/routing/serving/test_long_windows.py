@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.hints import Hints
-from routing.selection.measurements.figures import Tally
+from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import PIECE_ENDPOINTS
 from routing.statistics import long_windows
 from routing.statistics.long_windows import (
@@ -148,11 +148,13 @@ def busy(clock: Clock) -> Observer:
     return seen
 
 
-def tally(endpoint: int, *, bare: bool) -> Tally:
-    made = Tally()
+def tally(endpoint: int, *, bare: bool) -> EndpointCounter:
+    made = EndpointCounter()
     for n in range(1 if bare else 4):
-        made.answer(0.1 + (endpoint + n) % 97 / 50, streamed=True, speed_tps=20 + n * endpoint % 89)
-    return made.bare() if bare else made
+        made.count_answer(
+            0.1 + (endpoint + n) % 97 / 50, streamed=True, speed_tps=20 + n * endpoint % 89
+        )
+    return made.calls_only() if bare else made
 
 
 class Timed(Hints):
@@ -199,5 +201,5 @@ def test_ten_thousand_busy_endpoints_come_over_a_slow_line_and_hold_nobody_up(
     for window, other in ((before.half_hour, after.half_hour), (before.day, after.day)):
         assert window.totals.keys() == other.totals.keys()
         for endpoint in (1, BUSY // 2, BUSY):
-            packed = window.totals[endpoint].packed(endpoint)
-            assert other.totals[endpoint].packed(endpoint)[:6] == packed[:6]
+            packed = window.totals[endpoint].serialize(endpoint)
+            assert other.totals[endpoint].serialize(endpoint)[:6] == packed[:6]

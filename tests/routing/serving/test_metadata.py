@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.selection.ask import Policy
+from routing.selection.types import Policy
 from routing.serving.request.call import Attempt, Call
 from routing.serving.settlement.app_facts import categories
 from routing.serving.settlement.metadata import router_metadata, wished_metadata

@@ -9,7 +9,7 @@ from gateway.http.errors import Unavailable
 from routing.ledger.settlements import RECORD_COLUMNS
 from routing.metering.cost import Cost
 from routing.metering.usage import Usage
-from routing.selection.replay import rows_of
+from routing.selection.replay import read_rows
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.outcome import Outcome, answered, failed, left_early, measured, price
 from routing.serving.settlement.records import settle_order
@@ -114,7 +114,7 @@ def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> Non
 
 def trace_of(call: Call, outcome: Outcome) -> tuple[Any, list[Any]]:
     trace = orjson.loads(record(call, outcome)["trace"])
-    return trace, [(row.tag, row.verdict, row.why) for row in rows_of(trace)]
+    return trace, [(row.tag, row.verdict, row.why) for row in read_rows(trace)]
 
 
 def test_the_record_says_why_it_went_where_it_went() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from accounts.byok import ByokEntry
 from routing.metering.byok import fee_bound_nano, fee_nano
-from routing.selection.ask import ALL_WELL, NOTHING_LEARNED, Turn
+from routing.selection.types import ALL_HEALTHY, NOTHING_LEARNED, Candidate
 from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempts import Attempts, Held, _more, needed_for
 from routing.serving.attempts.own_credentials import (
@@ -77,8 +77,8 @@ def test_places_are_numbers_among_the_caller_s_credentials() -> None:
     state = state_with(entries)
     assert state.byok == {ENDPOINT.pk: (1, 2)}
     assert state.byok_fallback == {ENDPOINT.pk: (3,)}
-    assert entry_at(Turn(ENDPOINT, 2), entries) is entries[2]
-    assert entry_at(Turn(ENDPOINT), entries) is None
+    assert entry_at(Candidate(ENDPOINT, 2), entries) is entries[2]
+    assert entry_at(Candidate(ENDPOINT), entries) is None
     assert state_with([]) == NOTHING_LEARNED
 
 
@@ -109,7 +109,7 @@ def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
     state = state_with(entries, model(ENDPOINT, other))
     assert state.byok == {ENDPOINT.pk: (1,), other.pk: (0, 1)}
     assert state.byok_fallback == {ENDPOINT.pk: (2,)}
-    assert entry_at(Turn(ENDPOINT, 2), entries) is entries[0]
+    assert entry_at(Candidate(ENDPOINT, 2), entries) is entries[0]
 
 
 def test_a_rest_ends_with_time_success_or_another_key() -> None:
@@ -193,10 +193,10 @@ def failed(status: int, *, own: bool, body: bytes = b"") -> int:
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, status: int) -> None:
     shared = failed(status, own=False)
-    before = process.health().standing(clock.now)
+    before = process.health().snapshot(clock.now)
     assert shared in before.unstable | before.parked
     own, no_access = failed(status, own=True), failed(404, own=True)
-    assert process.health().standing(clock.now) == before
+    assert process.health().snapshot(clock.now) == before
     assert set(observing.observer().recent.totals) == {shared}
     rest = {pk: own_rests.rests(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
     assert rest == {shared: False, own: True, no_access: True}
@@ -204,7 +204,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
 
 def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
     own = failed(503, own=True)
-    assert process.health().standing(clock.now).unstable == {own}
+    assert process.health().snapshot(clock.now).unstable == {own}
     assert own in observing.observer().recent.totals
     assert not own_rests
 
@@ -221,10 +221,10 @@ def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
     observing.observed(served, streamed=False, tokens=5)
 
     assert not own_rests
-    assert process.health().standing(clock.now).unstable == {pk}
+    assert process.health().snapshot(clock.now).unstable == {pk}
     assert [mark.kind for mark in observing.observer().marks.take()] == ["outage"]
     went_well(attempt_at(one))
-    assert process.health().standing(clock.now) == ALL_WELL
+    assert process.health().snapshot(clock.now) == ALL_HEALTHY
 
 
 def test_the_team_s_key_is_hidden_from_what_its_provider_says(clock, monkeypatch) -> None:

@@ -38,9 +38,9 @@ def is_free(client, one) -> Callable[[], bool]:
 @pytest.fixture
 def probing(here: Process, one: EndpointEntry, clock: Clock) -> Call:
     """A call that has taken the endpoint's probe on itself."""
-    here.health.failed(one.pk, clock.now - 31)
-    assert here.health.standing(clock.now).half_open == {one.pk}
-    here.health.probing(one.pk, clock.now)
+    here.health.record_failure(one.pk, clock.now - 31)
+    assert here.health.snapshot(clock.now).half_open == {one.pk}
+    here.health.begin_probe(one.pk, clock.now)
     assert may_probe(one.pk)
     call = call_to(one)
     call.plan = call.plan._replace(probe=one.pk)
@@ -61,7 +61,7 @@ def test_a_probe_that_failed_gives_its_place_back(
 
     assert is_free()
     # An outage has begun anew, and a 429 is waited out; else the next request may look at once.
-    standing = here.health.standing(clock.now)
+    standing = here.health.snapshot(clock.now)
     assert one.pk in standing.unstable | standing.parked | standing.half_open
     assert (one.pk in standing.unstable) is failure.outage
     assert (one.pk in standing.half_open) is not (failure.outage or failure.parked)
@@ -75,14 +75,14 @@ def test_so_does_one_that_was_never_sent_or_whose_caller_left(
     attempts.end_probe()
     here.sync()
     assert is_free()
-    assert here.health.standing(clock.now).half_open == {one.pk}
+    assert here.health.snapshot(clock.now).half_open == {one.pk}
 
 
 def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
     here, start, one, clock, is_free, probing
 ) -> None:
     other = start()
-    other.health.failed(one.pk, clock.now - 31)
+    other.health.record_failure(one.pk, clock.now - 31)
     other.sync()
     Attempts(probing).failed(attempt_at(one), replace(FAILURE))
     here.sync()
@@ -92,21 +92,21 @@ def test_the_others_are_told_of_a_failed_probe_before_they_may_send_theirs(
     assert other.unstable(one)
     # Twice the first window for both.
     for each in (here, other):
-        assert each.health.standing(clock.now + 59).unstable == {one.pk}
-        assert each.health.standing(clock.now + 61).half_open == {one.pk}
+        assert each.health.snapshot(clock.now + 59).unstable == {one.pk}
+        assert each.health.snapshot(clock.now + 61).half_open == {one.pk}
 
 
 def test_who_finds_another_probing_looks_again_soon(here, one, clock, client) -> None:
-    here.health.failed(one.pk, clock.now - 31)
+    here.health.record_failure(one.pk, clock.now - 31)
     plan = call_to(one, some_endpoint()).plan._replace(probe=one.pk)
     client.set(probe_key(one.pk), 1)
     assert not may_go_on(plan)
-    assert here.health.standing(clock.now).unstable == {one.pk}
+    assert here.health.snapshot(clock.now).unstable == {one.pk}
     client.delete(probe_key(one.pk))
 
-    assert here.health.standing(clock.now + LOOK_AGAIN_S + 0.1).half_open == {one.pk}
+    assert here.health.snapshot(clock.now + LOOK_AGAIN_S + 0.1).half_open == {one.pk}
     assert may_go_on(plan)
-    assert here.health.standing(clock.now + LOOK_AGAIN_S + 0.1).unstable == {one.pk}
+    assert here.health.snapshot(clock.now + LOOK_AGAIN_S + 0.1).unstable == {one.pk}
 
 
 def test_what_the_store_did_not_take_is_given_back_later(

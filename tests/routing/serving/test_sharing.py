@@ -62,8 +62,8 @@ def test_a_parking_is_known_elsewhere(start, clock, one) -> None:
     first, second = start(), start()
     first.fails(one, LIMITED)
     pass_round(first, second)
-    assert second.health.standing(clock.now + 9).parked == {one.pk}
-    assert second.health.standing(clock.now + 10.5).parked == frozenset()
+    assert second.health.snapshot(clock.now + 9).parked == {one.pk}
+    assert second.health.snapshot(clock.now + 10.5).parked == frozenset()
 
 
 def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -> None:
@@ -217,7 +217,7 @@ class Told:
             self.marks.adopt(mark, self.health, now=now)
 
     def unstable(self, now: float) -> bool:
-        return E1 in self.health.standing(now).unstable
+        return E1 in self.health.snapshot(now).unstable
 
 
 @pytest.fixture
@@ -228,14 +228,14 @@ def told() -> Told:
 def test_an_outage_elsewhere_is_one_here(told) -> None:
     told.hear(OUTAGE)
     assert [told.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
-    assert told.health.standing(130).half_open == {E1}
+    assert told.health.snapshot(130).half_open == {E1}
 
 
 @pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
 def test_a_later_recovery_elsewhere_ends_it(told, well_at: float, ends_it: bool) -> None:
     told.hear(OUTAGE, Mark("well", E1, at=well_at), now=104)
     assert told.unstable(104) is not ends_it
-    assert bool(told.health.standing(200).half_open) is not ends_it
+    assert bool(told.health.snapshot(200).half_open) is not ends_it
 
 
 def test_who_was_answered_since_tells_so(told) -> None:
@@ -247,7 +247,7 @@ def test_who_was_answered_since_tells_so(told) -> None:
 
 
 def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
-    told.health.failed(E1, 100)
+    told.health.record_failure(E1, 100)
     told.marks.outage(E1, 100)
     told.hear(Mark("outage", E1, at=95))
     assert told.unstable(129)
@@ -255,8 +255,8 @@ def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
 
 def test_a_parking_lasts_what_is_left_of_it(told) -> None:
     told.hear(Mark("parked", E1, at=100, until=107), Mark("parked", E2, at=90, until=100))
-    assert told.health.standing(106.9).parked == {E1}
-    assert told.health.standing(107).parked == frozenset()
+    assert told.health.snapshot(106.9).parked == {E1}
+    assert told.health.snapshot(107).parked == frozenset()
 
 
 def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.hints import Hints
 from routing.catalogue.models import Endpoint
-from routing.selection.measurements.figures import Tally
+from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import RELATIVE_ERROR
 from routing.statistics.five_minutes import EndpointSample
 from routing.statistics.history import (
@@ -51,7 +51,7 @@ def store(valkey: ValkeyServer) -> Iterator[Hints]:
 def tell(store: Hints) -> Callable[..., None]:
     """An entry of the stream, as of a process that pushed it so long after the stretch began."""
 
-    def tell(after_s: float, tallies: dict[int, Tally]) -> None:
+    def tell(after_s: float, tallies: dict[int, EndpointCounter]) -> None:
         data: dict[Any, Any] = {"p": "x", "d": entry_json(tallies.items(), (), now=0)}
         id = f"{int((BEGINS_S + after_s) * 1000)}-*"
         store.run(lambda client: client.xadd(stream(), data, id=id), None)
@@ -59,10 +59,12 @@ def tell(store: Hints) -> Callable[..., None]:
     return tell
 
 
-def tally(answered: int, *, failed: int = 0, limited: int = 0, latency_s: float = 0.5) -> Tally:
-    made = Tally()
+def tally(
+    answered: int, *, failed: int = 0, limited: int = 0, latency_s: float = 0.5
+) -> EndpointCounter:
+    made = EndpointCounter()
     for _ in range(answered):
-        made.answer(latency_s, streamed=True, speed_tps=50.0)
+        made.count_answer(latency_s, streamed=True, speed_tps=50.0)
     made.failed, made.limited = failed, limited
     return made
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Figures
 from routing.selection.measurements.histogram import RELATIVE_ERROR
+from routing.selection.types import EndpointStats
 from routing.statistics.marks import Mark
 from routing.statistics.observing import REFRESH_S, Observer
 from routing.upstreams.failures import UpstreamFailure, from_status, malformed, refused
@@ -51,7 +51,7 @@ class Watch:
         for _ in range(count):
             self.seen.observed(attempt(self.clock, at or self.one, **changes), **said)
 
-    def figures(self) -> Figures:
+    def figures(self) -> EndpointStats:
         return figures(self.seen, self.one)
 
     def p50s(self) -> tuple[Any, ...]:
@@ -134,7 +134,7 @@ def test_failures_are_marked_for_others(clock, watch) -> None:
 
 def test_thin_data_says_nothing(watch) -> None:
     watch.meet(4, tokens=50, tools_good=False)
-    assert watch.figures() == Figures(calls=4)
+    assert watch.figures() == EndpointStats(calls=4)
 
 
 def test_windows_pass(clock, watch) -> None:

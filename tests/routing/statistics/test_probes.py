@@ -110,7 +110,7 @@ def test_processes_hear_of_it_and_count_no_call(told, models, store) -> None:
     sharing.sync()
 
     pk = Endpoint.objects.get().pk
-    assert health.standing(clock.now).unstable == {pk}
+    assert health.snapshot(clock.now).unstable == {pk}
     assert pk not in seen.recent.totals
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.selection.measurements.figures import (
+from routing.selection.measurements.endpoint_counter import (
     CALLS_MIN,
     SAMPLES_MIN,
     TOOL_ANSWERS_MIN,
-    Tally,
-    figures_of,
-    unpacked,
+    EndpointCounter,
+    build_stats,
+    parse_counter,
 )
 from routing.selection.measurements.histogram import (
     BUCKETS,
@@ -23,10 +23,10 @@ from routing.selection.measurements.histogram import (
     VALUES,
     Counts,
     bucket_of,
-    counted,
+    count_value,
     percentiles,
 )
-from routing.selection.measurements.window import PIECE_ENDPOINTS, Window, opened
+from routing.selection.measurements.window import PIECE_ENDPOINTS, Window, unpack_piece
 
 # --- Histograms; that counts add up, the tallies prove --------------------------------------------
 
@@ -37,7 +37,7 @@ SOME = st.lists(VALUE, min_size=1, max_size=200)
 def counts_of(values: list[float]) -> Counts | None:
     counts: Counts | None = None
     for value in values:
-        counts = counted(counts, value)
+        counts = count_value(counts, value)
     return counts
 
 
@@ -99,8 +99,8 @@ EVENTS = st.lists(
 )
 
 
-def tally_of(events: list[Any]) -> Tally:
-    tally = Tally()
+def tally_of(events: list[Any]) -> EndpointCounter:
+    tally = EndpointCounter()
     for event in events:
         match event:
             case ("failed",):
@@ -108,23 +108,23 @@ def tally_of(events: list[Any]) -> Tally:
             case ("limited",):
                 tally.limited += 1
             case (_, latency_s, streamed, speed_tps, tools_good):
-                tally.answer(
+                tally.count_answer(
                     latency_s, streamed=streamed, speed_tps=speed_tps, tools_good=tools_good
                 )
     return tally
 
 
-def sum_of(*tallies: Tally) -> Tally:
-    total = Tally()
+def sum_of(*tallies: EndpointCounter) -> EndpointCounter:
+    total = EndpointCounter()
     for tally in tallies:
         total.add(tally)
     return total
 
 
-def same(one: Tally, other: Tally) -> bool:
-    def row(tally: Tally) -> list[Any]:
+def same(one: EndpointCounter, other: EndpointCounter) -> bool:
+    def row(tally: EndpointCounter) -> list[Any]:
         counts = (tally.first_token, tally.whole, tally.speed)
-        return [*tally.packed(1)[:6], *(each or {} for each in counts)]
+        return [*tally.serialize(1)[:6], *(each or {} for each in counts)]
 
     return row(one) == row(other)
 
@@ -139,21 +139,21 @@ def test_tallies_add_up_in_any_order(a: list[Any], b: list[Any], c: list[Any]) -
 
 @given(EVENTS, EVENTS)
 def test_what_was_added_can_be_taken_away_and_is_left_alone(a: list[Any], b: list[Any]) -> None:
-    total, first, second = Tally(), tally_of(a), tally_of(b)
+    total, first, second = EndpointCounter(), tally_of(a), tally_of(b)
     total.add(first)
     total.add(second)
     assert same(first, tally_of(a))
 
-    total.take_away(second)
+    total.subtract(second)
 
     assert same(total, first)
-    total.take_away(first)
+    total.subtract(first)
     assert total.is_empty
 
 
 @given(EVENTS)
 def test_a_packed_tally_comes_back_as_it_was(events: list[Any]) -> None:
-    endpoint, tally = unpacked(tally_of(events).packed(7))
+    endpoint, tally = parse_counter(tally_of(events).serialize(7))
 
     assert endpoint == 7
     assert same(tally, tally_of(events))
@@ -182,15 +182,15 @@ GOOD: list[Any] = [1, 2, 3, 4, 5, 6, [3, 1], [], []]
     ],
 )
 def test_what_is_no_packed_tally_is_refused(row: Any) -> None:
-    unpacked(GOOD)
+    parse_counter(GOOD)
     with pytest.raises(ValueError, match=r"tally|histogram|unpack|zip"):
-        unpacked(row)
+        parse_counter(row)
 
 
-def answered(count: int, **options: Any) -> Tally:
-    tally = Tally()
+def answered(count: int, **options: Any) -> EndpointCounter:
+    tally = EndpointCounter()
     for _ in range(count):
-        tally.answer(options.get("latency_s", 1.0), streamed=True, **options.get("more", {}))
+        tally.count_answer(options.get("latency_s", 1.0), streamed=True, **options.get("more", {}))
     return tally
 
 
@@ -215,18 +215,18 @@ def test_tool_success_needs_a_few_answers_with_tool_calls() -> None:
     tally = answered(20)
     assert tally.tool_success is None
     for good in [True] * 3 + [False] * (TOOL_ANSWERS_MIN - 4):
-        tally.answer(None, streamed=False, tools_good=good)
+        tally.count_answer(None, streamed=False, tools_good=good)
     assert tally.tool_success is None
 
-    tally.answer(None, streamed=False, tools_good=False)
+    tally.count_answer(None, streamed=False, tools_good=False)
 
     assert tally.tool_success == pytest.approx(3 / TOOL_ANSWERS_MIN)
 
 
 def test_answers_in_one_piece_count_where_there_are_too_few_streams() -> None:
-    tally = Tally()
+    tally = EndpointCounter()
     for _ in range(SAMPLES_MIN):
-        tally.answer(8.0, streamed=False)
+        tally.count_answer(8.0, streamed=False)
     assert tally.latency_s is not None
     assert tally.latency_s.p50 == pytest.approx(8.0, rel=RELATIVE_ERROR)
 
@@ -236,9 +236,9 @@ def test_answers_in_one_piece_count_where_there_are_too_few_streams() -> None:
 
 
 def test_ninety_percent_are_at_least_as_fast_as_the_ninetieth_percentile() -> None:
-    tally = Tally()
+    tally = EndpointCounter()
     for speed in [10.0] * 5 + [100.0] * 95:
-        tally.answer(None, streamed=True, speed_tps=speed)
+        tally.count_answer(None, streamed=True, speed_tps=speed)
 
     found = tally.throughput_tps
 
@@ -248,13 +248,13 @@ def test_ninety_percent_are_at_least_as_fast_as_the_ninetieth_percentile() -> No
 
 
 def test_figures_put_the_windows_together() -> None:
-    assert figures_of(None, None, None) is None
+    assert build_stats(None, None, None) is None
 
-    quiet = figures_of(None, answered(20), answered(5))
+    quiet = build_stats(None, answered(20), answered(5))
     assert quiet is not None
     assert (quiet.calls, quiet.uptime_5m, quiet.uptime_30m, quiet.uptime_1d) == (0, None, 100, None)
 
-    busy = figures_of(answered(3), None, None)
+    busy = build_stats(answered(3), None, None)
     assert busy is not None
     assert (busy.calls, busy.latency_s) == (3, None)
 
@@ -322,7 +322,7 @@ def test_sums_are_those_of_the_slices_in_the_window(steps: list[tuple[int, int, 
                 wanted[of] += count
         assert sums(window) == wanted
         between: Counter[int] = Counter()
-        for of, tally in window.between(now - SLICES + 1, now):
+        for of, tally in window.read_slices(now - SLICES + 1, now):
             between[of] += tally.answered
         assert between == wanted
 
@@ -346,8 +346,8 @@ def test_what_was_dumped_can_be_loaded() -> None:
     window.add(2, [(1, answered(3)), (2, answered(1))])
 
     other = Window(slice_s=10, slices=SLICES)
-    for number, piece in window.dumped():
-        other.add(number + 100, opened(piece))
+    for number, piece in window.dump_pieces():
+        other.add(number + 100, unpack_piece(piece))
 
     assert sums(other) == sums(window) == {1: 5, 2: 1}
     assert advanced(other, 104) == {1}

@@ -1,7 +1,7 @@
-"""What guardrails and the account's own policy take out, whatever the request says.
+"""Filters of guardrails and of the account's own policy, which no request can change.
 
-Models go by canonical slug, providers by slug. A list that is None allows everything, an empty one
-nothing: lists that have nothing in common leave none.
+Models are named by id or canonical slug, providers by slug. A list that is None allows everything;
+an empty list allows nothing (two lists without a common member make one).
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Policy
-from routing.selection.references import Test
+from routing.selection.provider_references import Test
+from routing.selection.types import Policy
 
 # The group of a model, by its author, for zero data retention; all others are `other`.
 _GROUPS: Final[Mapping[str, str]] = MappingProxyType(
@@ -30,8 +30,8 @@ FREE_TRAINING: Final = "free training"
 FREE_PUBLICATION: Final = "free publication"
 
 
-class Guarded(Protocol):
-    """All that guardrails say of the choice, put together."""
+class GuardrailChoice(Protocol):
+    """The restrictions of all guardrails of a key together."""
 
     @property
     def allowed_models(self) -> frozenset[str] | None: ...
@@ -56,8 +56,8 @@ def zdr_group(model_id: str) -> str:
     return _GROUPS.get(model_id.partition("/")[0].casefold(), "other")
 
 
-def _permitting(policy: Policy) -> Test | None:
-    tests = list(_tests(policy))
+def _build_guardrail_test(policy: Policy) -> Test | None:
+    tests = list(_list_tests(policy))
     return reduce(_both, tests) if tests else None
 
 
@@ -65,16 +65,16 @@ def _both(first: Test, second: Test) -> Test:
     return lambda endpoint: first(endpoint) and second(endpoint)
 
 
-def _says_something(test: Test | None) -> bool:
+def _is_present(test: Test | None) -> bool:
     return test is not None
 
 
-# Whether the lists of models, providers and regions leave an endpoint; None where there are none.
-# The policy of a key that has guardrails stays the same object.
-permitting: Derived[Policy, Test | None] = Derived(_permitting, may_keep=_says_something)
+# The test that the lists of models, providers and regions make; None if there are no lists.
+# All requests of a key with guardrails share one policy object.
+guardrail_test: Derived[Policy, Test | None] = Derived(_build_guardrail_test, may_keep=_is_present)
 
 
-def _tests(policy: Policy) -> Iterator[Test]:
+def _list_tests(policy: Policy) -> Iterator[Test]:
     models, ignored_models = policy.guard_models, policy.guard_ignored_models
     providers, ignored = policy.guard_providers, policy.guard_ignored_providers
     regions = policy.guard_regions
@@ -95,7 +95,7 @@ def _tests(policy: Policy) -> Iterator[Test]:
 
 
 def forbids_use(forbidden: frozenset[str], endpoint: EndpointEntry) -> bool:
-    """Whether the endpoint does with what it is sent what may not be done."""
+    """Whether the endpoint uses prompts (training, publication) in a forbidden way."""
     prices = endpoint.prices
     if prices is not None and prices.is_free:
         return (endpoint.collects_data and FREE_TRAINING in forbidden) or (
@@ -104,6 +104,6 @@ def forbids_use(forbidden: frozenset[str], endpoint: EndpointEntry) -> bool:
     return endpoint.collects_data and PAID_TRAINING in forbidden
 
 
-def retaining_nothing(groups: frozenset[str]) -> Test:
-    """Whether an endpoint keeps nothing, or is of a model that may be kept something of."""
+def zdr_test(groups: frozenset[str]) -> Test:
+    """A test that an endpoint retains no data, unless its model's group may be retained."""
     return lambda endpoint: endpoint.zdr or zdr_group(endpoint.model_id) not in groups

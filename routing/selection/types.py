@@ -1,4 +1,4 @@
-"""What selection is asked and told, and what it answers. Values only."""
+"""The values that selection takes and returns: requirements, policy, statistics, plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -10,7 +10,7 @@ from routing.entities.entries import EndpointEntry, ModelEntry
 Sort = Literal["price", "throughput", "latency", "exacto"]
 
 
-class Ask(NamedTuple):
+class Requirements(NamedTuple):
     """The request as the filters see it; token counts come from the estimator.
 
     `kinds` are the wire kinds that can serve the caller's format. `supplied_parameters` are those
@@ -33,16 +33,17 @@ class Ask(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the caller, the workspace and the account want of the choice.
+    """How the caller, the workspace and the account restrict and rank the endpoints.
 
-    References are provider references (inference reference 7.2) as they were written. Empty or
-    None means that nothing was said. `max_price_usd` is in USD per million tokens (prompt,
-    completion) or per unit (request, image, audio). Cutoffs map a percentile ("p50") to seconds or
-    tokens per second. `sort_named` tells an explicit `provider.sort` from a suffix or a workspace's
-    default, `sort_is_default` the latter from both; `admitted_tiers` are those that `:nitro` or
-    `:floor` opened. What begins with `guard_` is the guardrails' and the account's, as are
-    `zdr_groups` (of `routing.selection.guarding`), and `forbidden_uses` of what is sent. `standing`
-    says that many requests have this very object.
+    `only`, `order` and `ignore` hold provider references as the caller wrote them. Empty or None
+    means no restriction. `max_price_usd` is in USD per million tokens (prompt, completion) or per
+    unit (request, image, audio). Cutoffs map a percentile ("p50") to seconds or tokens per second.
+
+    `sort_named`: the sort is the request's `provider.sort`, not a suffix or the workspace's
+    default. `sort_is_default`: the sort is the workspace's default. `admitted_tiers` are the
+    service tiers that `:nitro` or `:floor` opened. Guardrails and the account set the fields
+    `guard_*`, `zdr_groups` (names of `guardrail_filters.ZDR_GROUPS`) and `forbidden_uses`.
+    `is_shared`: many requests use this very object, so results may be cached under its identity.
     """
 
     only: tuple[str, ...] = ()
@@ -74,26 +75,26 @@ class Policy:
     guard_regions: frozenset[str] | None = None
     zdr_groups: frozenset[str] = frozenset()
     forbidden_uses: frozenset[str] = frozenset()
-    standing: bool = field(default=False, compare=False)
+    is_shared: bool = field(default=False, compare=False)
 
     @property
-    def keeps_sort(self) -> bool:
-        """Whether the caller asked for a sort: an outage alone does not move an endpoint then."""
+    def has_own_sort(self) -> bool:
+        """Whether the caller chose the sort: then a single outage does not move an endpoint."""
         return self.sort is not None and not self.sort_is_default
 
     @property
-    def held_to(self) -> tuple[str, ...]:
-        """The references to which the caller holds the request."""
+    def required_references(self) -> tuple[str, ...]:
+        """The provider references outside of which the request must not go."""
         return self.only or (() if self.allow_fallbacks else self.order)
 
 
-# The fields that say what is wanted.
-WANTED: Final = tuple([each.name for each in fields(Policy) if each.compare])
-NO_POLICY: Final = Policy(standing=True)
+# All fields but `is_shared`, in their order.
+POLICY_FIELDS: Final = tuple([each.name for each in fields(Policy) if each.compare])
+NO_POLICY: Final = Policy(is_shared=True)
 
 
 class Percentiles(NamedTuple):
-    """Of one figure over the statistics window."""
+    """The percentiles of one figure over the statistics window."""
 
     p50: float
     p75: float
@@ -101,8 +102,8 @@ class Percentiles(NamedTuple):
     p99: float
 
 
-class Figures(NamedTuple):
-    """What is known of one endpoint's last minutes. None where the data is too thin to say.
+class EndpointStats(NamedTuple):
+    """The statistics of one endpoint. None where there are too few calls.
 
     `latency_s` is the time to first token, `throughput_tps` tokens per second, both over five
     minutes; with `_30m` over thirty. `tool_success` is a share of 0..1, `uptime_*` percent. `calls`
@@ -120,12 +121,12 @@ class Figures(NamedTuple):
     throughput_30m_tps: Percentiles | None = None
 
 
-class Standing(NamedTuple):
-    """Endpoints, by key, that are not as good as the others at this moment.
+class HealthSnapshot(NamedTuple):
+    """The endpoints (by key) that are unhealthy at one moment.
 
-    `unstable` had an outage within their window, or are being probed; `parked` answered 429 and
-    their hint has not passed; `half_open` may be tried by one request, the probe. `failing` did not
-    do well in half of their last tries: what a sort of the caller's goes by instead of outages.
+    `unstable` had an outage within their window, or a probe of them is under way. `parked` answered
+    429 and their hint has not passed. `half_open` may be tried by one request, the probe. `failing`
+    failed more than half of their last tries: a caller's own sort considers these alone.
     """
 
     unstable: frozenset[int] = frozenset()
@@ -134,21 +135,20 @@ class Standing(NamedTuple):
     failing: frozenset[int] = frozenset()
 
 
-ALL_WELL = Standing()
+ALL_HEALTHY = HealthSnapshot()
 
 
-class State(NamedTuple):
-    """What has been learned, as selection reads it: endpoint keys to values.
+class EndpointState(NamedTuple):
+    """Statistics, health and own credentials of the endpoints, by endpoint key.
 
-    `sticky` is the endpoint that served this conversation before. `byok` maps endpoints to the
-    places of the team's prioritised credentials that match, the first of them first;
-    `byok_fallback` likewise to those of credentials that are tried last. An endpoint may be in
-    both, and among the shared ones, but for those that are `unshared`: the team wants them tried
-    with its own credentials or not at all.
+    `sticky` is the endpoint that served this conversation before. `byok` maps an endpoint to the
+    places of the team's prioritised credentials for it, in order of preference; `byok_fallback`
+    does so for credentials that are tried last. An endpoint may be in both. `unshared` endpoints
+    are tried with the team's own credentials or not at all.
     """
 
-    figures: Mapping[int, Figures] = {}
-    standing: Standing = ALL_WELL
+    figures: Mapping[int, EndpointStats] = {}
+    health: HealthSnapshot = ALL_HEALTHY
     sticky: int | None = None
     sticky_by_session: bool = False
     byok: Mapping[int, tuple[int, ...]] = {}
@@ -156,19 +156,18 @@ class State(NamedTuple):
     unshared: frozenset[int] = frozenset()
 
 
-NOTHING_LEARNED = State()
+NOTHING_LEARNED = EndpointState()
 
 
-class Removed(NamedTuple):
-    """An endpoint that a step took out, and the step's name."""
+class Excluded(NamedTuple):
+    """An endpoint that a filter excluded, and the filter's name."""
 
     endpoint: EndpointEntry
     step: str
 
 
-class Turn(NamedTuple):
-    """One try of an endpoint: with the gateway's own credential, or with the team's one at the
-    place `own`."""
+class Candidate(NamedTuple):
+    """An endpoint to try with one credential: the gateway's, or the team's one at place `own`."""
 
     endpoint: EndpointEntry
     own: int | None = None
@@ -177,40 +176,39 @@ class Turn(NamedTuple):
 class Plan(NamedTuple):
     """The endpoints to try, in order, and why the others are not among them.
 
-    `considered` are the candidates after the hard filters; where nothing is left, those before the
-    filter that emptied the list, and `failed_step` names it. `order` holds the endpoints that may
-    be tried and no other; `rule` is the ordering that made it. `output_caps` lowers the requested
-    output for endpoints that cannot give as much. `weights` are those of the draw, by endpoint key,
-    where one was made; `probe` is the half-open endpoint that this request is to probe because it
-    comes first. `turns` are the tries where some are with a team's own credential, else empty: one
-    for each endpoint of the order.
+    `order` holds the endpoints that may be tried; `rule` names the ordering that made it.
+    `considered` are the endpoints that passed the hard filters. If none did, they are those before
+    the filter that excluded the last ones, and `failed_step` names that filter. `output_caps` maps
+    endpoints to their maximum where the requested output exceeds it. `weights` are the shares of
+    the draw. `probe` is the half-open endpoint that this request probes because it comes first.
+    `own_candidates` is empty unless the team has credentials of its own.
     """
 
     order: Sequence[EndpointEntry]
-    removed: Sequence[Removed]
+    removed: Sequence[Excluded]
     considered: Sequence[EndpointEntry]
     failed_step: str | None = None
     output_caps: Mapping[int, int] = {}
     weights: Mapping[int, float] = {}
     rule: str = "balanced"
     probe: int | None = None
-    turns: Sequence[Turn] = ()
+    own_candidates: Sequence[Candidate] = ()
 
     @property
-    def tries(self) -> Sequence[Turn]:
-        """What to try, one after the other."""
-        return self.turns or [Turn(each) for each in self.order]
+    def candidates(self) -> Sequence[Candidate]:
+        """The endpoints with their credentials, in the order to try."""
+        return self.own_candidates or [Candidate(each) for each in self.order]
 
 
 NO_PLAN: Final = Plan((), (), ())
 
 
 class Resolution(NamedTuple):
-    """What the named models come to (inference reference 7.4).
+    """The models that the references of a request name.
 
-    `strategy` is `router_metadata`'s word. `sort` and `admitted_tiers` come from a suffix,
-    `plugins` from `:online`. `virtual` names the virtual router, None for concrete models. Without
-    any models, `pool` are those that it chose among.
+    `strategy` is the value of `router_metadata.strategy`. `sort` and `admitted_tiers` come from a
+    suffix, `plugins` from `:online`. `virtual` names the virtual router, None for concrete models.
+    If `models` is empty, `pool` are those that the router chose among.
     """
 
     models: tuple[ModelEntry, ...]

@@ -1,4 +1,4 @@
-"""What a model reference says, read without a catalogue (inference reference 7.4).
+"""Parsing model references, without a catalogue.
 
 `acme/small:free:nitro` is the entry `acme/small:free` with one dynamic suffix. Static variants
 (`:free`, `:extended`, `:thinking`) are entries of their own, so they stay part of the base; only
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from routing.selection.ask import Sort
+from routing.selection.types import Sort
 
 # Longer than any name with all of its suffixes. A body may be megabytes of them.
 CHARS_MAX: Final = 512
@@ -30,32 +30,32 @@ ROUTERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-class Effect(NamedTuple):
-    """What a dynamic suffix adds to a request."""
+class SuffixEffect(NamedTuple):
+    """The sort, service tier or plugin that a dynamic suffix adds to a request."""
 
     sort: Sort | None = None
     tier: str | None = None
     plugin: str | None = None
 
 
-EFFECTS: Final[Mapping[str, Effect]] = MappingProxyType(
+EFFECTS: Final[Mapping[str, SuffixEffect]] = MappingProxyType(
     {
-        "nitro": Effect(sort="throughput", tier="priority"),
-        "floor": Effect(sort="price", tier="flex"),
-        "exacto": Effect(sort="exacto"),
-        "online": Effect(plugin="web"),
+        "nitro": SuffixEffect(sort="throughput", tier="priority"),
+        "floor": SuffixEffect(sort="price", tier="flex"),
+        "exacto": SuffixEffect(sort="exacto"),
+        "online": SuffixEffect(plugin="web"),
     }
 )
 
 
-class Name(NamedTuple):
+class ModelReference(NamedTuple):
     """A reference in two parts: `base` is looked up, `suffixes` are dynamic ones as written."""
 
     base: str
     suffixes: tuple[str, ...] = ()
 
     @property
-    def effects(self) -> list[Effect]:
+    def effects(self) -> list[SuffixEffect]:
         return [EFFECTS[suffix] for suffix in self.suffixes]
 
 
@@ -66,23 +66,23 @@ class Family(NamedTuple):
     variant: str = ""
 
 
-class Preset(NamedTuple):
+class PresetReference(NamedTuple):
     """`author/slug@preset/name` or `@preset/name`: `model` is empty in the second form."""
 
     model: str
     slug: str
 
 
-def parse(reference: str) -> Name:
+def parse_reference(reference: str) -> ModelReference:
     """The reference without its dynamic suffixes, and these."""
     base, suffixes = reference, list[str]()
     while len(reference) <= CHARS_MAX:
         head, colon, word = base.rpartition(":")
         if not colon or word not in EFFECTS:
-            return Name(base, tuple(reversed(suffixes)))
+            return ModelReference(base, tuple(reversed(suffixes)))
         base = head
         suffixes.append(word)
-    return Name(reference)
+    return ModelReference(reference)
 
 
 def family_of(base: str) -> Family | None:
@@ -95,8 +95,8 @@ def family_of(base: str) -> Family | None:
     return Family(name.removesuffix(_LATEST), colon + variant)
 
 
-def preset_of(reference: str) -> Preset | None:
+def preset_of(reference: str) -> PresetReference | None:
     """The preset a reference names; None where it names none. The prefix may be in any case."""
     model, _, rest = reference.partition("@")
     prefix, slash, slug = rest.partition("/")
-    return Preset(model, slug) if slash and prefix.lower() == "preset" else None
+    return PresetReference(model, slug) if slash and prefix.lower() == "preset" else None

@@ -8,17 +8,24 @@ from hypothesis import strategies as st
 
 from accounts.guard_rules import ALL_USES, NO_CHOICE, ZDR_GROUPS, GuardrailEntry, combined
 from routing.entities.entries import EndpointEntry
-from routing.selection import guarding
-from routing.selection.ask import NO_POLICY, NOTHING_LEARNED, Ask, Plan, Policy, Resolution
-from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, steps
-from routing.selection.guarding import Guarded, zdr_group
-from routing.selection.policy import held_to, policy_of
-from routing.selection.replay import replay_of
+from routing.selection import guardrail_filters as guarding
+from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, list_filters
+from routing.selection.guardrail_filters import GuardrailChoice, zdr_group
+from routing.selection.policy import apply_guardrails, build_policy
+from routing.selection.replay import read_replay
 from routing.selection.select import select
-from routing.selection.trace import trace_of
+from routing.selection.trace import build_trace
+from routing.selection.types import (
+    NO_POLICY,
+    NOTHING_LEARNED,
+    Plan,
+    Policy,
+    Requirements,
+    Resolution,
+)
 from tests.routing.selection.entries import endpoint, model
 
-ASK = Ask(kinds=frozenset({"openai"}))
+ASK = Requirements(kinds=frozenset({"openai"}))
 MODELS = ("acme/small", "anthropic/opus", "openai/mini", "x-ai/grok")
 PROVIDERS = ("alpha", "beta", "gamma")
 REGIONS = ("global", "europe", "us")
@@ -56,8 +63,8 @@ def endpoints() -> Any:
 def left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
     """What of the endpoints all guardrails leave."""
     guard = combined(guardrails)
-    policy = NO_POLICY if guard is None else held_to(NO_POLICY, guard.choice)
-    for _, keep in steps(ASK, policy):
+    policy = NO_POLICY if guard is None else apply_guardrails(NO_POLICY, guard.choice)
+    for _, keep in list_filters(ASK, policy):
         given = keep(given)
     return given
 
@@ -117,8 +124,8 @@ SERVED = model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True)
 NOT_ALPHA = {"ignored_providers": frozenset({"alpha"})}
 
 
-def planned(choice: Guarded) -> tuple[Policy, Plan]:
-    policy = held_to(NO_POLICY, choice)
+def planned(choice: GuardrailChoice) -> tuple[Policy, Plan]:
+    policy = apply_guardrails(NO_POLICY, choice)
     return policy, select([SERVED], ASK, policy, random=lambda: 0.0)
 
 
@@ -146,13 +153,13 @@ def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str)
 def test_nothing_said_is_no_guard() -> None:
     assert combined([]) is None
     assert combined([GuardrailEntry(scope="key")]) is None
-    assert policy_of(None, resolution=Resolution((), "direct")) is NO_POLICY
+    assert build_policy(None, resolution=Resolution((), "direct")) is NO_POLICY
 
 
-def traced(choice: Guarded) -> tuple[Policy, Any]:
+def traced(choice: GuardrailChoice) -> tuple[Policy, Any]:
     policy, plan = planned(choice)
     named: Any = {"models": ["acme/small"], "requested": ["x"], "strategy": "direct"}
-    return policy, trace_of(plan, ASK, policy, NOTHING_LEARNED, **named)
+    return policy, build_trace(plan, ASK, policy, NOTHING_LEARNED, **named)
 
 
 @given(entries())
@@ -161,7 +168,7 @@ def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
 
     policy, trace = traced(guard.choice if guard else NO_CHOICE)
 
-    assert replay_of(trace).policy == policy
+    assert read_replay(trace).policy == policy
 
 
 def test_a_long_list_is_cut_in_the_trace() -> None:

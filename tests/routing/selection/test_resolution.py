@@ -6,13 +6,18 @@ from dataclasses import replace
 import pytest
 
 from routing.entities.entries import Snapshot
-from routing.selection.ask import Ask, Resolution, Sort
 from routing.selection.auto import AutoSettings
-from routing.selection.resolving import UnknownModelReference, WrongKind, named_model, resolve
+from routing.selection.resolution import (
+    UnknownModelReference,
+    WrongKind,
+    find_model,
+    resolve_models,
+)
+from routing.selection.types import Requirements, Resolution, Sort
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import priced, snapshot
 
-ASK = Ask(kinds=frozenset({"openai"}), output_modalities=frozenset({"text"}))
+ASK = Requirements(kinds=frozenset({"openai"}), output_modalities=frozenset({"text"}))
 FAMILY = {"family": "acme/small"}
 CATALOGUE = snapshot(
     [
@@ -34,8 +39,10 @@ CATALOGUE = snapshot(
 )
 
 
-def resolved(*references: str, ask: Ask = ASK, catalogue: Snapshot = CATALOGUE) -> Resolution:
-    return resolve(catalogue, references, ask, auto=AutoSettings(), random=lambda: 0.0)
+def resolved(
+    *references: str, ask: Requirements = ASK, catalogue: Snapshot = CATALOGUE
+) -> Resolution:
+    return resolve_models(catalogue, references, ask, auto=AutoSettings(), random=lambda: 0.0)
 
 
 def ids(resolution: Resolution) -> list[str]:
@@ -169,7 +176,7 @@ def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None
 
 def test_one_model_is_named_for_reading_too() -> None:
     def named(reference: str) -> str | None:
-        found = named_model(CATALOGUE, reference)
+        found = find_model(CATALOGUE, reference)
         return None if found is None else found.id
 
     assert named("acme/large:nitro") == "acme/large"

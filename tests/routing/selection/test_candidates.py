@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.entities.entries import EndpointEntry
-from routing.selection.ask import Plan, Policy, Standing, State, Turn
+from routing.selection.candidates import list_candidates
 from routing.selection.select import OWN_CREDENTIALS, select
-from routing.selection.turns import turns_of
+from routing.selection.types import Candidate, EndpointState, HealthSnapshot, Plan, Policy
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.markets import CHAT, priced
 
@@ -26,7 +26,7 @@ CHEAP, DEAR = sold("a", "0.000001"), sold("b", "0.000003")
 OTHER = sold("c", "0.000002", model_id="acme/other")
 
 
-def told(turns: Sequence[Turn]) -> str:
+def told(turns: Sequence[Candidate]) -> str:
     """`b0 a b2`: tags, each with its own credential's place where it is not the shared one."""
     return " ".join(f"{turn.endpoint.tag}{'' if turn.own is None else turn.own}" for turn in turns)
 
@@ -83,15 +83,15 @@ TRIED: dict[str, list[tuple[Sequence[EndpointEntry], dict[str, Any], str]]] = {
 def plan_of(known: Sequence[EndpointEntry], said: dict[str, Any]) -> Plan:
     ids = dict.fromkeys(each.model_id for each in known)
     models = [model(*[each for each in known if each.model_id == id], id=id) for id in ids]
-    learned = {name: value for name, value in said.items() if name in State._fields}
+    learned = {name: value for name, value in said.items() if name in EndpointState._fields}
     wishes = {name: value for name, value in said.items() if name not in learned}
-    return select(models, CHAT, Policy(**wishes), State(**learned), random=lambda: 0.0)
+    return select(models, CHAT, Policy(**wishes), EndpointState(**learned), random=lambda: 0.0)
 
 
 @pytest.mark.parametrize("name", TRIED)
 def test_whose_credential_is_tried_when(name: str) -> None:
     for known, said, turns in TRIED[name]:
-        assert told(plan_of(known, said).tries) == turns, said
+        assert told(plan_of(known, said).candidates) == turns, said
 
 
 def test_where_only_own_credentials_may_be_used_and_none_are_there_nothing_is_tried() -> None:
@@ -102,16 +102,16 @@ def test_where_only_own_credentials_may_be_used_and_none_are_there_nothing_is_tr
 
 
 def test_an_own_credential_probes_nothing_for_others() -> None:
-    plan = plan_of([CHEAP], {"standing": Standing(half_open=frozenset({A})), "byok": {A: (0,)}})
+    plan = plan_of([CHEAP], {"health": HealthSnapshot(half_open=frozenset({A})), "byok": {A: (0,)}})
 
-    assert (told(plan.tries), plan.probe) == ("a0 a", None)
+    assert (told(plan.candidates), plan.probe) == ("a0 a", None)
 
 
 MODELS = ("acme/a", "acme/b", "acme/c")
 
 
 @st.composite
-def scenes(draw: Any) -> tuple[list[EndpointEntry], State, bool]:
+def scenes(draw: Any) -> tuple[list[EndpointEntry], EndpointState, bool]:
     """Endpoints of up to three models in any order, and credentials at any of them."""
     names = draw(st.lists(st.sampled_from(MODELS), min_size=1, max_size=6))
     shared = st.sampled_from(["k", None])
@@ -122,19 +122,19 @@ def scenes(draw: Any) -> tuple[list[EndpointEntry], State, bool]:
     some = st.lists(st.integers(0, 3), unique=True, max_size=3).map(sorted).map(tuple)
     own, last = ({e.pk: p for e in usual if (p := draw(some))} for _ in range(2))
     sticky = draw(st.sampled_from([None, *[each.pk for each in usual]]))
-    return usual, State(byok=own, byok_fallback=last, sticky=sticky), draw(st.booleans())
+    return usual, EndpointState(byok=own, byok_fallback=last, sticky=sticky), draw(st.booleans())
 
 
 @given(scenes(), st.booleans())
 def test_every_try_is_there_once_and_in_the_order_of_the_rules(
-    scene: tuple[list[EndpointEntry], State, bool], sticks: bool
+    scene: tuple[list[EndpointEntry], EndpointState, bool], sticks: bool
 ) -> None:
     usual, state, across = scene
     sticks = sticks and state.sticky is not None
 
-    turns = turns_of(usual, state, across_models=across, sticks=sticks)
+    turns = list_candidates(usual, state, across_models=across, sticks=sticks)
 
-    plain = turns_of(usual, state, across_models=across, sticks=False)
+    plain = list_candidates(usual, state, across_models=across, sticks=False)
     assert sorted(map(repr, turns)) == sorted(map(repr, plain))
     for name in [None] if across else MODELS:
         group = [each for each in usual if name in (None, each.model_id)]
@@ -145,13 +145,13 @@ def test_every_try_is_there_once_and_in_the_order_of_the_rules(
         assert [turn for turn in plain if turn != turns[0]] == turns[1:]
 
 
-def _expected(group: list[EndpointEntry], state: State) -> list[Turn]:
+def _expected(group: list[EndpointEntry], state: EndpointState) -> list[Candidate]:
     """The rule as it is written, for one model: no clever walk over what others have."""
 
-    def brought(places: Mapping[int, tuple[int, ...]]) -> list[Turn]:
-        return [Turn(e, at) for at in range(4) for e in group if at in places.get(e.pk, ())]
+    def brought(places: Mapping[int, tuple[int, ...]]) -> list[Candidate]:
+        return [Candidate(e, at) for at in range(4) for e in group if at in places.get(e.pk, ())]
 
     own, last = brought(state.byok), brought(state.byok_fallback)
     with_own = {turn.endpoint for turn in own + last}
-    shared = [Turn(e) for e in group if e.provider.credential or e not in with_own]
+    shared = [Candidate(e) for e in group if e.provider.credential or e not in with_own]
     return own + shared + last

@@ -6,9 +6,9 @@ from weakref import WeakSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.selection.ask import NO_POLICY, Ask, Policy
+from routing.selection.filter_cache import _KEPT_MAX, filter_endpoints
 from routing.selection.select import select
-from routing.selection.sifting import _KEPT_MAX, sifted
+from routing.selection.types import NO_POLICY, Policy, Requirements
 from tests.routing.selection import entries
 from tests.routing.selection.cases import ON_MANY, asks, cases, policies
 from tests.routing.selection.oracle_steps import Case
@@ -23,7 +23,7 @@ class Named(str):
     __slots__ = ("__weakref__",)
 
 
-def plan_of(case: Case, ask: Ask, policy: Policy, *, afresh: bool) -> object:
+def plan_of(case: Case, ask: Requirements, policy: Policy, *, afresh: bool) -> object:
     """The plan for the case's first model, of one that nobody has asked before or of its own."""
     models = [replace(each) if afresh else each for each in case.models[:1]]
     return select(models, ask, policy, case.state, random=lambda: case.chance)
@@ -34,10 +34,10 @@ def plan_of(case: Case, ask: Ask, policy: Policy, *, afresh: bool) -> object:
 def test_requests_of_one_kind_get_what_each_would_get_alone(
     case: Case, sizes: list[tuple[int, int | None]]
 ) -> None:
-    standing = replace(case.policy, standing=True)
+    standing = replace(case.policy, is_shared=True)
     for prompt_tokens, output_tokens in sizes:
         ask = case.ask._replace(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-        alone = plan_of(case, ask, replace(standing, standing=False), afresh=True)
+        alone = plan_of(case, ask, replace(standing, is_shared=False), afresh=True)
 
         assert plan_of(case, ask, standing, afresh=False) == alone
 
@@ -45,34 +45,34 @@ def test_requests_of_one_kind_get_what_each_would_get_alone(
 @ON_MANY
 @given(case=cases(), others=st.lists(st.tuples(asks(), policies()), min_size=1, max_size=5))
 def test_requests_and_policies_of_many_kinds_are_told_apart(
-    case: Case, others: list[tuple[Ask, Policy]]
+    case: Case, others: list[tuple[Requirements, Policy]]
 ) -> None:
     for ask, policy in [*others, *others, (case.ask, case.policy)]:
-        alone = plan_of(case, ask, replace(policy, standing=False), afresh=True)
+        alone = plan_of(case, ask, replace(policy, is_shared=False), afresh=True)
 
-        assert plan_of(case, ask, replace(policy, standing=True), afresh=False) == alone
+        assert plan_of(case, ask, replace(policy, is_shared=True), afresh=False) == alone
 
 
 def test_it_is_kept_for_whoever_says_nothing_of_their_own() -> None:
     model = entries.model(entries.endpoint("a"), entries.endpoint("b"))
-    ask = Ask(kinds=OPENAI, prompt_tokens=10)
+    ask = Requirements(kinds=OPENAI, prompt_tokens=10)
 
-    first = sifted([model], ask, NO_POLICY)
+    first = filter_endpoints([model], ask, NO_POLICY)
 
-    assert sifted([model], ask._replace(prompt_tokens=11), NO_POLICY) is first
-    assert sifted([model], ask, Policy()) is not first
+    assert filter_endpoints([model], ask._replace(prompt_tokens=11), NO_POLICY) is first
+    assert filter_endpoints([model], ask, Policy()) is not first
 
 
 def test_a_plan_leaves_what_is_kept_alone() -> None:
     model = entries.model(entries.endpoint("a"), entries.endpoint("b", kind="anthropic"))
     wanted = replace(NO_POLICY, allow_fallbacks=False)
-    ask = Ask(kinds=OPENAI | {"anthropic"})
+    ask = Requirements(kinds=OPENAI | {"anthropic"})
 
     for _ in range(2):
         plan = select([model], ask, wanted, random=lambda: 0.0)
         assert (len(plan.order), len(plan.removed)) == (1, 1)
 
-    assert sifted([model], ask, wanted).removed == []
+    assert filter_endpoints([model], ask, wanted).removed == []
 
 
 def test_what_a_model_keeps_is_bounded() -> None:
@@ -80,7 +80,9 @@ def test_what_a_model_keeps_is_bounded() -> None:
 
     for number in range(3 * _KEPT_MAX):
         supplied = frozenset({str(number)})
-        sifted([model], Ask(kinds=OPENAI, supplied_parameters=supplied), NO_POLICY)
+        filter_endpoints(
+            [model], Requirements(kinds=OPENAI, supplied_parameters=supplied), NO_POLICY
+        )
 
     assert 0 < len(model.kept) <= _KEPT_MAX
 
@@ -88,13 +90,13 @@ def test_what_a_model_keeps_is_bounded() -> None:
 def test_what_is_kept_for_the_policies_of_keys_is_bounded() -> None:
     """A key's guardrails are read anew every moment, and each time their policy is a new one."""
     models = [entries.model(entries.endpoint(f"a{number}")) for number in range(3 * _KEPT_MAX)]
-    ask, known = Ask(kinds=OPENAI), WeakSet[Named]()
+    ask, known = Requirements(kinds=OPENAI), WeakSet[Named]()
     for number in range(200):
         name = Named(str(number))
         known.add(name)
         policy = replace(NO_POLICY, guard_ignored_models=frozenset({name}))
         for model in models:
-            assert sifted([model], ask, policy) is sifted([model], ask, policy)
+            assert filter_endpoints([model], ask, policy) is filter_endpoints([model], ask, policy)
         del name, policy
 
     assert len(known) <= 64
@@ -103,10 +105,10 @@ def test_what_is_kept_for_the_policies_of_keys_is_bounded() -> None:
 
 def test_a_field_of_the_format_s_own_is_for_endpoints_that_take_it() -> None:
     able = entries.endpoint("able", taken_fields=frozenset({"container", "seed"}))
-    plain = Ask(kinds=OPENAI)
+    plain = Requirements(kinds=OPENAI)
     ask = plain._replace(native_fields=frozenset({"container"}))
     both = entries.model(able, entries.endpoint("unable"))
 
-    for policy in (NO_POLICY, Policy(standing=True)):
+    for policy in (NO_POLICY, Policy(is_shared=True)):
         for one, left in ((plain, {"able", "unable"}), (ask, {"able"})):
-            assert {each.tag for each in sifted([both], one, policy).candidates} == left
+            assert {each.tag for each in filter_endpoints([both], one, policy).endpoints} == left

@@ -8,18 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from routing.selection.naming import (
+from routing.selection.model_references import (
     CHARS_MAX,
     EFFECTS,
     Family,
-    Name,
-    Preset,
+    ModelReference,
+    PresetReference,
     family_of,
-    parse,
+    parse_reference,
     preset_of,
 )
-from routing.selection.patterns import compiled
-from routing.selection.references import keys_of, matches, naming
+from routing.selection.patterns import compile_patterns
+from routing.selection.provider_references import keys_of, matches, reference_test
 from tests.routing.selection.entries import endpoint, provider
 
 # --- Model references -----------------------------------------------------------------------------
@@ -50,7 +50,7 @@ from tests.routing.selection.entries import endpoint, provider
 def test_dynamic_suffixes_come_off_from_the_end(
     reference: str, base: str, suffixes: tuple[str, ...]
 ) -> None:
-    assert parse(reference) == Name(base, suffixes)
+    assert parse_reference(reference) == ModelReference(base, suffixes)
 
 
 @given(
@@ -58,17 +58,17 @@ def test_dynamic_suffixes_come_off_from_the_end(
     st.lists(st.sampled_from(sorted(EFFECTS)), max_size=6),
 )
 def test_suffixes_stack_in_any_number_and_order(base: str, suffixes: list[str]) -> None:
-    inner = parse(base)
+    inner = parse_reference(base)
 
-    name = parse(":".join([base, *suffixes]))
+    name = parse_reference(":".join([base, *suffixes]))
 
-    assert name == Name(inner.base, (*inner.suffixes, *suffixes))
-    assert parse(name.base).suffixes == ()
+    assert name == ModelReference(inner.base, (*inner.suffixes, *suffixes))
+    assert parse_reference(name.base).suffixes == ()
 
 
 @given(st.text(max_size=60))
 def test_what_is_taken_off_can_be_put_back(reference: str) -> None:
-    name = parse(reference)
+    name = parse_reference(reference)
 
     assert ":".join([name.base, *name.suffixes]) == reference
     assert name.effects == [EFFECTS[each] for each in name.suffixes]
@@ -78,11 +78,11 @@ def test_megabytes_of_suffixes_are_no_work() -> None:
     reference = "acme/small" + ":nitro" * 1_000_000
 
     begun = time.process_time()
-    name = parse(reference)
+    name = parse_reference(reference)
 
     assert time.process_time() - begun < 0.1
-    assert name == Name(reference)
-    assert parse("a/b" + ":nitro" * (CHARS_MAX // 6 - 1)).base == "a/b"
+    assert name == ModelReference(reference)
+    assert parse_reference("a/b" + ":nitro" * (CHARS_MAX // 6 - 1)).base == "a/b"
 
 
 @pytest.mark.parametrize(
@@ -104,18 +104,20 @@ def test_the_newest_of_a_family_is_asked_for_with_a_tilde(base: str, family: Fam
 @pytest.mark.parametrize(
     ("reference", "preset"),
     [
-        ("@preset/mail", Preset("", "mail")),
-        ("@PRESET/Mail", Preset("", "Mail")),
-        ("acme/small@preset/mail", Preset("acme/small", "mail")),
-        ("acme/small:free:nitro@preset/mail", Preset("acme/small:free:nitro", "mail")),
-        ("@preset/mail:nitro", Preset("", "mail:nitro")),
-        ("@preset/", Preset("", "")),
+        ("@preset/mail", PresetReference("", "mail")),
+        ("@PRESET/Mail", PresetReference("", "Mail")),
+        ("acme/small@preset/mail", PresetReference("acme/small", "mail")),
+        ("acme/small:free:nitro@preset/mail", PresetReference("acme/small:free:nitro", "mail")),
+        ("@preset/mail:nitro", PresetReference("", "mail:nitro")),
+        ("@preset/", PresetReference("", "")),
         ("@preset", None),
         ("acme/small", None),
         ("acme/small@home/x", None),
     ],
 )
-def test_a_preset_stands_behind_its_own_word(reference: str, preset: Preset | None) -> None:
+def test_a_preset_stands_behind_its_own_word(
+    reference: str, preset: PresetReference | None
+) -> None:
     assert preset_of(reference) == preset
 
 
@@ -129,7 +131,7 @@ SECONDS_MAX = 1.0
 
 
 def matching(*patterns: str) -> set[str]:
-    return compiled(patterns).matching(NAMES)
+    return compile_patterns(patterns).matching(NAMES)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_one_of_several_is_enough() -> None:
 def test_it_is_what_the_shell_would_say(patterns: list[str], names: list[str]) -> None:
     shell = [re.compile(fnmatch.translate(pattern)) for pattern in patterns]
 
-    found = compiled(tuple(patterns)).matching(names)
+    found = compile_patterns(tuple(patterns)).matching(names)
 
     assert found == {name for name in names if any(each.fullmatch(name) for each in shell)}
 
@@ -198,7 +200,7 @@ def test_no_patterns_of_a_caller_take_long(patterns: tuple[str, ...]) -> None:
     assert sum(map(len, patterns)) <= 65_536
     begun = time.process_time()
 
-    compiled(patterns).matching(CATALOGUE)
+    compile_patterns(patterns).matching(CATALOGUE)
 
     assert time.process_time() - begun < SECONDS_MAX
 
@@ -231,8 +233,8 @@ MEANT: list[tuple[str, set[str]]] = [
 def test_a_reference_means_a_slug_a_full_slug_or_a_display_name(
     reference: str, meant: set[str]
 ) -> None:
-    closed = naming(["nobody", reference], lambda each: each.tier == "default")
-    opened = naming([reference], lambda _: True)
+    closed = reference_test(["nobody", reference], lambda each: each.tier == "default")
+    opened = reference_test([reference], lambda _: True)
 
     for test in (closed, lambda each: matches(reference, each)):
         assert {name for name, each in ALL.items() if test(each)} == meant

@@ -1,31 +1,30 @@
-"""What endpoints did, counted so that it adds up, and the figures that selection reads of it."""
+"""Counters of an endpoint's calls, which add up, and the statistics derived from them."""
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from routing.selection.ask import Figures, Percentiles
 from routing.selection.measurements.histogram import (
     BUCKETS,
     Counts,
-    counted,
-    merged,
+    add_counts,
+    count_value,
     percentiles,
-    without,
+    subtract_counts,
 )
+from routing.selection.types import EndpointStats, Percentiles
 
-# Fewer than this say nothing: no uptime (management reference 10), no percentile, no share. One
-# call alone can then neither make a figure nor, as the middle of several, move it far.
+# With fewer calls there is no figure, so that a single call never makes or moves one.
 CALLS_MIN: Final = 10
 SAMPLES_MIN: Final = 5
 TOOL_ANSWERS_MIN: Final = 5
 
 
-class Tally:
-    """What one endpoint did in some stretch of time. Tallies add up in any order.
+class EndpointCounter:
+    """The calls of one endpoint in a period. Counters add up in any order.
 
-    `answered` and `failed` make the uptime; `limited` (429) is in neither, and what was the
-    request's own fault is nowhere. Times to first token are apart for streams (`first_token`) and
-    for answers in one piece (`whole`), whose first token comes with the last.
+    Uptime is `answered` of `answered` and `failed`; `limited` (429) counts in neither, and faults
+    of the request are not counted. Times to first token are kept separately for streams
+    (`first_token`) and for answers in one piece (`whole`), whose first token comes with the last.
     """
 
     __slots__ = (
@@ -46,7 +45,7 @@ class Tally:
         self.whole: Counts | None = None
         self.speed: Counts | None = None
 
-    def answer(
+    def count_answer(
         self,
         latency_s: float | None,
         *,
@@ -57,39 +56,39 @@ class Tally:
         """Count an answer; what is None was not measured."""
         self.answered += 1
         if latency_s is not None and streamed:
-            self.first_token = counted(self.first_token, latency_s)
+            self.first_token = count_value(self.first_token, latency_s)
         elif latency_s is not None:
-            self.whole = counted(self.whole, latency_s)
+            self.whole = count_value(self.whole, latency_s)
         if speed_tps is not None:
-            self.speed = counted(self.speed, speed_tps)
+            self.speed = count_value(self.speed, speed_tps)
         if tools_good is not None:
             self.tools_good += tools_good
             self.tools_bad += not tools_good
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: "EndpointCounter") -> None:
         self.answered += other.answered
         self.failed += other.failed
         self.limited += other.limited
         self.tools_good += other.tools_good
         self.tools_bad += other.tools_bad
-        self.first_token = merged(self.first_token, other.first_token)
-        self.whole = merged(self.whole, other.whole)
-        self.speed = merged(self.speed, other.speed)
+        self.first_token = add_counts(self.first_token, other.first_token)
+        self.whole = add_counts(self.whole, other.whole)
+        self.speed = add_counts(self.speed, other.speed)
 
-    def take_away(self, other: "Tally") -> None:
+    def subtract(self, other: "EndpointCounter") -> None:
         """Undo `add`."""
         self.answered -= other.answered
         self.failed -= other.failed
         self.limited -= other.limited
         self.tools_good -= other.tools_good
         self.tools_bad -= other.tools_bad
-        self.first_token = without(self.first_token, other.first_token)
-        self.whole = without(self.whole, other.whole)
-        self.speed = without(self.speed, other.speed)
+        self.first_token = subtract_counts(self.first_token, other.first_token)
+        self.whole = subtract_counts(self.whole, other.whole)
+        self.speed = subtract_counts(self.speed, other.speed)
 
-    def bare(self) -> "Tally":
-        """The calls alone, which is all that a long window needs."""
-        tally = Tally()
+    def calls_only(self) -> "EndpointCounter":
+        """A copy with the counts of calls only, for windows that are too long for histograms."""
+        tally = EndpointCounter()
         tally.answered, tally.failed, tally.limited = self.answered, self.failed, self.limited
         return tally
 
@@ -110,20 +109,20 @@ class Tally:
     @property
     def latency_s(self) -> Percentiles | None:
         """Of streams; of answers in one piece where there are too few streams."""
-        streams = _known(self.first_token)
-        return streams or _known(self.whole)
+        streams = _percentiles(self.first_token)
+        return streams or _percentiles(self.whole)
 
     @property
     def throughput_tps(self) -> Percentiles | None:
-        return _known(self.speed, high_is_good=True)
+        return _percentiles(self.speed, high_is_good=True)
 
     @property
     def tool_success(self) -> float | None:
         answers = self.tools_good + self.tools_bad
         return self.tools_good / answers if answers >= TOOL_ANSWERS_MIN else None
 
-    def packed(self, endpoint: int) -> list[Any]:
-        """As JSON can say it."""
+    def serialize(self, endpoint: int) -> list[Any]:
+        """The counter as JSON data, read back by `parse_counter`."""
         return [
             endpoint,
             self.answered,
@@ -131,14 +130,14 @@ class Tally:
             self.limited,
             self.tools_good,
             self.tools_bad,
-            _flat(self.first_token),
-            _flat(self.whole),
-            _flat(self.speed),
+            _serialize_counts(self.first_token),
+            _serialize_counts(self.whole),
+            _serialize_counts(self.speed),
         ]
 
 
-def unpacked(row: Any) -> tuple[int, Tally]:
-    """Endpoint and tally of what `Tally.packed` made. Raises `ValueError` for anything else."""
+def parse_counter(row: Any) -> tuple[int, EndpointCounter]:
+    """Endpoint and counter from `EndpointCounter.serialize`. Raises `ValueError` for other data."""
     try:
         endpoint, *numbers, first_token, whole, speed = row
         answered, failed, limited, tools_good, tools_bad = numbers
@@ -146,19 +145,22 @@ def unpacked(row: Any) -> tuple[int, Tally]:
         raise ValueError("no tally") from error
     if not all(type(number) is int and number >= 0 for number in (endpoint, *numbers)):
         raise ValueError("a tally counts in whole numbers")
-    tally = Tally()
+    tally = EndpointCounter()
     tally.answered, tally.failed, tally.limited = answered, failed, limited
     tally.tools_good, tally.tools_bad = tools_good, tools_bad
-    tally.first_token, tally.whole, tally.speed = map(_counts, (first_token, whole, speed))
+    tally.first_token, tally.whole, tally.speed = map(_parse_counts, (first_token, whole, speed))
     return endpoint, tally
 
 
-def figures_of(recent: Tally | None, half_hour: Tally | None, day: Tally | None) -> Figures | None:
-    """Of the statistics window, the last 30 minutes and the last day; None where all are empty."""
+def build_stats(
+    recent: EndpointCounter | None, half_hour: EndpointCounter | None, day: EndpointCounter | None
+) -> EndpointStats | None:
+    """Statistics from the counters of the statistics window, the last 30 minutes and the last day;
+    None if all three are None."""
     if recent is None and half_hour is None and day is None:
         return None
-    recent, half_hour = recent or _NOTHING, half_hour or _NOTHING
-    return Figures(
+    recent, half_hour = recent or _EMPTY, half_hour or _EMPTY
+    return EndpointStats(
         latency_s=recent.latency_s,
         throughput_tps=recent.throughput_tps,
         latency_30m_s=half_hour.latency_s,
@@ -171,22 +173,22 @@ def figures_of(recent: Tally | None, half_hour: Tally | None, day: Tally | None)
     )
 
 
-# What an endpoint did that was not asked; nobody adds to it.
-_NOTHING: Final = Tally()
+# The counter of an endpoint without calls; never added to.
+_EMPTY: Final = EndpointCounter()
 
 
-def _known(counts: Counts | None, *, high_is_good: bool = False) -> Percentiles | None:
+def _percentiles(counts: Counts | None, *, high_is_good: bool = False) -> Percentiles | None:
     if counts is None or sum(counts.values()) < SAMPLES_MIN:
         return None
     return percentiles(counts, high_is_good=high_is_good)
 
 
-def _flat(counts: Counts | None) -> list[int]:
-    """Bucket and count by turns."""
+def _serialize_counts(counts: Counts | None) -> list[int]:
+    """Bucket and count alternately."""
     return [part for pair in counts.items() for part in pair] if counts else []
 
 
-def _counts(flat: Sequence[Any]) -> Counts | None:
+def _parse_counts(flat: Sequence[Any]) -> Counts | None:
     if not flat:
         return None
     try:

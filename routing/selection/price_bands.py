@@ -1,8 +1,8 @@
-"""What a snapshot has to offer to whoever does not name a model, cheapest first.
+"""The models of a snapshot in five bands by price, for requests that name no model.
 
-A band of prices is a fifth of the percent rank: of n models, the share of the other n - 1 that are
-cheaper. So equal prices share a band, the cheapest model is always in the first, and the dearest,
-where no other has its price, in the last. With few models some bands are empty.
+A band is a fifth of the percent rank: of n models, the share of the other n - 1 that are cheaper.
+So equal prices share a band, the cheapest model is always in the first, and the dearest, if no
+other has its price, in the last. With few models some bands are empty.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,19 +12,19 @@ from math import inf
 from typing import Final, NamedTuple
 
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
-from routing.selection.ask import Ask
-from routing.selection.patterns import compiled
+from routing.selection.patterns import compile_patterns
+from routing.selection.types import Requirements
 
 BANDS: Final = 5
-# Requests that differ in what they need or allow; past it the memory of them begins anew.
-_SHELVES_MAX: Final = 64
+# Distinct needs whose offers are cached; beyond that the cache is emptied.
+_CACHE_MAX: Final = 64
 _PERCENT_PER_BAND: Final = 100 // BANDS
 
 
 class Need(NamedTuple):
-    """What a request asks of a model besides its length; requests with equal needs share a shelf.
+    """The requirements on a model except its length; the key under which offers are cached.
 
-    `free_only` is for `router/free`, which knows no lists.
+    `free_only` is for `router/free`, which has no lists of models.
     """
 
     kinds: frozenset[str]
@@ -39,7 +39,7 @@ class Need(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """An endpoint that can be called. `abilities` is the place of what it can among the market's;
+    """An endpoint that can be called. `abilities` is the index of its abilities in `PriceIndex`;
     a prompt longer than `prompt_tokens_max` does not fit."""
 
     model: ModelEntry
@@ -49,7 +49,8 @@ class Offer(NamedTuple):
 
 
 class Abilities(NamedTuple):
-    """What an endpoint can. Few endpoints differ in it, so it is looked at once for all of them."""
+    """The features of an endpoint. Most endpoints share them, so a need is compared with each
+    distinct value once."""
 
     kind: str
     decides: str | None
@@ -76,86 +77,90 @@ class Ranking(NamedTuple):
     edges: tuple[int, ...]
 
 
-class Shelf(NamedTuple):
-    """What meets a need, cheapest first. A request of at most `tokens_max` tokens, prompt and
-    answer together, fits all of `ranking`; for a longer one `offers` is gone through."""
+class Offers(NamedTuple):
+    """The offers that meet a need, cheapest first. A request of at most `tokens_max` tokens,
+    prompt and answer together, fits all of `ranking`; a longer one is compared with `offers`."""
 
     offers: tuple[Offer, ...]
     ranking: Ranking
     tokens_max: float
 
 
-class Market:
-    """All offers of a snapshot in the order of their price, made once when it is assembled."""
+class PriceIndex:
+    """All offers of a snapshot in the order of their price, built when it is assembled."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         kinds: dict[Abilities, int] = {}
-        offers = [offer for model in snapshot.models.values() for offer in _offers_of(model, kinds)]
+        offers = [
+            offer for model in snapshot.models.values() for offer in _list_offers(model, kinds)
+        ]
         self._offers = sorted(offers, key=_by_price)
         self._abilities = tuple(kinds)
         # As patterns are compared.
         self._lower = {id: id.lower() for id in snapshot.models}
         self._text = {model.id for model in snapshot.listing if "text" in model.output_modalities}
         self._free = {model.id for model in snapshot.listing if _is_free(model)} & self._text
-        self._shelves: dict[Need, Shelf] = {}
+        self._shelves: dict[Need, Offers] = {}
 
-    def shelf(self, snapshot: Snapshot, need: Need) -> Shelf:
-        """What meets the need; worked out at its first use. The snapshot is the market's own."""
+    def find_offers(self, snapshot: Snapshot, need: Need) -> Offers:
+        """The offers that meet the need, cached. `snapshot` must be the index's own."""
         found = self._shelves.get(need)
         if found is None:
-            found = self._filled(snapshot, need)
-            # Replaced whole: a native thread may be looking at it.
-            kept = self._shelves if len(self._shelves) < _SHELVES_MAX else {}
+            found = self._select_offers(snapshot, need)
+            # A new dict, because a native thread may be reading the old one.
+            kept = self._shelves if len(self._shelves) < _CACHE_MAX else {}
             self._shelves = {**kept, need: found}
         return found
 
-    def pool(self, snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
-        """The models that the need's names leave, whatever they can."""
-        names = self._named(snapshot, need)
+    def list_pool(self, snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
+        """The models that the need's lists allow, whatever their abilities."""
+        names = self._model_ids(snapshot, need)
         return tuple([model for id, model in snapshot.models.items() if id in names])
 
-    def _filled(self, snapshot: Snapshot, need: Need) -> Shelf:
-        names = self._named(snapshot, need)
+    def _select_offers(self, snapshot: Snapshot, need: Need) -> Offers:
+        names = self._model_ids(snapshot, need)
         able = {at for at, each in enumerate(self._abilities) if each.meet(need)}
         offers = [o for o in self._offers if o.abilities in able and o.model.id in names]
-        firsts = _firsts(offers)
+        firsts = _cheapest_offers(offers)
         tokens_max = min([each.prompt_tokens_max for each in firsts], default=0.0)
-        return Shelf(tuple(offers), ranked(firsts), tokens_max)
+        return Offers(tuple(offers), rank_models(firsts), tokens_max)
 
-    def _named(self, snapshot: Snapshot, need: Need) -> set[str]:
-        """Ids of the models that settings and patterns leave."""
+    def _model_ids(self, snapshot: Snapshot, need: Need) -> set[str]:
+        """Ids of the models that the settings and patterns allow."""
         if need.free_only:
             return self._free
         ids = self._text
         if need.candidates:
-            ids = self._matching(snapshot, need.candidates, ids)
+            ids = self._match_patterns(snapshot, need.candidates, ids)
         if need.allowed:
-            ids = ids & self._matching(snapshot, need.allowed, ids)
+            ids = ids & self._match_patterns(snapshot, need.allowed, ids)
         if need.excluded:
-            ids = ids - self._matching(snapshot, need.excluded, ids)
+            ids = ids - self._match_patterns(snapshot, need.excluded, ids)
         return ids
 
-    def _matching(self, snapshot: Snapshot, patterns: tuple[str, ...], ids: set[str]) -> set[str]:
+    def _match_patterns(
+        self, snapshot: Snapshot, patterns: tuple[str, ...], ids: set[str]
+    ) -> set[str]:
         """Those of the ids that a pattern matches, and every model that one names outright."""
-        matching = compiled(patterns).matching({self._lower[id] for id in ids})
+        matching = compile_patterns(patterns).matching({self._lower[id] for id in ids})
         named = [snapshot.model(pattern) for pattern in patterns if "*" not in pattern]
         found = {id for id in ids if self._lower[id] in matching}
         return found.union([model.id for model in named if model is not None])
 
 
-def shelf_of(snapshot: Snapshot, need: Need) -> Shelf:
-    """What of a snapshot meets the need."""
-    return snapshot.derive(Market).shelf(snapshot, need)
+def find_offers(snapshot: Snapshot, need: Need) -> Offers:
+    """The offers of a snapshot that meet the need."""
+    return snapshot.derive(PriceIndex).find_offers(snapshot, need)
 
 
-def pool_of(snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
-    """The models of a snapshot that the need's names leave, whatever they can."""
-    return snapshot.derive(Market).pool(snapshot, need)
+def list_pool(snapshot: Snapshot, need: Need) -> tuple[ModelEntry, ...]:
+    """The models of a snapshot that the need's lists allow, whatever their abilities."""
+    return snapshot.derive(PriceIndex).list_pool(snapshot, need)
 
 
-def fitting(shelf: Shelf, ask: Ask) -> Ranking:
-    """The shelf's models by price that the request fits into."""
-    prompt, answer = ask.prompt_tokens, ask.output_tokens or 0
+def rank_fitting(shelf: Offers, requirements: Requirements) -> Ranking:
+    """The offered models, by price, into whose context the request fits."""
+    prompt, answer = requirements.prompt_tokens, requirements.output_tokens or 0
     if prompt + answer <= shelf.tokens_max:
         return shelf.ranking
     offers = [
@@ -164,24 +169,24 @@ def fitting(shelf: Shelf, ask: Ask) -> Ranking:
         if offer.prompt_tokens_max >= prompt + answer
         or (offer.prompt_tokens_max >= prompt and _has_room(offer.endpoint, prompt, answer))
     ]
-    return ranked(_firsts(offers))
+    return rank_models(_cheapest_offers(offers))
 
 
 def _has_room(endpoint: EndpointEntry, prompt_tokens: int, output_tokens: int) -> bool:
-    """As `Filter by Context Length` has it: an endpoint gives no more output than its maximum."""
+    """The rule of `Filter by Context Length`: an endpoint gives no more output than its maximum."""
     room = endpoint.context_length
     given = min(output_tokens, endpoint.max_completion_tokens or output_tokens)
     return room is None or prompt_tokens + given <= room
 
 
-def ranked(offers: Iterable[Offer]) -> Ranking:
+def rank_models(offers: Iterable[Offer]) -> Ranking:
     """The bands of offers that come cheapest first, one for each model."""
     known = list(offers)
     prices = [each.endpoint.token_usd for each in known]
-    return Ranking(tuple([each.model for each in known]), edges_of(prices))
+    return Ranking(tuple([each.model for each in known]), band_edges(prices))
 
 
-def edges_of(prices: Sequence[Decimal]) -> tuple[int, ...]:
+def band_edges(prices: Sequence[Decimal]) -> tuple[int, ...]:
     """Where among rising prices each band begins, and where the last one ends."""
     inner = [_edge(prices, _PERCENT_PER_BAND * band) for band in range(1, BANDS)]
     return (0, *inner, len(prices))
@@ -196,7 +201,7 @@ def _edge(prices: Sequence[Decimal], percent: int) -> int:
     return at if bisect_left(prices, price) == at else bisect_right(prices, price)
 
 
-def _firsts(offers: Iterable[Offer]) -> list[Offer]:
+def _cheapest_offers(offers: Iterable[Offer]) -> list[Offer]:
     """The cheapest offer of each model."""
     found: dict[str, Offer] = {}
     for offer in offers:
@@ -204,13 +209,13 @@ def _firsts(offers: Iterable[Offer]) -> list[Offer]:
     return list(found.values())
 
 
-def _offers_of(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
-    """The offers of a model, cheapest first, but for those that have nothing over the cheapest of
-    the same abilities."""
+def _list_offers(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
+    """The offers of a model, cheapest first. An offer that is dearer than another of the same
+    abilities stays only if it has more room."""
     kept: list[Offer] = []
     cheapest: dict[int, Offer] = {}
     for each in model.by_price:
-        offer = Offer(model, each, _place(each, kinds), each.prompt_tokens_max)
+        offer = Offer(model, each, _abilities_index(each, kinds), each.prompt_tokens_max)
         first = cheapest.setdefault(offer.abilities, offer)
         if first is offer or _is_roomier(offer, first):
             kept.append(offer)
@@ -218,19 +223,19 @@ def _offers_of(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
 
 
 def _is_roomier(offer: Offer, other: Offer) -> bool:
-    """Whether something might fit here that does not fit there."""
-    pairs = zip(_room(offer), _room(other), strict=True)
+    """Whether a request may fit `offer` and not `other`."""
+    pairs = zip(_room_key(offer), _room_key(other), strict=True)
     return any(mine > its for mine, its in pairs)
 
 
-def _room(offer: Offer) -> tuple[float, float, float]:
+def _room_key(offer: Offer) -> tuple[float, float, float]:
     endpoint = offer.endpoint
     # A low maximum of output leaves more of the context to the prompt.
     context, output = endpoint.context_length or inf, endpoint.max_completion_tokens or inf
     return (offer.prompt_tokens_max, context, -output)
 
 
-def _place(endpoint: EndpointEntry, known: dict[Abilities, int]) -> int:
+def _abilities_index(endpoint: EndpointEntry, known: dict[Abilities, int]) -> int:
     abilities = Abilities(
         kind=endpoint.provider.kind,
         decides=endpoint.decides,
