@@ -22,7 +22,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-quick test-for test-nightly mutate bench walk bench-peers test-engines conformance-node lint lock sbom installed installed-dev
+.PHONY: help run test test-all test-quick test-for test-nightly mutate bench walk bench-peers test-engines conformance-node lint docs lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -83,9 +83,13 @@ lint: installed-dev ## Check style, types, import contracts, migrations, setting
 	@$(MYPY) --allow-untyped-defs --allow-incomplete-defs tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/check_django.py
+	@$(BIN)/python .ci/settings_page.py
 	@$(BIN)/python .ci/check_locks.py
 	@$(BIN)/python .ci/check_pth.py
 	@$(BIN)/python .ci/audit.py
+
+docs: installed-dev ## Write the reference of settings from their declarations
+	@$(BIN)/python .ci/settings_page.py --write
 
 sbom: installed-dev ## Write the bill of materials to GATEWAY_HOME as CycloneDX JSON
 	@$(BIN)/python .ci/sbom.py

@@ -1,55 +1,28 @@
 """Settings. Everything an operator may change comes from the environment, typed and checked.
 
-Durations are in seconds, sizes in bytes. The table in README.md lists them all.
+Durations are in seconds, sizes in bytes. `gateway/environment` declares what comes from there; the
+rest of this module is what Django and its libraries need.
 """
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from gateway import env
 from gateway.archive_storage import archive_storage
-from gateway.database.databases import database, redis_url
-from gateway.home import PROJECT, home, keep_private, secret
+from gateway.env import refuse_unknown_names
+from gateway.environment.accounts import *
+from gateway.environment.inference import *
+from gateway.environment.interns import *
+from gateway.environment.process import *
+from gateway.environment.tools import *
+from gateway.home import PROJECT
 
 try:
     GATEWAY_VERSION = version("routing-gateway")
 except PackageNotFoundError:
     GATEWAY_VERSION = "0.1.0"
 
-PRODUCTION = env.choice("GATEWAY_ENV", "development", ("development", "production")) == "production"
+refuse_unknown_names()
 DEBUG = False
-GATEWAY_HOME = home()
-keep_private(GATEWAY_HOME)
-
-# --- Secrets --------------------------------------------------------------------------------------
-SECRET_KEY = secret("SECRET_KEY", production=PRODUCTION, bytes_of_entropy=48)
-VAULT_MASTER_KEY = secret("VAULT_MASTER_KEY", production=PRODUCTION)
-# They still open what they sealed, until `rotate_master_key` has moved it.
-VAULT_FORMER_MASTER_KEYS = tuple(env.words("VAULT_FORMER_MASTER_KEYS"))
-ROUTER_USER_HASH_SECRET = secret("ROUTER_USER_HASH_SECRET", production=PRODUCTION)
-if PRODUCTION and len(SECRET_KEY) < 50:
-    raise env.SettingError("SECRET_KEY", "needs at least 50 characters in production")
-
-# --- Where it listens -----------------------------------------------------------------------------
-HOST = env.text("HOST", "127.0.0.1")
-PORT = env.integer("PORT", 8000, maximum=65535)
-WEB_CONCURRENCY = env.integer("WEB_CONCURRENCY", 1, minimum=1, maximum=256)
-PUBLIC_URL = env.base_url("PUBLIC_URL")
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "" if PRODUCTION else "*")
-if PRODUCTION and not ALLOWED_HOSTS:
-    raise env.SettingError("ALLOWED_HOSTS", "required in production: the admin's host names")
-CORS_ALLOW_ORIGINS = env.origins("CORS_ALLOW_ORIGINS", "*")
-VENDOR_ALIASES = env.vendors("VENDOR_ALIASES", "openrouter")
-CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
-
-# --- Stores ---------------------------------------------------------------------------------------
-DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 8, minimum=1, maximum=1000)
-DATABASE_TIMEOUT = env.seconds("DATABASE_TIMEOUT", 1.5)
-DATABASES = {"default": database(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)}
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-REDIS_URL = redis_url()
-REDIS_TIMEOUT = env.seconds("REDIS_TIMEOUT", 0.1)
 
 # --- Applications and pages -----------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -155,158 +128,6 @@ SPECTACULAR_SETTINGS: dict[str, Any] = {
     "SECURITY": [{"bearer": []}],
 }
 
-# --- Keys and money -------------------------------------------------------------------------------
-API_KEY_PREFIX = env.key_prefix("API_KEY_PREFIX", "sk-rt-v1-")
-API_KEY_CACHE_SECONDS = env.decimal("API_KEY_CACHE_SECONDS", 0.8, minimum=0, maximum=1)
-BYOK_FEE_RATE = env.decimal("BYOK_FEE_RATE", 0, maximum=1)
-BILLING_ENFORCED = env.boolean("BILLING_ENFORCED", True)
-HOLD_LEASE_SECONDS = env.seconds("HOLD_LEASE_SECONDS", 900)
-HOLD_SWEEP_SECONDS = env.seconds("HOLD_SWEEP_SECONDS", 60)
-LEDGER_TIMEOUT = env.seconds("LEDGER_TIMEOUT", 10)
-LEDGER_QUEUE_MAX = env.integer("LEDGER_QUEUE_MAX", 10_000, minimum=1)
-MANAGEMENT_MAX_BODY_BYTES = env.integer("MANAGEMENT_MAX_BODY_BYTES", 1_048_576, minimum=1024)
-PUBLIC_CATALOG = env.boolean("PUBLIC_CATALOG", True)
-# Of at most a half something is left of the smallest payment.
-CREDIT_FEE_RATE = env.decimal("CREDIT_FEE_RATE", 0, maximum=0.5)
-CREDIT_EXPIRY_DAYS = env.integer("CREDIT_EXPIRY_DAYS", 0, maximum=36_500)
-CREDITS_WEBHOOK_SECRET = env.text("CREDITS_WEBHOOK_SECRET")
-
-# --- Rate limits; 0 is none -----------------------------------------------------------------------
-# The hint store writes no more digits.
-_RATE_MAX = 10**12
-RATE_ANALYTICS = env.integer("RATE_ANALYTICS", 0, maximum=_RATE_MAX)
-RATE_MANAGEMENT_WRITES = env.integer("RATE_MANAGEMENT_WRITES", 0, maximum=_RATE_MAX)
-RATE_MANAGEMENT_READS = env.integer("RATE_MANAGEMENT_READS", 0, maximum=_RATE_MAX)
-RATE_FAILED_CREDENTIALS = env.integer("RATE_FAILED_CREDENTIALS", 0, maximum=_RATE_MAX)
-ROUTER_FREE_RPM = env.integer("ROUTER_FREE_RPM", 0, maximum=_RATE_MAX)
-ROUTER_FREE_RPD_LOW = env.integer("ROUTER_FREE_RPD_LOW", 0, maximum=_RATE_MAX)
-ROUTER_FREE_RPD_HIGH = env.integer("ROUTER_FREE_RPD_HIGH", 0, maximum=_RATE_MAX)
-ROUTER_FREE_CREDIT_THRESHOLD = env.integer("ROUTER_FREE_CREDIT_THRESHOLD", 0, maximum=10**9)
-ROUTER_KEY_RPM = env.integer("ROUTER_KEY_RPM", 0, maximum=_RATE_MAX)
-ROUTER_KEY_TPM = env.integer("ROUTER_KEY_TPM", 0, maximum=_RATE_MAX)
-REGIONAL_HOSTS = env.regional_hosts("REGIONAL_HOSTS")
-GUARDRAIL_DETECTORS = env.plug_ins("GUARDRAIL_DETECTORS", ("person-name", "address"))
-
-# --- Inference ------------------------------------------------------------------------------------
-ROUTER_REGION = env.text("ROUTER_REGION", "local")
-# The author of models that are named without one on /systemone.
-ROUTER_SYSTEMONE_NAMESPACE = env.text("ROUTER_SYSTEMONE_NAMESPACE", "typesafe")
-ROUTER_MAX_BODY_BYTES = env.integer("ROUTER_MAX_BODY_BYTES", 33_554_432, minimum=1024)
-ROUTER_BODY_MEMORY_BYTES = env.integer(
-    "ROUTER_BODY_MEMORY_BYTES", 536_870_912, minimum=ROUTER_MAX_BODY_BYTES
-)
-ROUTER_HEADER_TIMEOUT = env.seconds("ROUTER_HEADER_TIMEOUT", 10)
-ROUTER_BODY_TIMEOUT = env.seconds("ROUTER_BODY_TIMEOUT", 30)
-ROUTER_MAX_ANSWER_BYTES = env.integer("ROUTER_MAX_ANSWER_BYTES", 67_108_864, minimum=1024)
-ROUTER_MAX_EVENT_BYTES = env.integer("ROUTER_MAX_EVENT_BYTES", 16_777_216, minimum=1024)
-ROUTER_STREAM_COMMIT_SECONDS = env.seconds("ROUTER_STREAM_COMMIT_SECONDS", 10)
-ROUTER_KEEPALIVE_SECONDS = env.seconds("ROUTER_KEEPALIVE_SECONDS", 10)
-ROUTER_CONNECT_TIMEOUT = env.seconds("ROUTER_CONNECT_TIMEOUT", 10)
-ROUTER_FIRST_BYTE_TIMEOUT = env.seconds("ROUTER_FIRST_BYTE_TIMEOUT", 120)
-ROUTER_IDLE_TIMEOUT = env.seconds("ROUTER_IDLE_TIMEOUT", 60)
-ROUTER_TOTAL_TIMEOUT = env.seconds("ROUTER_TOTAL_TIMEOUT", 600)
-ROUTER_STALLED_READER_SECONDS = env.seconds("ROUTER_STALLED_READER_SECONDS", 30)
-ROUTER_OUTAGE_WINDOW_SECONDS = env.seconds("ROUTER_OUTAGE_WINDOW_SECONDS", 30)
-ROUTER_STATS_WINDOW_SECONDS = env.decimal(
-    "ROUTER_STATS_WINDOW_SECONDS", 300, minimum=10, maximum=600
-)
-ROUTER_STICKY_SECONDS = env.seconds("ROUTER_STICKY_SECONDS", 600)
-ROUTER_HISTORY_DAYS = env.integer("ROUTER_HISTORY_DAYS", 7, minimum=1, maximum=3650)
-ROUTER_MAX_ATTEMPTS = env.integer("ROUTER_MAX_ATTEMPTS", 10, minimum=1, maximum=100)
-ROUTER_AUTO_MODELS = env.model_patterns("ROUTER_AUTO_MODELS")
-ROUTER_MAX_MODELS = env.integer("ROUTER_MAX_MODELS", 3, minimum=1, maximum=100)
-ROUTER_RETRY_BUDGET = env.decimal("ROUTER_RETRY_BUDGET", 0.2, maximum=100)
-ROUTER_RETRY_FLOOR = env.integer("ROUTER_RETRY_FLOOR", 100)
-ROUTER_ESTIMATE_OUTPUT_CAP = env.optional_integer("ROUTER_ESTIMATE_OUTPUT_CAP", minimum=1)
-ROUTER_EXPOSE_RAW_ERRORS = env.boolean("ROUTER_EXPOSE_RAW_ERRORS", True)
-ROUTER_UPSTREAM_PROXY = env.proxy("ROUTER_UPSTREAM_PROXY")
-ROUTER_TOOL_BACKENDS = env.tool_backends("ROUTER_TOOL_BACKENDS")
-ROUTER_TOOL_TIMEOUT = env.seconds("ROUTER_TOOL_TIMEOUT", 60)
-ROUTER_MODERATION_HOOK = env.import_path("ROUTER_MODERATION_HOOK")
-ROUTER_MODERATION_TIMEOUT = env.seconds("ROUTER_MODERATION_TIMEOUT", 10)
-ROUTER_TOOL_RESULT_CHARS = env.integer("ROUTER_TOOL_RESULT_CHARS", 100_000, minimum=100)
-SANDBOX_UIDS = env.sandbox_users()
-SANDBOX_CGROUP = env.cgroup("SANDBOX_CGROUP")
-ROUTER_SHELL = env.choice("ROUTER_SHELL", "auto", ("auto", "off"))
-ROUTER_SHELLS_MAX = env.integer("ROUTER_SHELLS_MAX", 8, minimum=1, maximum=1024)
-ROUTER_SHELL_MEMORY_BYTES = env.integer(
-    "ROUTER_SHELL_MEMORY_BYTES", 536_870_912, minimum=67_108_864
-)
-ROUTER_SHELL_DISK_BYTES = env.integer("ROUTER_SHELL_DISK_BYTES", 67_108_864, minimum=1_048_576)
-ROUTER_SHELL_CPUS = env.decimal("ROUTER_SHELL_CPUS", 1, minimum=0.1, maximum=1024)
-ROUTER_SHELL_PROCESSES = env.integer("ROUTER_SHELL_PROCESSES", 64, minimum=1, maximum=4096)
-ROUTER_FILE_BYTES = env.integer("ROUTER_FILE_BYTES", 20_971_520, minimum=1024)
-ROUTER_FILE_PAGES = env.integer("ROUTER_FILE_PAGES", 500, minimum=1, maximum=100_000)
-ROUTER_FILE_SECONDS = env.seconds("ROUTER_FILE_SECONDS", 20)
-ROUTER_RESPONSE_CACHE_ENABLED = env.boolean("ROUTER_RESPONSE_CACHE_ENABLED", False)
-ROUTER_RESPONSE_CACHE_ENTRIES = env.integer("ROUTER_RESPONSE_CACHE_ENTRIES", 2_048, minimum=1)
-ROUTER_RESPONSE_CACHE_ENTRY_BYTES = env.integer(
-    "ROUTER_RESPONSE_CACHE_ENTRY_BYTES", 131_072, minimum=1024, maximum=16_777_216
-)
-ROUTER_SEARCH_ENGINE = env.choice(
-    "ROUTER_SEARCH_ENGINE", "", ("", "brave", "exa", "searxng", "tavily")
-)
-ROUTER_SEARCH_URL = env.base_url("ROUTER_SEARCH_URL")
-ROUTER_SEARCH_KEY = env.text("ROUTER_SEARCH_KEY")
-ROUTER_SEARCH_TIMEOUT = env.seconds("ROUTER_SEARCH_TIMEOUT", 10)
-if ROUTER_SEARCH_ENGINE == "searxng" and not ROUTER_SEARCH_URL:
-    raise env.SettingError("ROUTER_SEARCH_URL", "needed: where the SearXNG instance is")
-if ROUTER_SEARCH_ENGINE not in ("", "searxng") and not ROUTER_SEARCH_KEY:
-    raise env.SettingError("ROUTER_SEARCH_KEY", f"needed by {ROUTER_SEARCH_ENGINE}")
-ROUTER_FETCH_BYTES = env.integer("ROUTER_FETCH_BYTES", 5_242_880, minimum=1024, maximum=67_108_864)
-ROUTER_FETCH_PRIVATE_HOSTS = env.host_names("ROUTER_FETCH_PRIVATE_HOSTS")
-ROUTER_POOL_SIZE = env.integer("ROUTER_POOL_SIZE", 200, minimum=1)
-ROUTER_MAX_CONCURRENCY = env.integer("ROUTER_MAX_CONCURRENCY", 1000, minimum=1)
-GENERATION_CONTENT_DAYS = env.integer("GENERATION_CONTENT_DAYS", 30, minimum=1, maximum=3650)
-GENERATION_CONTENT_BYTES = env.integer(
-    "GENERATION_CONTENT_BYTES", 1_048_576, minimum=1024, maximum=16_777_216
-)
-ANALYTICS_TIMEOUT = env.seconds("ANALYTICS_TIMEOUT", 10)
-CATALOGUE_POLL_SECONDS = env.seconds("CATALOGUE_POLL_SECONDS", 0.5)
-
-# --- Interns --------------------------------------------------------------------------------------
-INTERN_RUNTIME = env.runtime("INTERN_RUNTIME", "process", ("process", "container"))
-INTERN_DOMAIN = env.host_name("INTERN_DOMAIN", "interns.localhost")
-INTERN_REQUIRE_SLACK_INSTALL = env.boolean("INTERN_REQUIRE_SLACK_INSTALL", False)
-INTERNS_MAX_PER_MEMBER = env.integer("INTERNS_MAX_PER_MEMBER", 10, minimum=1, maximum=10_000)
-INTERN_LEASE_SECONDS = env.seconds("INTERN_LEASE_SECONDS", 60)
-INTERN_REAPER_SECONDS = env.seconds("INTERN_REAPER_SECONDS", 5)
-INTERN_PROBE_SECONDS = env.seconds("INTERN_PROBE_SECONDS", 15)
-INTERN_RECONCILE_SECONDS = env.seconds("INTERN_RECONCILE_SECONDS", 300)
-INTERN_OPERATION_SECONDS = env.seconds("INTERN_OPERATION_SECONDS", 10)
-INTERN_PROVISION_SECONDS = env.seconds("INTERN_PROVISION_SECONDS", 600)
-INTERN_HEALTH_SECONDS = env.seconds("INTERN_HEALTH_SECONDS", 60)
-INTERN_GATEWAY_URL = env.base_url("INTERN_GATEWAY_URL")
-INTERN_PUBLISH_SECONDS = env.seconds("INTERN_PUBLISH_SECONDS", 1)
-INTERN_JOBS = env.integer("INTERN_JOBS", 4, minimum=1, maximum=256)
-INTERN_QUESTION_SECONDS = env.seconds("INTERN_QUESTION_SECONDS", 300)
-INTERN_TURN_SECONDS = env.seconds("INTERN_TURN_SECONDS", 300)
-INTERN_KEEPALIVE_SECONDS = env.seconds("INTERN_KEEPALIVE_SECONDS", 30)
-INTERN_RETAINED_BYTES = env.integer(
-    "INTERN_RETAINED_BYTES", 1_048_576, minimum=1024, maximum=67_108_864
-)
-INTERN_RUN_DAYS = env.integer("INTERN_RUN_DAYS", 30, minimum=1, maximum=3650)
-INTERN_SANDBOX = env.choice("INTERN_SANDBOX", "auto", ("auto", "required", "off"))
-INTERN_EGRESS = env.boolean("INTERN_EGRESS", False)
-INTERN_MEMORY_BYTES = env.integer("INTERN_MEMORY_BYTES", 2_147_483_648, minimum=268_435_456)
-INTERN_FILE_BYTES = env.integer("INTERN_FILE_BYTES", 1_073_741_824, minimum=1_048_576)
-INTERN_DISK_BYTES = env.integer("INTERN_DISK_BYTES", 10_737_418_240, minimum=16_777_216)
-INTERN_PROCESSES = env.integer("INTERN_PROCESSES", 256, minimum=16, maximum=32_768)
-INTERN_CPUS = env.decimal("INTERN_CPUS", 1, minimum=0.1, maximum=1024)
-INTERN_CONTAINER_HOST = env.text("INTERN_CONTAINER_HOST")
-INTERN_CONTAINER_IMAGE = env.text("INTERN_CONTAINER_IMAGE")
-INTERN_CONTAINER_BASE = env.text("INTERN_CONTAINER_BASE")
-INTERN_ARCHIVE_DAYS = env.integer("INTERN_ARCHIVE_DAYS", 30, minimum=1, maximum=3650)
-RATE_INTERN_TURNS = env.integer("RATE_INTERN_TURNS", 0, maximum=_RATE_MAX)
-RATE_VAULT = env.integer("RATE_VAULT", 0, maximum=_RATE_MAX)
-INTERN_ARCHIVE_STORE = env.archive_store("INTERN_ARCHIVE_STORE")
-INTERN_ARCHIVE_ENDPOINT = env.base_url("INTERN_ARCHIVE_ENDPOINT")
-INTERN_ARCHIVE_SECONDS = env.seconds("INTERN_ARCHIVE_SECONDS", 3600)
-INTERN_ARCHIVE_SILENCE_SECONDS = env.seconds("INTERN_ARCHIVE_SILENCE_SECONDS", 20)
-INTERN_FETCH_SECONDS = env.seconds("INTERN_FETCH_SECONDS", 30)
-INTERN_FETCH_BYTES = env.integer("INTERN_FETCH_BYTES", 5_242_880, minimum=1024, maximum=67_108_864)
-INTERN_FETCH_RPM = env.integer("INTERN_FETCH_RPM", 120, maximum=_RATE_MAX)
-INTERN_FETCH_PRIVATE_HOSTS = env.host_names("INTERN_FETCH_PRIVATE_HOSTS")
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
@@ -317,6 +138,7 @@ STORAGES = {
         silence_s=INTERN_ARCHIVE_SILENCE_SECONDS,
     ),
 }
+
 
 # --- Background work ------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
@@ -343,7 +165,6 @@ if not CELERY_BROKER_URL:
         "control_folder": str(_queue / "control"),
     }
 CELERY_TASK_ALWAYS_EAGER = False
-LEDGER_AUDIT_SECONDS = env.seconds("LEDGER_AUDIT_SECONDS", 900)
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},
     "audit-books": {"task": "accounts.tasks.audit_books", "schedule": LEDGER_AUDIT_SECONDS},
@@ -389,8 +210,8 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     },
 }
 
+
 # --- Logs -----------------------------------------------------------------------------------------
-LOG_LEVEL = env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR"))
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,

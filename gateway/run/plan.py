@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gateway import env
 from gateway.env import SettingError
 from gateway.home import private_folder
 
@@ -84,8 +83,8 @@ def make_plan(port: int) -> Plan:
         home=settings.GATEWAY_HOME,
         host=settings.HOST,
         port=port,
-        simulator=env.boolean("SIMULATOR", True),
-        simulator_port=env.integer("SIMULATOR_PORT", 0, maximum=65535),
+        simulator=settings.SIMULATOR,
+        simulator_port=settings.SIMULATOR_PORT,
         valkey_binary=binary,
         valkey_socket=socket_path(run),
         version=settings.GATEWAY_VERSION,
@@ -100,8 +99,7 @@ def check_settings() -> None:
         from gateway import settings
 
         private_folder(settings.GATEWAY_HOME / "run")
-        env.boolean("SIMULATOR", True)
-        if port := env.integer("SIMULATOR_PORT", 0, maximum=65535):
+        if port := settings.SIMULATOR_PORT:
             listen("127.0.0.1", port, name="SIMULATOR_PORT").close()
     except SettingError as error:
         raise CannotStart(str(error)) from error

@@ -140,7 +140,7 @@ def test_an_override_is_seen_at_once_and_so_is_its_end() -> None:
     assert not hasattr(live, "NO_SUCH_SETTING")
 
 
-# --- Nothing starts with half a search engine -----------------------------------------------------
+# --- What stops the start -------------------------------------------------------------------------
 
 STARTS: list[tuple[dict[str, str], str]] = [
     ({}, ""),
@@ -152,16 +152,23 @@ STARTS: list[tuple[dict[str, str], str]] = [
     ({"ROUTER_SEARCH_ENGINE": "altavista"}, "ROUTER_SEARCH_ENGINE"),
     ({"ROUTER_FETCH_PRIVATE_HOSTS": "http://a"}, "ROUTER_FETCH_PRIVATE_HOSTS"),
     ({"ROUTER_FETCH_BYTES": "5"}, "ROUTER_FETCH_BYTES"),
+    # A misspelt limit would hold nobody.
+    ({"ROUTER_KEY_RPMS": "60"}, "ROUTER_KEY_RPMS"),
+    ({"INTERN_MEMORY": "1"}, "INTERN_MEMORY"),
+    # Kubernetes tells each container of the services beside it.
+    ({"ROUTER_SERVICE_HOST": "10.0.0.1", "ROUTER_PORT_80_TCP": "tcp://10.0.0.1:80"}, ""),
 ]
 SCRIPT = """
 import importlib, json, os, sys
 import gateway.settings
 from gateway.env import SettingError
+from gateway.environment import tools
 found, before = [], dict(os.environ)
 for given in json.load(sys.stdin):
     os.environ.clear()
     os.environ.update(before | given)
     try:
+        importlib.reload(tools)
         importlib.reload(gateway.settings)
         found.append("")
     except SettingError as error:
@@ -170,7 +177,7 @@ print(json.dumps(found))
 """
 
 
-def test_what_an_engine_needs_is_asked_for_at_the_start(tmp_path: Path) -> None:
+def test_nothing_starts_on_a_missing_or_misspelt_setting(tmp_path: Path) -> None:
     clean = {name: each for name, each in os.environ.items() if not name.startswith("ROUTER_")}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
@@ -186,6 +193,7 @@ def test_what_an_engine_needs_is_asked_for_at_the_start(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert [problem.partition(":")[0] for problem in told] == [name for _, name in STARTS]
+    assert "ROUTER_KEY_RPMS: there is no such setting; the nearest is ROUTER_KEY_RPM" in told
     assert "canary-key" not in done.stdout
 
 
