@@ -7,8 +7,10 @@ import re
 from collections.abc import Container, Mapping
 from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
+
+from gateway.http.resources import Body, Changes
 
 
 class _Limit(NamedTuple):
@@ -97,7 +99,7 @@ def _limit_named(name: str) -> _Limit | None:
     return next((_BY_PART[part] for part in name.split("_") if part in _BY_PART), None)
 
 
-class ManagedBody(BaseModel):
+class ManagedBody(Body):
     """A body whose unknown fields are ignored, unless they look like limits."""
 
     @model_validator(mode="before")
@@ -107,3 +109,7 @@ class ManagedBody(BaseModel):
         if text is not None:
             raise PydanticCustomError("unknown_limit", "{text}", {"text": text})
         return body
+
+
+class ManagedChanges(ManagedBody, Changes):
+    """Changes of a resource whose unknown fields are treated likewise."""

@@ -21,7 +21,7 @@ from accounts.services.guardrails import (
     delete_guardrail,
 )
 from accounts.services.records import by_operator
-from accounts.views.bodies.guardrail_body import check_patterns, read_filters
+from accounts.views.schemas.guardrail import check_patterns, read_filters
 from accounts.windows import window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import SchemaInvalid

@@ -2,40 +2,69 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
-from uuid import UUID
+from typing import Any, ClassVar, Final, NamedTuple
 
 from django.http import HttpRequest, HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter
 
 from accounts.caller import Caller
 from accounts.services import guardrail_assignments as assignments
 from accounts.services import guardrails
 from accounts.services.records import by_key
-from accounts.views.bodies.guardrail_body import (
-    read_changes,
-    read_key_hashes,
-    read_member_ids,
+from accounts.views.managed import (
+    PAGE,
+    WORKSPACE_ID,
+    ManagedViewSet,
+    managed,
+    managed_body,
+    read_id,
+    read_workspace_id,
+)
+from accounts.views.schemas.guardrail import (
+    GuardrailChanges,
+    GuardrailKeyAssignment,
+    GuardrailKeyHashes,
+    GuardrailMemberAssignment,
+    GuardrailMemberIds,
+    GuardrailObject,
+    NewGuardrail,
+    read_guardrail_changes,
     read_new_guardrail,
+    serialize_guardrail,
+    serialize_key_assignment,
+    serialize_member_assignment,
 )
-from accounts.views.bodies.guardrail_objects import (
-    guardrail_object,
-    key_assignment_object,
-    member_assignment_object,
-)
-from accounts.views.key_query import read_workspace_id
-from accounts.views.managed import ManagedViewSet, managed_body
-from accounts.views.openapi import guardrail_description as described
 from gateway.database.db import Lane, run
-from gateway.http.errors import SchemaInvalid
 from gateway.http.paging import page_of
 from gateway.http.responses import json_response
-from gateway.http.validation import Issue
+from gateway.openapi.components import (
+    UUID_TEXT,
+    WHOLE,
+    Component,
+    answer_of,
+    deletion_of,
+    list_of,
+    obj,
+)
+
+_ID: Final = OpenApiParameter("guardrail", UUID_TEXT, OpenApiParameter.PATH)
+_KEYS: Final = list_of(GuardrailKeyAssignment, "GuardrailKeyList")
+_MEMBERS: Final = list_of(GuardrailMemberAssignment, "GuardrailMemberList")
+_ASSIGNED: Final = Component("GuardrailAssigned", obj({"assigned_count": WHOLE}))
+_UNASSIGNED: Final = Component("GuardrailUnassigned", obj({"unassigned_count": WHOLE}))
+_operation = managed("Guardrails", 400, path=[_ID])
 
 
 class GuardrailsViewSet(ManagedViewSet):
     """Guardrails of the key's own account."""
 
-    @described.listing
+    @_operation(
+        "listGuardrails",
+        "List guardrails",
+        "The guardrails of a workspace, newest first; its default one once it has been configured.",
+        list_of(GuardrailObject),
+        parameters=[*PAGE, WORKSPACE_ID],
+    )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page, workspace_id = page_of(request.GET), read_workspace_id(request.GET)
@@ -45,68 +74,98 @@ class GuardrailsViewSet(ManagedViewSet):
                 account_id=caller.account_id, workspace_id=workspace_id, page=page
             ),
         )
-        return json_response({"data": list(map(guardrail_object, rows)), "total_count": total})
+        return json_response({"data": list(map(serialize_guardrail, rows)), "total_count": total})
 
-    @described.creation
+    @_operation(
+        "createGuardrail",
+        "Create a guardrail",
+        "The new guardrail. It does nothing until it is assigned to a key or a member.",
+        answer_of(GuardrailObject),
+        success=201,
+        body=NewGuardrail,
+        parameters=[],
+    )
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        workspace_id, said = read_new_guardrail(managed_body(request))
+        workspace_id, columns = read_new_guardrail(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: guardrails.create_guardrail(
                 account_id=caller.account_id,
                 workspace_id=workspace_id,
                 by=by_key(caller),
-                settings=said,
+                settings=columns,
             ),
         )
-        return json_response({"data": guardrail_object(row)}, status=201)
+        return json_response({"data": serialize_guardrail(row)}, status=201)
 
-    @described.retrieval
+    @_operation(
+        "getGuardrail",
+        "Get a guardrail",
+        "The guardrail of that id.",
+        answer_of(GuardrailObject),
+        404,
+    )
     def retrieve(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = _id(guardrail)
-        row = run(Lane.READ, lambda: guardrails.find_guardrail(caller.account_id, wanted))
-        return json_response({"data": guardrail_object(row)})
+        guardrail_id = read_id(guardrail)
+        row = run(Lane.READ, lambda: guardrails.find_guardrail(caller.account_id, guardrail_id))
+        return json_response({"data": serialize_guardrail(row)})
 
-    @described.change
+    @_operation(
+        "updateGuardrail",
+        "Change a guardrail",
+        "The guardrail with the fields given changed; requests follow within a second. The first "
+        "change of a workspace's `default_guardrail_id` makes it.",
+        answer_of(GuardrailObject),
+        404,
+        409,
+        body=GuardrailChanges,
+    )
     def partial_update(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted, changes = _id(guardrail), read_changes(managed_body(request))
+        guardrail_id = read_id(guardrail)
+        changes = read_guardrail_changes(managed_body(request))
         row = run(
             Lane.OPERATOR,
             lambda: guardrails.change_guardrail(
                 account_id=caller.account_id,
-                guardrail_id=wanted,
+                guardrail_id=guardrail_id,
                 by=by_key(caller),
                 changes=changes,
             ),
         )
-        return json_response({"data": guardrail_object(row)})
+        return json_response({"data": serialize_guardrail(row)})
 
-    @described.deletion
+    @_operation(
+        "deleteGuardrail",
+        "Delete a guardrail",
+        "It governs nobody any more; a workspace's default one is as before its first change.",
+        deletion_of(GuardrailObject),
+        404,
+    )
     def destroy(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = _id(guardrail)
+        guardrail_id = read_id(guardrail)
         run(
             Lane.OPERATOR,
             lambda: guardrails.delete_guardrail(
-                account_id=caller.account_id, guardrail_id=wanted, by=by_key(caller)
+                account_id=caller.account_id, guardrail_id=guardrail_id, by=by_key(caller)
             ),
         )
         return json_response({"deleted": True})
 
 
 class _Holders(NamedTuple):
-    """Who may be under a guardrail: how bodies name them (`word` is what the services call that),
-    how they are put under it and taken away, listed and shown."""
+    """Who may be under a guardrail: how a body names them (`parameter` is what the services call
+    that), and how they are assigned, listed and serialized."""
 
-    word: str
-    named: Callable[[Mapping[str, Any]], Sequence[str]]
+    parameter: str
+    read: Callable[[Mapping[str, Any]], Sequence[str]]
     assign: Callable[..., int]
     unassign: Callable[..., int]
     page: Callable[..., tuple[Sequence[Any], int]]
-    shown: Callable[[Any], dict[str, Any]]
+    serialize: Callable[[Any], dict[str, Any]]
 
 
 class _HoldersViewSet(ManagedViewSet):
@@ -116,36 +175,36 @@ class _HoldersViewSet(ManagedViewSet):
 
     def page(self, request: HttpRequest, guardrail: str | None = None) -> HttpResponseBase:
         caller = self.manager(request)
-        wanted = None if guardrail is None else _id(guardrail)
+        guardrail_id = None if guardrail is None else read_id(guardrail)
         page = page_of(request.GET)
         rows, total = run(
             Lane.READ,
-            lambda: self.holders.page(account_id=caller.account_id, guardrail_id=wanted, page=page),
+            lambda: self.holders.page(
+                account_id=caller.account_id, guardrail_id=guardrail_id, page=page
+            ),
         )
-        shown = list(map(self.holders.shown, rows))
-        return json_response({"data": shown, "total_count": total})
+        data = list(map(self.holders.serialize, rows))
+        return json_response({"data": data, "total_count": total})
 
-    def assigned(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
+    def assign_holders(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        count = self._done(
-            request, caller, guardrail, partial(self.holders.assign, assigner=caller.creator_key)
-        )
-        return json_response({"assigned_count": count})
+        assign = partial(self.holders.assign, assigner=caller.creator_key)
+        return json_response({"assigned_count": self._change(request, caller, guardrail, assign)})
 
-    def unassigned(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
+    def unassign_holders(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
-        count = self._done(request, caller, guardrail, self.holders.unassign)
+        count = self._change(request, caller, guardrail, self.holders.unassign)
         return json_response({"unassigned_count": count})
 
-    def _done(
-        self, request: HttpRequest, caller: Caller, guardrail: str, work: Callable[..., int]
+    def _change(
+        self, request: HttpRequest, caller: Caller, guardrail: str, change: Callable[..., int]
     ) -> int:
-        wanted, names = _id(guardrail), self.holders.named(managed_body(request))
-        told = {self.holders.word: names}
+        guardrail_id = read_id(guardrail)
+        names = {self.holders.parameter: self.holders.read(managed_body(request))}
         return run(
             Lane.OPERATOR,
-            lambda: work(
-                account_id=caller.account_id, guardrail_id=wanted, by=by_key(caller), **told
+            lambda: change(
+                account_id=caller.account_id, guardrail_id=guardrail_id, by=by_key(caller), **names
             ),
         )
 
@@ -155,28 +214,56 @@ class GuardrailKeysViewSet(_HoldersViewSet):
 
     holders = _Holders(
         "key_hashes",
-        read_key_hashes,
+        lambda body: GuardrailKeyHashes.read(body).key_hashes,
         assignments.assign_keys,
         assignments.unassign_keys,
         assignments.page_of_keys,
-        key_assignment_object,
+        serialize_key_assignment,
     )
 
-    @described.keys
+    @_operation(
+        "listGuardrailKeys",
+        "List the keys under a guardrail",
+        "Its keys, newest first.",
+        _KEYS,
+        404,
+        parameters=[_ID, *PAGE],
+    )
     def list(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         return self.page(request, guardrail)
 
-    @described.all_keys
+    @_operation(
+        "listAllGuardrailKeys",
+        "List all keys under guardrails",
+        "The account's keys that have a guardrail, newest first.",
+        _KEYS,
+        parameters=PAGE,
+    )
     def list_all(self, request: HttpRequest) -> HttpResponseBase:
         return self.page(request)
 
-    @described.key_assignment
+    @_operation(
+        "assignGuardrailToKeys",
+        "Assign a guardrail to keys",
+        "How many keys it governs from now on, each instead of the one before. All of them or "
+        "none.",
+        _ASSIGNED,
+        404,
+        body=GuardrailKeyHashes,
+    )
     def assign(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        return self.assigned(request, guardrail)
+        return self.assign_holders(request, guardrail)
 
-    @described.key_removal
+    @_operation(
+        "unassignGuardrailFromKeys",
+        "Take a guardrail from keys",
+        "How many keys it governed and does no more.",
+        _UNASSIGNED,
+        404,
+        body=GuardrailKeyHashes,
+    )
     def remove(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        return self.unassigned(request, guardrail)
+        return self.unassign_holders(request, guardrail)
 
 
 class GuardrailMembersViewSet(_HoldersViewSet):
@@ -184,32 +271,52 @@ class GuardrailMembersViewSet(_HoldersViewSet):
 
     holders = _Holders(
         "user_ids",
-        read_member_ids,
+        lambda body: GuardrailMemberIds.read(body).member_user_ids,
         assignments.assign_members,
         assignments.unassign_members,
         assignments.page_of_members,
-        member_assignment_object,
+        serialize_member_assignment,
     )
 
-    @described.members
+    @_operation(
+        "listGuardrailMembers",
+        "List the members under a guardrail",
+        "Its members, newest first. It governs all keys that they created.",
+        _MEMBERS,
+        404,
+        parameters=[_ID, *PAGE],
+    )
     def list(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         return self.page(request, guardrail)
 
-    @described.all_members
+    @_operation(
+        "listAllGuardrailMembers",
+        "List all members under guardrails",
+        "The account's members that have a guardrail, newest first.",
+        _MEMBERS,
+        parameters=PAGE,
+    )
     def list_all(self, request: HttpRequest) -> HttpResponseBase:
         return self.page(request)
 
-    @described.member_assignment
+    @_operation(
+        "assignGuardrailToMembers",
+        "Assign a guardrail to members",
+        "How many members it governs from now on, each instead of the one before. All or nobody.",
+        _ASSIGNED,
+        404,
+        body=GuardrailMemberIds,
+    )
     def assign(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        return self.assigned(request, guardrail)
+        return self.assign_holders(request, guardrail)
 
-    @described.member_removal
+    @_operation(
+        "unassignGuardrailFromMembers",
+        "Take a guardrail from members",
+        "How many members it governed and does no more.",
+        _UNASSIGNED,
+        404,
+        body=GuardrailMemberIds,
+    )
     def remove(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
-        return self.unassigned(request, guardrail)
-
-
-def _id(text: str) -> UUID:
-    try:
-        return UUID(text)
-    except ValueError:
-        raise SchemaInvalid([Issue("id", "Invalid UUID")]) from None
+        return self.unassign_holders(request, guardrail)

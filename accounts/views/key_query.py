@@ -9,6 +9,7 @@ from django.db.models import Q
 
 from accounts.models import ApiKey, Workspace
 from accounts.services.keys import NoSuchWorkspace
+from accounts.views.managed import read_workspace_id
 from gateway.http.errors import SchemaInvalid
 from gateway.http.paging import page_of
 from gateway.http.validation import Issue, options_text
@@ -65,15 +66,3 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
     if text not in _FLAGS:
         raise SchemaInvalid([Issue(name, options_text(("true", "false")))])
     return _FLAGS[text]
-
-
-def read_workspace_id(query: Mapping[str, str]) -> uuid.UUID | None:
-    """The workspace that a query names, if any. Raises `SchemaInvalid`."""
-    return _workspace_id(query.get("workspace_id", ""))
-
-
-def _workspace_id(text: str) -> uuid.UUID | None:
-    try:
-        return None if text in _EMPTY else uuid.UUID(text)
-    except ValueError:
-        raise SchemaInvalid([Issue("workspace_id", "Invalid UUID")]) from None

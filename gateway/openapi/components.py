@@ -1,13 +1,17 @@
-"""Named JSON Schemas for drf-spectacular: what is read and answered here has no serializers."""
+"""Named JSON Schemas for drf-spectacular: pydantic models, and envelopes around them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any, Final, cast
 
 from drf_spectacular.extensions import OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ComponentIdentity, ResolvedComponent
 from drf_spectacular.utils import Direction, extend_schema_serializer
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
 
 Schema = dict[str, Any]
 
@@ -15,6 +19,8 @@ REF_TEMPLATE: Final = "#/components/schemas/{model}"
 TEXT: Final[Schema] = {"type": "string"}
 WHOLE: Final[Schema] = {"type": "integer"}
 FLAG: Final[Schema] = {"type": "boolean"}
+UUID_TEXT: Final[Schema] = {"type": "string", "format": "uuid"}
+MOMENT: Final[Schema] = {"type": "string", "format": "date-time"}
 # What `extend_schema` calls auth: drf-spectacular writes it into `security` as it stands.
 NO_KEY: Final[Any] = [{}]
 EITHER_KEY: Final[Any] = [{"bearer": []}, {"apiKeyHeader": []}]
@@ -28,10 +34,10 @@ USD: Final[Schema] = {"type": "number", "description": "USD, at most 9 decimal p
 class Component:
     """A schema with a name, for `extend_schema` wherever it takes a serializer.
 
-    `schema` may hold other components as values; they become references. `definitions` are schemas
-    it already refers to by name. Both may come from `later` instead, where writing them takes long:
-    a process that never shows the document never waits for it. `partial` is what drf-spectacular
-    writes on its copy of a body of PATCH, and means nothing here.
+    `schema` may hold components and pydantic models as values; they become references.
+    `definitions` are schemas it already refers to by name. Both may come from `later` instead,
+    where writing them takes long: a process that never shows the document never waits for it.
+    `partial` is what drf-spectacular writes on its copy of a body of PATCH, and means nothing here.
     """
 
     name: str
@@ -43,6 +49,71 @@ class Component:
     def told(self) -> tuple[Schema, Mapping[str, Schema]]:
         """Its schema, and the definitions that this refers to."""
         return self.later() if self.later else (self.schema, self.definitions)
+
+
+class ModelSchemas(GenerateJsonSchema):
+    """Writes the schemas of pydantic models: null is one of the types, and titles, which would only
+    repeat names, are left out. A default of null is left out as well, and any of an answer."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> Schema:
+        described = super().model_schema(schema)
+        described.pop("title", None)
+        return described
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> Schema:
+        return _or_null(self.generate_inner(schema["schema"]))
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> Schema:
+        if self.mode == "serialization" or schema.get("default") is None:
+            return self.generate_inner(schema["schema"])
+        return super().default_schema(schema)
+
+
+def _or_null(schema: Schema) -> Schema:
+    kind = schema.get("type")
+    if not isinstance(kind, str):
+        return {"anyOf": [schema, {"type": "null"}]}
+    enum = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [kind, "null"], **enum}
+
+
+@cache
+def component(model: type[BaseModel]) -> Component:
+    """The component of a pydantic model. Its name is the model's title, or that of its class."""
+    name = model.model_config.get("title") or model.__name__
+    return Component(name, later=partial(_schema_of, model))
+
+
+def _schema_of(model: type[BaseModel]) -> tuple[Schema, Mapping[str, Schema]]:
+    answered = model.model_config.get("json_schema_serialization_defaults_required")
+    schema = model.model_json_schema(
+        ref_template=REF_TEMPLATE,
+        schema_generator=ModelSchemas,
+        mode="serialization" if answered else "validation",
+    )
+    return schema, schema.pop("$defs", {})
+
+
+@cache
+def answer_of(model: type[BaseModel]) -> Component:
+    """`{"data": …}` with one object."""
+    return Component(f"{component(model).name}Answer", obj({"data": model}))
+
+
+@cache
+def list_of(model: type[BaseModel], name: str = "") -> Component:
+    """A page: `{"data": […], "total_count": …}`."""
+    listed = {"data": array(model), "total_count": WHOLE}
+    return Component(name or f"{component(model).name}List", obj(listed))
+
+
+@cache
+def deletion_of(model: type[BaseModel]) -> Component:
+    """`{"deleted": true}`."""
+    return Component(f"{component(model).name}Deleted", obj({"deleted": FLAG}))
 
 
 def obj(properties: Mapping[str, Any], *, optional: tuple[str, ...] = (), **more: Any) -> Schema:
@@ -63,7 +134,7 @@ def words(*options: str | None) -> Schema:
 
 def nullable(schema: Any) -> Schema:
     """The schema, or null."""
-    if isinstance(schema, Component) or not isinstance(schema["type"], str) or "enum" in schema:
+    if not isinstance(schema, dict) or not isinstance(schema["type"], str) or "enum" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     return {**schema, "type": [schema["type"], "null"]}
 
@@ -98,6 +169,8 @@ class ComponentExtension(OpenApiSerializerExtension):
 
 
 def _with_references(value: Any, auto_schema: AutoSchema, direction: Direction) -> Any:
+    if isinstance(value, type) and issubclass(value, BaseModel):
+        value = component(value)
     if isinstance(value, Component):
         return auto_schema.resolve_serializer(cast(Any, value), direction).ref
     if isinstance(value, Mapping):

@@ -14,11 +14,14 @@ from accounts.services.workspaces import SETTINGS, named
 from accounts.views.bodies.budget_body import read_budget
 from accounts.views.bodies.byok_body import read_changes as read_byok_changes
 from accounts.views.bodies.byok_body import read_new_credential
-from accounts.views.bodies.guardrail_body import read_changes as read_guardrail_changes
-from accounts.views.bodies.guardrail_body import read_key_hashes, read_new_guardrail
 from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
 from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
 from accounts.views.bodies.workspace_body import read_changes as read_workspace_changes
+from accounts.views.schemas.guardrail import (
+    GuardrailKeyHashes,
+    read_guardrail_changes,
+    read_new_guardrail,
+)
 from gateway.http.errors import GatewayError, SchemaInvalid
 
 
@@ -205,7 +208,7 @@ READERS: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
     (read_members, {"user_ids": ["a"]}),
     (read_new_guardrail, {"name": "a"}),
     (read_guardrail_changes, {"name": "a"}),
-    (read_key_hashes, {"key_hashes": ["a"]}),
+    (GuardrailKeyHashes.read, {"key_hashes": ["a"]}),
     (read_new_credential, {"provider": "acme", "key": "a"}),
     (read_byok_changes, {"name": "a"}),
     (read_budget, {"limit_usd": 1}),

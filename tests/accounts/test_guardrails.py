@@ -13,7 +13,7 @@ from accounts.models import AuditRecord, Guardrail
 from accounts.models.account import default_workspace_id
 from accounts.patterns import compile_at_once
 from accounts.services import guardrails
-from accounts.views.bodies.guardrail_body import read_changes
+from accounts.views.schemas.guardrail import read_guardrail_changes
 from gateway.http.errors import SchemaInvalid
 from routing.catalogue.document import parse
 from routing.catalogue.load import load
@@ -316,10 +316,10 @@ def test_a_pattern_that_no_filter_may_have(mine: Manager) -> None:
 
 
 def test_patterns_have_a_length() -> None:
-    longest = read_changes(flag(pattern="x" * 100_000))
+    longest = read_guardrail_changes(flag(pattern="x" * 100_000))
     assert longest == flag(pattern="x" * 100_000, label=None)
     with pytest.raises(SchemaInvalid, match="<=100000 characters"):
-        read_changes(flag(pattern="x" * 100_001))
+        read_guardrail_changes(flag(pattern="x" * 100_001))
 
 
 def test_what_may_take_long_is_compiled_beside_the_loop() -> None:

@@ -1,19 +1,18 @@
 """The body of a workspace's budget (management reference 5.8)."""
 
 from collections.abc import Mapping
-from decimal import Decimal
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from accounts.limit_words import ManagedBody
 from accounts.money import nano_of
 from accounts.services.workspace_budgets import INTERVALS
-from accounts.views.bodies.usd_number import usd_bounded
+from accounts.views.schemas.fields import PositiveUsd
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import UNDEFINED, Issue, issues_of
 
-_Limit = Annotated[Decimal, *usd_bounded(Field(gt=0))]
+_Limit = PositiveUsd
 
 
 class _Budget(ManagedBody):

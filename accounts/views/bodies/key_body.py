@@ -1,7 +1,6 @@
 """The bodies of /keys: a new key, changes of one, a rotation (management reference 9.3)."""
 
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, TypeVar
 from uuid import UUID
 
@@ -11,7 +10,7 @@ from pydantic_core import PydanticCustomError
 from accounts.limit_words import ManagedBody
 from accounts.money import nano_of
 from accounts.services.keys import GRACE_S_MAX
-from accounts.views.bodies.usd_number import usd_bounded
+from accounts.views.schemas.fields import Usd
 from gateway.http.errors import InvalidRequest, SchemaInvalid
 from gateway.http.validation import UNDEFINED, issues_of
 
@@ -42,7 +41,7 @@ def _as_stored(name: str, value: Any) -> tuple[str, Any]:
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
 _Reset = Literal["daily", "weekly", "monthly"]
-_Usd = Annotated[Decimal, *usd_bounded(Field(ge=0))]
+_Usd = Usd
 _Moment = Annotated[datetime, BeforeValidator(_instant)]
 
 

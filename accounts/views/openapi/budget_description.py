@@ -5,7 +5,7 @@ from typing import Final
 from drf_spectacular.utils import OpenApiParameter
 
 from accounts.services.workspace_budgets import INTERVALS
-from accounts.views.openapi.managed_description import managed
+from accounts.views.managed import managed
 from gateway.openapi.components import FLAG, Component, array, described, nullable, obj, words
 
 _ID: Final = {"type": "string", "format": "uuid"}
@@ -65,7 +65,7 @@ _INTERVAL: Final = OpenApiParameter(
 )
 
 
-_described = managed("Workspaces", 404, which=[_WHICH, _INTERVAL])
+_described = managed("Workspaces", 404, path=[_WHICH, _INTERVAL])
 
 
 listing = _described(

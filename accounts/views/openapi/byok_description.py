@@ -6,7 +6,7 @@ from drf_spectacular.utils import OpenApiParameter
 
 from accounts.byok import KEY_CHARS_MAX
 from accounts.views.bodies.byok_body import HASH_PATTERN, LISTED_MAX, NAME_CHARS_MAX
-from accounts.views.openapi.managed_description import managed
+from accounts.views.managed import managed
 from gateway.http.paging import LIMIT_DEFAULT, LIMIT_MAX
 from gateway.openapi.components import (
     FLAG,
@@ -134,7 +134,7 @@ _QUERY: Final = [
 ]
 
 
-_described = managed("BYOK", 400, which=[_WHICH])
+_described = managed("BYOK", 400, path=[_WHICH])
 
 
 listing = _described(

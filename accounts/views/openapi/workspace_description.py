@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiParameter
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from accounts.views.bodies.workspace_body import LOGGED_KEYS_MAX
-from accounts.views.openapi.managed_description import PAGE, managed
+from accounts.views.managed import PAGE, managed
 from gateway.openapi.components import (
     FLAG,
     TEXT,
@@ -113,7 +113,7 @@ _WHICH: Final = OpenApiParameter(
 )
 
 
-_described = managed("Workspaces", which=[_WHICH])
+_described = managed("Workspaces", path=[_WHICH])
 
 
 listing = _described(

@@ -5,7 +5,7 @@ from typing import Any, Final, TypeVar
 
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 
-from accounts.views.openapi.managed_description import PAGE
+from accounts.views.managed import PAGE
 from gateway.openapi.components import (
     TEXT,
     WHOLE,

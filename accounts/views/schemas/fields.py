@@ -1,0 +1,58 @@
+"""Kinds of fields that several resources have."""
+
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from accounts.money import nano_of
+
+
+def _number(value: Any) -> Any:
+    """JSON numbers only: pydantic would read a decimal from a string or a boolean."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Decimal(repr(value))
+    raise PydanticCustomError("float_type", "Input should be a valid number")
+
+
+def _whole_nano(value: Decimal) -> Decimal:
+    try:
+        nano_of(value)
+    except ValueError:
+        raise PydanticCustomError(
+            "usd", "Invalid input: expected at most 9 decimal places and a billion USD"
+        ) from None
+    return value
+
+
+def nano_or_none(usd: Decimal | None) -> int | None:
+    """An amount of USD in nano-USD."""
+    return None if usd is None else nano_of(usd)
+
+
+def each_once(names: list[str] | None) -> list[str] | None:
+    """The list without its repetitions."""
+    return None if names is None else list(dict.fromkeys(names))
+
+
+# An amount of USD in a body: a JSON number that is whole in nano-USD.
+Usd = Annotated[
+    Decimal,
+    BeforeValidator(_number),
+    Field(ge=0),
+    AfterValidator(_whole_nano),
+    WithJsonSchema({"type": "number", "minimum": 0}),
+]
+PositiveUsd = Annotated[
+    Decimal,
+    BeforeValidator(_number),
+    Field(gt=0),
+    AfterValidator(_whole_nano),
+    WithJsonSchema({"type": "number", "exclusiveMinimum": 0}),
+]
+ResetInterval = Literal["daily", "weekly", "monthly"]
+# Strict models take ids as text as well.
+Id = Annotated[UUID, Field(strict=False)]
+UserId = Annotated[str, Field(description="A user's id.")]
