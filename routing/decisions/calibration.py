@@ -1,8 +1,10 @@
-"""How sure a model is, how often it is right, and the temperature that brings the two together."""
+"""How sure a model is, how often it is right, the temperature that brings the two together, and a
+reliability diagram that shows it."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
+from xml.sax.saxutils import escape
 
 from routing.decisions.logprobs import softmax
 
@@ -32,7 +34,7 @@ class Bin(NamedTuple):
     right: float
 
 
-class Report(NamedTuple):
+class CalibrationReport(NamedTuple):
     """`error` is the expected calibration error, `loss` the mean logarithmic loss in nats."""
 
     accuracy: float
@@ -51,35 +53,35 @@ def calibrated(probabilities: Sequence[float], temperature: float) -> tuple[floa
     return tuple(next(shares) if each > 0 else 0.0 for each in probabilities)
 
 
-def fitted_temperature(examples: Sequence[Example]) -> float:
+def fit_temperature(examples: Sequence[Example]) -> float:
     """The temperature with the least loss, to three digits.
 
     The loss is convex in the inverse of the temperature, so that a golden-section search finds it.
     """
 
-    logs = [_logs(each) for each in examples]
+    logs = [_relative_logs(each) for each in examples]
     count = len(examples)
 
     def loss(inverse: float) -> float:
-        return math.fsum(_loss(each, inverse) for each in logs) / count
+        return math.fsum(_compute_loss(each, inverse) for each in logs) / count
 
-    inverse = _least(loss, 1 / TEMPERATURE_MAX, 1 / TEMPERATURE_MIN)
+    inverse = _minimize(loss, 1 / TEMPERATURE_MAX, 1 / TEMPERATURE_MIN)
     rounded = float(f"{1 / inverse:.3g}")
     return min(TEMPERATURE_MAX, max(TEMPERATURE_MIN, rounded))
 
 
 def mean_loss(examples: Sequence[Example], temperature: float) -> float:
     """In nats; what was thought impossible counts as one in a million million."""
-    losses = (_loss(_logs(each), 1 / temperature) for each in examples)
+    losses = (_compute_loss(_relative_logs(each), 1 / temperature) for each in examples)
     return math.fsum(losses) / len(examples)
 
 
-def report_on(examples: Sequence[Example], temperature: float = 1.0) -> Report:
+def build_report(examples: Sequence[Example], temperature: float = 1.0) -> CalibrationReport:
     """What the answers are worth once they went through the temperature."""
     judged = [Example(calibrated(each.probabilities, temperature), each.right) for each in examples]
-    bins = _bins([(max(p), _best(p) == right) for p, right in judged])
+    bins = _fill_bins([(max(p), _find_best(p) == right) for p, right in judged])
     count = len(examples)
-    return Report(
+    return CalibrationReport(
         accuracy=sum(each.answers * each.right for each in bins) / count,
         error=sum(each.answers * abs(each.sure - each.right) for each in bins) / count,
         loss=mean_loss(examples, temperature),
@@ -87,20 +89,20 @@ def report_on(examples: Sequence[Example], temperature: float = 1.0) -> Report:
     )
 
 
-def _best(probabilities: Sequence[float]) -> int:
+def _find_best(probabilities: Sequence[float]) -> int:
     """The place of the likeliest; of equals the first."""
     return probabilities.index(max(probabilities))
 
 
-def _bins(answers: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
+def _fill_bins(answers: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
     """Equally wide ones, from the least sure to the surest."""
     within: list[list[tuple[float, bool]]] = [[] for _ in range(BINS)]
     for sure, right in answers:
         within[min(BINS - 1, int(sure * BINS))].append((sure, right))
-    return tuple(_bin(each) for each in within)
+    return tuple(_build_bin(each) for each in within)
 
 
-def _bin(answers: Sequence[tuple[float, bool]]) -> Bin:
+def _build_bin(answers: Sequence[tuple[float, bool]]) -> Bin:
     count = len(answers)
     if not count:
         return Bin(0, 0.0, 0.0)
@@ -108,20 +110,20 @@ def _bin(answers: Sequence[tuple[float, bool]]) -> Bin:
     return Bin(count, sure, sum(right for _, right in answers) / count)
 
 
-def _logs(example: Example) -> list[float]:
+def _relative_logs(example: Example) -> list[float]:
     """Of each label, how much likelier it is than the right one, as a logarithm."""
     logs = [math.log(max(_SHARE_MIN, each)) for each in example.probabilities]
     right = logs[example.right]
     return [each - right for each in logs]
 
 
-def _loss(logs: Sequence[float], inverse: float) -> float:
+def _compute_loss(logs: Sequence[float], inverse: float) -> float:
     """The right label's share is one of the sum of all, told in its own units."""
     most = max(logs) * inverse
     return most + math.log(math.fsum(math.exp(each * inverse - most) for each in logs))
 
 
-def _least(value: Callable[[float], float], low: float, high: float) -> float:
+def _minimize(value: Callable[[float], float], low: float, high: float) -> float:
     """Where a convex function is least."""
     one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_one, at_other = value(one), value(other)
@@ -135,3 +137,70 @@ def _least(value: Callable[[float], float], low: float, high: float) -> float:
             other = low + _GOLDEN * (high - low)
             at_other = value(other)
     return (low + high) / 2
+
+
+_SIDE: Final = 320
+_MARGIN: Final = 48
+_GAP: Final = 56
+_TOP: Final = 64
+_HEIGHT: Final = _TOP + _SIDE + 72
+_WIDTH: Final = 2 * _MARGIN + 2 * _SIDE + _GAP
+_BAR: Final = _SIDE / BINS
+_TICKS: Final = (0, 0.25, 0.5, 0.75, 1)
+_STYLE: Final = (
+    "text{font:12px sans-serif;fill:#222}.title{font-size:15px;font-weight:bold}"
+    ".frame{fill:none;stroke:#888}.ideal{stroke:#888;stroke-dasharray:5 4}"
+    ".bar{fill:#9dbbdb}.sure{stroke:#c2410c;stroke-width:2}"
+)
+_AXIS: Final = "how sure it was"
+_LEGEND: Final = "Bar: share that was right. Line: how sure on average. Number: answers."
+
+
+def draw_reliability(title: str, before: CalibrationReport, after: CalibrationReport) -> str:
+    """Two panels beside each other. Where lines end bars, a model
+    is as sure as it is right."""
+    panels = (("Before", before, _MARGIN), ("After", after, _MARGIN + _SIDE + _GAP))
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'width="{_WIDTH}" height="{_HEIGHT}" role="img">',
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>",
+        f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
+        f'<text class="title" x="{_MARGIN}" y="24">{escape(title)}</text>',
+    ]
+    for name, report, left in panels:
+        parts += _draw_panel(name, report, left)
+    parts.append(_draw_text(_LEGEND, _WIDTH / 2, _HEIGHT - 10, anchor="middle"))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _draw_panel(name: str, report: CalibrationReport, left: int) -> Iterator[str]:
+    bottom, middle = _TOP + _SIDE, left + _SIDE / 2
+    said = f"{name}: {report.accuracy:.1%} right, calibration error {report.error:.3f}"
+    yield _draw_text(said, left, _TOP - 12)
+    yield f'<rect class="frame" x="{left}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}"/>'
+    yield from _draw_bars(report.bins, left)
+    yield f'<line class="ideal" x1="{left}" y1="{bottom}" x2="{left + _SIDE}" y2="{_TOP}"/>'
+    for tick in _TICKS:
+        yield _draw_text(f"{tick:g}", left + tick * _SIDE, bottom + 18, anchor="middle")
+        yield _draw_text(f"{tick:g}", left - 6, bottom - tick * _SIDE + 4, anchor="end")
+    yield _draw_text(_AXIS, middle, bottom + 38, anchor="middle")
+
+
+def _draw_bars(bins: Sequence[Bin], left: int) -> Iterator[str]:
+    bottom = _TOP + _SIDE
+    for place, each in enumerate(bins):
+        if not each.answers:
+            continue
+        x, height, sure = left + place * _BAR, each.right * _SIDE, bottom - each.sure * _SIDE
+        yield (
+            f'<rect class="bar" x="{x + 1:g}" y="{bottom - height:g}" width="{_BAR - 2:g}" '
+            f'height="{height:g}"><title>{each.answers} answers, {each.sure:.3f} sure, '
+            f"{each.right:.3f} right</title></rect>"
+        )
+        ends = f'x1="{x + 1:g}" x2="{x + _BAR - 1:g}"'
+        yield f'<line class="sure" {ends} y1="{sure:g}" y2="{sure:g}"/>'
+        yield _draw_text(str(each.answers), x + _BAR / 2, bottom - 5, anchor="middle")
+
+
+def _draw_text(text: str, x: float, y: float, *, anchor: str = "start") -> str:
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}">{escape(text)}</text>'

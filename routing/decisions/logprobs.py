@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from routing.decisions.question import Judged, NoAnswer, Question
-from routing.decisions.wording import LETTERS, asking_for_a_mark, marks_of
+from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
+from routing.decisions.wording import LETTERS, ask_for_mark, list_marks
 
 # One letter each.
 LABELS_MAX: Final = len(LETTERS)
@@ -25,10 +25,10 @@ class _Alternative(NamedTuple):
     logprob: float
 
 
-def body_of(state: str, question: Question) -> dict[str, Any]:
+def build_request(state: str, question: TypedQuestion) -> dict[str, Any]:
     """A chat request for the mark of one label, but for `model`."""
     return {
-        "messages": asking_for_a_mark(state, question),
+        "messages": ask_for_mark(state, question),
         "max_tokens": 1,
         "temperature": 0,
         "logprobs": True,
@@ -37,13 +37,13 @@ def body_of(state: str, question: Question) -> dict[str, Any]:
     }
 
 
-def judged(question: Question, logprobs: Any) -> Judged:
+def read_judgement(question: TypedQuestion, logprobs: Any) -> Judgement:
     """The distribution in a chat answer's `logprobs`, of which nothing is taken for granted.
 
     Raises `NoAnswer` where no label is among the alternatives of the first token.
     """
-    alternatives = list(_alternatives(logprobs))
-    marks = {mark.casefold(): mark for mark in marks_of(question)}
+    alternatives = list(_read_alternatives(logprobs))
+    marks = {mark.casefold(): mark for mark in list_marks(question)}
     found: dict[str, list[float]] = defaultdict(list)
     for token, logprob in alternatives:
         mark = marks.get(token.lstrip(_SPACES).casefold())
@@ -54,8 +54,8 @@ def judged(question: Question, logprobs: Any) -> Judged:
     least = min(logprob for _, logprob in alternatives)
     summed = {mark: _log_sum(each) for mark, each in found.items()}
     mass = min(1.0, sum(math.exp(each) for each in summed.values()))
-    shares = softmax([summed.get(mark, least) for mark in marks_of(question)])
-    return Judged(shares, label_mass=mass)
+    shares = softmax([summed.get(mark, least) for mark in list_marks(question)])
+    return Judgement(shares, label_mass=mass)
 
 
 def softmax(logprobs: Sequence[float]) -> tuple[float, ...]:
@@ -72,21 +72,23 @@ def _log_sum(logprobs: Sequence[float]) -> float:
     return most + math.log(math.fsum(math.exp(each - most) for each in logprobs))
 
 
-def _alternatives(logprobs: Any) -> Iterator[_Alternative]:
+def _read_alternatives(logprobs: Any) -> Iterator[_Alternative]:
     """Those of the first token, and the token itself where an engine does not list it with them."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
         raise NoAnswer("there are no log-probabilities")
     top = first.get("top_logprobs")
-    listed = [each for one in (top if isinstance(top, list) else ()) if (each := _read(one))]
+    listed = [
+        each for one in (top if isinstance(top, list) else ()) if (each := _read_alternative(one))
+    ]
     yield from listed
-    said = _read(first)
+    said = _read_alternative(first)
     if said is not None and said.token not in {each.token for each in listed}:
         yield said
 
 
-def _read(given: Any) -> _Alternative | None:
+def _read_alternative(given: Any) -> _Alternative | None:
     """None for what has no token or no number."""
     if not isinstance(given, dict):
         return None

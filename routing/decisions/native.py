@@ -5,19 +5,19 @@ from decimal import Decimal
 from math import floor, fsum, isfinite
 from typing import Any, Final
 
-from routing.decisions.question import Judged, NoAnswer, Question
+from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
 
 # A model's own arithmetic: probabilities in half precision are right to eight binary digits, and so
 # is their sum.
-_ARITHMETIC_OFF: Final = 2**-8
+_ARITHMETIC_ERROR: Final = 2**-8
 # Nobody rounds to less; a number that is written with fewer ends in noughts.
 _DECIMALS_MIN: Final = 2
 # Whatever rounding may do: of a distribution more is to be told than is missing.
-_SUM_OFF_MAX: Final = 0.5
+_ERROR_MAX: Final = 0.5
 _ROUNDING: Final = 1e-6
 
 
-def asked(question: Question) -> dict[str, Any]:
+def serialize_question(question: TypedQuestion) -> dict[str, Any]:
     """The question's JSON."""
     said: dict[str, Any] = {"type": question.kind, "instructions": question.instructions}
     if question.kind == "choice":
@@ -29,21 +29,21 @@ def asked(question: Question) -> dict[str, Any]:
     return said
 
 
-def judged(question: Question, answer: Any) -> Judged:
+def read_judgement(question: TypedQuestion, answer: Any) -> Judgement:
     """What an answer says of the question. Raises `NoAnswer` where that is nothing that can be."""
     if not isinstance(answer, dict):
         raise NoAnswer("a question was not answered")
     if answer.get("type") != question.kind:
         raise NoAnswer(f"an answer of another type than {question.kind}")
     if question.kind == "noul":
-        yes = _share(answer.get("noul"))
-        return Judged((yes, 1.0 - yes))
+        yes = _read_share(answer.get("noul"))
+        return Judgement((yes, 1.0 - yes))
     said = answer.get("probabilities")
-    shares = _of_one(question, answer) if said is None else _told(question, said)
-    return Judged(shares, confidence=_confidence(answer))
+    shares = _infer_shares(question, answer) if said is None else _read_shares(question, said)
+    return Judgement(shares, confidence=_read_confidence(answer))
 
 
-def _share(value: Any) -> float:
+def _read_share(value: Any) -> float:
     """A probability, by which a rounding error may be missed."""
     if not _is_number(value) or not -_ROUNDING <= value <= 1 + _ROUNDING:
         raise NoAnswer("a probability that is none")
@@ -54,44 +54,46 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 
-def _told(question: Question, said: Any) -> tuple[float, ...]:
+def _read_shares(question: TypedQuestion, said: Any) -> tuple[float, ...]:
     if not isinstance(said, Mapping) or not said.keys() <= set(question.labels):
         raise NoAnswer("probabilities of something else than the labels")
-    shares = [_share(said.get(label, 0)) for label in question.labels]
+    shares = [_read_share(said.get(label, 0)) for label in question.labels]
     total = fsum(shares)
-    if abs(total - 1) > _sum_off(shares):
+    if abs(total - 1) > _allowed_error(shares):
         raise NoAnswer("probabilities that do not add up")
     return tuple(share / total for share in shares)
 
 
-def _sum_off(shares: Sequence[float]) -> float:
+def _allowed_error(shares: Sequence[float]) -> float:
     """How far from 1 the sum of these may be: each is off by up to half of its last decimal place,
     so the more labels and the fewer decimals, the further."""
-    decimals = max(_DECIMALS_MIN, *map(_decimals, shares))
-    return min(_SUM_OFF_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_OFF)
+    decimals = max(_DECIMALS_MIN, *map(_count_decimals, shares))
+    return min(_ERROR_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_ERROR)
 
 
-def _decimals(share: float) -> int:
+def _count_decimals(share: float) -> int:
     """With how many decimals the number is written."""
     exponent = Decimal(repr(share)).normalize().as_tuple().exponent
     return -exponent if isinstance(exponent, int) else 0
 
 
-def _confidence(answer: Mapping[str, Any]) -> float | None:
+def _read_confidence(answer: Mapping[str, Any]) -> float | None:
     value: Any = answer.get("confidence")
     return float(value) if _is_number(value) and 0 <= value <= 1 else None
 
 
-def _of_one(question: Question, answer: Mapping[str, Any]) -> tuple[float, ...]:
+def _infer_shares(question: TypedQuestion, answer: Mapping[str, Any]) -> tuple[float, ...]:
     """The distribution behind an answer that tells none."""
     if question.kind == "score":
-        return _around(len(question.labels), answer.get("score"))
+        return _spread_around_score(len(question.labels), answer.get("score"))
     if answer.get("choice") not in question.labels:
         raise NoAnswer("a choice of something else than the labels")
-    return _at(question.labels, str(answer["choice"]), _confidence(answer))
+    return _spread_around_choice(question.labels, str(answer["choice"]), _read_confidence(answer))
 
 
-def _at(labels: Sequence[str], choice: str, confidence: float | None) -> tuple[float, ...]:
+def _spread_around_choice(
+    labels: Sequence[str], choice: str, confidence: float | None
+) -> tuple[float, ...]:
     """The chosen label as likely as the confidence says, the others alike."""
     even = 1 / len(labels)
     likely = even + (1 if confidence is None else confidence) * (1 - even)
@@ -99,7 +101,7 @@ def _at(labels: Sequence[str], choice: str, confidence: float | None) -> tuple[f
     return tuple(likely if label == choice else rest for label in labels)
 
 
-def _around(levels: int, score: Any) -> tuple[float, ...]:
+def _spread_around_score(levels: int, score: Any) -> tuple[float, ...]:
     """The two levels beside a score, so that it is their mean."""
     if not _is_number(score) or not 0 <= score <= levels - 1:
         raise NoAnswer("a score beyond the levels")

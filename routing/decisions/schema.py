@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from routing.decisions.question import Judged, NoAnswer, Question
-from routing.decisions.wording import LETTERS, asking_for_numbers, marks_of
+from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
+from routing.decisions.wording import LETTERS, ask_for_numbers, list_marks
 
 LABELS_MAX: Final = len(LETTERS)
 # A number, its mark, and what an indented object puts round them.
@@ -17,37 +17,41 @@ _TOKENS_BESIDE: Final = 64
 _REASONING_TOKENS: Final = 8192
 
 
-def body_of(state: str, question: Question, *, reasons: bool = False) -> dict[str, Any]:
+def build_request(state: str, question: TypedQuestion, *, reasons: bool = False) -> dict[str, Any]:
     """A chat request for one number for each label (a noul's yes), but for `model`.
 
     `reasons` is for a model whose reasoning is mandatory: its answer gets room for it.
     """
-    names = _names(question)
+    names = _list_names(question)
     said_max = _TOKENS_BESIDE + _TOKENS_PER_NUMBER * len(names)
     return {
-        "messages": asking_for_numbers(state, question),
+        "messages": ask_for_numbers(state, question),
         "max_tokens": said_max + (_REASONING_TOKENS if reasons else 0),
         "temperature": 0,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "probabilities", "strict": True, "schema": _schema(names)},
+            "json_schema": {
+                "name": "probabilities",
+                "strict": True,
+                "schema": _build_schema(names),
+            },
         },
         **({} if reasons else {"reasoning": {"effort": "none"}}),
     }
 
 
-def judged(question: Question, content: str) -> Judged:
+def read_judgement(question: TypedQuestion, content: str) -> Judgement:
     """The distribution in an answer's text. Raises `NoAnswer` for what does not fit the schema."""
-    numbers = _numbers(content, _names(question))
+    numbers = _read_numbers(content, _list_names(question))
     if question.kind != "noul":
-        return Judged(normalised(numbers))
+        return Judgement(normalize(numbers))
     [yes] = numbers
     if yes > 1:
         raise NoAnswer("the probability is above 1")
-    return Judged((yes, 1 - yes))
+    return Judgement((yes, 1 - yes))
 
 
-def normalised(numbers: Sequence[float]) -> tuple[float, ...]:
+def normalize(numbers: Sequence[float]) -> tuple[float, ...]:
     """Probabilities in the proportion of `numbers`, which are 0 or more; all alike for nothing."""
     most = max(numbers)
     if not most:
@@ -58,12 +62,12 @@ def normalised(numbers: Sequence[float]) -> tuple[float, ...]:
     return tuple(share / total for share in shares)
 
 
-def _names(question: Question) -> tuple[str, ...]:
-    marks = marks_of(question)
+def _list_names(question: TypedQuestion) -> tuple[str, ...]:
+    marks = list_marks(question)
     return marks[:1] if question.kind == "noul" else marks
 
 
-def _schema(names: Sequence[str]) -> dict[str, Any]:
+def _build_schema(names: Sequence[str]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {name: {"type": "number"} for name in names},
@@ -72,17 +76,17 @@ def _schema(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _numbers(content: str, names: Sequence[str]) -> list[float]:
+def _read_numbers(content: str, names: Sequence[str]) -> list[float]:
     try:
         said = loads(content.encode("utf-8", "replace"))
     except MalformedJson as error:
         raise NoAnswer("the answer is no JSON") from error
     if not isinstance(said, dict):
         raise NoAnswer("the answer is no object")
-    return [_number(said.get(name), name) for name in names]
+    return [_read_number(said.get(name), name) for name in names]
 
 
-def _number(value: Any, name: str) -> float:
+def _read_number(value: Any, name: str) -> float:
     if type(value) not in (int, float):
         raise NoAnswer(f"{name} is no number")
     try:

@@ -10,13 +10,13 @@ from itertools import pairwise
 from math import ceil
 from typing import Final, NamedTuple
 
-from routing.decisions.question import Judged, Question
+from routing.decisions.question import Judgement, TypedQuestion
 
 # Fewer cannot be told apart.
 _LABELS_MIN: Final = 2
 
 
-class Limits(NamedTuple):
+class QuestionLimits(NamedTuple):
     """The most options of a choice and levels of a score that can be asked about at once; None
     where there is no such limit."""
 
@@ -32,49 +32,49 @@ class _Node(NamedTuple):
     behind: "tuple[_Node | None, ...]"
 
 
-class Split(NamedTuple):
+class QuestionSplit(NamedTuple):
     """`parts` are the questions to be asked instead of one."""
 
-    parts: tuple[Question, ...]
+    parts: tuple[TypedQuestion, ...]
     root: _Node
 
-    def merged(self, judged: Sequence[Judged]) -> Judged:
+    def merged(self, judged: Sequence[Judgement]) -> Judgement:
         """What the answers to the parts come to together."""
         if len(judged) == 1:
             return judged[0]
-        found = list(_probabilities(self.root, judged, 1.0))
+        found = list(_list_probabilities(self.root, judged, 1.0))
         total = sum(found)
         masses = [each.label_mass for each in judged]
-        return Judged(
+        return Judgement(
             tuple(each / total for each in found),
-            label_mass=None if None in masses else _mass(self.root, judged),
+            label_mass=None if None in masses else _label_mass(self.root, judged),
         )
 
 
-def split(question: Question, limits: Limits) -> Split:
+def split(question: TypedQuestion, limits: QuestionLimits) -> QuestionSplit:
     """The question alone where it keeps to the limits."""
     most = {"choice": limits.options, "score": limits.levels}.get(question.kind)
-    parts: list[Question] = []
-    root = _grown(question, max(_LABELS_MIN, most or len(question.labels)), parts)
-    return Split(tuple(parts), root)
+    parts: list[TypedQuestion] = []
+    root = _grow(question, max(_LABELS_MIN, most or len(question.labels)), parts)
+    return QuestionSplit(tuple(parts), root)
 
 
-def _grown(question: Question, most: int, parts: list[Question]) -> _Node:
+def _grow(question: TypedQuestion, most: int, parts: list[TypedQuestion]) -> _Node:
     count = len(question.labels)
     place = len(parts)
     if count <= most:
         parts.append(question)
         return _Node(place, (None,) * count)
-    groups = list(_groups(question, min(most, ceil(count / most))))
-    parts.append(_of_groups(question, groups))
-    return _Node(place, tuple(_behind(group, most, parts) for group in groups))
+    groups = list(_group_labels(question, min(most, ceil(count / most))))
+    parts.append(_ask_for_group(question, groups))
+    return _Node(place, tuple(_grow_group(group, most, parts) for group in groups))
 
 
-def _behind(group: Question, most: int, parts: list[Question]) -> _Node | None:
-    return _grown(group, most, parts) if len(group.labels) > 1 else None
+def _grow_group(group: TypedQuestion, most: int, parts: list[TypedQuestion]) -> _Node | None:
+    return _grow(group, most, parts) if len(group.labels) > 1 else None
 
 
-def _groups(question: Question, number: int) -> Iterator[Question]:
+def _group_labels(question: TypedQuestion, number: int) -> Iterator[TypedQuestion]:
     """Neighbours together, in groups of nearly the same size."""
     count = len(question.labels)
     ends = [count * place // number for place in range(number + 1)]
@@ -85,7 +85,7 @@ def _groups(question: Question, number: int) -> Iterator[Question]:
         yield question._replace(labels=labels, criteria=criteria)
 
 
-def _of_groups(question: Question, groups: Sequence[Question]) -> Question:
+def _ask_for_group(question: TypedQuestion, groups: Sequence[TypedQuestion]) -> TypedQuestion:
     if question.kind == "score":
         labels = tuple(str(place) for place in range(len(groups)))
         return question._replace(
@@ -96,19 +96,19 @@ def _of_groups(question: Question, groups: Sequence[Question]) -> Question:
     return question._replace(labels=labels, criteria=described)
 
 
-def _probabilities(node: _Node, judged: Sequence[Judged], weight: float) -> Iterator[float]:
+def _list_probabilities(node: _Node, judged: Sequence[Judgement], weight: float) -> Iterator[float]:
     for share, behind in zip(judged[node.part].probabilities, node.behind, strict=True):
         if behind is None:
             yield weight * share
         else:
-            yield from _probabilities(behind, judged, weight * share)
+            yield from _list_probabilities(behind, judged, weight * share)
 
 
-def _mass(node: _Node, judged: Sequence[Judged]) -> float:
+def _label_mass(node: _Node, judged: Sequence[Judgement]) -> float:
     """The share of the probability that fell on labels, all the way down."""
     here = judged[node.part]
     below = (
-        share * (1.0 if behind is None else _mass(behind, judged))
+        share * (1.0 if behind is None else _label_mass(behind, judged))
         for share, behind in zip(here.probabilities, node.behind, strict=True)
     )
     return (here.label_mass or 0.0) * sum(below)

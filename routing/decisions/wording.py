@@ -3,7 +3,7 @@
 from string import ascii_uppercase
 from typing import Any, Final
 
-from routing.decisions.question import YES_NO, Question, text_of
+from routing.decisions.question import YES_NO, TypedQuestion, render_text
 
 # Marks of one token each, in practice, for as many options as there are letters.
 LETTERS: Final = tuple(ascii_uppercase)
@@ -26,7 +26,7 @@ _NUMBERS: Final = {
 }
 
 
-def marks_of(question: Question) -> tuple[str, ...]:
+def list_marks(question: TypedQuestion) -> tuple[str, ...]:
     """What stands for each label in the prompt and in the answer."""
     if question.kind == "noul":
         return YES_NO
@@ -35,29 +35,29 @@ def marks_of(question: Question) -> tuple[str, ...]:
     return LETTERS[: len(question.labels)]
 
 
-def asking_for_a_mark(state: str, question: Question) -> list[dict[str, Any]]:
+def ask_for_mark(state: str, question: TypedQuestion) -> list[dict[str, Any]]:
     """Messages that want one mark and nothing else. Questions about one state begin alike."""
-    return _messages(state, question, f"{_ANSWERS[question.kind]}, and with nothing else.")
+    return _build_messages(state, question, f"{_ANSWERS[question.kind]}, and with nothing else.")
 
 
-def asking_for_numbers(state: str, question: Question) -> list[dict[str, Any]]:
+def ask_for_numbers(state: str, question: TypedQuestion) -> list[dict[str, Any]]:
     """Messages that want a probability for each mark, for a noul only for yes."""
-    return _messages(state, question, _NUMBERS[question.kind])
+    return _build_messages(state, question, _NUMBERS[question.kind])
 
 
-def _messages(state: str, question: Question, wanted: str) -> list[dict[str, Any]]:
+def _build_messages(state: str, question: TypedQuestion, wanted: str) -> list[dict[str, Any]]:
     """One message: not every model's template takes a system's or two of a user's in a row."""
-    asked = [f"Question: {text_of(question.instructions)}", *_options(question)]
+    asked = [f"Question: {render_text(question.instructions)}", *_list_options(question)]
     text = "\n".join([_OPENING, "", "<state>", state, "</state>", "", *asked, "", wanted])
     return [{"role": "user", "content": text}]
 
 
-def _options(question: Question) -> list[str]:
-    described = zip(marks_of(question), question.labels, question.criteria, strict=True)
+def _list_options(question: TypedQuestion) -> list[str]:
+    described = zip(list_marks(question), question.labels, question.criteria, strict=True)
     if question.kind == "choice":
-        return [f"{mark}) {_named(label, criterion)}" for mark, label, criterion in described]
-    return [f"{mark}) {text_of(each)}" for mark, _, each in described if each is not None]
+        return [f"{mark}) {_name_option(label, criterion)}" for mark, label, criterion in described]
+    return [f"{mark}) {render_text(each)}" for mark, _, each in described if each is not None]
 
 
-def _named(label: str, criterion: Any) -> str:
-    return label if criterion is None else f"{label}: {text_of(criterion)}"
+def _name_option(label: str, criterion: Any) -> str:
+    return label if criterion is None else f"{label}: {render_text(criterion)}"

@@ -6,12 +6,20 @@ from typing import Any, NamedTuple, Protocol
 
 from gateway.http.errors import GatewayError
 from routing.entities.exchange import Beside, Native
-from routing.formats.chat.answer import Served
 from routing.formats.chat.request import ChatRequest
 
 
+class AnswerIdentity(NamedTuple):
+    """What every answer and chunk of one generation says of itself."""
+
+    generation_id: str
+    created: int
+    model: str
+    provider: str
+
+
 @dataclass(slots=True)
-class Activity:
+class ToolActivity:
     """One call of a server tool that the gateway ran: its id as the model gave it, the tool's type
     and the name it was called by, the arguments and the result as texts.
 
@@ -34,7 +42,7 @@ class Activity:
 
 # A whole answer in the order in which it came: chat-shaped messages (with their `logprobs`), and
 # what tools did between.
-Pieces = Sequence[dict[str, Any] | Activity]
+AnswerPieces = Sequence[dict[str, Any] | ToolActivity]
 
 
 class Ending(NamedTuple):
@@ -56,17 +64,17 @@ class Ending(NamedTuple):
     beside: Beside | None = None
 
 
-class Whole(NamedTuple):
+class CompleteAnswer(NamedTuple):
     """A whole answer to be written: the cleaned chat-shaped message and how it ended. Where server
     tools ran, `pieces` are what the message is made of."""
 
-    served: Served
+    served: AnswerIdentity
     request: ChatRequest
     message: dict[str, Any]
     logprobs: Any
     system_fingerprint: str | None
     ending: Ending
-    pieces: Pieces = ()
+    pieces: AnswerPieces = ()
 
 
 class StreamWriter(Protocol):
@@ -98,10 +106,10 @@ class StreamWriter(Protocol):
         events are kept back: `closing` says them, with the usage that was charged. What opens a
         stream comes here only once content follows."""
 
-    def tool_began(self, activity: Activity) -> bytes:
+    def tool_began(self, activity: ToolActivity) -> bytes:
         """A server tool is run. `first` came before; nothing is `passed` in such a stream."""
 
-    def tool_ended(self, activity: Activity) -> bytes:
+    def tool_ended(self, activity: ToolActivity) -> bytes:
         """It has ended. Where several were begun they end in their order."""
 
     def closing(self, ending: Ending) -> bytes:
@@ -140,11 +148,11 @@ class CallerFormat(Protocol):
     def new_call_id(self) -> str:
         """For a tool call whose upstream gave none."""
 
-    def whole(self, whole: Whole) -> dict[str, Any]:
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
         """The body of a whole answer. Raises `GatewayError` where the format has no place for it
         (a break after partial output, in messages)."""
 
-    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         """For one stream."""
 
     def error_body(

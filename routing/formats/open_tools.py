@@ -38,73 +38,79 @@ _SETTINGS: Final[dict[str, Collection[str]]] = {
     WEB_SEARCH: frozenset(WebSearchParameters.__annotations__),
 }
 # What a tool has in any case, settings or not.
-_FRAME: Final = frozenset({"type", "parameters", "cache_control"})
+_FRAME_KEYS: Final = frozenset({"type", "parameters", "cache_control"})
 # An agent's own name is also what a choice of tools says.
 _NAME: Final = "name"
 # What else callers write beside any tool's type, so that it is no setting of pictures.
-_OF_ANY_TOOL: Final = _FRAME | {_NAME, "description", "strict", "defer_loading", "input_schema"}
+_COMMON_KEYS: Final = _FRAME_KEYS | {
+    _NAME,
+    "description",
+    "strict",
+    "defer_loading",
+    "input_schema",
+}
 
 
-def with_settings_inside(body: dict[str, Any]) -> dict[str, Any]:
+def move_tool_settings(body: dict[str, Any]) -> dict[str, Any]:
     """A caller's body, unchecked, with every setting of a server tool in its `parameters`; the same
     object where there is nothing to move."""
     if "tools" not in body and "plugins" not in body:
         return body
     found = {}
-    for name, inside in (("tools", _tools), ("plugins", _plugins)):
+    for name, inside in (("tools", _move_all), ("plugins", _move_in_plugins)):
         value = body.get(name)
         if value and type(value) is list and (moved := inside(value)) is not value:
             found[name] = moved
     return {**body, **found} if found else body
 
 
-def _tools(tools: list[Any]) -> list[Any]:
-    moved = [_tool(tool) if type(tool) is dict else tool for tool in tools]
+def _move_all(tools: list[Any]) -> list[Any]:
+    moved = [_move_one(tool) if type(tool) is dict else tool for tool in tools]
     return tools if all(new is old for new, old in zip(moved, tools, strict=True)) else moved
 
 
-def _plugins(plugins: list[Any]) -> list[Any]:
-    moved = [_nested(plugin) if type(plugin) is dict else plugin for plugin in plugins]
+def _move_in_plugins(plugins: list[Any]) -> list[Any]:
+    moved = [_move_nested(plugin) if type(plugin) is dict else plugin for plugin in plugins]
     return plugins if all(new is old for new, old in zip(moved, plugins, strict=True)) else moved
 
 
-def _tool(tool: Tool) -> Tool:
+def _move_one(tool: Tool) -> Tool:
     kind = tool.get("type")
     if kind == "function" or type(kind) is not str:
         return tool
     if kind == "namespace":
-        return _nested(tool)
+        return _move_nested(tool)
     given = {} if tool.get("parameters") is None else tool["parameters"]
-    beside = _beside(kind, tool)
+    beside = _outer_settings(kind, tool)
     if type(given) is not dict or not (beside or given):
         # What is wrong with it is said where it is checked.
         return tool
-    settings = _nested({**beside, **_without_nulls(given)} if beside else given)
+    settings = _move_nested({**beside, **_drop_nulls(given)} if beside else given)
     if settings is given:
         return tool
     left = {name: each for name, each in tool.items() if name not in beside or name == _NAME}
     return left | {"parameters": settings}
 
 
-def _beside(kind: str, tool: Tool) -> dict[str, Any]:
+def _outer_settings(kind: str, tool: Tool) -> dict[str, Any]:
     if kind == IMAGE_GENERATION:
         # Any setting of pictures is one.
-        given = {name: each for name, each in tool.items() if name not in _OF_ANY_TOOL}
-        return _without_nulls(given)
+        given = {name: each for name, each in tool.items() if name not in _COMMON_KEYS}
+        return _drop_nulls(given)
     names = _SETTINGS.get(kind)
     if names is None:
         return {}
-    given = {name: each for name, each in tool.items() if name in names and name not in _FRAME}
-    return _without_nulls(given)
+    given = {name: each for name, each in tool.items() if name in names and name not in _FRAME_KEYS}
+    return _drop_nulls(given)
 
 
-def _without_nulls(settings: dict[str, Any]) -> dict[str, Any]:
+def _drop_nulls(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in settings.items() if each is not None}
 
 
-def _nested(holder: dict[str, Any]) -> dict[str, Any]:
+def _move_nested(holder: dict[str, Any]) -> dict[str, Any]:
     """The same for tools that something else holds in its `tools`."""
     tools = holder.get("tools")
-    if not tools or type(tools) is not list or (moved := _tools(tools)) is tools:
+    if not tools or type(tools) is not list or (moved := _move_all(tools)) is tools:
         return holder
     return {**holder, "tools": moved}

@@ -18,7 +18,7 @@ from routing.formats.server_tools import (
 PATTERN_CHARS_TOTAL_MAX: Final = 65_536
 
 
-def _total_length(patterns: list[str]) -> list[str]:
+def _limit_total_length(patterns: list[str]) -> list[str]:
     if sum(map(len, patterns)) > PATTERN_CHARS_TOTAL_MAX:
         raise ValueError(
             f"Too big: expected patterns to have <={PATTERN_CHARS_TOTAL_MAX} characters in total"
@@ -29,7 +29,7 @@ def _total_length(patterns: list[str]) -> list[str]:
 ModelPatterns = Annotated[
     list[Annotated[str, Field(max_length=1024)]],
     Field(max_length=1024),
-    AfterValidator(_total_length),
+    AfterValidator(_limit_total_length),
 ]
 CostTier = Literal["low", "medium", "high", "xhigh", "max"]
 
@@ -54,7 +54,7 @@ class ParetoRouter(_Plugin, total=False):
     price_source: Literal["prompt", "weighted_avg"]
 
 
-class Moderation(TypedDict, total=False):
+class ModerationPlugin(TypedDict, total=False):
     id: Annotated[Literal["moderation"], REQUIRED]
 
 
@@ -70,13 +70,13 @@ class _Web(_Plugin, total=False):
     user_location: UserLocation | None
 
 
-def _one_domain_list(plugin: _Web) -> _Web:
+def _refuse_both_lists(plugin: _Web) -> _Web:
     if plugin.get("include_domains") and plugin.get("exclude_domains"):
         raise ValueError("Invalid input: include_domains and exclude_domains exclude each other")
     return plugin
 
 
-Web = Annotated[_Web, AfterValidator(_one_domain_list)]
+Web = Annotated[_Web, AfterValidator(_refuse_both_lists)]
 
 
 class WebFetchPlugin(_Plugin, total=False):
@@ -91,16 +91,16 @@ class PdfSettings(TypedDict, total=False):
     engine: Literal["mistral-ocr", "native", "cloudflare-ai", "pdf-text"]
 
 
-class FileParser(_Plugin, total=False):
+class FileParserPlugin(_Plugin, total=False):
     id: Annotated[Literal["file-parser"], REQUIRED]
     pdf: PdfSettings
 
 
-class ResponseHealing(_Plugin, total=False):
+class ResponseHealingPlugin(_Plugin, total=False):
     id: Annotated[Literal["response-healing"], REQUIRED]
 
 
-class ContextCompression(_Plugin, total=False):
+class ContextCompressionPlugin(_Plugin, total=False):
     id: Annotated[Literal["context-compression"], REQUIRED]
     engine: Literal["middle-out"]
 
@@ -129,12 +129,12 @@ class SwitchyardRouter(_Plugin, total=False):
 Plugin = Annotated[
     AutoRouter
     | ParetoRouter
-    | Moderation
+    | ModerationPlugin
     | Web
     | WebFetchPlugin
-    | FileParser
-    | ResponseHealing
-    | ContextCompression
+    | FileParserPlugin
+    | ResponseHealingPlugin
+    | ContextCompressionPlugin
     | FusionPlugin
     | JevRouter
     | SwitchyardRouter,
@@ -142,7 +142,7 @@ Plugin = Annotated[
 ]
 
 
-def effective_plugins(
+def list_effective_plugins(
     plugins: Iterable[dict[str, Any]] | None, transforms: list[str] | None
 ) -> list[dict[str, Any]]:
     """The plugins in force: the last entry of each id, `transforms` read as context compression.

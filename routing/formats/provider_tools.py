@@ -7,7 +7,7 @@ from routing.formats.messages.format import MESSAGES
 from routing.formats.server_tools import SERVER_PREFIX
 
 
-def provider_tools(chat: ChatRequest) -> Iterator[str]:
+def list_provider_tools(chat: ChatRequest) -> Iterator[str]:
     """Their types. Such a request is not translated."""
     yield from chat.native_tools
     if chat.format == MESSAGES.name and chat.original is not None:

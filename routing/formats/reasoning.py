@@ -1,13 +1,13 @@
-"""Reasoning settings (inference reference 1.5): the request fields and what they add up to."""
+"""Reasoning: the request fields and what they add up to, and the details that clients replay."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from typing_extensions import TypedDict
 
 from routing.entities.efforts import BUDGET_RATIOS, Effort, effort_for_budget
-from routing.formats.fields import WHOLE
+from routing.formats.fields import REQUIRED, WHOLE, Integer, Tagged
 
 __all__ = [
     "BUDGET_RATIOS",
@@ -81,3 +81,39 @@ def _effort(named: Effort | None, enabled: bool | None, budget: int | None) -> E
     if enabled and named is None and budget is None:
         return "medium"
     return named
+
+
+class _Detail(TypedDict, total=False):
+    id: str | None
+    format: str | None
+    index: Integer
+
+
+class TextDetail(_Detail, total=False):
+    type: Annotated[Literal["reasoning.text"], REQUIRED]
+    text: str | None
+    signature: str | None
+
+
+class SummaryDetail(_Detail, total=False):
+    type: Annotated[Literal["reasoning.summary"], REQUIRED]
+    summary: Annotated[str, REQUIRED]
+
+
+class EncryptedDetail(_Detail, total=False):
+    type: Annotated[Literal["reasoning.encrypted"], REQUIRED]
+    data: Annotated[str, REQUIRED]
+
+
+class ServerToolCallDetail(_Detail, total=False):
+    type: Annotated[Literal["reasoning.server_tool_call"], REQUIRED]
+    tool_name: Annotated[str, REQUIRED]
+    arguments: Any
+    result: Any
+    tool_call_id: str | None
+
+
+ReasoningDetail = Annotated[
+    TextDetail | SummaryDetail | EncryptedDetail | ServerToolCallDetail,
+    Tagged("type", opaque=True),
+]

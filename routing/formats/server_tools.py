@@ -1,7 +1,6 @@
-"""Server tools (inference reference 1.6): what each takes, and the names they go by.
+"""Server tools: what each takes, the names they go by, and the conditions that end their loop.
 
-Keys a tool does not name are ignored, as everywhere inside tools.
-"""
+Keys a tool does not name are ignored, as everywhere inside tools."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -14,7 +13,10 @@ from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
     WHOLE,
+    Amount,
     Count,
+    Integer,
+    NonEmpty,
     Number,
     Tagged,
     Temperature,
@@ -48,7 +50,7 @@ def canonical_tool(kind: str) -> str:
 
 
 # Settings that name models which the tool asks.
-_NAMING_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
+_MODEL_SETTINGS: Final[Mapping[str, tuple[str, ...]]] = {
     ADVISOR: ("model",),
     FUSION: ("model", "analysis_models"),
     IMAGE_GENERATION: ("model",),
@@ -56,17 +58,17 @@ _NAMING_MODELS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def models_named(tool: str, settings: Mapping[str, Any]) -> list[str]:
+def list_named_models(tool: str, settings: Mapping[str, Any]) -> list[str]:
     """The models that a server tool of that name is to ask by its settings."""
     found: list[str] = []
-    for name in _NAMING_MODELS.get(tool, ()):
+    for name in _MODEL_SETTINGS.get(tool, ()):
         value = settings.get(name)
         values = value if isinstance(value, list) else [value]
         found += [each for each in values if isinstance(each, str)]
     return found
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -76,7 +78,7 @@ def _known_zone(name: str) -> str:
 
 
 class DatetimeParameters(TypedDict, total=False):
-    timezone: Annotated[str, AfterValidator(_known_zone)]
+    timezone: Annotated[str, AfterValidator(_check_zone)]
 
 
 class SearchModelsParameters(TypedDict, total=False):
@@ -127,7 +129,7 @@ def _refuse_both_lists(settings: Mapping[str, Any]) -> None:
         raise ValueError("Invalid input: allowed_domains and excluded_domains exclude each other")
 
 
-def _one_domain_list(settings: WebSearchParameters) -> WebSearchParameters:
+def _check_domain_lists(settings: WebSearchParameters) -> WebSearchParameters:
     _refuse_both_lists(settings)
     return settings
 
@@ -155,34 +157,34 @@ class BashParameters(TypedDict, total=False):
     sleep_after_seconds: Annotated[int, Field(ge=0, le=2_592_000), WHOLE]
 
 
-class Datetime(TypedDict, total=False):
+class DatetimeTool(TypedDict, total=False):
     type: Annotated[Literal["router:datetime"], REQUIRED]
     parameters: DatetimeParameters
 
 
-class SearchModels(TypedDict, total=False):
+class SearchModelsTool(TypedDict, total=False):
     type: Annotated[Literal["router:experimental__search_models"], REQUIRED]
     parameters: SearchModelsParameters
 
 
-class Files(TypedDict, total=False):
+class FilesTool(TypedDict, total=False):
     type: Annotated[Literal["router:files"], REQUIRED]
     parameters: dict[str, Any]
 
 
-class ImageGeneration(TypedDict, total=False):
+class ImageGenerationTool(TypedDict, total=False):
     type: Annotated[Literal["router:image_generation"], REQUIRED]
     parameters: dict[str, ImageSetting]
 
 
-class WebFetch(TypedDict, total=False):
+class WebFetchTool(TypedDict, total=False):
     type: Annotated[Literal["router:web_fetch"], REQUIRED]
     parameters: WebFetchParameters
 
 
-class WebSearch(TypedDict, total=False):
+class WebSearchTool(TypedDict, total=False):
     type: Annotated[Literal["router:web_search"], REQUIRED]
-    parameters: Annotated[WebSearchParameters, AfterValidator(_one_domain_list)]
+    parameters: Annotated[WebSearchParameters, AfterValidator(_check_domain_lists)]
 
 
 class _WebSearchShorthand(WebSearchParameters, total=False):
@@ -202,29 +204,29 @@ class _WebSearchShorthand(WebSearchParameters, total=False):
     filters: Any
 
 
-def _one_domain_list_in_all(tool: _WebSearchShorthand) -> _WebSearchShorthand:
+def _check_shorthand(tool: _WebSearchShorthand) -> _WebSearchShorthand:
     _refuse_both_lists({**tool, **tool.get("parameters", {})})
     return tool
 
 
-WebSearchShorthand = Annotated[_WebSearchShorthand, AfterValidator(_one_domain_list_in_all)]
+WebSearchShorthand = Annotated[_WebSearchShorthand, AfterValidator(_check_shorthand)]
 
 
-class Bash(TypedDict, total=False):
+class BashTool(TypedDict, total=False):
     type: Annotated[Literal["router:bash"], REQUIRED]
     parameters: BashParameters
 
 
 # What a tool that runs a model of its own may hand to that model.
 LeafTool = Annotated[
-    Datetime
-    | SearchModels
-    | Files
-    | ImageGeneration
-    | WebFetch
-    | WebSearch
+    DatetimeTool
+    | SearchModelsTool
+    | FilesTool
+    | ImageGenerationTool
+    | WebFetchTool
+    | WebSearchTool
     | WebSearchShorthand
-    | Bash,
+    | BashTool,
     Tagged("type"),
 ]
 LeafTools = Annotated[list[LeafTool], Field(max_length=8)]
@@ -261,26 +263,26 @@ class FusionParameters(_AgentParameters, total=False):
     cache_control: dict[str, Any]
 
 
-class Advisor(TypedDict, total=False):
+class AdvisorTool(TypedDict, total=False):
     type: Annotated[Literal["router:advisor"], REQUIRED]
     parameters: AdvisorParameters
 
 
-class Fusion(TypedDict, total=False):
+class FusionTool(TypedDict, total=False):
     type: Annotated[Literal["router:fusion"], REQUIRED]
     parameters: FusionParameters
 
 
-SubagentTool = Annotated[
-    Advisor
-    | Bash
-    | Datetime
-    | Files
-    | Fusion
-    | ImageGeneration
-    | SearchModels
-    | WebFetch
-    | WebSearch
+NestedSubagentTool = Annotated[
+    AdvisorTool
+    | BashTool
+    | DatetimeTool
+    | FilesTool
+    | FusionTool
+    | ImageGenerationTool
+    | SearchModelsTool
+    | WebFetchTool
+    | WebSearchTool
     | WebSearchShorthand,
     Tagged("type"),
 ]
@@ -298,9 +300,40 @@ class SubagentParameters(_AgentParameters, total=False):
     name: ToolAgentName
     instructions: str
     max_tool_calls: Annotated[int, Field(ge=1, le=25), WHOLE]
-    tools: list[SubagentTool]
+    tools: list[NestedSubagentTool]
 
 
-class Subagent(TypedDict, total=False):
+class SubagentTool(TypedDict, total=False):
     type: Annotated[Literal["router:subagent"], REQUIRED]
     parameters: SubagentParameters
+
+
+class StepCountIs(TypedDict, total=False):
+    type: Annotated[Literal["step_count_is"], REQUIRED]
+    step_count: Annotated[Count, REQUIRED]
+
+
+class HasToolCall(TypedDict, total=False):
+    type: Annotated[Literal["has_tool_call"], REQUIRED]
+    tool_name: Annotated[NonEmpty, REQUIRED]
+
+
+class MaxTokensUsed(TypedDict, total=False):
+    type: Annotated[Literal["max_tokens_used"], REQUIRED]
+    max_tokens: Annotated[Integer, REQUIRED]
+
+
+class MaxCost(TypedDict, total=False):
+    type: Annotated[Literal["max_cost"], REQUIRED]
+    max_cost_in_dollars: Annotated[Amount, REQUIRED]
+
+
+class FinishReasonIs(TypedDict, total=False):
+    type: Annotated[Literal["finish_reason_is"], REQUIRED]
+    reason: Annotated[NonEmpty, REQUIRED]
+
+
+StopCondition = Annotated[
+    StepCountIs | HasToolCall | MaxTokensUsed | MaxCost | FinishReasonIs, Tagged("type")
+]
+StopConditions = Annotated[list[StopCondition], Field(min_length=1)]

@@ -13,9 +13,9 @@ from typing import Any, Final, TypeAlias
 import orjson
 
 from gateway.http.jsonio import dumps
-from routing.formats.chat.facts import read_messages
+from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
-from routing.formats.decisions.request import messages_of
+from routing.formats.decisions.request import build_messages
 from routing.guarding.long_texts import closed, opened
 
 # A text, and whether a user says it -> the text that takes its place.
@@ -72,7 +72,7 @@ def plain_texts(chat: ChatRequest) -> list[str] | None:
 def _remeasured(
     chat: ChatRequest, body: dict[str, Any], original: dict[str, Any] | None
 ) -> ChatRequest:
-    before, after = read_messages(chat.body["messages"]), read_messages(body["messages"])
+    before, after = read_prompt(chat.body["messages"]), read_prompt(body["messages"])
     return replace(
         chat,
         body=body,
@@ -166,7 +166,7 @@ def _judged(chat: ChatRequest, change: Change) -> ChatRequest:
     if state is original["state"] and all(asked[name] is questions[name] for name in asked):
         return chat
     new = {**original, "state": state, "questions": asked}
-    return _remeasured(chat, {**chat.body, "messages": messages_of(new)}, new)
+    return _remeasured(chat, {**chat.body, "messages": build_messages(new)}, new)
 
 
 def _question(question: dict[str, Any], change: Change) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from gateway.commands import Refused
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from routing.decisions.question import Question
+from routing.decisions.question import TypedQuestion
 from routing.formats.chat.request import ChatInvalid
-from routing.formats.decisions.request import parse_decisions, questions_of
+from routing.formats.decisions.request import parse_decisions, read_questions
 
 
 class Labelled(NamedTuple):
@@ -54,14 +54,14 @@ def _read(number: int, line: bytes, model: str) -> Labelled:
         "questions": said.get("questions"),
     }
     parse_decisions(body, session_header=None)
-    questions = questions_of(body)
+    questions = read_questions(body)
     right = dict(_right(questions, said["answers"]))
     asked = {name: body["questions"][name] for name in right}
     return Labelled(number, body | {"questions": asked}, right)
 
 
 def _right(
-    questions: Mapping[str, Question], answers: Mapping[str, Any]
+    questions: Mapping[str, TypedQuestion], answers: Mapping[str, Any]
 ) -> Iterator[tuple[str, int]]:
     for name, answer in answers.items():
         question = questions.get(name)
@@ -73,7 +73,7 @@ def _right(
         yield name, question.labels.index(label)
 
 
-def _label(question: Question, answer: Any) -> str | None:
+def _label(question: TypedQuestion, answer: Any) -> str | None:
     """None for what is of the wrong type."""
     if question.kind == "noul":
         return question.labels[0 if answer else 1] if isinstance(answer, bool) else None

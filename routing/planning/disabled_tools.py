@@ -11,7 +11,7 @@ from routing.formats.server_tools import (
     TOOL_SEARCH,
     WEB_SEARCH,
     canonical_tool,
-    models_named,
+    list_named_models,
 )
 from routing.selection.model_references import parse_reference
 
@@ -73,7 +73,7 @@ def _named(tools: Iterable[Any]) -> Iterator[str]:
         # A function's parameters are a schema, in which the word means something else.
         if str(tool.get("type", "")).startswith("router:") and isinstance(parameters, dict):
             yield from _named(parameters.get("tools") or ())
-            yield from _by_suffix(models_named(tool["type"], parameters))
+            yield from _by_suffix(list_named_models(tool["type"], parameters))
 
 
 def _native(types: Iterable[str]) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _by_plugin(plugins: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         if tool is not None and plugin.get("enabled", True):
             yield tool
             yield from _named(plugin.get("tools") or ())
-            yield from _by_suffix(models_named(tool, plugin))
+            yield from _by_suffix(list_named_models(tool, plugin))
 
 
 def _by_suffix(references: Sequence[str]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gateway.http.errors import InvalidRequest
 from routing.catalogue.snapshot import catalogue
 from routing.formats.chat.request import ChatRequest
-from routing.formats.provider_tools import provider_tools
+from routing.formats.provider_tools import list_provider_tools
 from routing.formats.server_tools import TOOL_SEARCH, canonical_tool
 from routing.plugins.registry import missing as missing_plugins
 from routing.selection.model_references import parse_reference
@@ -29,7 +29,7 @@ def _missing_tools(chat: ChatRequest) -> list[str]:
     tools = chat.body.get("tools") or ()
     named = {canonical_tool(tool["type"]) for tool in tools}
     inside = [kind for kind in chat.server_tools if kind not in named]
-    return list(dict.fromkeys((*missing(tools), *inside, *provider_tools(chat))))
+    return list(dict.fromkeys((*missing(tools), *inside, *list_provider_tools(chat))))
 
 
 def _missing_of_models(chat: ChatRequest) -> list[str]:

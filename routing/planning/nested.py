@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from gateway.http.errors import GatewayError
 from gateway.live_settings import settings
+from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.merging import merged
 from routing.formats.chat.request import ChatInvalid
 from routing.planning.pipeline import planned_call
 from routing.serving.admission import limiting
@@ -83,7 +83,7 @@ def _told(call: Call) -> Told:
         loop.close()
         attempts.end_probe()
         limiting.settle(call, loop.tally.usage)
-    said = merged(loop.pieces, hides_reasoning=True)
+    said = merge_pieces(loop.pieces, hides_reasoning=True)
     calls = loop.functions and talk.finish_reason == "tool_calls"
     messages = loop.conversation(call.chat) if calls else None
     return Told(said, talk.attempt.endpoint.model_id, messages)

@@ -26,7 +26,7 @@ from routing.entities.ids import generation_id
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.formats.provider_tools import provider_tools
+from routing.formats.provider_tools import list_provider_tools
 from routing.guarding.filters import Filtered, filtered
 from routing.history.drafts import Draft, draft_for
 from routing.ledger.orders import Payer
@@ -247,7 +247,7 @@ def asked_of(
             chat.body,
             plugins=chat.plugins,
             references=references,
-            native=provider_tools(chat),
+            native=list_provider_tools(chat),
             nested=chat.server_tools,
         )
     if chat.plugins or chat.server_tools:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from routing.formats.caller import Pieces
+from routing.formats.caller import AnswerPieces
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import Plugin
 
@@ -25,7 +25,7 @@ def rewritten(
     return message
 
 
-def said_at_last(pieces: Pieces, text: str) -> Pieces:
+def said_at_last(pieces: AnswerPieces, text: str) -> AnswerPieces:
     """The pieces of an answer whose texts together were made into this one."""
     silent = [{**each, "content": None} if isinstance(each, dict) else each for each in pieces]
     return [*silent, {"role": "assistant", "content": text}]

@@ -8,7 +8,7 @@ from gateway.live_settings import settings
 from routing.fetching.files import NO_TEXT, FileText
 from routing.fetching.targets import URL_CHARS_MAX
 from routing.formats.chat.request import ChatRequest
-from routing.formats.provider_tools import provider_tools
+from routing.formats.provider_tools import list_provider_tools
 from routing.plugins.files import text_of
 from routing.plugins.interface import Context, Plugin
 from routing.plugins.texts import with_messages
@@ -118,7 +118,7 @@ class FileParser(Plugin):
 
     def _refuse_what_is_not_translated(self, chat: ChatRequest) -> None:
         """A request that was changed is translated, and there are tools that would get lost."""
-        lost = list(dict.fromkeys(provider_tools(chat)))
+        lost = list(dict.fromkeys(list_provider_tools(chat)))
         if lost:
             raise InvalidRequest(f"server tool not available: {', '.join(lost)} beside {ID}")
 

@@ -7,7 +7,7 @@ with their results.
 
 from typing import Any, Final
 
-from routing.formats.chat.facts import read_messages
+from routing.formats.chat.facts import read_prompt
 
 _KEPT_ROLES: Final = frozenset({"system", "developer"})
 _CUT: Final = "\n…\n"
@@ -17,7 +17,7 @@ _CUT_CHARS_MIN: Final = 64
 
 def sizes_of(messages: list[dict[str, Any]]) -> list[int]:
     """The characters of each message."""
-    return [read_messages([each]).text_chars for each in messages]
+    return [read_prompt([each]).text_chars for each in messages]
 
 
 def fixed_chars(messages: list[dict[str, Any]], sizes: list[int]) -> int:

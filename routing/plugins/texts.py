@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from routing.formats.chat.facts import read_messages
+from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import canonical_tool
 
@@ -12,7 +12,7 @@ from routing.formats.server_tools import canonical_tool
 def with_messages(chat: ChatRequest, messages: list[dict[str, Any]]) -> ChatRequest:
     """The request with these messages instead of its own. What an upstream of the caller's format
     is sent is translated from them, too."""
-    before, after = read_messages(chat.body["messages"]), read_messages(messages)
+    before, after = read_prompt(chat.body["messages"]), read_prompt(messages)
     return replace(
         chat,
         body={**chat.body, "messages": messages},

@@ -9,10 +9,10 @@ from accounts.caller import Caller
 from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.validation import Issue, issues_of, shortened
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.formats.chat.schema import check_body as check_chat
-from routing.formats.decisions.schema import check_decisions
+from routing.formats.chat.schema import check_chat
+from routing.formats.decisions.request import check_decisions
 from routing.formats.messages.schema import check_messages
-from routing.formats.responses.schema import check_body as check_responses
+from routing.formats.responses.schema import check_responses
 from routing.presets.inforce import find_preset
 from routing.presets.merging import Merged, merged
 from routing.presets.naming import Named, named_preset, with_models

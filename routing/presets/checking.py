@@ -7,14 +7,14 @@ from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
 from gateway.http.validation import Issue, issues_of
-from routing.formats.chat import rules as chat_rules
-from routing.formats.chat.request import ChatInvalid, models_issues
+from routing.formats.chat import schema as chat_rules
+from routing.formats.chat.request import ChatInvalid, find_models_issues
 from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import WHOLE, tolerant_checker
-from routing.formats.messages import rules as messages_rules
+from routing.formats.messages import schema as messages_rules
 from routing.formats.messages.schema import MessagesBody
-from routing.formats.open_tools import with_settings_inside
-from routing.formats.responses import rules as responses_rules
+from routing.formats.open_tools import move_tool_settings
+from routing.formats.responses import schema as responses_rules
 from routing.formats.responses.schema import ResponsesBody
 from routing.presets.keys import OTHERS, SAME
 from routing.selection.model_references import preset_of
@@ -55,7 +55,7 @@ def checked_body(format: str, body: Mapping[str, Any], *, models_max: int) -> di
     Raises `ChatInvalid`.
     """
     kept: dict[str, Any] = {name: body[name] for name in body if name in _FIELDS[format]}
-    kept = with_settings_inside(kept)
+    kept = move_tool_settings(kept)
     try:
         kept, checked = _CHECKS[format](kept)
     except ValidationError as error:
@@ -80,17 +80,17 @@ def _nesting(kept: Mapping[str, Any]) -> Iterator[Issue]:
 
 
 def _of_chat(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
-    return models_issues(kept, models_max) + chat_rules.cross_field_issues(kept)
+    return find_models_issues(kept, models_max) + chat_rules.find_chat_issues(kept)
 
 
 def _of_responses(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
     # The rules read the conversation too, of which a preset keeps nothing.
     body = {**kept, "input": ""}
-    return models_issues(kept, models_max) + responses_rules.cross_field_issues(body)
+    return find_models_issues(kept, models_max) + responses_rules.find_responses_issues(body)
 
 
 def _of_messages(kept: dict[str, Any], checked: Any, models_max: int) -> list[Issue]:
-    return messages_rules.cross_field_issues(checked, models_max)
+    return messages_rules.find_messages_issues(checked, models_max)
 
 
 _RULES: Final[Mapping[str, Callable[[dict[str, Any], Any, int], list[Issue]]]] = {

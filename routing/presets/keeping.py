@@ -4,8 +4,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from routing.formats.chat.legacy_functions import tools_of
-from routing.formats.messages.request import reasoning_of
+from routing.formats.chat.request import convert_offer
+from routing.formats.messages.read import read_reasoning
 from routing.presets.checking import checked_body
 from routing.presets.keys import SAME, WHOLE
 
@@ -35,7 +35,7 @@ def content_of(format: str, body: Mapping[str, Any], *, models_max: int) -> Cont
 
 
 def _of_chat(kept: dict[str, Any]) -> dict[str, Any]:
-    effort, renamed = kept.get("reasoning_effort"), tools_of(kept)
+    effort, renamed = kept.get("reasoning_effort"), convert_offer(kept)
     if effort and "reasoning" not in kept:
         renamed["reasoning"] = {"effort": effort}
     return renamed
@@ -57,7 +57,7 @@ def _of_messages(kept: dict[str, Any]) -> dict[str, Any]:
     renamed: dict[str, Any] = {
         "stop": kept.get("stop_sequences"),
         "response_format": output.get("format"),
-        "reasoning": reasoning_of(kept.get("thinking"), output.get("effort")) or None,
+        "reasoning": read_reasoning(kept.get("thinking"), output.get("effort")) or None,
         "models": models or None,
     }
     return {name: value for name, value in renamed.items() if value is not None}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from django.utils.module_loading import import_string
 
 from gateway.live_settings import settings
-from routing.formats.server_tools import WEB_SEARCH, canonical_tool, models_named
+from routing.formats.server_tools import WEB_SEARCH, canonical_tool, list_named_models
 from routing.tools.advisor import Advisor
 from routing.tools.apply_patch import ApplyPatch
 from routing.tools.datetime import Datetime
@@ -64,7 +64,7 @@ def missing(tools: Iterable[dict[str, Any]]) -> list[str]:
 
 def models_asked(tools: Iterable[dict[str, Any]]) -> list[str]:
     """The models that checked server tools are to ask, as they are named."""
-    return [model for kind, settings in _all(tools) for model in models_named(kind, settings)]
+    return [model for kind, settings in _all(tools) for model in list_named_models(kind, settings)]
 
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:

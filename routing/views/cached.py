@@ -9,7 +9,7 @@ from django.http import HttpResponseBase
 from gateway.http.responses import EventStream, written_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
-from routing.formats.responses.ids import response_id, stem_of
+from routing.formats.responses.write import derive_stem, response_id
 from routing.response_cache.entry import Entry, is_small, name_of, packed, unpacked
 from routing.response_cache.retelling import retold, retold_events
 from routing.response_cache.shelf import find, put
@@ -112,10 +112,10 @@ def _told_again(call: Call, entry: Entry) -> HttpResponseBase:
         "X-Router-Cache-TTL": str(entry.left_s),
         "X-Router-Cache-Source-Id": entry.generation_id,
     }
-    stem = stem_of(call.generation_id)
+    stem = derive_stem(call.generation_id)
     ids = {"chat": call.generation_id, "message": message_id(), "response": response_id(stem)}
     # Items of a response are named after its generation.
-    content = entry.content.replace(stem_of(entry.generation_id).encode(), stem.encode())
+    content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
     if not call.chat.stream:
         return written_response(retold(content, ids=ids, now=call.created), headers=headers)
     events = retold_events(content, ids=ids, now=call.created)

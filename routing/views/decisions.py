@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from gateway.http.responses import written_response
 from routing.formats.decisions.format import DECISIONS, SYSTEMONE
-from routing.formats.decisions.request import questions_of
+from routing.formats.decisions.request import read_questions
 from routing.planning.refusing import refusal_of, refuse_too_many
 from routing.serving.deciding.agenda import Agenda
 from routing.serving.deciding.whole import decided_answer
@@ -32,7 +32,7 @@ class DecisionsViewSet(InferenceViewSet):
         call.planned = agenda.demands
         refuse_too_many(call)
         # As they were sent: what is asked upstream may have been redacted.
-        answer = decided_answer(call, agenda, questions_of(self.body))
+        answer = decided_answer(call, agenda, read_questions(self.body))
         return written_response(answer, headers={"X-Generation-Id": call.generation_id})
 
 

@@ -18,8 +18,8 @@ import requests
 import yaml
 
 from routing.decisions import logprobs
-from routing.decisions.question import Question, text_of
-from routing.formats.decisions.request import questions_of
+from routing.decisions.question import TypedQuestion, render_text
+from routing.formats.decisions.request import read_questions
 from tests.conformance.deciding import check
 from tests.engines.tiny_gguf import write_tiny_model
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -145,12 +145,12 @@ def decided(served: tuple[GatewayServer, SeededAccount], model: str) -> dict[str
     return told
 
 
-def asked_directly(url: str, question: Question) -> tuple[float, ...]:
+def asked_directly(url: str, question: TypedQuestion) -> tuple[float, ...]:
     """What the engine thinks of a question that it is asked as the gateway asks it."""
-    body = logprobs.body_of(text_of(STATE), question)
+    body = logprobs.build_request(render_text(STATE), question)
     del body["reasoning"]
     answer = requests.post(f"{url}/v1/chat/completions", json={"model": "tiny", **body}, timeout=30)
-    return logprobs.judged(question, answer.json()["choices"][0]["logprobs"]).probabilities
+    return logprobs.read_judgement(question, answer.json()["choices"][0]["logprobs"]).probabilities
 
 
 def shares_of(answer: dict[str, Any]) -> list[float]:
@@ -164,7 +164,7 @@ def test_a_chat_model_answers_by_its_log_probabilities(
 ) -> None:
     told = decided(served, "tiny/chat")
 
-    questions = questions_of({"questions": QUESTIONS})
+    questions = read_questions({"questions": QUESTIONS})
     for name, answer in told["answers"].items():
         meant = asked_directly(engines["chat"], questions[name])
         assert shares_of(answer) == pytest.approx(meant, abs=0.01), name

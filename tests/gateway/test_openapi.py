@@ -23,10 +23,10 @@ from gateway.openapi.errors import ERROR_TYPES
 from routing.catalogue.document import parse
 from routing.catalogue.load import load
 from routing.catalogue.snapshot import catalogue
-from routing.formats.caller import Ending
-from routing.formats.chat.answer import Served, chat_answer, chat_choice
-from routing.formats.chat.chunks import DONE, ChatChunks
+from routing.formats.caller import AnswerIdentity, Ending
+from routing.formats.chat.format import build_chat_answer, build_chat_choice
 from routing.formats.chat.schema import ChatBody
+from routing.formats.chat.stream import DONE, ChatStream
 from routing.metering.cost import FREE
 from routing.metering.models import Generation
 from routing.metering.report import usage_report
@@ -39,7 +39,7 @@ from tests.support.operations import fill
 
 DOCUMENT = "/api/v1/openapi.json"
 CHAT = "/api/v1/chat/completions"
-SERVED = Served("gen-1", 1, "acme/small", "Acme")
+SERVED = AnswerIdentity("gen-1", 1, "acme/small", "Acme")
 
 
 @pytest.fixture(scope="module")
@@ -143,21 +143,21 @@ def test_chat_answers_fit_their_description(document: dict[str, Any]) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     token = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}
     message: dict[str, Any] = {"role": "assistant", "tool_calls": [call], "reasoning": ""}
-    choice = chat_choice(
+    choice = build_chat_choice(
         message | {"content": None, "refusal": None},
         finish_reason="tool_calls",
         native_finish="tool_calls",
         logprobs={"content": [token], "refusal": None},
     )
     more: dict[str, Any] = {"system_fingerprint": None, "service_tier": "default"}
-    answer = chat_answer(SERVED, choice=choice, usage=usage, **more)
+    answer = build_chat_answer(SERVED, choice=choice, usage=usage, **more)
 
     assert fits(document, "ChatCompletion", answer)
     assert not fits(document, "ChatCompletion", answer | {"usage": None})
 
 
 def test_chunks_fit_their_description(document: dict[str, Any]) -> None:
-    chunks = ChatChunks(SERVED)
+    chunks = ChatStream(SERVED)
     usage = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
     call = {"index": 0, "function": {"arguments": "{"}}

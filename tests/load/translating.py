@@ -112,7 +112,7 @@ def translator_of(caller: str, wire: str) -> Callable[[bytes], bytes]:
 
     from routing.entities.exchange import Prompt, Terms
     from routing.formats.chat.format import CHAT
-    from routing.formats.chat.forward import forwarded_body
+    from routing.formats.chat.forward import build_forwarded_body
     from routing.formats.messages.format import MESSAGES
     from routing.formats.responses.format import RESPONSES
     from routing.upstreams.wires import wire_of
@@ -127,7 +127,7 @@ def translator_of(caller: str, wire: str) -> Callable[[bytes], bytes]:
         chat = format.parse(orjson.loads(data), session_header=None, models_max=3)
         body = chat.body
         if wire == "openai":
-            body = forwarded_body(
+            body = build_forwarded_body(
                 chat,
                 upstream_model=_MODEL,
                 supported=supported,
@@ -146,11 +146,11 @@ def parsers() -> dict[str, Callable[[bytes], object]]:
     import orjson
 
     from routing.formats.chat.request import parse_chat
-    from routing.formats.messages.prompt import orphan_issues as orphan_results
-    from routing.formats.messages.rules import cross_field_issues as messages_issues
+    from routing.formats.messages.conversation import find_orphan_issues as orphan_results
     from routing.formats.messages.schema import check_messages
-    from routing.formats.responses import rules
-    from routing.formats.responses.schema import check_body
+    from routing.formats.messages.schema import find_messages_issues as messages_issues
+    from routing.formats.responses import schema as rules
+    from routing.formats.responses.schema import check_responses
 
     def messages(data: bytes) -> object:
         body = orjson.loads(data)
@@ -158,8 +158,8 @@ def parsers() -> dict[str, Callable[[bytes], object]]:
 
     def responses(data: bytes) -> object:
         body = orjson.loads(data)
-        check_body(body)
-        return rules.cross_field_issues(body), rules.orphan_issues(body["input"])
+        check_responses(body)
+        return rules.find_responses_issues(body), rules.find_orphan_issues(body["input"])
 
     def chat(data: bytes) -> object:
         return parse_chat(orjson.loads(data), session_header=None)

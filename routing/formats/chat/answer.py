@@ -1,55 +1,204 @@
-"""The non-streaming chat answer (inference reference 2)."""
+"""Chat-shaped answers of upstreams: cleaned for callers, merged where they took several turns."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, Final
+
+from routing.formats.caller import AnswerPieces, ToolActivity
+
+# What a caller reads as content, as against a bare role or an empty string.
+_CONTENT_FIELDS = (
+    "content",
+    "reasoning",
+    "reasoning_content",
+    "reasoning_details",
+    "tool_calls",
+    "refusal",
+    "audio",
+    "images",
+    "annotations",
+)
+_PLAIN_KEYS = frozenset({"role", "content", "refusal"})
+# Where parts of a content, or reasoning details, keep what they say.
+_PART_TEXTS = ("text", "thinking", "summary")
 
 
-class Served(NamedTuple):
-    """What every answer and chunk of one generation says of itself."""
+def has_content(delta: dict[str, Any]) -> bool:
+    """Whether the delta carries anything a caller would miss."""
+    # A loop, because this is asked for every chunk and a generator costs three times as much.
+    for name in _CONTENT_FIELDS:
+        if delta.get(name):
+            return True
+    # Of a provider's own fields those that hold something: `executed_tools`, `extra_content`.
+    return any(isinstance(value, dict | list) and value for value in delta.values())
 
-    generation_id: str
-    created: int
-    model: str
-    provider: str
 
-
-def chat_answer(
-    served: Served,
-    *,
-    choice: dict[str, Any],
-    usage: dict[str, Any],
-    system_fingerprint: str | None,
-    service_tier: str | None,
+def clean_delta(
+    delta: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
 ) -> dict[str, Any]:
-    """The whole body; `choice` is made by `chat_choice`, `usage` by metering."""
+    """A streamed delta with `reasoning_content` renamed, reasoning left out where the caller asked
+    for that, and an id on tool calls that came without one. The role is told at the beginning."""
+    if len(delta) == 1 and "content" in delta:
+        return delta
+    clean = {name: value for name, value in delta.items() if value is not None and name != "role"}
+    _clean_reasoning(clean, exclude_reasoning)
+    if clean.pop("tool_calls", None) is not None and (calls := _list_calls(delta)):
+        clean["tool_calls"] = [_fill_call(call, new_call_id) for call in calls]
+    return clean
+
+
+def clean_message(
+    message: dict[str, Any], *, exclude_reasoning: bool, new_call_id: Callable[[], str]
+) -> dict[str, Any]:
+    """A whole assistant message; `content`, `refusal` and `reasoning` are always there."""
+    if _PLAIN_KEYS.issuperset(message):
+        # What nearly all answers without tools and reasoning are.
+        content, refusal = message.get("content"), message.get("refusal")
+        return {"role": "assistant", "content": content, "refusal": refusal, "reasoning": None}
+    kept = dict(message)
+    _clean_reasoning(kept, exclude_reasoning)
+    calls = kept["tool_calls"] = _list_calls(kept)
+    clean = {
+        "role": "assistant",
+        "content": kept.get("content") or (None if calls else kept.get("content")),
+        "refusal": kept.get("refusal"),
+        "reasoning": kept.get("reasoning"),
+    }
+    # A provider's own fields stay, as in a stream; some it wants to have back.
+    clean |= {name: each for name, each in kept.items() if each and name not in clean}
+    if calls:
+        clean["tool_calls"] = [_fill_complete_call(call, new_call_id) for call in calls]
+    return clean
+
+
+def count_text_chars(delta: dict[str, Any]) -> int:
+    """Characters of produced text in a delta or message, for the token estimator."""
+    total = _count_chars(delta.get("content")) + _count_chars(delta.get("refusal"))
+    if _PLAIN_KEYS.issuperset(delta):
+        return total
+    # Some upstreams tell their reasoning under several names.
+    names = ("reasoning", "reasoning_content", "reasoning_details")
+    total += next((chars for name in names if (chars := _count_chars(delta.get(name)))), 0)
+    if isinstance(audio := delta.get("audio"), dict):
+        total += _count_chars(audio.get("transcript"))
+    for call in _list_calls(delta):
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict):
+            total += _count_chars(function.get("name")) + _count_chars(function.get("arguments"))
+    return total
+
+
+def _count_chars(value: Any) -> int:
+    """Characters of a text, or of all texts in a list of parts."""
+    if isinstance(value, str):
+        return len(value)
+    if not isinstance(value, list):
+        return 0
+    parts = (part for part in value if isinstance(part, dict))
+    return sum(_count_chars(part.get(name)) for part in parts for name in _PART_TEXTS)
+
+
+def _list_calls(message: dict[str, Any]) -> list[Any]:
+    calls = message.get("tool_calls")
+    return calls if isinstance(calls, list) else []
+
+
+def _clean_reasoning(message: dict[str, Any], exclude: bool) -> None:
+    renamed = message.pop("reasoning_content", None)
+    if renamed is not None and message.get("reasoning") is None:
+        message["reasoning"] = renamed
+    if exclude:
+        message.pop("reasoning", None)
+        message.pop("reasoning_details", None)
+
+
+def _fill_call(call: Any, new_call_id: Callable[[], str]) -> Any:
+    """The first delta of a call names its function: it carries `id` and `type` as well."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not function.get("name"):
+        return call
+    return {**call, "id": call.get("id") or new_call_id(), "type": "function"}
+
+
+def _fill_complete_call(call: Any, new_call_id: Callable[[], str]) -> Any:
+    named = _fill_call(call, new_call_id)
+    if isinstance(named, dict):
+        named = {name: value for name, value in named.items() if name != "index"}
+    return named
+
+
+_MERGED_LISTS: Final = ("reasoning_details", "images", "annotations")
+
+
+def merge_pieces(pieces: AnswerPieces, *, hides_reasoning: bool) -> dict[str, Any]:
+    """Texts are joined and lists put together, in order; calls are those of the last turn."""
+    texts: dict[str, list[str]] = {"content": [], "refusal": [], "reasoning": []}
+    lists: dict[str, list[Any]] = {name: [] for name in _MERGED_LISTS}
+    beside: dict[str, Any] = {}
+    for piece in pieces:
+        if isinstance(piece, ToolActivity):
+            if not hides_reasoning:
+                lists["reasoning_details"].append(build_tool_detail(piece))
+            continue
+        for name, said in texts.items():
+            if isinstance(text := piece.get(name), str):
+                said.append(text)
+        for name, kept in lists.items():
+            kept += piece.get(name) or ()
+        beside |= {name: piece[name] for name in ("audio", "tool_calls") if piece.get(name)}
+    whole: dict[str, Any] = {"role": "assistant"}
+    whole |= {name: "".join(said) if said else None for name, said in texts.items()}
+    whole |= {name: kept for name, kept in lists.items() if kept}
+    if not whole["content"] and "tool_calls" in beside:
+        whole["content"] = None
+    return whole | beside
+
+
+def join_logprobs(pieces: AnswerPieces) -> Any:
+    """Those of all turns; None where none had any."""
+    joined: dict[str, Any] | None = None
+    for piece in pieces:
+        said = None if isinstance(piece, ToolActivity) else piece.get("logprobs")
+        if isinstance(said, dict):
+            joined = {
+                name: [*((joined or {}).get(name) or ()), *(said.get(name) or ())] or None
+                for name in dict.fromkeys([*(joined or {}), *said])
+            }
+    return joined
+
+
+def build_tool_detail(activity: ToolActivity) -> dict[str, Any]:
+    """A call of a server tool as an item of `reasoning_details` (inference reference 1.5)."""
     return {
-        "id": served.generation_id,
-        "object": "chat.completion",
-        "created": served.created,
-        "model": served.model,
-        "provider": served.provider,
-        "system_fingerprint": system_fingerprint,
-        "service_tier": service_tier,
-        "choices": [choice],
-        "usage": usage,
+        "type": "reasoning.server_tool_call",
+        "id": None,
+        "format": None,
+        "index": activity.index,
+        "tool_name": activity.tool,
+        "tool_call_id": activity.call_id,
+        "arguments": activity.arguments,
+        "result": activity.result,
     }
 
 
-def chat_choice(
-    message: dict[str, Any],
-    *,
-    finish_reason: str,
-    native_finish: str | None,
-    logprobs: Any,
-    error: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The one choice; `error` stands where generation broke after partial output."""
-    choice = {
-        "index": 0,
-        "message": message,
-        "finish_reason": finish_reason,
-        "native_finish_reason": native_finish,
-        "logprobs": logprobs,
-    }
-    if error is not None:
-        choice["error"] = error
-    return choice
+_FINISH_WORDS = {
+    "stop": "stop end_turn stop_sequence pause_turn compaction eos STOP",
+    "length": "length max_tokens max_output_tokens MAX_TOKENS model_context_window_exceeded",
+    "tool_calls": "tool_calls function_call tool_use",
+    "content_filter": "content_filter refusal SAFETY RECITATION BLOCKLIST PROHIBITED_CONTENT SPII",
+    "error": "error failed MALFORMED_FUNCTION_CALL",
+}
+_FINISH_REASONS = {
+    native: ours for ours, natives in _FINISH_WORDS.items() for native in natives.split()
+}
+
+
+def normalize_finish(native: Any, *, has_tool_calls: bool) -> str:
+    """Our word for a provider's finish reason (inference reference 2.4).
+
+    Where there are tool calls, `stop` and unknown words are `tool_calls`: callers look for calls
+    behind no other. A refusal that came as a normal answer stays `stop`.
+    """
+    known = _FINISH_REASONS.get(native) if isinstance(native, str) else None
+    if known in (None, "stop"):
+        return "tool_calls" if has_tool_calls else "stop"
+    return known

@@ -41,7 +41,7 @@ class PromptFacts:
         return sum(map(utf8_bytes, self.texts)) + self.json_bytes
 
 
-def read_messages(messages: list[dict[str, Any]]) -> PromptFacts:
+def read_prompt(messages: list[dict[str, Any]]) -> PromptFacts:
     """Facts of a checked message list."""
     facts = PromptFacts()
     texts = facts.texts

@@ -5,11 +5,14 @@ from typing import Any, Final
 from gateway.http.errors import GatewayError
 from gateway.http.responses import error_body
 from routing.entities.ids import tool_call_id
-from routing.formats.caller import CallerFormat, StreamWriter, Whole
-from routing.formats.chat.answer import Served, chat_answer, chat_choice
-from routing.formats.chat.chunks import ChatChunks
-from routing.formats.chat.legacy_answers import LegacyChunks, legacy_finish, legacy_message
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest, parse_chat
+from routing.formats.chat.stream import (
+    ChatStream,
+    LegacyChatStream,
+    build_legacy_message,
+    convert_legacy_finish,
+)
 
 
 class ChatFormat:
@@ -35,19 +38,22 @@ class ChatFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: Whole) -> dict[str, Any]:
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
         ending = whole.ending
         message, finish_reason = whole.message, ending.finish_reason
         if whole.request.offers_functions:
-            message, finish_reason = legacy_message(message), legacy_finish(finish_reason)
-        choice = chat_choice(
+            message, finish_reason = (
+                build_legacy_message(message),
+                convert_legacy_finish(finish_reason),
+            )
+        choice = build_chat_choice(
             message,
             finish_reason=finish_reason,
             native_finish=ending.native_finish,
             logprobs=whole.logprobs,
             error=ending.failure,
         )
-        body = chat_answer(
+        body = build_chat_answer(
             whole.served,
             choice=choice,
             usage=ending.usage,
@@ -61,15 +67,58 @@ class ChatFormat:
             body = ending.beside.answer | body
         return body
 
-    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         reasoning = request.reasoning
-        writer = LegacyChunks if request.offers_functions else ChatChunks
+        writer = LegacyChatStream if request.offers_functions else ChatStream
         return writer(served, hides_tools=reasoning is not None and reasoning.exclude)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
     ) -> dict[str, Any]:
         return error_body(error, **beside)
+
+
+def build_chat_answer(
+    served: AnswerIdentity,
+    *,
+    choice: dict[str, Any],
+    usage: dict[str, Any],
+    system_fingerprint: str | None,
+    service_tier: str | None,
+) -> dict[str, Any]:
+    """The whole body; `choice` is made by `chat_choice`, `usage` by metering."""
+    return {
+        "id": served.generation_id,
+        "object": "chat.completion",
+        "created": served.created,
+        "model": served.model,
+        "provider": served.provider,
+        "system_fingerprint": system_fingerprint,
+        "service_tier": service_tier,
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def build_chat_choice(
+    message: dict[str, Any],
+    *,
+    finish_reason: str,
+    native_finish: str | None,
+    logprobs: Any,
+    error: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The one choice; `error` stands where generation broke after partial output."""
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish_reason,
+        "native_finish_reason": native_finish,
+        "logprobs": logprobs,
+    }
+    if error is not None:
+        choice["error"] = error
+    return choice
 
 
 CHAT: Final[CallerFormat] = ChatFormat()

@@ -1,13 +1,12 @@
 """The body an OpenAI-style upstream receives: an allow-list over the caller's own JSON.
 
 What the endpoint lists as supported is sent, normalised; everything else is dropped. The gateway
-invents nothing: a parameter the caller left out is absent upstream.
-"""
+invents nothing: a parameter the caller left out is absent upstream. Messages pass through as the
+caller wrote them; only what such an upstream would refuse is changed, and only that is copied."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from routing.formats.chat.forward_messages import forwarded_messages
 from routing.formats.chat.request import ChatRequest, canonical_tier
 from routing.formats.reasoning import Reasoning
 
@@ -39,7 +38,7 @@ GATEWAY_FIELDS: Final = frozenset(
 )
 STOPS_MAX: Final = 4
 # Sent by the rules below rather than one by one.
-_GROUPED: Final = frozenset(
+_GROUPED_FIELDS: Final = frozenset(
     {
         "max_tokens",
         "max_completion_tokens",
@@ -52,10 +51,10 @@ _GROUPED: Final = frozenset(
         "include_reasoning",
     }
 )
-_NOT_COPIED: Final = GATEWAY_FIELDS | _GROUPED
+_NOT_COPIED: Final = GATEWAY_FIELDS | _GROUPED_FIELDS
 
 
-def forwarded_body(
+def build_forwarded_body(
     request: ChatRequest,
     *,
     upstream_model: str,
@@ -68,11 +67,11 @@ def forwarded_body(
     body = request.body
     sent: dict[str, Any] = {
         "model": upstream_model,
-        "messages": forwarded_messages(body["messages"], supported=supported),
+        "messages": forward_messages(body["messages"], supported=supported),
     }
     for name, given in body.items():
         if name in supported and name not in _NOT_COPIED:
-            value = _normalised(name, given)
+            value = _normalize(name, given)
             if value is not None:
                 sent[name] = value
     if request.max_output_tokens is not None:
@@ -92,28 +91,28 @@ def forwarded_body(
     return sent
 
 
-def _normalised(name: str, value: Any) -> Any:
+def _normalize(name: str, value: Any) -> Any:
     if value is None:
         return None
     change = _NORMALISERS.get(name)
     return change(value) if change else value
 
 
-def _response_format(value: dict[str, Any]) -> dict[str, Any]:
+def _normalize_response_format(value: dict[str, Any]) -> dict[str, Any]:
     kind = value["type"]
     sent: dict[str, Any] = {"type": kind}
     if kind == "json_schema":
-        sent["json_schema"] = _only(value["json_schema"], _JSON_SCHEMA_KEYS)
+        sent["json_schema"] = _select(value["json_schema"], _JSON_SCHEMA_KEYS)
     elif kind == "grammar":
         sent["grammar"] = value["grammar"]
     return sent
 
 
-def _only(value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _select(value: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return {key: value[key] for key in keys if value.get(key) is not None}
 
 
-def _stop(value: str | list[str]) -> str | list[str] | None:
+def _normalize_stop(value: str | list[str]) -> str | list[str] | None:
     # An empty list asks for nothing, and some upstreams refuse it; so do they more than four, which
     # other caller formats allow.
     if isinstance(value, str):
@@ -126,8 +125,8 @@ _FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
 _NORMALISERS: Final[dict[str, Callable[[Any], Any]]] = {
     "top_k": int,
     "seed": int,
-    "stop": _stop,
-    "response_format": _response_format,
+    "stop": _normalize_stop,
+    "response_format": _normalize_response_format,
     "service_tier": canonical_tier,
 }
 
@@ -151,13 +150,11 @@ def _put_top_logprobs(sent: dict[str, Any], count: float, supported: frozenset[s
 
 
 def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[str]) -> None:
-    tools = [
-        _function_tool(tool, supported) for tool in body["tools"] if tool["type"] == "function"
-    ]
+    tools = [_forward_tool(tool, supported) for tool in body["tools"] if tool["type"] == "function"]
     if not tools:
         return
     sent["tools"] = tools
-    choice = _tool_choice(body.get("tool_choice"))
+    choice = _forward_choice(body.get("tool_choice"))
     if choice is not None and "tool_choice" in supported:
         sent["tool_choice"] = choice
     parallel = body.get("parallel_tool_calls")
@@ -165,14 +162,14 @@ def _put_tools(sent: dict[str, Any], body: dict[str, Any], supported: frozenset[
         sent["parallel_tool_calls"] = parallel
 
 
-def _function_tool(tool: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
-    sent = {"type": "function", "function": _only(tool["function"], _FUNCTION_KEYS)}
+def _forward_tool(tool: dict[str, Any], supported: frozenset[str]) -> dict[str, Any]:
+    sent = {"type": "function", "function": _select(tool["function"], _FUNCTION_KEYS)}
     if "cache_control" in tool and "cache_control" in supported:
         sent["cache_control"] = tool["cache_control"]
     return sent
 
 
-def _tool_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
+def _forward_choice(choice: str | dict[str, Any] | None) -> str | dict[str, Any] | None:
     """A choice that names a server tool is the gateway's own and not for the upstream."""
     if not isinstance(choice, dict):
         return choice
@@ -197,7 +194,7 @@ def _put_reasoning(
 
 def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
     given = request.body.get("reasoning", {})
-    value = _only(given, ("effort", "summary", "enabled"))
+    value = _select(given, ("effort", "summary", "enabled"))
     if "effort" not in value and request.body.get("reasoning_effort") is not None:
         value["effort"] = reasoning.effort
     if reasoning.max_tokens is not None:
@@ -210,3 +207,79 @@ def _put_reasoning_object(sent: dict[str, Any], request: ChatRequest, reasoning:
 def _put_include(sent: dict[str, Any], request: ChatRequest, reasoning: Reasoning) -> None:
     if reasoning.exclude or request.body.get("include_reasoning") is not None:
         sent["include_reasoning"] = not reasoning.exclude
+
+
+# Keys that mark cache breakpoints; an endpoint takes them when it lists the first.
+_CACHE_KEYS: Final = ("cache_control", "prompt_cache_breakpoint")
+
+T = TypeVar("T")
+
+
+def forward_messages(
+    messages: list[dict[str, Any]], *, supported: frozenset[str]
+) -> list[dict[str, Any]]:
+    """The messages to send; the very same list when nothing needs to change."""
+    system_only = "developer" not in supported
+    cache_marks = "cache_control" in supported
+
+    def forwarded(message: dict[str, Any]) -> dict[str, Any]:
+        role, content = message["role"], message.get("content")
+        if (role == "user" or role == "system") and type(content) is str:
+            return message
+        changes: dict[str, Any] = {}
+        if role == "developer" and system_only:
+            changes["role"] = "system"
+        if type(content) is list:
+            parts = _map_list(content, lambda part: _forward_part(part, cache_marks))
+            if parts is not content:
+                changes["content"] = parts
+        if role == "assistant" and _needs_cleaning(message):
+            return _clean_message({**message, **changes})
+        if role == "tool" and "is_error" in message:
+            # Other formats say so of a result; here there is no place for it.
+            kept = {key: value for key, value in message.items() if key != "is_error"}
+            return {**kept, **changes}
+        return {**message, **changes} if changes else message
+
+    return _map_list(messages, forwarded)
+
+
+def _map_list(items: list[T], change: Callable[[T], T]) -> list[T]:
+    """`items` with every change made; the same list while there is none."""
+    result = items
+    for index, item in enumerate(items):
+        changed = change(item)
+        if changed is not item:
+            if result is items:
+                result = items.copy()
+            result[index] = changed
+    return result
+
+
+def _forward_part(part: dict[str, Any], cache_marks: bool) -> dict[str, Any]:
+    kind = part["type"]
+    changes: dict[str, Any] = {}
+    if kind == "input_video":
+        changes["type"] = "video_url"
+    elif kind == "image_url" and part["image_url"].get("detail") == "original":
+        changes["image_url"] = {**part["image_url"], "detail": "high"}
+    if not cache_marks and any(key in part for key in _CACHE_KEYS):
+        part = {key: value for key, value in part.items() if key not in _CACHE_KEYS}
+    return {**part, **changes} if changes else part
+
+
+def _needs_cleaning(message: dict[str, Any]) -> bool:
+    return "model" in message or None in message.values() or message.get("tool_calls") == []
+
+
+def _clean_message(message: dict[str, Any]) -> dict[str, Any]:
+    """Without `model` (the gateway's own), nulls and empty tool calls, which upstreams refuse.
+
+    A null content stays: it is how an answer with nothing but tool calls is written.
+    """
+    return {
+        key: value
+        for key, value in message.items()
+        if key == "content"
+        or not (key == "model" or value is None or (key == "tool_calls" and not value))
+    }

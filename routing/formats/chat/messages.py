@@ -1,13 +1,103 @@
-"""Chat messages (inference reference 1.2 and 1.4)."""
+"""Chat messages and their content parts."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from routing.formats.chat.parts import AnsweredImage, OnlyTextPart, Part
-from routing.formats.fields import ONE_KIND, REQUIRED, Tagged
-from routing.formats.reasoning_details import ReasoningDetail
+from routing.formats.fields import (
+    ONE_KIND,
+    REQUIRED,
+    Base64,
+    FileLocation,
+    ImageLocation,
+    NonEmpty,
+    Tagged,
+    WebOrDataUrl,
+)
+from routing.formats.reasoning import ReasoningDetail
+
+
+class CacheControl(TypedDict, total=False):
+    type: Annotated[Literal["ephemeral"], REQUIRED]
+    ttl: Literal["5m", "1h"]
+
+
+class CacheBreakpoint(TypedDict, total=False):
+    mode: Annotated[Literal["explicit"], REQUIRED]
+
+
+class TextPart(TypedDict, total=False):
+    type: Annotated[Literal["text"], REQUIRED]
+    text: Annotated[str, REQUIRED]
+    cache_control: CacheControl
+    prompt_cache_breakpoint: CacheBreakpoint | None
+
+
+class ImageUrl(TypedDict, total=False):
+    url: Annotated[ImageLocation, REQUIRED]
+    detail: Literal["auto", "low", "high", "original"]
+
+
+class ImagePart(TypedDict, total=False):
+    type: Annotated[Literal["image_url"], REQUIRED]
+    image_url: Annotated[ImageUrl, REQUIRED]
+    cache_control: CacheControl
+
+
+class AudioContent(TypedDict, total=False):
+    data: Annotated[Base64, REQUIRED]
+    format: Annotated[NonEmpty, REQUIRED]
+
+
+class AudioPart(TypedDict, total=False):
+    type: Annotated[Literal["input_audio"], REQUIRED]
+    input_audio: Annotated[AudioContent, REQUIRED]
+    cache_control: CacheControl
+
+
+class VideoUrl(TypedDict, total=False):
+    url: Annotated[WebOrDataUrl, REQUIRED]
+
+
+class VideoPart(TypedDict, total=False):
+    type: Annotated[Literal["video_url", "input_video"], REQUIRED]
+    video_url: Annotated[VideoUrl, REQUIRED]
+    cache_control: CacheControl
+
+
+class FileContent(TypedDict, total=False):
+    file_data: FileLocation
+    file_id: str
+    filename: str
+
+
+def _has_a_source(file: FileContent) -> FileContent:
+    if "file_data" not in file and "file_id" not in file:
+        raise ValueError("Invalid input: expected file_data or file_id")
+    return file
+
+
+class FilePart(TypedDict, total=False):
+    type: Annotated[Literal["file"], REQUIRED]
+    file: Annotated[FileContent, AfterValidator(_has_a_source), REQUIRED]
+    cache_control: CacheControl
+
+
+Part = Annotated[TextPart | ImagePart | AudioPart | VideoPart | FilePart, Tagged("type")]
+OnlyTextPart = Annotated[TextPart, Tagged("type")]
+
+
+class GeneratedImageUrl(TypedDict, total=False):
+    url: Annotated[WebOrDataUrl, REQUIRED]
+
+
+class GeneratedImage(TypedDict, total=False):
+    """An image that some upstream made: what it answered with may come back, whatever its type."""
+
+    type: Annotated[Literal["image_url"], REQUIRED]
+    image_url: Annotated[GeneratedImageUrl, REQUIRED]
+
 
 AnyParts = Annotated[list[Part], Field(min_length=1)]
 AnyContent = Annotated[str | AnyParts, ONE_KIND]
@@ -30,7 +120,7 @@ class CalledFunction(TypedDict, total=False):
     arguments: Annotated[str, REQUIRED]
 
 
-class ToolCall(TypedDict, total=False):
+class FunctionToolCall(TypedDict, total=False):
     id: Annotated[str, REQUIRED]
     type: Annotated[Literal["function"], REQUIRED]
     function: Annotated[CalledFunction, REQUIRED]
@@ -46,10 +136,10 @@ class AssistantMessage(TypedDict, total=False):
     reasoning: str | None
     reasoning_content: str | None
     reasoning_details: list[ReasoningDetail] | None
-    tool_calls: list[ToolCall] | None
+    tool_calls: list[FunctionToolCall] | None
     # As calls were written before there were tools.
     function_call: CalledFunction | None
-    images: list[Annotated[AnsweredImage, Tagged("type")]] | None
+    images: list[Annotated[GeneratedImage, Tagged("type")]] | None
     audio: dict[str, Any] | None
     annotations: list[dict[str, Any]] | None
     model: str | None

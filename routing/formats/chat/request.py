@@ -1,5 +1,6 @@
 """A chat-completions body, checked and read into what the pipeline asks about."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -7,12 +8,10 @@ from pydantic import ValidationError
 
 from gateway.http.jsonio import dumps
 from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
-from routing.formats.chat.facts import PromptFacts, read_messages
-from routing.formats.chat.legacy_functions import with_tools
-from routing.formats.chat.rules import cross_field_issues
-from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_body
-from routing.formats.open_tools import with_settings_inside
-from routing.formats.plugins import effective_plugins
+from routing.formats.chat.facts import PromptFacts, read_prompt
+from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_chat, find_chat_issues
+from routing.formats.open_tools import move_tool_settings
+from routing.formats.plugins import list_effective_plugins
 from routing.formats.provider_preferences import ProviderPreferences, resolve_provider
 from routing.formats.reasoning import Reasoning, resolve_reasoning
 from routing.formats.server_tools import canonical_tool
@@ -50,7 +49,7 @@ PARAMETER_VOCABULARY: Final = frozenset(
 )
 TEXT_ONLY: Final = frozenset({"text"})
 # With these fields and no others a request asks for nothing that is out of the ordinary.
-_PLAIN: Final = frozenset(
+_PLAIN_FIELDS: Final = frozenset(
     {
         *("model", "messages", "stream", "stream_options", "user", "max_tokens"),
         *("max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
@@ -58,7 +57,7 @@ _PLAIN: Final = frozenset(
     }
 )
 # What `require_parameters` asks of an endpoint, where it is not the parameter's own name.
-_OTHERWISE_CALLED: Final = {
+_PARAMETER_ALIASES: Final = {
     "max_completion_tokens": "max_tokens",
     "reasoning_effort": "reasoning",
     "include_reasoning": "reasoning",
@@ -139,7 +138,7 @@ class ChatRequest:
         supplied = self.supplied_parameters
         if not supplied:
             return supplied
-        required = {_OTHERWISE_CALLED.get(name, name) for name in supplied}
+        required = {_PARAMETER_ALIASES.get(name, name) for name in supplied}
         if self.response_format_type == "json_schema":
             required.add("structured_outputs")
         return frozenset(required)
@@ -149,23 +148,23 @@ def parse_chat(
     body: dict[str, Any], *, session_header: str | None, models_max: int = 3
 ) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
-    body = with_settings_inside(body)
-    body, checked = _check(body, session_header, models_max)
-    facts = read_messages(body["messages"])
+    body = move_tool_settings(body)
+    body, checked = _check_body(body, session_header, models_max)
+    facts = read_prompt(body["messages"])
     offers_functions = bool(body.get("functions"))
     if facts.calls_functions or offers_functions or "function_call" in body:
-        body, issues = with_tools(body)
+        body, issues = convert_functions(body)
         if issues:
             raise ChatInvalid(issues, "invalid_prompt")
-        facts = read_messages(body["messages"])
+        facts = read_prompt(body["messages"])
     if facts.orphans:
         raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
-    request = _request(body, checked, facts, session_header)
+    request = _build_request(body, checked, facts, session_header)
     request.offers_functions = offers_functions
     return request
 
 
-def translated_request(
+def build_translated_request(
     body: dict[str, Any],
     *,
     session_header: str | None,
@@ -177,42 +176,42 @@ def translated_request(
     shape that `parse_chat` would accept and with whole numbers as `int`. Raises `ChatInvalid` for a
     tool result that answers no call (with the index of the translated message).
     """
-    facts = read_messages(body["messages"])
+    facts = read_prompt(body["messages"])
     if facts.orphans:
         raise ChatInvalid([_orphan_issue(i) for i in facts.orphans[:ISSUES_MAX]], "invalid_prompt")
-    request = _request(body, cast(ChatBody, body), facts, session_header)
+    request = _build_request(body, cast(ChatBody, body), facts, session_header)
     request.format, request.original, request.native_tools = format, original, native_tools
     return request
 
 
-def _check(
+def _check_body(
     body: dict[str, Any], session_header: str | None, models_max: int
 ) -> tuple[dict[str, Any], ChatBody]:
     try:
-        body, checked = check_body(body)
+        body, checked = check_chat(body)
     except ValidationError as error:
-        issues = issues_of(error) + _prompt_issues(body) + header_issues(session_header)
+        issues = issues_of(error) + _find_prompt_issues(body) + find_header_issues(session_header)
         raise ChatInvalid(issues) from None
-    issues = models_issues(body, models_max) + cross_field_issues(body)
-    issues += header_issues(session_header)
+    issues = find_models_issues(body, models_max) + find_chat_issues(body)
+    issues += find_header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     return body, checked
 
 
-def models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
+def find_models_issues(body: dict[str, Any], models_max: int) -> list[Issue]:
     if len(body.get("models", ())) <= models_max:
         return []
     return [Issue("models", f"Too big: expected array to have <={models_max} items")]
 
 
-def _prompt_issues(body: dict[str, Any]) -> list[Issue]:
+def _find_prompt_issues(body: dict[str, Any]) -> list[Issue]:
     if body.get("prompt") is None or "messages" in body:
         return []
     return [Issue("prompt", "Invalid input: text completion is not offered, send messages")]
 
 
-def header_issues(session_header: str | None) -> list[Issue]:
+def find_header_issues(session_header: str | None) -> list[Issue]:
     if not session_header or len(session_header) <= SESSION_ID_CHARS_MAX:
         return []
     text = f"Too big: expected string to have <={SESSION_ID_CHARS_MAX} characters"
@@ -224,12 +223,12 @@ def _orphan_issue(index: int) -> Issue:
     return Issue(f"messages.{index}.tool_call_id", text)
 
 
-def _request(
+def _build_request(
     body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
     model = body.get("model")
-    if model is not None and _PLAIN.issuperset(body):
-        return _plain_request(body, checked, facts, session_header)
+    if model is not None and _PLAIN_FIELDS.issuperset(body):
+        return _build_plain_request(body, checked, facts, session_header)
     models = body.get("models", [])
     tools = body.get("tools", [])
     stream = body.get("stream", False)
@@ -250,8 +249,8 @@ def _request(
         metadata=body.get("metadata"),
         provider=resolve_provider(checked.get("provider"), route=body.get("route")),
         preset=body.get("preset") or None,
-        plugins=_plugins(body),
-        server_tools=_server_tools(tools),
+        plugins=_read_plugins(body),
+        server_tools=_list_server_tools(tools),
         tools_given=bool(tools),
         input_modalities=frozenset(facts.modalities),
         output_modalities=frozenset(body.get("modalities") or TEXT_ONLY),
@@ -263,7 +262,7 @@ def _request(
         service_tier=canonical_tier(body.get("service_tier")),
         response_format_type=response_format["type"] if response_format else None,
         echo_upstream_body=stream and body.get("debug", {}).get("echo_upstream_body", False),
-        supplied_parameters=_supplied(body),
+        supplied_parameters=_list_supplied(body),
         text_bytes=facts.text_bytes + json_bytes,
         message_count=len(body["messages"]),
         media_parts=facts.media_parts,
@@ -272,7 +271,7 @@ def _request(
     )
 
 
-def _plain_request(
+def _build_plain_request(
     body: dict[str, Any], checked: ChatBody, facts: PromptFacts, session_header: str | None
 ) -> ChatRequest:
     """As `_request`, for a body that has no other fields than those of `_PLAIN`."""
@@ -299,7 +298,7 @@ def _plain_request(
         service_tier=None,
         response_format_type=None,
         echo_upstream_body=False,
-        supplied_parameters=_supplied(body),
+        supplied_parameters=_list_supplied(body),
         text_bytes=facts.text_bytes,
         message_count=len(body["messages"]),
         media_parts=facts.media_parts,
@@ -313,25 +312,78 @@ def canonical_tier(tier: str | None) -> str | None:
     return "priority" if tier == "fast" else tier
 
 
-def _plugins(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _read_plugins(body: dict[str, Any]) -> list[dict[str, Any]]:
     plugins, transforms = body.get("plugins"), body.get("transforms")
     if plugins is None and transforms is None:
         return []
-    return effective_plugins(plugins, transforms)
+    return list_effective_plugins(plugins, transforms)
 
 
-def _server_tools(tools: list[dict[str, Any]]) -> list[str]:
+def _list_server_tools(tools: list[dict[str, Any]]) -> list[str]:
     named = (canonical_tool(tool["type"]) for tool in tools if tool["type"] != "function")
     return list(dict.fromkeys(named))
 
 
-def _supplied(body: dict[str, Any]) -> frozenset[str]:
+def _list_supplied(body: dict[str, Any]) -> frozenset[str]:
     """Null, `[]`, `{}` and an object of nulls ask for nothing, so they count as absent."""
     names = PARAMETER_VOCABULARY.intersection(body)
-    return frozenset([name for name in names if _asks(body[name])])
+    return frozenset([name for name in names if _is_request(body[name])])
 
 
-def _asks(value: Any) -> bool:
+def _is_request(value: Any) -> bool:
     if type(value) is dict:
         return any(each is not None for each in value.values())
     return value is not None and value != []
+
+
+_FUNCTION_FIELDS: Final = frozenset({"functions", "function_call"})
+
+
+def convert_functions(body: dict[str, Any]) -> tuple[dict[str, Any], list[Issue]]:
+    """A checked chat body in the words of tools, and what is wrong with its results of functions:
+    each must answer a call."""
+    result = {name: each for name, each in body.items() if name not in _FUNCTION_FIELDS}
+    result["messages"], issues = _convert_messages(body["messages"])
+    result |= convert_offer(body)
+    return result, issues
+
+
+def convert_offer(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What its functions and its choice among them are in the words of tools."""
+    said: dict[str, Any] = {}
+    if functions := body.get("functions"):
+        tools = [{"type": "function", "function": function} for function in functions]
+        said["tools"] = [*body.get("tools", ()), *tools]
+        # An answer in the older words has room for one call.
+        said["parallel_tool_calls"] = body.get("parallel_tool_calls", False)
+    if choice := body.get("function_call"):
+        is_named = isinstance(choice, dict)
+        said["tool_choice"] = {"type": "function", "function": choice} if is_named else choice
+    return said
+
+
+def _convert_messages(messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[Issue]]:
+    results, issues = [], []
+    # Ids of the calls that wait for their result, by the function's name.
+    waiting: dict[str, str] = {}
+    for index, message in enumerate(messages):
+        if message["role"] == "function":
+            call_id = waiting.pop(message["name"], None)
+            if call_id is None:
+                text = "Invalid input: matches no function_call of an earlier assistant message"
+                issues.append(Issue(f"messages.{index}.name", text))
+            content = message.get("content") or ""
+            results.append({"role": "tool", "tool_call_id": call_id, "content": content})
+        elif message["role"] == "assistant" and "function_call" in message:
+            # Nine letters and digits, which every upstream takes for an id.
+            call_id = f"call{index:05}"
+            function = message["function_call"]
+            rest = {name: each for name, each in message.items() if name != "function_call"}
+            # Some providers answer with a call of no function.
+            if function and function["name"] and not message.get("tool_calls"):
+                waiting[function["name"]] = call_id
+                rest["tool_calls"] = [{"id": call_id, "type": "function", "function": function}]
+            results.append(rest)
+        else:
+            results.append(message)
+    return results, issues[:ISSUES_MAX]

@@ -6,8 +6,7 @@ from gateway.http.errors import GatewayError, InvalidRequest
 from gateway.http.responses import error_body
 from gateway.live_settings import settings
 from routing.entities.ids import DECISIONS_PREFIX, tool_call_id
-from routing.formats.caller import CallerFormat, StreamWriter, Whole
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions.request import parse_decisions
 
@@ -37,7 +36,7 @@ class DecisionsFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: Whole) -> dict[str, Any]:
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
         served, ending = whole.served, whole.ending
         body: dict[str, Any] = {
             "id": served.generation_id,
@@ -54,7 +53,7 @@ class DecisionsFormat:
             body["router_metadata"] = ending.router_metadata
         return body
 
-    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         raise InvalidRequest("Decisions are not streamed")
 
     def error_body(
@@ -78,14 +77,14 @@ class SystemOneFormat(DecisionsFormat):
             body, session_header=session_header, models_max=models_max, beside=beside
         )
         named = chat.model or ""
-        meant = full_name(named, settings.ROUTER_SYSTEMONE_NAMESPACE)
+        meant = resolve_name(named, settings.ROUTER_SYSTEMONE_NAMESPACE)
         if meant != named:
             chat.model, chat.named_as = meant, named
             chat.candidates = [meant, *chat.models]
         return chat
 
 
-def full_name(model: str, namespace: str) -> str:
+def resolve_name(model: str, namespace: str) -> str:
     """The model that a bare name means (inference reference 6.4); other names are left alone."""
     if "/" in model or model.startswith("~") or not model:
         return model

@@ -1,21 +1,84 @@
-"""A decisions body, checked and read."""
+"""A decisions body: its schema, and the chat request that it means."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
+from typing_extensions import TypedDict
 
 from gateway.http.validation import issues_of
-from routing.decisions.question import YES_NO, Question, text_of
+from routing.decisions.question import YES_NO, TypedQuestion, render_text
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
-    header_issues,
-    translated_request,
+    build_translated_request,
+    find_header_issues,
 )
-from routing.formats.decisions.schema import check_decisions
+from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace
+from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged, tolerant_checker
+from routing.formats.provider_preferences import ProviderField
 
-_AS_THEY_ARE: Final = ("model", "session_id", "trace", "user")
+USER_CHARS_MAX: Final = 256
+QUESTIONS_MAX: Final = 1_000
+LABELS_MAX: Final = 255
+LEVELS_MIN: Final = 2
+LEVELS_MAX: Final = 10
+
+State = Annotated[str | dict[str, Any] | list[Any], ONE_KIND]
+Instructions = Annotated[NonEmpty | dict[str, Any] | list[Any], ONE_KIND]
+Criterion = Annotated[str | dict[str, Any] | list[Any], ONE_KIND]
+
+
+class NoulCriteria(TypedDict, total=False):
+    true: Annotated[Criterion, REQUIRED]
+    false: Annotated[Criterion, REQUIRED]
+
+
+class NoulQuestion(TypedDict, total=False):
+    type: Annotated[Literal["noul"], REQUIRED]
+    instructions: Annotated[Instructions, REQUIRED]
+    criteria: NoulCriteria
+
+
+class ChoiceQuestion(TypedDict, total=False):
+    type: Annotated[Literal["choice"], REQUIRED]
+    instructions: Annotated[Instructions, REQUIRED]
+    criteria: Annotated[
+        dict[str, Criterion | None], Field(min_length=1, max_length=LABELS_MAX), REQUIRED
+    ]
+
+
+class ScoreQuestion(TypedDict, total=False):
+    type: Annotated[Literal["score"], REQUIRED]
+    instructions: Annotated[Instructions, REQUIRED]
+    criteria: Annotated[
+        list[Criterion], Field(min_length=LEVELS_MIN, max_length=LEVELS_MAX), REQUIRED
+    ]
+
+
+QuestionField = Annotated[NoulQuestion | ChoiceQuestion | ScoreQuestion, Tagged("type")]
+Questions = Annotated[
+    dict[NonEmpty, QuestionField], Field(min_length=1, max_length=QUESTIONS_MAX), REQUIRED
+]
+
+
+class DecisionsBody(TypedDict, total=False):
+    """Every named parameter; keys without a rule are allowed and ignored."""
+
+    model: Annotated[str, Field(min_length=1), REQUIRED]
+    state: Annotated[State, REQUIRED]
+    questions: Questions
+    provider: ProviderField | None
+    preset: str
+    session_id: Annotated[str, Field(max_length=SESSION_ID_CHARS_MAX)]
+    trace: Trace
+    user: Annotated[str, Field(max_length=USER_CHARS_MAX)]
+
+
+check_decisions = tolerant_checker(DecisionsBody)
+
+
+_SAME_FIELDS: Final = ("model", "session_id", "trace", "user")
 
 
 def parse_decisions(
@@ -32,43 +95,51 @@ def parse_decisions(
     try:
         body, checked = check_decisions(body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
-    if issues := header_issues(session_header):
+        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+    if issues := find_header_issues(session_header):
         raise ChatInvalid(issues)
-    chat: dict[str, Any] = {name: body[name] for name in _AS_THEY_ARE if name in body}
-    chat |= {"provider": checked.get("provider"), "messages": messages_of(body), **(beside or {})}
-    request = translated_request(
+    chat: dict[str, Any] = {name: body[name] for name in _SAME_FIELDS if name in body}
+    chat |= {
+        "provider": checked.get("provider"),
+        "messages": build_messages(body),
+        **(beside or {}),
+    }
+    request = build_translated_request(
         chat, session_header=session_header, format="decisions", original=body
     )
     # What comes out is no text that a model would have to be made for.
     request.output_modalities = frozenset()
     # No prompt has more than one question, or more than its provider can take.
-    request.prompt_text_chars = _longest_chars(body)
+    request.prompt_text_chars = _count_longest_chars(body)
     return request
 
 
-def _longest_chars(body: Mapping[str, Any]) -> int:
+def _count_longest_chars(body: Mapping[str, Any]) -> int:
     """Of the state and the longest question."""
-    return len(text_of(body["state"])) + max(map(len, map(text_of, body["questions"].values())))
+    return len(render_text(body["state"])) + max(
+        map(len, map(render_text, body["questions"].values()))
+    )
 
 
-def messages_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_messages(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """State and questions as a conversation."""
     told = (body["state"], body["questions"])
-    return [{"role": "user", "content": text_of(each)} for each in told]
+    return [{"role": "user", "content": render_text(each)} for each in told]
 
 
-def questions_of(body: Mapping[str, Any]) -> dict[str, Question]:
+def read_questions(body: Mapping[str, Any]) -> dict[str, TypedQuestion]:
     """The questions of a checked body, in order."""
-    return {name: _question(each) for name, each in body["questions"].items()}
+    return {name: _read_question(each) for name, each in body["questions"].items()}
 
 
-def _question(said: Mapping[str, Any]) -> Question:
+def _read_question(said: Mapping[str, Any]) -> TypedQuestion:
     kind, instructions = said["type"], said["instructions"]
     criteria: Any = said.get("criteria")
     if kind == "choice":
-        return Question(kind, instructions, tuple(criteria), tuple(criteria.values()))
+        return TypedQuestion(kind, instructions, tuple(criteria), tuple(criteria.values()))
     if kind == "score":
-        return Question(kind, instructions, tuple(map(str, range(len(criteria)))), tuple(criteria))
+        return TypedQuestion(
+            kind, instructions, tuple(map(str, range(len(criteria)))), tuple(criteria)
+        )
     described = (criteria["true"], criteria["false"]) if criteria else (None, None)
-    return Question(kind, instructions, YES_NO, described)
+    return TypedQuestion(kind, instructions, YES_NO, described)

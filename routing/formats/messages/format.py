@@ -4,13 +4,11 @@ from typing import Any, Final
 
 from gateway.http.errors import GatewayError
 from routing.entities.ids import tool_use_id
-from routing.formats.caller import CallerFormat, StreamWriter, Whole
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest
-from routing.formats.messages.answer import WIRE, whole_answer
-from routing.formats.messages.errors import error_body
-from routing.formats.messages.request import parse_messages
-from routing.formats.messages.streaming.stream import MessagesStream
+from routing.formats.messages.read import parse_messages
+from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.write import WIRE, build_answer, build_error_body
 
 
 class MessagesFormat:
@@ -37,17 +35,17 @@ class MessagesFormat:
     def new_call_id(self) -> str:
         return tool_use_id()
 
-    def whole(self, whole: Whole) -> dict[str, Any]:
-        return whole_answer(whole)
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+        return build_answer(whole)
 
-    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         return MessagesStream(served, request)
 
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: dict[str, Any]
     ) -> dict[str, Any]:
         metadata = beside.get("router_metadata")
-        return error_body(error, generation_id=generation_id, router_metadata=metadata)
+        return build_error_body(error, generation_id=generation_id, router_metadata=metadata)
 
 
 MESSAGES: Final[CallerFormat] = MessagesFormat()

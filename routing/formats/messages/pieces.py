@@ -1,12 +1,18 @@
-"""What a chat-shaped delta or message says, piece by piece, in the terms of messages."""
+"""Pieces of an answer in the terms of messages: chat-shaped deltas, and server tools that ran."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
+import pydantic_core
+
+from gateway.http.jsonio import dumps
+from routing.formats.caller import ToolActivity
+from routing.formats.server_tools import SERVER_PREFIX, WEB_FETCH, WEB_SEARCH
+
 DIRECT: Final = {"type": "direct"}
 
 
-class Fragment(NamedTuple):
+class CallFragment(NamedTuple):
     """A piece of a tool call. `key` tells the calls of one stream apart; None: nobody said."""
 
     key: int | None
@@ -15,7 +21,7 @@ class Fragment(NamedTuple):
     arguments: str
 
 
-def text_of(content: Any) -> str:
+def read_text(content: Any) -> str:
     """The text of chat content, which some upstreams send in parts."""
     if isinstance(content, str):
         return content
@@ -24,34 +30,34 @@ def text_of(content: Any) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def details_of(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def read_reasoning_details(delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The reasoning items, beginning with plain `reasoning` that no item repeats."""
     given = delta.get("reasoning_details")
     listed = given if isinstance(given, list) else []
-    details = [item for item in listed if isinstance(item, dict) and _text(item.get("type"))]
-    plain = text_of(delta.get("reasoning"))
-    if plain and not any(map(spoken, details)):
+    details = [item for item in listed if isinstance(item, dict) and _string(item.get("type"))]
+    plain = read_text(delta.get("reasoning"))
+    if plain and not any(map(visible_text, details)):
         yield {"type": "reasoning.text", "text": plain, "format": None}
     yield from details
 
 
-def spoken(detail: dict[str, Any]) -> str:
+def visible_text(detail: dict[str, Any]) -> str:
     """What a reader of the item sees; empty for signatures and for what is encrypted."""
     text = detail.get("text") or detail.get("summary")
     return text if isinstance(text, str) else ""
 
 
-def fragments_of(calls: Any) -> Iterator[Fragment]:
+def read_call_fragments(calls: Any) -> Iterator[CallFragment]:
     """The `tool_calls` of one delta, whatever the upstream put there."""
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):
             index = call.get("index")
-            yield Fragment(
+            yield CallFragment(
                 index if type(index) is int else None,
-                _text(call.get("id")) or None,
-                _text(function.get("name")),
-                _text(function.get("arguments")),
+                _string(call.get("id")) or None,
+                _string(function.get("name")),
+                _string(function.get("arguments")),
             )
 
 
@@ -61,19 +67,87 @@ def is_plain_text(arguments: str) -> bool:
     return bool(begun) and begun[0] != "{" and begun != "null"
 
 
-def citations_of(annotations: Any) -> Iterator[dict[str, Any]]:
+def read_citations(annotations: Any) -> Iterator[dict[str, Any]]:
     """The citations of web pages; other annotations have no place in messages."""
     for annotation in annotations if isinstance(annotations, list) else ():
         cited = annotation.get("url_citation") if isinstance(annotation, dict) else None
         if isinstance(cited, dict) and isinstance(cited.get("url"), str):
             yield {
                 "type": "web_search_result_location",
-                "cited_text": _text(cited.get("content")),
+                "cited_text": _string(cited.get("content")),
                 "url": cited["url"],
-                "title": _text(cited.get("title")),
+                "title": _string(cited.get("title")),
                 "encrypted_index": "",
             }
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+OWN_PREFIX: Final = "srvtoolu_router_"
+
+
+def build_tool_use(activity: ToolActivity) -> tuple[dict[str, Any], str]:
+    """The block of a call, and its input as JSON."""
+    value = _parse_input(activity.arguments)
+    block = {
+        "type": "server_tool_use",
+        "id": _block_id(activity),
+        "name": activity.tool.removeprefix(SERVER_PREFIX),
+        "input": value,
+        "caller": DIRECT,
+    }
+    return block, dumps(value).decode() if value else ""
+
+
+def build_tool_result(activity: ToolActivity) -> dict[str, Any] | None:
+    """The block of its result, where the format has one for the tool."""
+    if activity.block_type is None:
+        kind = _WEB_RESULT_TYPES.get(activity.tool)
+        return _build_failed_result(activity, kind) if kind is not None else None
+    said = {
+        "type": activity.block_type,
+        "tool_use_id": _block_id(activity),
+        "content": activity.block,
+    }
+    return said | ({"caller": DIRECT} if activity.block_type in _RESULTS_WITH_CALLER else {})
+
+
+def _build_failed_result(activity: ToolActivity, kind: str) -> dict[str, Any]:
+    """A tool that was stopped, or was not run, says nothing itself."""
+    error = {"type": f"{kind}_error", "error_code": "unavailable"}
+    return {"type": kind, "tool_use_id": _block_id(activity), "content": error, "caller": DIRECT}
+
+
+def count_fetches(activity: ToolActivity) -> int:
+    """How many pages a call counts as in the usage."""
+    return int(activity.tool == WEB_FETCH and activity.status == "completed")
+
+
+_WEB_RESULT_TYPES: Final = {
+    WEB_SEARCH: "web_search_tool_result",
+    WEB_FETCH: "web_fetch_tool_result",
+}
+_RESULTS_WITH_CALLER: Final = frozenset({"web_search_tool_result", "web_fetch_tool_result"})
+
+
+def is_gateway_tool_block(block: dict[str, Any]) -> bool:
+    """Whether the block tells of a tool that the gateway ran."""
+    kind = block["type"]
+    named = block.get("id") if kind == "server_tool_use" else block.get("tool_use_id")
+    return isinstance(named, str) and named.startswith(OWN_PREFIX)
+
+
+def _block_id(activity: ToolActivity) -> str:
+    """Made of the call's own id, so that both its blocks have the same."""
+    plain = "".join(each for each in activity.call_id if each.isascii() and each.isalnum())
+    return f"{OWN_PREFIX}{plain[-32:]}_{activity.index}"
+
+
+def _parse_input(arguments: str) -> Any:
+    try:
+        value = pydantic_core.from_json(arguments or "{}", allow_inf_nan=False)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

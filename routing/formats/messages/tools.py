@@ -6,21 +6,21 @@ from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
 
 from gateway.http.validation import HIDDEN, options_text
-from routing.formats.chat.parts import CacheControl
+from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
 from routing.formats.server_tools import (
     SERVER_PREFIX,
     SHORTHANDS,
-    Advisor,
-    Bash,
-    Datetime,
-    Fusion,
-    ImageGeneration,
-    SearchModels,
-    Subagent,
+    AdvisorTool,
+    BashTool,
+    DatetimeTool,
+    FusionTool,
+    ImageGenerationTool,
+    SearchModelsTool,
+    SubagentTool,
     UserLocation,
-    WebFetch,
-    WebSearch,
+    WebFetchTool,
+    WebSearchTool,
 )
 
 CUSTOM: Final = "custom"
@@ -34,7 +34,7 @@ class InputSchema(TypedDict, total=False):
     required: list[str] | None
 
 
-class CustomTool(TypedDict, total=False):
+class CustomMessagesTool(TypedDict, total=False):
     type: Literal["custom"] | None
     name: Annotated[NonEmpty, REQUIRED]
     input_schema: Annotated[InputSchema, REQUIRED]
@@ -44,7 +44,7 @@ class CustomTool(TypedDict, total=False):
     defer_loading: bool
 
 
-class Shell(TypedDict, total=False):
+class ShellTool(TypedDict, total=False):
     type: Annotated[Literal["router:shell", "router:tool_search"], REQUIRED]
     parameters: dict[str, Any]
 
@@ -61,13 +61,13 @@ class _ProviderSearch(TypedDict, total=False):
     cache_control: CacheControl | None
 
 
-def _one_domain_list(tool: _ProviderSearch) -> _ProviderSearch:
+def _refuse_both_domain_lists(tool: _ProviderSearch) -> _ProviderSearch:
     if tool.get("allowed_domains") and tool.get("blocked_domains"):
         raise ValueError("Invalid input: allowed_domains and blocked_domains exclude each other")
     return tool
 
 
-ProviderSearch = Annotated[_ProviderSearch, AfterValidator(_one_domain_list)]
+ProviderSearch = Annotated[_ProviderSearch, AfterValidator(_refuse_both_domain_lists)]
 
 
 class ProviderAdvisor(TypedDict, total=False):
@@ -86,16 +86,16 @@ class ProviderTool(TypedDict, total=False):
 
 
 ServerTool = Annotated[
-    Advisor
-    | Bash
-    | Datetime
-    | Fusion
-    | ImageGeneration
-    | SearchModels
-    | Shell
-    | Subagent
-    | WebFetch
-    | WebSearch,
+    AdvisorTool
+    | BashTool
+    | DatetimeTool
+    | FusionTool
+    | ImageGenerationTool
+    | SearchModelsTool
+    | ShellTool
+    | SubagentTool
+    | WebFetchTool
+    | WebSearchTool,
     Tagged("type"),
 ]
 
@@ -109,7 +109,7 @@ _SERVER, _SEARCH, _ADVISOR, _PROVIDER = (HIDDEN + name for name in ("s", "w", "a
 _CUSTOM: Final = HIDDEN + CUSTOM
 
 
-def _kind(tool: Any) -> str | None:
+def _pick_tool_tag(tool: Any) -> str | None:
     kind = tool.get("type", CUSTOM) if type(tool) is dict else 0
     if kind is None or kind == CUSTOM:
         return _CUSTOM
@@ -126,13 +126,13 @@ _OPTIONS: Final = options_text(
     (CUSTOM, "bash_20250124", "text_editor_20250124", "web_search_20250305", "advisor_20260301")
 )
 Tool = Annotated[
-    Annotated[CustomTool, Tag(_CUSTOM)]
+    Annotated[CustomMessagesTool, Tag(_CUSTOM)]
     | Annotated[ServerTool, Tag(_SERVER)]
     | Annotated[ProviderSearch, Tag(_SEARCH)]
     | Annotated[ProviderAdvisor, Tag(_ADVISOR)]
     | Annotated[ProviderTool, Tag(_PROVIDER)],
     Discriminator(
-        _kind,
+        _pick_tool_tag,
         custom_error_type="unknown_discriminator",
         custom_error_message="Unknown discriminator",
         custom_error_context={"discriminator": "type", "text": _OPTIONS},
@@ -149,10 +149,10 @@ class NoChoice(TypedDict, total=False):
     type: Annotated[Literal["none"], REQUIRED]
 
 
-class NamedChoice(TypedDict, total=False):
+class NamedMessagesChoice(TypedDict, total=False):
     type: Annotated[Literal["tool"], REQUIRED]
     name: Annotated[str, REQUIRED]
     disable_parallel_tool_use: bool
 
 
-ToolChoice = Annotated[PlainChoice | NoChoice | NamedChoice, Tagged("type")]
+ToolChoice = Annotated[PlainChoice | NoChoice | NamedMessagesChoice, Tagged("type")]

@@ -1,17 +1,213 @@
-"""`instructions` and `input` as chat messages (inference reference 5.2 and 11)."""
+"""`instructions` and `input` as chat messages: parts, the turns of the model, and all others."""
 
 from collections.abc import Callable
-from itertools import chain
+from itertools import chain, dropwhile
+from operator import not_
 from typing import Any, Final
 
-from routing.formats.responses.parts import chat_part, content
-from routing.formats.responses.turn import Turn
+from gateway.http.jsonio import dumps
+from routing.entities.ids import is_own_reasoning
+
+_MARKS: Final = ("cache_control", "prompt_cache_breakpoint")
+
+
+def read_content(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
+    """A message's content; one text without cache marks is a plain string, as most send it."""
+    if not isinstance(given, list):
+        return given or ""
+    parts = [build_chat_part(part) for part in given if part["type"] != "refusal"]
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        text: str = parts[0]["text"]
+        return text
+    return parts or ""
+
+
+def build_chat_part(part: dict[str, Any]) -> dict[str, Any]:
+    marks = {mark: part[mark] for mark in _MARKS if part.get(mark) is not None}
+    return {**_PART_BUILDERS[part["type"]](part), **marks}
+
+
+def _build_text(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "text", "text": part["text"]}
+
+
+def _build_image(part: dict[str, Any]) -> dict[str, Any]:
+    image = {"url": part["image_url"]}
+    if part.get("detail") is not None:
+        image["detail"] = part["detail"]
+    return {"type": "image_url", "image_url": image}
+
+
+def _build_file(part: dict[str, Any]) -> dict[str, Any]:
+    data = part.get("file_data") or part.get("file_url")
+    given = {
+        "file_data": data,
+        "file_id": part.get("file_id"),
+        "filename": part.get("filename"),
+    }
+    return {
+        "type": "file",
+        "file": {name: value for name, value in given.items() if value is not None},
+    }
+
+
+def _build_audio(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "input_audio", "input_audio": part["input_audio"]}
+
+
+def _build_video(part: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "video_url", "video_url": {"url": part["video_url"]}}
+
+
+_PART_BUILDERS: Final[dict[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
+    "input_text": _build_text,
+    "output_text": _build_text,
+    "refusal": lambda part: {"type": "text", "text": part["refusal"]},
+    "input_image": _build_image,
+    "input_file": _build_file,
+    "input_audio": _build_audio,
+    "input_video": _build_video,
+}
+
+
+# How base64 of each image format begins.
+_IMAGE_STARTS: Final = {
+    "iVBOR": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "image/webp",
+}
+_DEFAULT_FORMAT: Final = "openai-responses-v1"
+
+
+class ModelTurn:
+    """An assistant message that grows item by item, and is put together at its end: a turn with a
+    call may have any number of them.
+
+    Chat says reasoning, then content, then calls. Items in another order begin a new message,
+    except after a call: its output has to follow the very message that made it.
+    """
+
+    def __init__(self) -> None:
+        self._contents: list[str | list[dict[str, Any]] | None] = []
+        self._texts: dict[str, list[str]] = {"reasoning": [], "refusal": []}
+        self._lists: dict[str, list[dict[str, Any]]] = {
+            "reasoning_details": [],
+            "annotations": [],
+            "images": [],
+            "tool_calls": [],
+        }
+        self._indexes: dict[str | int, int] = {}
+
+    def is_closed_to(self, kind: str) -> bool:
+        """Whether an item of this type belongs to another message of the same turn."""
+        if self._lists["tool_calls"]:
+            return False
+        return kind in ("message", "reasoning") and bool(self._contents)
+
+    def message(self) -> dict[str, Any] | None:
+        """The whole chat message; None where no item came."""
+        said: dict[str, Any] = {name: "".join(all_) for name, all_ in self._texts.items() if all_}
+        said |= {name: found for name, found in self._lists.items() if found}
+        if not said and not self._contents:
+            return None
+        return {"role": "assistant", "content": _join_contents(self._contents), **said}
+
+    def add_message(self, item: dict[str, Any]) -> None:
+        said = item.get("content")
+        parts = said if type(said) is list else []
+        refusals = [part["refusal"] for part in parts if part["type"] == "refusal"]
+        self._texts["refusal"] += refusals
+        self._contents.append(read_content(said) or (None if refusals else ""))
+        notes = [_build_citation(note) for part in parts for note in part.get("annotations") or ()]
+        self._lists["annotations"] += [note for note in notes if note is not None]
+
+    def add_call(self, item: dict[str, Any]) -> None:
+        """A function call; a custom tool's free text becomes the one argument `input`."""
+        is_function = item["type"] == "function_call"
+        arguments = item["arguments"] if is_function else dumps({"input": item["input"]}).decode()
+        function = {"name": item["name"], "arguments": arguments}
+        call = {"id": item["call_id"], "type": "function", "function": function}
+        self._lists["tool_calls"].append(call)
+
+    def add_image(self, item: dict[str, Any]) -> None:
+        result = item.get("result")
+        if type(result) is str and result:
+            image = {"type": "image_url", "image_url": {"url": _build_image_url(result)}}
+            self._lists["images"].append(image)
+
+    def add_reasoning(self, item: dict[str, Any]) -> None:
+        """Details that share index and id, so that the item can be put together again; plain text
+        of an upstream that knows no more than that is plain text again."""
+        given_id = item.get("id")
+        own = is_own_reasoning(given_id)
+        if own and item.get("format") is None and item.get("content"):
+            self._texts["reasoning"] += [part["text"] for part in item["content"]]
+            return
+        common = {
+            "id": None if own else given_id,
+            "format": item.get("format") or _DEFAULT_FORMAT,
+            "index": self._index(None if own else given_id),
+        }
+        self._lists["reasoning_details"] += [
+            {**detail, **common} for detail in _build_details(item)
+        ]
+
+    def _index(self, given_id: str | None) -> int:
+        return self._indexes.setdefault(given_id or len(self._indexes), len(self._indexes))
+
+
+def _join_contents(contents: list[Any]) -> Any:
+    """One content stays as it is; several are the parts of all of them."""
+    spoken = list(dropwhile(not_, contents))
+    if len(spoken) > 1:
+        return [part for said in spoken for part in _content_as_parts(said)]
+    return (spoken or contents or [None])[-1]
+
+
+def _content_as_parts(said: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    if isinstance(said, list):
+        return said
+    return [{"type": "text", "text": said}] if said else []
+
+
+def _build_details(item: dict[str, Any]) -> list[dict[str, Any]]:
+    details: list[dict[str, Any]] = [
+        {"type": "reasoning.summary", "summary": part["text"]} for part in item.get("summary", ())
+    ]
+    texts: list[dict[str, Any]] = [
+        {"type": "reasoning.text", "text": part["text"]} for part in item.get("content") or ()
+    ]
+    if item.get("signature") is not None:
+        if not texts:
+            texts = [{"type": "reasoning.text"}]
+        texts[-1]["signature"] = item["signature"]
+    details += texts
+    if item.get("encrypted_content") is not None:
+        details.append({"type": "reasoning.encrypted", "data": item["encrypted_content"]})
+    return details
+
+
+def _build_citation(note: dict[str, Any]) -> dict[str, Any] | None:
+    """Chat knows citations of pages only."""
+    if note.get("type") != "url_citation" or type(note.get("url")) is not str:
+        return None
+    citation = {key: value for key, value in note.items() if key != "type"}
+    return {"type": "url_citation", "url_citation": citation}
+
+
+def _build_image_url(result: str) -> str:
+    if result.startswith(("http://", "https://", "data:")):
+        return result
+    kinds = (kind for start, kind in _IMAGE_STARTS.items() if result.startswith(start))
+    return f"data:{next(kinds, 'image/png')};base64,{result}"
+
 
 _ASSISTANT: Final = "assistant"
 _REFERENCE: Final = "item_reference"
 
 
-def chat_messages(
+def read_messages(
     instructions: str | None, given: str | list[dict[str, Any]]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The messages, and the items that have no equivalent in chat."""
@@ -21,10 +217,10 @@ def chat_messages(
     if type(given) is str:
         messages.append({"role": "user", "content": given})
         return messages, []
-    return messages, _read(given, messages)
+    return messages, _read_items(given, messages)
 
 
-def without_references(body: dict[str, Any]) -> dict[str, Any]:
+def remove_references(body: dict[str, Any]) -> dict[str, Any]:
     """A checked body without what refers to its other items; the same where nothing does."""
     items = body["input"]
     if type(items) is str or not any(item.get("type") == _REFERENCE for item in items):
@@ -32,7 +228,7 @@ def without_references(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "input": [item for item in items if item.get("type") != _REFERENCE]}
 
 
-def with_added_tools(body: dict[str, Any]) -> dict[str, Any]:
+def collect_tools(body: dict[str, Any]) -> dict[str, Any]:
     """A checked body with the tools that stand among its items beside the others; the same where
     there are none."""
     items = body["input"] if type(body["input"]) is list else ()
@@ -40,54 +236,54 @@ def with_added_tools(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "tools": [*body.get("tools", ()), *chain(*added)]} if added else body
 
 
-def _read(items: Any, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _read_items(items: Any, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     left_out: list[dict[str, Any]] = []
-    turn = Turn()
+    turn = ModelTurn()
     for item in items:
         kind = item.get("type", "message")
         is_models = kind != "message" or item["role"] == _ASSISTANT
-        add = _ADDED_TO_A_TURN.get(kind) if is_models else None
+        add = _TURN_READERS.get(kind) if is_models else None
         if add is not None:
             if turn.is_closed_to(kind):
-                turn = _ended(turn, messages)
+                turn = _end_turn(turn, messages)
             add(turn, item)
-        elif (message := _apart(kind, item)) is not None:
-            turn = _ended(turn, messages)
+        elif (message := _build_other_message(kind, item)) is not None:
+            turn = _end_turn(turn, messages)
             messages.append(message)
         else:
             left_out.append(item)
-    _ended(turn, messages)
+    _end_turn(turn, messages)
     return left_out
 
 
-def _ended(turn: Turn, messages: list[dict[str, Any]]) -> Turn:
+def _end_turn(turn: ModelTurn, messages: list[dict[str, Any]]) -> ModelTurn:
     message = turn.message()
     if message is not None:
         messages.append(message)
-    return Turn()
+    return ModelTurn()
 
 
-def _apart(kind: str, item: dict[str, Any]) -> dict[str, Any] | None:
+def _build_other_message(kind: str, item: dict[str, Any]) -> dict[str, Any] | None:
     """A message that is no part of the model's turn."""
     if kind == "message":
-        return {"role": item["role"], "content": _said(item.get("content"))}
+        return {"role": item["role"], "content": _read_other_content(item.get("content"))}
     if kind in ("function_call_output", "custom_tool_call_output"):
-        output = content(item["output"])
+        output = read_content(item["output"])
         return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
     return None
 
 
-def _said(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
+def _read_other_content(given: str | list[dict[str, Any]] | None) -> str | list[dict[str, Any]]:
     """What others than the model said; a refusal among it is text like any other."""
     if type(given) is list and any(part["type"] == "refusal" for part in given):
-        return [chat_part(part) for part in given]
-    return content(given)
+        return [build_chat_part(part) for part in given]
+    return read_content(given)
 
 
-_ADDED_TO_A_TURN: Final[dict[str, Callable[[Turn, dict[str, Any]], None]]] = {
-    "message": Turn.add_message,
-    "function_call": Turn.add_call,
-    "custom_tool_call": Turn.add_call,
-    "reasoning": Turn.add_reasoning,
-    "image_generation_call": Turn.add_image,
+_TURN_READERS: Final[dict[str, Callable[[ModelTurn, dict[str, Any]], None]]] = {
+    "message": ModelTurn.add_message,
+    "function_call": ModelTurn.add_call,
+    "custom_tool_call": ModelTurn.add_call,
+    "reasoning": ModelTurn.add_reasoning,
+    "image_generation_call": ModelTurn.add_image,
 }

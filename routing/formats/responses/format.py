@@ -5,12 +5,11 @@ from typing import Any
 from gateway.http import responses as http_responses
 from gateway.http.errors import GatewayError
 from routing.entities.ids import tool_call_id
-from routing.formats.caller import CallerFormat, StreamWriter, Whole
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, StreamWriter
 from routing.formats.chat.request import ChatRequest
-from routing.formats.responses.failures import LIMITS
-from routing.formats.responses.request import parse_responses
-from routing.formats.responses.streaming.stream import ResponsesStream
+from routing.formats.responses.read import parse_responses
+from routing.formats.responses.stream import ResponsesStream
+from routing.formats.responses.write import LIMITS
 
 
 class ResponsesFormat:
@@ -37,11 +36,11 @@ class ResponsesFormat:
     def new_call_id(self) -> str:
         return tool_call_id()
 
-    def whole(self, whole: Whole) -> dict[str, Any]:
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
         stream = ResponsesStream(whole.served, whole.request)
         return stream.whole(whole)
 
-    def writer(self, served: Served, request: ChatRequest) -> StreamWriter:
+    def writer(self, served: AnswerIdentity, request: ChatRequest) -> StreamWriter:
         return ResponsesStream(served, request)
 
     def error_body(

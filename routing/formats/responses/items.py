@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
 
 from gateway.http.validation import HIDDEN
-from routing.formats.chat.parts import CacheBreakpoint, CacheControl
+from routing.formats.chat.messages import CacheBreakpoint, CacheControl
 from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
@@ -63,14 +63,14 @@ def _has_a_source(part: _InputFile) -> _InputFile:
 InputFile = Annotated[_InputFile, AfterValidator(_has_a_source)]
 
 
-class AudioData(TypedDict, total=False):
+class InputAudioData(TypedDict, total=False):
     data: Annotated[Base64, REQUIRED]
     format: Annotated[Literal["mp3", "wav"], REQUIRED]
 
 
-class InputAudio(_Part, total=False):
+class InputAudioPart(_Part, total=False):
     type: Annotated[Literal["input_audio"], REQUIRED]
-    input_audio: Annotated[AudioData, REQUIRED]
+    input_audio: Annotated[InputAudioData, REQUIRED]
 
 
 class InputVideo(_Part, total=False):
@@ -85,20 +85,22 @@ class OutputText(_Part, total=False):
     logprobs: list[Any] | None
 
 
-class Refusal(_Part, total=False):
+class RefusalPart(_Part, total=False):
     type: Annotated[Literal["refusal"], REQUIRED]
     refusal: Annotated[str, REQUIRED]
 
 
 Part = Annotated[
-    InputText | InputImage | InputFile | InputAudio | InputVideo | OutputText | Refusal,
+    InputText | InputImage | InputFile | InputAudioPart | InputVideo | OutputText | RefusalPart,
     Tagged("type"),
 ]
-InputPart = Annotated[InputText | InputImage | InputFile | InputAudio | InputVideo, Tagged("type")]
-Result = Annotated[str | Annotated[list[InputPart], Field(min_length=1)], ONE_KIND]
+InputPart = Annotated[
+    InputText | InputImage | InputFile | InputAudioPart | InputVideo, Tagged("type")
+]
+CallResult = Annotated[str | Annotated[list[InputPart], Field(min_length=1)], ONE_KIND]
 
 
-class MessageItem(TypedDict, total=False):
+class InputMessage(TypedDict, total=False):
     type: Literal["message"]
     role: Annotated[Literal["user", "system", "assistant", "developer"], REQUIRED]
     content: Annotated[str | list[Part], ONE_KIND] | None
@@ -126,7 +128,7 @@ class FunctionCall(TypedDict, total=False):
 class FunctionCallOutput(TypedDict, total=False):
     type: Annotated[Literal["function_call_output"], REQUIRED]
     call_id: Annotated[str, REQUIRED]
-    output: Annotated[Result, REQUIRED]
+    output: Annotated[CallResult, REQUIRED]
 
 
 class CustomToolCall(TypedDict, total=False):
@@ -139,7 +141,7 @@ class CustomToolCall(TypedDict, total=False):
 class CustomToolCallOutput(TypedDict, total=False):
     type: Annotated[Literal["custom_tool_call_output"], REQUIRED]
     call_id: Annotated[str, REQUIRED]
-    output: Annotated[Result, REQUIRED]
+    output: Annotated[CallResult, REQUIRED]
 
 
 class SummaryText(TypedDict, total=False):
@@ -152,7 +154,7 @@ class ReasoningText(TypedDict, total=False):
     text: Annotated[str, REQUIRED]
 
 
-class ReasoningItem(TypedDict, total=False):
+class InputReasoning(TypedDict, total=False):
     type: Annotated[Literal["reasoning"], REQUIRED]
     id: str | None
     summary: list[Annotated[SummaryText, Tagged("type")]]
@@ -223,12 +225,12 @@ class ItemType(Tagged):
 
 
 InputItem = Annotated[
-    MessageItem
+    InputMessage
     | FunctionCall
     | FunctionCallOutput
     | CustomToolCall
     | CustomToolCallOutput
-    | ReasoningItem
+    | InputReasoning
     | ItemReference
     | AdditionalTools
     | ReplayedItem,

@@ -3,26 +3,26 @@
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
-from routing.formats.caller import Activity
-from routing.formats.responses.agents import AGENT_ID, AGENT_ITEMS
-from routing.formats.responses.ids import item_id
-from routing.formats.responses.output_parts import (
+from routing.formats.caller import ToolActivity
+from routing.formats.responses.events import (
     OUTPUT_TEXT,
     REASONING_TEXT,
     REFUSAL,
     SUMMARY_TEXT,
+    EventWriter,
     OutputPart,
     PartKind,
 )
-from routing.formats.responses.streaming.events import Events
-from routing.formats.responses.streaming.output_items import (
-    CallItem,
-    ImageItem,
-    Item,
-    MessageItem,
-    ReasoningItem,
-    ToolItem,
+from routing.formats.responses.output_items import (
+    OutputCall,
+    OutputImage,
+    OutputItem,
+    OutputMessage,
+    OutputReasoning,
+    OutputTool,
 )
+from routing.formats.responses.subagents import AGENT_ID, AGENT_ITEMS
+from routing.formats.responses.write import item_id
 
 # The kind of text in a reasoning detail, and the key that has it.
 _DETAIL_TEXTS: Final[dict[str, tuple[PartKind, str]]] = {
@@ -33,23 +33,23 @@ _DETAIL_TEXTS: Final[dict[str, tuple[PartKind, str]]] = {
 _UNKNOWN_FORMAT: Final = "unknown"
 
 
-class Output:
+class OutputWriter:
     """The output of one answer as it grows.
 
     One message or reasoning item is open at a time; calls stay open to the end, because nothing
     before it says that no more of their arguments will come.
     """
 
-    def __init__(self, events: Events, stem: str) -> None:
+    def __init__(self, events: EventWriter, stem: str) -> None:
         self._events = events
         self._stem = stem
-        self._items: list[Item] = []
-        self._said: MessageItem | ReasoningItem | None = None
+        self._items: list[OutputItem] = []
+        self._said: OutputMessage | OutputReasoning | None = None
         self._text: OutputPart | None = None
-        self._calls: dict[Any, CallItem] = {}
-        self._last_call: CallItem | None = None
-        self._tools: dict[tuple[str, int], ToolItem] = {}
-        self._waiting: list[Item] = []
+        self._calls: dict[Any, OutputCall] = {}
+        self._last_call: OutputCall | None = None
+        self._tools: dict[tuple[str, int], OutputTool] = {}
+        self._waiting: list[OutputItem] = []
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ class Output:
             return self._text.delta(text) if text else b""
         # A whole message can be long: pieces are joined once.
         out = [self._add_reasoning(delta)]
-        out.append(self._add_text(_plain(text), _tokens(logprobs, "content")))
+        out.append(self._add_text(_read_text(text), _read_tokens(logprobs, "content")))
         if refusal := _string(delta.get("refusal")):
             part, begun = self._part(REFUSAL)
             out += (begun, part.delta(refusal))
@@ -75,14 +75,14 @@ class Output:
         out += map(self._add_call, delta.get("tool_calls") or ())
         return b"".join(out)
 
-    def begin_tool(self, activity: Activity) -> bytes:
+    def begin_tool(self, activity: ToolActivity) -> bytes:
         """A server tool is run; several may be at once."""
         out = self._end_of_said()
-        item = ToolItem(self._events, self._id("st"), len(self._items), activity)
+        item = OutputTool(self._events, self._id("st"), len(self._items), activity)
         self._tools[activity.call_id, activity.index] = item
         return out + self._opened(item)
 
-    def end_tool(self, activity: Activity) -> bytes:
+    def end_tool(self, activity: ToolActivity) -> bytes:
         """It has ended, or waits for the caller; its output is in the activity."""
         item = self._tools.pop((activity.call_id, activity.index))
         if activity.status == "in_progress":
@@ -114,7 +114,7 @@ class Output:
         return begun + part.delta(text, tokens)
 
     def _add_annotation(self, note: Any) -> bytes:
-        annotation = _flat_annotation(note)
+        annotation = _flatten_citation(note)
         if annotation is None:
             return b""
         part, begun = self._part(OUTPUT_TEXT)
@@ -124,9 +124,9 @@ class Output:
         """The open part of this kind in the open message, begun where there is none."""
         out = b""
         message = self._said
-        if not isinstance(message, MessageItem):
+        if not isinstance(message, OutputMessage):
             out += self._end_of_said()
-            message = MessageItem(self._events, self._id("msg"), len(self._items))
+            message = OutputMessage(self._events, self._id("msg"), len(self._items))
             out += self._opened(message)
             self._said = message
         part = message.open_part(kind)
@@ -150,7 +150,7 @@ class Output:
             out.append(self._add_detail({"type": "reasoning.text", "text": text}, set()))
         begun: set[tuple[int, PartKind]] = set()
         for detail in details:
-            known = {"format": _UNKNOWN_FORMAT, **_without_nulls(detail)}
+            known = {"format": _UNKNOWN_FORMAT, **_drop_nulls(detail)}
             out.append(self._add_detail(known, begun))
         return b"".join(out)
 
@@ -174,13 +174,13 @@ class Output:
         item.format = item.format or detail.get("format")
         return out
 
-    def _reasoning(self, detail: dict[str, Any]) -> tuple[ReasoningItem, bytes]:
+    def _reasoning(self, detail: dict[str, Any]) -> tuple[OutputReasoning, bytes]:
         item = self._said
-        if isinstance(item, ReasoningItem) and item.takes(detail):
+        if isinstance(item, OutputReasoning) and item.takes(detail):
             return item, b""
         out = self._end_of_said()
         given_id = detail.get("id") or self._id("rs")
-        item = ReasoningItem(self._events, given_id, len(self._items), detail)
+        item = OutputReasoning(self._events, given_id, len(self._items), detail)
         out += self._opened(item)
         self._said = item
         return item, out
@@ -198,11 +198,11 @@ class Output:
             item = self._new_call(call, function)
             out += self._opened(item)
         item.name = item.name or function.get("name") or ""
-        if fragment := _arguments(function.get("arguments")):
+        if fragment := _read_arguments(function.get("arguments")):
             out += item.arguments.delta(fragment)
         return out
 
-    def _call_of(self, call: dict[str, Any], function: dict[str, Any]) -> CallItem | None:
+    def _call_of(self, call: dict[str, Any], function: dict[str, Any]) -> OutputCall | None:
         """The open call that this is a piece of. Some upstreams leave the index out, or give every
         call the same: then a name with another id begins a call."""
         index, named = call.get("index"), function.get("name")
@@ -213,9 +213,9 @@ class Output:
         again = item.call_id == given_id if given_id else index is not None
         return item if again else None
 
-    def _new_call(self, call: dict[str, Any], function: dict[str, Any]) -> CallItem:
+    def _new_call(self, call: dict[str, Any], function: dict[str, Any]) -> OutputCall:
         own_id = self._id("fc")
-        item = CallItem(
+        item = OutputCall(
             self._events,
             own_id,
             len(self._items),
@@ -232,11 +232,11 @@ class Output:
         if not url:
             return b""
         out = self._end_of_said()
-        item = ImageItem(self._events, self._id("ig"), len(self._items))
+        item = OutputImage(self._events, self._id("ig"), len(self._items))
         self._items.append(item)
         return out + item.said(url)
 
-    def _opened(self, item: MessageItem | ReasoningItem | CallItem | ToolItem) -> bytes:
+    def _opened(self, item: OutputMessage | OutputReasoning | OutputCall | OutputTool) -> bytes:
         self._items.append(item)
         return item.opening()
 
@@ -244,7 +244,7 @@ class Output:
         return item_id(prefix, self._stem, len(self._items))
 
 
-def _plain(content: Any) -> str:
+def _read_text(content: Any) -> str:
     """Content is a string; where it comes as parts, their texts."""
     if type(content) is str:
         return content
@@ -257,28 +257,28 @@ def _string(value: Any) -> str:
     return value if type(value) is str else ""
 
 
-def _arguments(fragment: Any) -> str:
+def _read_arguments(fragment: Any) -> str:
     """A fragment as it came; arguments that came parsed are JSON text again."""
     return dumps(fragment).decode() if isinstance(fragment, dict) else _string(fragment)
 
 
-def _tokens(logprobs: Any, key: str) -> list[Any]:
+def _read_tokens(logprobs: Any, key: str) -> list[Any]:
     tokens = logprobs.get(key) if isinstance(logprobs, dict) else None
     given = tokens if isinstance(tokens, list) else []
-    return [_whole_token(each) for each in given if isinstance(each, dict)]
+    return [_fill_token(each) for each in given if isinstance(each, dict)]
 
 
-def _whole_token(token: dict[str, Any]) -> dict[str, Any]:
+def _fill_token(token: dict[str, Any]) -> dict[str, Any]:
     """With the lists on which this format insists."""
-    others = [_with_bytes(each) for each in token.get("top_logprobs") or ()]
-    return {**_with_bytes(token), "top_logprobs": others}
+    others = [_fill_bytes(each) for each in token.get("top_logprobs") or ()]
+    return {**_fill_bytes(token), "top_logprobs": others}
 
 
-def _with_bytes(token: dict[str, Any]) -> dict[str, Any]:
+def _fill_bytes(token: dict[str, Any]) -> dict[str, Any]:
     return {**token, "bytes": token.get("bytes") or []}
 
 
-def _flat_annotation(note: Any) -> dict[str, Any] | None:
+def _flatten_citation(note: Any) -> dict[str, Any] | None:
     """A citation as this format writes it; kinds without a page have no place here."""
     if not isinstance(note, dict) or note.get("type") != "url_citation":
         return None
@@ -286,8 +286,8 @@ def _flat_annotation(note: Any) -> dict[str, Any] | None:
     if not isinstance(citation, dict):
         return None
     always = {"url": "", "title": "", "start_index": 0, "end_index": 0}
-    return {"type": "url_citation", **always, **_without_nulls(citation)}
+    return {"type": "url_citation", **always, **_drop_nulls(citation)}
 
 
-def _without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+def _drop_nulls(value: dict[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in value.items() if item is not None}

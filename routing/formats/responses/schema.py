@@ -1,11 +1,13 @@
-"""The top level of a responses body (inference reference 5.1)."""
+"""The top level of a responses body, and the rules that span several of its fields."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from routing.formats.chat.parts import CacheControl
+from gateway.http.validation import ISSUES_MAX, Issue, shortened
+from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import (
     SESSION_ID_CHARS_MAX,
     DebugOptions,
@@ -16,6 +18,7 @@ from routing.formats.chat.schema import (
     Trace,
     UnitShare,
 )
+from routing.formats.chat.schema import find_chat_issues as chat_issues
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -34,9 +37,18 @@ from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField
 from routing.formats.reasoning import Effort, ReasoningBudget
 from routing.formats.responses.items import Input
-from routing.formats.responses.tools import Tool, ToolChoice
-from routing.formats.server_tools import ImageSetting
-from routing.formats.stop_conditions import StopConditions
+from routing.formats.responses.subagents import INHERITED_MAX, find_subagent_issues, inherited_names
+from routing.formats.responses.tools import Tool, ToolChoice, tool_name, walk_tools
+from routing.formats.server_tools import (
+    ADVISOR,
+    FUNCTIONS,
+    SERVER_PREFIX,
+    SUBAGENT,
+    WAITING,
+    ImageSetting,
+    StopConditions,
+    canonical_tool,
+)
 
 USER_CHARS_MAX = 256
 
@@ -49,11 +61,11 @@ Metadata = Annotated[
 ]
 
 
-class PlainFormat(TypedDict, total=False):
+class PlainTextFormat(TypedDict, total=False):
     type: Annotated[Literal["text", "json_object"], REQUIRED]
 
 
-class JsonSchemaFormat(TypedDict, total=False):
+class FlatSchemaFormat(TypedDict, total=False):
     type: Annotated[Literal["json_schema"], REQUIRED]
     name: Annotated[SchemaName, REQUIRED]
     schema: Annotated[dict[str, Any], REQUIRED]
@@ -61,7 +73,7 @@ class JsonSchemaFormat(TypedDict, total=False):
     description: str
 
 
-TextFormat = Annotated[PlainFormat | JsonSchemaFormat, Tagged("type")]
+TextFormat = Annotated[PlainTextFormat | FlatSchemaFormat, Tagged("type")]
 
 
 class TextField(TypedDict, total=False):
@@ -69,7 +81,7 @@ class TextField(TypedDict, total=False):
     verbosity: Literal["low", "medium", "high", "xhigh", "max"] | None
 
 
-class ReasoningField(TypedDict, total=False):
+class ResponsesReasoning(TypedDict, total=False):
     effort: Effort | None
     summary: Literal["auto", "concise", "detailed"] | None
     enabled: bool | None
@@ -90,25 +102,25 @@ Includable = Literal[
 ]
 
 
-def _no_earlier_response(value: Any) -> Any:
+def _refuse_earlier_response(value: Any) -> Any:
     if value is not None:
         raise ValueError("Invalid input: nothing is stored, send the whole conversation as input")
     return value
 
 
-def _not_stored(value: bool) -> bool:
+def _refuse_storing(value: bool) -> bool:
     if value:
         raise ValueError("Invalid input: nothing is stored, expected false")
     return value
 
 
-def _not_in_background(value: bool | None) -> bool | None:
+def _refuse_background(value: bool | None) -> bool | None:
     if value:
         raise ValueError("Invalid input: background responses are not offered, expected false")
     return value
 
 
-def _no_stored_prompt(value: Any) -> Any:
+def _refuse_stored_prompt(value: Any) -> Any:
     if value is not None:
         raise ValueError("Invalid input: stored prompts are not offered, send instructions")
     return value
@@ -140,16 +152,16 @@ class ResponsesBody(TypedDict, total=False):
     tool_choice: ToolChoice
     parallel_tool_calls: bool | None
     text: TextField
-    reasoning: ReasoningField | None
+    reasoning: ResponsesReasoning | None
     modalities: list[Literal["text", "image"]]
     image_config: dict[str, ImageSetting]
     include: list[Includable] | None
     metadata: Metadata | None
-    previous_response_id: Annotated[Any, AfterValidator(_no_earlier_response)]
-    conversation: Annotated[Any, AfterValidator(_no_earlier_response)]
-    store: Annotated[bool, AfterValidator(_not_stored)]
-    background: Annotated[bool | None, AfterValidator(_not_in_background)]
-    prompt: Annotated[Any, AfterValidator(_no_stored_prompt)]
+    previous_response_id: Annotated[Any, AfterValidator(_refuse_earlier_response)]
+    conversation: Annotated[Any, AfterValidator(_refuse_earlier_response)]
+    store: Annotated[bool, AfterValidator(_refuse_storing)]
+    background: Annotated[bool | None, AfterValidator(_refuse_background)]
+    prompt: Annotated[Any, AfterValidator(_refuse_stored_prompt)]
     truncation: Literal["auto", "disabled"] | None
     cache_control: CacheControl
     prompt_cache_key: str | None
@@ -168,4 +180,155 @@ class ResponsesBody(TypedDict, total=False):
     stop: Annotated[str | StopStrings, ONE_KIND] | None
 
 
-check_body = tolerant_checker(ResponsesBody)
+check_responses = tolerant_checker(ResponsesBody)
+
+
+_CALLS: Final = ("function_call", "custom_tool_call")
+_CALL_OUTPUTS: Final = ("function_call_output", "custom_tool_call_output")
+_INSTRUCTION_ROLES: Final = ("system", "developer")
+# Choices that say which tool by its name.
+_NAMED_KINDS: Final = ("function", "custom")
+
+
+def find_responses_issues(body: dict[str, Any]) -> list[Issue]:
+    """What is wrong between the fields, in the order of the reference; empty when nothing is."""
+    tools = body.get("tools", [])
+    issues = list(_message_issues(body["input"])) if type(body["input"]) is list else []
+    issues += _item_issues(body["input"])
+    issues += chat_issues(_select_chat_fields(body))
+    issues += _inheritance_issues(tools)
+    issues += find_subagent_issues(body["input"], tools)
+    choice = body.get("tool_choice")
+    if type(choice) is dict:
+        issues += _choice_issues(choice, _list_choices(tools))
+    return issues
+
+
+def find_orphan_issues(items: str | list[dict[str, Any]]) -> list[Issue]:
+    """Outputs that answer no earlier call."""
+    called: set[str] = set()
+    issues: list[Issue] = []
+    for index, item in enumerate(items if type(items) is list else ()):
+        kind = item.get("type")
+        if kind in _CALLS:
+            called.add(item["call_id"])
+        elif kind in _CALL_OUTPUTS and item["call_id"] not in called:
+            text = "Invalid input: matches no call among the items before it"
+            issues.append(Issue(f"input.{index}.call_id", text))
+    return issues[:ISSUES_MAX]
+
+
+def _item_issues(items: str | list[dict[str, Any]]) -> Iterator[Issue]:
+    """References to what is not there, and tools of the gateway where it does not look for any."""
+    references: list[tuple[int, str]] = []
+    known: set[Any] = set()
+    for index, item in enumerate(items if type(items) is list else ()):
+        kind = item.get("type")
+        if kind == "item_reference":
+            references.append((index, item["id"]))
+        elif kind == "additional_tools":
+            for place, tool in enumerate(item["tools"]):
+                if any(each["type"].startswith(SERVER_PREFIX) for each in walk_tools([tool])):
+                    path = f"input.{index}.tools.{place}.type"
+                    yield Issue(path, "Invalid input: tools of the gateway stand in `tools`")
+        elif isinstance(item.get("id"), str):
+            known.add(item["id"])
+    for index, reference in references:
+        if reference not in known:
+            text = "Invalid input: nothing is stored: set store: false, so that items are sent"
+            yield Issue(f"input.{index}.id", text)
+
+
+def _message_issues(items: list[dict[str, Any]]) -> Iterator[Issue]:
+    for index, item in enumerate(items):
+        content = item.get("content")
+        if item.get("type", "message") != "message" or type(content) is not list:
+            continue
+        path = f"input.{index}.content"
+        if item["role"] == "user" and not content:
+            yield Issue(path, "Too small: expected array to have >=1 items")
+        elif item["role"] in _INSTRUCTION_ROLES:
+            yield from _instruction_issues(content, path)
+
+
+def _instruction_issues(parts: list[dict[str, Any]], path: str) -> Iterator[Issue]:
+    for index, part in enumerate(parts):
+        if part["type"] not in ("input_text", "output_text"):
+            text = "Invalid input: only text is allowed in system and developer messages"
+            yield Issue(f"{path}.{index}.type", text)
+
+
+def _select_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
+    """The fields whose rules, and names, are the chat format's."""
+    names = ("max_tool_calls", "stop_server_tools_when")
+    shared: dict[str, Any] = {name: body[name] for name in names if name in body}
+    if tools := body.get("tools"):
+        shared["tools"] = [_keep_agent_name(tool) for tool in tools]
+    if body.get("tool_choice") == "required":
+        shared["tool_choice"] = "required"
+    return shared
+
+
+def _keep_agent_name(tool: dict[str, Any]) -> dict[str, Any]:
+    """An agent by its name; what other tools have for settings is no matter of these rules."""
+    settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
+    name = {"name": settings["name"]} if "name" in settings else {}
+    return {"type": tool["type"], "parameters": name}
+
+
+def _inheritance_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
+    """Subagents that should have functions which the request does not."""
+    functions = {tool["name"] for tool in tools if tool["type"] == "function"}
+    if _count_inherited(tools, len(functions)) > INHERITED_MAX:
+        text = f"Too big: expected subagents to have <={INHERITED_MAX} functions in all"
+        yield Issue("tools", text)
+        return
+    for index, tool in enumerate(tools):
+        settings = tool.get("parameters", {}) if tool["type"] == SUBAGENT else {}
+        path = f"tools.{index}.parameters"
+        for place, name in enumerate(inherited_names(settings)):
+            if name not in functions:
+                text = f'Invalid input: no function named "{shortened(name)}" in tools'
+                yield Issue(f"{path}.inherited_function_names.{place}", text)
+        for key in (FUNCTIONS, WAITING):
+            if key in settings:
+                yield Issue(f"{path}.{key}", "Invalid input: not a setting of callers")
+
+
+def _count_inherited(tools: list[dict[str, Any]], functions: int) -> int:
+    """How many functions all subagents have together."""
+    agents = [tool.get("parameters", {}) for tool in tools if tool["type"] == SUBAGENT]
+    return sum(
+        functions if each.get("inherit_functions") else len(inherited_names(each))
+        for each in agents
+    )
+
+
+def _list_choices(tools: list[dict[str, Any]]) -> set[tuple[str, str | None]]:
+    """What a choice may point at: types, and types with a name."""
+    offered: set[tuple[str, str | None]] = set()
+    for tool in walk_tools(tools):
+        kind = canonical_tool(tool["type"])
+        offered |= {(kind, None), (kind, tool_name(tool))}
+    return offered
+
+
+def _choice_issues(choice: dict[str, Any], offered: set[tuple[str, str | None]]) -> Iterator[Issue]:
+    if choice["type"] != "allowed_tools":
+        yield from _tool_issues(choice, "tool_choice", offered)
+        return
+    for index, tool in enumerate(choice["tools"]):
+        yield from _tool_issues(tool, f"tool_choice.tools.{index}", offered)
+
+
+def _tool_issues(
+    choice: dict[str, Any], path: str, offered: set[tuple[str, str | None]]
+) -> Iterator[Issue]:
+    kind = canonical_tool(choice["type"])
+    if kind in _NAMED_KINDS:
+        name = choice.get("name")
+        if name is None or (kind, name) not in offered:
+            text = f'Invalid input: no {kind} named "{shortened(str(name))}" in tools'
+            yield Issue(f"{path}.name", text)
+    elif (kind, None) not in offered:
+        yield Issue(f"{path}.type", f"Invalid input: no {shortened(kind)} in tools")

@@ -6,24 +6,24 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 from typing_extensions import TypedDict
 
-from routing.formats.chat.parts import CacheControl
+from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, SchemaName, Tagged
 from routing.formats.server_tools import (
-    Advisor,
-    Bash,
-    Datetime,
-    Files,
-    Fusion,
-    ImageGeneration,
-    SearchModels,
+    AdvisorTool,
+    BashTool,
+    DatetimeTool,
+    FilesTool,
+    FusionTool,
+    ImageGenerationTool,
+    SearchModelsTool,
     SubagentParameters,
-    WebFetch,
-    WebSearch,
+    WebFetchTool,
     WebSearchShorthand,
+    WebSearchTool,
 )
 
 
-class FunctionTool(TypedDict, total=False):
+class FlatFunctionTool(TypedDict, total=False):
     type: Annotated[Literal["function"], REQUIRED]
     name: Annotated[SchemaName, REQUIRED]
     parameters: Annotated[dict[str, Any] | None, REQUIRED]
@@ -33,7 +33,7 @@ class FunctionTool(TypedDict, total=False):
     cache_control: CacheControl | None
 
 
-class CustomTool(TypedDict, total=False):
+class CustomResponsesTool(TypedDict, total=False):
     type: Annotated[Literal["custom"], REQUIRED]
     name: Annotated[NonEmpty, REQUIRED]
     description: str | None
@@ -74,7 +74,7 @@ class InheritingParameters(SubagentParameters, total=False):
     ]
 
 
-class Subagent(TypedDict, total=False):
+class InheritingSubagent(TypedDict, total=False):
     type: Annotated[Literal["router:subagent"], REQUIRED]
     parameters: InheritingParameters
 
@@ -86,23 +86,23 @@ class RouterTool(TypedDict, total=False):
     parameters: dict[str, Any]
 
 
-_Others = (
-    CustomTool
+_OtherTool = (
+    CustomResponsesTool
     | UpstreamTool
-    | Advisor
-    | Bash
-    | Datetime
-    | Files
-    | Fusion
-    | ImageGeneration
+    | AdvisorTool
+    | BashTool
+    | DatetimeTool
+    | FilesTool
+    | FusionTool
+    | ImageGenerationTool
     | RouterTool
-    | SearchModels
-    | Subagent
-    | WebFetch
-    | WebSearch
+    | SearchModelsTool
+    | InheritingSubagent
+    | WebFetchTool
+    | WebSearchTool
     | WebSearchShorthand
 )
-NestedTool = Annotated[NestedFunction | _Others, Tagged("type")]
+NestedTool = Annotated[NestedFunction | _OtherTool, Tagged("type")]
 
 
 class Namespace(TypedDict, total=False):
@@ -114,10 +114,10 @@ class Namespace(TypedDict, total=False):
     tools: Annotated[list[NestedTool], REQUIRED]
 
 
-Tool = Annotated[FunctionTool | Namespace | _Others, Tagged("type")]
+Tool = Annotated[FlatFunctionTool | Namespace | _OtherTool, Tagged("type")]
 
 
-class NamedChoice(TypedDict, total=False):
+class NamedResponsesChoice(TypedDict, total=False):
     type: Annotated[Literal["function", "custom"], REQUIRED]
     name: Annotated[str, REQUIRED]
 
@@ -173,12 +173,12 @@ class AllowedTools(TypedDict, total=False):
 
 ToolChoice = Annotated[
     Literal["none", "auto", "required"]
-    | Annotated[NamedChoice | McpChoice | TypedChoice | AllowedTools, Tagged("type")],
+    | Annotated[NamedResponsesChoice | McpChoice | TypedChoice | AllowedTools, Tagged("type")],
     ONE_KIND,
 ]
 
 
-def with_nested(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def walk_tools(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Checked tools, each namespace followed by what it holds."""
     for tool in tools:
         yield tool
@@ -186,7 +186,7 @@ def with_nested(tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             yield from tool["tools"]
 
 
-def named(tool: dict[str, Any]) -> str | None:
+def tool_name(tool: dict[str, Any]) -> str | None:
     """The name of a checked tool. Where its kind has none, the key may hold anything."""
     name = tool.get("name")
     return name if isinstance(name, str) else None

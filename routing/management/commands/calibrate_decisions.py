@@ -17,13 +17,13 @@ from gateway.http.jsonio import loads
 from routing.catalogue.models import Model
 from routing.catalogue.snapshot import catalogue
 from routing.decisions.calibration import (
+    CalibrationReport,
     Example,
-    Report,
+    build_report,
     calibrated,
-    fitted_temperature,
-    report_on,
+    draw_reliability,
+    fit_temperature,
 )
-from routing.decisions.diagram import reliability_svg
 from routing.entities.entries import ModelEntry
 from routing.history.keeper import keeper
 from routing.ledger.writer import ledger
@@ -69,10 +69,10 @@ class Command(JsonCommand):
         random.Random(options["seed"]).shuffle(lines)  # noqa: S311 - Halves a file.
         asked = self._asked(lines, model, caller)
         fitted_on, told_on = _halves(asked.examples)
-        temperature = fitted_temperature(fitted_on)
-        before, after = report_on(told_on), report_on(told_on, temperature)
+        temperature = fit_temperature(fitted_on)
+        before, after = build_report(told_on), build_report(told_on, temperature)
         diagram = options["diagram"] or options["file"].with_suffix(".svg")
-        diagram.write_text(reliability_svg(model.id, before, after), encoding="utf-8")
+        diagram.write_text(draw_reliability(model.id, before, after), encoding="utf-8")
         if options["apply"]:
             _store(model.id, temperature)
         result = {
@@ -199,7 +199,7 @@ def _store(model_id: str, temperature: float) -> None:
     row.save(update_fields=["decisions_temperature"])
 
 
-def _told(report: Report) -> dict[str, Any]:
+def _told(report: CalibrationReport) -> dict[str, Any]:
     return {
         "accuracy": round(report.accuracy, 6),
         "calibration_error": round(report.error, 6),

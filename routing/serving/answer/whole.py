@@ -6,9 +6,8 @@ from typing import Any
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Answer
-from routing.formats.caller import Ending, Pieces, Whole
-from routing.formats.chat.merging import joined_logprobs, merged
-from routing.formats.chat.message import clean_message, text_chars
+from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending
+from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
 from routing.history.keeper import wait_kept
 from routing.metering.usage import Usage
 from routing.plugins.answers import rewritten, said_at_last
@@ -62,10 +61,10 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     attempt, answer, loop = talk.attempt, talk.answer, call.loop
     assert loop is not None
     call.served_by = attempt
-    pieces: Pieces = loop.pieces
+    pieces: AnswerPieces = loop.pieces
     if loop.annotations:
         pieces = [*pieces, {"role": "assistant", "annotations": loop.annotations}]
-    said = merged(pieces, hides_reasoning=call.hides_reasoning)
+    said = merge_pieces(pieces, hides_reasoning=call.hides_reasoning)
     message = rewritten(call.plugins, call.chat, said, call.stages)
     if message.get("content") != said.get("content"):
         pieces = said_at_last(pieces, message["content"])
@@ -82,7 +81,7 @@ def _conversed(call: Call, talk: Talk) -> bytes:
     try:
         remember(call.sticky, attempt.endpoint, outcome.usage)
         tell_stage(call)
-        answer.native_finish, answer.logprobs = native, joined_logprobs(pieces)
+        answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
         return dumps(_body(call, attempt, answer, message, outcome, pieces=pieces))
     finally:
         wait_for(ticket)
@@ -91,7 +90,7 @@ def _conversed(call: Call, talk: Talk) -> bytes:
 def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
     call.served_by = attempt
     went_well(attempt)
-    usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    usage = measured(call, attempt, answer.usage, count_text_chars(answer.message))
     if attempt.failure is None:
         judged = well_formed(answer.message.get("tool_calls"))
         tokens = usage.completion_tokens
@@ -112,7 +111,7 @@ def _answered(call: Call, attempt: Attempt, answer: Answer) -> bytes:
 def _told_broken(call: Call, attempt: Attempt, answer: Answer, failure: UpstreamFailure) -> bytes:
     """What there is, in formats that can say that it broke off; the failure in others."""
     call.served_by = attempt
-    usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+    usage = measured(call, attempt, answer.usage, count_text_chars(answer.message))
     outcome = _outcome(call, attempt, answer, usage, "error")
     message = _cleaned(call, answer)
     if call.content is not None:
@@ -157,7 +156,7 @@ def _body(
     outcome: Outcome,
     *,
     failure: UpstreamFailure | None = None,
-    pieces: Pieces = (),
+    pieces: AnswerPieces = (),
 ) -> dict[str, Any]:
     """Raises `GatewayError` for a `failure` that the caller's format has no place for."""
     assert outcome.finish_reason is not None
@@ -173,7 +172,7 @@ def _body(
         beside=answer.beside,
     )
     return call.format.whole(
-        Whole(
+        CompleteAnswer(
             call.served(attempt),
             call.chat,
             message,

@@ -11,7 +11,7 @@ from gevent import GreenletExit, spawn
 from gateway.outbound.call import AbortHandle
 from gateway.outbound.door_errors import DoorError
 from routing.entities.exchange import Answer
-from routing.formats.chat.message import text_chars
+from routing.formats.chat.answer import count_text_chars
 from routing.serving.request.call import Attempt, Call
 from routing.serving.request.outcome import measured, note_turn
 from routing.upstreams.failures import UpstreamFailure
@@ -63,7 +63,7 @@ def _count(
     # Without a value there is a bug, of which gevent has told.
     answer = job.value[0] if job.value else None
     if answer is not None and is_good(answer):
-        usage = measured(call, attempt, answer.usage, text_chars(answer.message))
+        usage = measured(call, attempt, answer.usage, count_text_chars(answer.message))
         note_turn(call, attempt, usage, native_finish=answer.native_finish, cancelled=True)
 
 

@@ -7,8 +7,7 @@ from gateway.database.db import under_gevent
 from gateway.outbound.call import AbortHandle
 from gateway.outbound.door_errors import DoorError
 from routing.entities.exchange import Answer
-from routing.formats.chat.message import has_content
-from routing.formats.finish import normal_finish
+from routing.formats.chat.answer import has_content, normalize_finish
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.left_turn import counted_turn
 from routing.serving.attempts.upstream_call import send
@@ -54,7 +53,7 @@ def answer_of(call: Call, attempts: Attempts) -> Served:
 
 def finish_of(answer: Answer, message: dict[str, Any]) -> str:
     """The finish reason of an answer with this message."""
-    return normal_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
+    return normalize_finish(answer.native_finish, has_tool_calls=bool(message.get("tool_calls")))
 
 
 def _ask(call: Call, attempt: Attempt) -> Answer:
@@ -88,7 +87,7 @@ def _is_plain(answer: Answer) -> bool:
 def _breakage(answer: Answer) -> UpstreamFailure | None:
     if answer.error is not None:
         return from_error_object(answer.error)
-    if normal_finish(answer.native_finish, has_tool_calls=False) != "error":
+    if normalize_finish(answer.native_finish, has_tool_calls=False) != "error":
         return None
     return from_error_object({"message": "the upstream broke off its answer"})
 

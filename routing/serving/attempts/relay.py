@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 from routing.entities.exchange import Beside, Event, Native, StreamReader
 from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
-from routing.formats.chat.message import clean_delta, has_content, text_chars
-from routing.formats.finish import normal_finish
+from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
 from routing.serving.request.tool_calls import StreamedCalls
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed
 from routing.upstreams.openai import word
@@ -96,7 +95,7 @@ class Relay:
 
     @property
     def finish_reason(self) -> str:
-        return normal_finish(self.native_finish, has_tool_calls=self._has_tool_calls)
+        return normalize_finish(self.native_finish, has_tool_calls=self._has_tool_calls)
 
     def cited(self, annotations: list[dict[str, Any]]) -> bytes:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
@@ -162,7 +161,7 @@ class Relay:
             return self.writer.delta(delta, event.logprobs)
         if not has_content(delta) and event.logprobs is None:
             return b""
-        self.produced_chars += text_chars(delta)
+        self.produced_chars += count_text_chars(delta)
         return self._anew(delta, event.logprobs)
 
     def _anew(self, delta: dict[str, Any], logprobs: Any) -> bytes:
@@ -178,7 +177,7 @@ class Relay:
         """The event as it came; nothing is written before the first content."""
         delta, native = event.delta, event.native
         if delta:
-            self.produced_chars += text_chars(delta)
+            self.produced_chars += count_text_chars(delta)
             self._note_kinds(delta)
         if self.started:
             return self.writer.passed(native) if native is not None else b""

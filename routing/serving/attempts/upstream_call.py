@@ -11,7 +11,7 @@ from routing.entities.end_users import hash_of_user
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.forward import forwarded_body
+from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import OUTPUT_TOKENS_DEFAULT
 from routing.serving.attempts.reasoning import fit_reasoning
@@ -124,7 +124,7 @@ def _translatable(chat: ChatRequest, kind: str) -> dict[str, Any]:
 
 
 def _chat_body(chat: ChatRequest, terms: Terms) -> dict[str, Any]:
-    return forwarded_body(
+    return build_forwarded_body(
         chat,
         upstream_model=terms.upstream_model,
         supported=terms.supported,

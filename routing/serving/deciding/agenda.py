@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import dumps
 from routing.decisions import logprobs, native, schema
-from routing.decisions.question import Judged, Question, text_of
-from routing.decisions.splitting import Limits, Split, split
+from routing.decisions.question import Judgement, TypedQuestion, render_text
+from routing.decisions.splitting import QuestionLimits, QuestionSplit, split
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.facts import utf8_bytes
-from routing.formats.decisions.request import questions_of
+from routing.formats.decisions.request import read_questions
 from routing.metering.estimate import Demand
 from routing.upstreams.decisions import Blamed
 
@@ -39,7 +39,7 @@ class Errand:
     """
 
     places: tuple[Place, ...]
-    parts: Mapping[str, Question]
+    parts: Mapping[str, TypedQuestion]
     demand: Demand
     split: frozenset[str] = frozenset()
     is_whole: bool = False
@@ -58,16 +58,16 @@ class Agenda:
     """The questions of one request in their order. Knows nothing of the call it belongs to."""
 
     def __init__(self, body: Mapping[str, Any], models: Sequence[ModelEntry]) -> None:
-        questions = questions_of(body)
+        questions = read_questions(body)
         self.names = tuple(questions)
         self.state: Any = body["state"]
-        self.state_text = text_of(self.state)
+        self.state_text = render_text(self.state)
         self._state_bytes = utf8_bytes(self.state_text)
         self._questions = tuple(questions.values())
         self._reasoners = frozenset([each.id for each in models if each.must_reason])
         self._made: dict[tuple[Any, ...], list[Errand]] = {}
-        self._splits: dict[tuple[int, Limits], Split] = {}
-        self.judged: dict[int, Judged] = {}
+        self._splits: dict[tuple[int, QuestionLimits], QuestionSplit] = {}
+        self.judged: dict[int, Judgement] = {}
         # By which way each was, as `router_metadata` calls it.
         self.ways: dict[int, str] = {}
 
@@ -92,7 +92,9 @@ class Agenda:
         """Whether the endpoint's model cannot answer without reasoning."""
         return endpoint.model_id in self._reasoners
 
-    def settle(self, endpoint: EndpointEntry, parts: Mapping[Place, Judged]) -> dict[int, Judged]:
+    def settle(
+        self, endpoint: EndpointEntry, parts: Mapping[Place, Judgement]
+    ) -> dict[int, Judgement]:
         """The questions of which every part was judged."""
         limits = limits_of(endpoint)
         found = {}
@@ -103,7 +105,7 @@ class Agenda:
                 found[number] = whole.merged([parts[place] for place in places])
         return found
 
-    def _split(self, number: int, limits: Limits) -> Split:
+    def _split(self, number: int, limits: QuestionLimits) -> QuestionSplit:
         key = (number, limits)
         if key not in self._splits:
             self._splits[key] = split(self._questions[number], limits)
@@ -124,7 +126,7 @@ class Agenda:
         for place, part in parts.items():
             yield self._single(place, part, endpoint)
 
-    def _single(self, place: Place, part: Question, endpoint: EndpointEntry) -> Errand:
+    def _single(self, place: Place, part: TypedQuestion, endpoint: EndpointEntry) -> Errand:
         body = self.chat_body(part, endpoint, state="")
         texts = [utf8_bytes(message["content"]) for message in body["messages"]]
         if form := body.get("response_format"):
@@ -134,18 +136,18 @@ class Agenda:
         return Errand((place,), {"": part}, demand)
 
     def chat_body(
-        self, part: Question, endpoint: EndpointEntry, *, state: str | None = None
+        self, part: TypedQuestion, endpoint: EndpointEntry, *, state: str | None = None
     ) -> dict[str, Any]:
         """What a chat endpoint is asked, in the shape of chat and without its model."""
         state = self.state_text if state is None else state
         if endpoint.decides == "logprobs":
-            body = logprobs.body_of(state, part)
+            body = logprobs.build_request(state, part)
         else:
-            body = schema.body_of(state, part, reasons=self.must_reason(endpoint))
+            body = schema.build_request(state, part, reasons=self.must_reason(endpoint))
         least = _OUTPUT_TOKENS_MIN.get(endpoint.provider.kind, 1)
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
-    def _batches(self, parts: Mapping[Place, Question], most: int) -> Iterator[Errand]:
+    def _batches(self, parts: Mapping[Place, TypedQuestion], most: int) -> Iterator[Errand]:
         """Questions in calls of as many as the upstream takes at once."""
         places = list(parts)
         split = {place.question for place in places if place.part}
@@ -163,16 +165,18 @@ class Agenda:
         for place in batch:
             yield next(numbers) if place.question in split else self.names[place.question]
 
-    def _native_demand(self, asked: Mapping[str, Question]) -> Demand:
-        size = len(dumps({name: native.asked(part) for name, part in asked.items()}))
+    def _native_demand(self, asked: Mapping[str, TypedQuestion]) -> Demand:
+        size = len(dumps({name: native.serialize_question(part) for name, part in asked.items()}))
         labels = [label for part in asked.values() for label in part.labels]
         tokens = sum(map(utf8_bytes, labels)) + _TOKENS_PER_LABEL * len(labels)
         output = tokens + _TOKENS_PER_ANSWER * len(asked)
         return Demand(self._state_bytes + size, 1, 0, 0, output)
 
 
-def limits_of(endpoint: EndpointEntry) -> Limits:
+def limits_of(endpoint: EndpointEntry) -> QuestionLimits:
     """How many labels the endpoint is asked about at once."""
     if endpoint.decides == "native":
-        return Limits(endpoint.decisions_max_options, endpoint.decisions_max_levels)
-    return Limits(logprobs.LABELS_MAX if endpoint.decides == "logprobs" else schema.LABELS_MAX)
+        return QuestionLimits(endpoint.decisions_max_options, endpoint.decisions_max_levels)
+    return QuestionLimits(
+        logprobs.LABELS_MAX if endpoint.decides == "logprobs" else schema.LABELS_MAX
+    )

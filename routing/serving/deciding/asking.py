@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from routing.decisions import logprobs, native, schema
-from routing.decisions.question import Judged, NoAnswer
+from routing.decisions.question import Judgement, NoAnswer
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import Answer, Prompt, Terms, WireRequest
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.forward import forwarded_body
+from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
 from routing.formats.reasoning import resolve_reasoning
 from routing.serving.deciding.agenda import Agenda, Errand, Place
@@ -22,7 +22,7 @@ _FORMAT: Final = "response_format"
 class Told(NamedTuple):
     """What came back: the parts that were judged, and why others were not."""
 
-    judged: dict[Place, Judged]
+    judged: dict[Place, Judgement]
     failure: UpstreamFailure | None
     answer: Answer
 
@@ -33,7 +33,7 @@ def request_of(
     """What the endpoint is sent."""
     wire = wire_of(endpoint.provider.kind)
     if endpoint.decides == "native":
-        asked = {name: native.asked(part) for name, part in errand.parts.items()}
+        asked = {name: native.serialize_question(part) for name, part in errand.parts.items()}
         body = {"state": agenda.state, "questions": asked}
         return wire.request(Prompt(body, None, False, None, None, None, False), terms)
     [part] = errand.parts.values()
@@ -47,7 +47,7 @@ def _prompt(
     reasoning = resolve_reasoning(body.get("reasoning"), effort=None, include=None)
     if endpoint.provider.kind == CHAT.wire:
         asked = replace(chat, body=body, max_output_tokens=most, reasoning=reasoning)
-        body = forwarded_body(
+        body = build_forwarded_body(
             asked,
             upstream_model=terms.upstream_model,
             # Who has JSON schemas is told of them, by whichever word the catalogue says so.
@@ -65,7 +65,7 @@ def told(errand: Errand, endpoint: EndpointEntry, raw: bytes, content_type: str)
     answer = wire_of(endpoint.provider.kind).answer(raw, content_type)
     if answer.error is not None:
         raise from_error_object(answer.error)
-    judged: dict[Place, Judged] = {}
+    judged: dict[Place, Judgement] = {}
     failure: UpstreamFailure | None = None
     for place, (name, part) in zip(errand.places, errand.parts.items(), strict=True):
         try:
@@ -75,20 +75,20 @@ def told(errand: Errand, endpoint: EndpointEntry, raw: bytes, content_type: str)
     return Told(judged, failure, answer)
 
 
-def _native(part: Any, answer: Answer, name: str) -> Judged:
+def _native(part: Any, answer: Answer, name: str) -> Judgement:
     said: Mapping[str, Any] = answer.native.value["answers"] if answer.native else {}
-    return native.judged(part, said.get(name))
+    return native.read_judgement(part, said.get(name))
 
 
-def _by_logprobs(part: Any, answer: Answer, name: str) -> Judged:
-    return logprobs.judged(part, answer.logprobs)
+def _by_logprobs(part: Any, answer: Answer, name: str) -> Judgement:
+    return logprobs.read_judgement(part, answer.logprobs)
 
 
-def _by_schema(part: Any, answer: Answer, name: str) -> Judged:
+def _by_schema(part: Any, answer: Answer, name: str) -> Judgement:
     content = answer.message.get("content")
     if not isinstance(content, str):
         raise NoAnswer("the answer has no text")
-    return schema.judged(part, content)
+    return schema.read_judgement(part, content)
 
 
 _READERS: Final = {"native": _native, "logprobs": _by_logprobs, "schema": _by_schema}

@@ -7,9 +7,9 @@ from typing import Final
 from gevent.pool import Pool
 
 from gateway.outbound.door_errors import DoorError
-from routing.decisions.question import Judged
+from routing.decisions.question import Judgement
 from routing.entities.exchange import Terms
-from routing.formats.chat.message import text_chars
+from routing.formats.chat.answer import count_text_chars
 from routing.metering.usage import Usage
 from routing.serving.attempts.upstream_call import send
 from routing.serving.deciding.agenda import Agenda, Errand, Place
@@ -46,7 +46,7 @@ class Crew:
     agenda: Agenda
     attempt: Attempt
     terms: Terms
-    judged: dict[Place, Judged] = field(default_factory=dict)
+    judged: dict[Place, Judgement] = field(default_factory=dict)
     spent: list[Spent] = field(default_factory=list)
     failure: UpstreamFailure | None = None
     failures: int = 0
@@ -151,4 +151,4 @@ def _ends(failure: UpstreamFailure) -> bool:
 def _produced_chars(said: Told) -> int:
     """How long the answer was, for upstreams that do not count."""
     native = said.answer.native
-    return len(native.raw) if native is not None else text_chars(said.answer.message)
+    return len(native.raw) if native is not None else count_text_chars(said.answer.message)

@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gateway.http.jsonio import dumps
-from routing.decisions.answers import answer_of
 from routing.decisions.calibration import calibrated
-from routing.decisions.question import Judged, Question
-from routing.formats.caller import Ending, Whole
+from routing.decisions.question import Judgement, TypedQuestion, build_answer
+from routing.formats.caller import CompleteAnswer, Ending
 from routing.history.keeper import wait_kept
 from routing.serving.attempts.own_credentials import went_well
 from routing.serving.deciding.agenda import Agenda
@@ -23,7 +22,7 @@ from routing.statistics.observing import observed
 _NATIVE: Final = "native"
 
 
-def decided_answer(call: Call, agenda: Agenda, questions: Mapping[str, Question]) -> bytes:
+def decided_answer(call: Call, agenda: Agenda, questions: Mapping[str, TypedQuestion]) -> bytes:
     """The answer's body as JSON, charged and recorded. Raises `GatewayError` (recorded too).
 
     `questions` are the caller's own: guardrails may have changed what the agenda asks.
@@ -74,7 +73,7 @@ def _temperature(call: Call, attempt: Attempt) -> float | None:
 def _answered(
     call: Call,
     agenda: Agenda,
-    questions: Mapping[str, Question],
+    questions: Mapping[str, TypedQuestion],
     books: Books,
     attempt: Attempt,
 ) -> bytes:
@@ -85,7 +84,7 @@ def _answered(
     observed(attempt, streamed=False)
     judged = [agenda.judged[number] for number in range(len(questions))]
     pairs = zip(questions.items(), judged, strict=True)
-    answers = {name: answer_of(question, each) for (name, question), each in pairs}
+    answers = {name: build_answer(question, each) for (name, question), each in pairs}
     if call.content is not None:
         call.content.answered({"content": dumps(answers).decode()})
     call.stages += _stages(agenda)
@@ -112,7 +111,9 @@ def _body(
         router_metadata=wished_metadata(call, selected=attempt),
     )
     message = {"answers": answers}
-    return call.format.whole(Whole(call.served(attempt), call.chat, message, None, None, ending))
+    return call.format.whole(
+        CompleteAnswer(call.served(attempt), call.chat, message, None, None, ending)
+    )
 
 
 def _stages(agenda: Agenda) -> Iterator[dict[str, Any]]:
@@ -141,6 +142,6 @@ def _record(agenda: Agenda) -> dict[str, Any]:
 
 
 def _masses(agenda: Agenda, numbers: list[int]) -> dict[str, float]:
-    judged: dict[int, Judged] = agenda.judged
+    judged: dict[int, Judgement] = agenda.judged
     found = {agenda.names[number]: judged[number].label_mass for number in numbers}
     return {name: mass for name, mass in found.items() if mass is not None}

@@ -11,8 +11,7 @@ from gateway.http.errors import GatewayError
 from gateway.limits.limits import Taken
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.exchange import WireRequest
-from routing.formats.caller import CallerFormat
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.request import ChatRequest
 from routing.history.drafts import Draft
 from routing.ledger.orders import Payer
@@ -196,10 +195,12 @@ class Call:
         """Whether the caller wants to see none."""
         return self.chat.reasoning is not None and self.chat.reasoning.exclude
 
-    def served(self, attempt: Attempt) -> Served:
+    def served(self, attempt: Attempt) -> AnswerIdentity:
         """What an answer of this attempt says of itself."""
         endpoint = attempt.endpoint
-        return Served(self.generation_id, self.created, endpoint.model_id, endpoint.provider.name)
+        return AnswerIdentity(
+            self.generation_id, self.created, endpoint.model_id, endpoint.provider.name
+        )
 
 
 def forget_origin(error: BaseException) -> None:

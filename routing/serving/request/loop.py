@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.entities.ids import tool_call_id
-from routing.formats.caller import Activity
-from routing.formats.chat.facts import read_messages
+from routing.formats.caller import ToolActivity
+from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.metering.report import ToolUse
 from routing.serving.request.stop_conditions import is_met
@@ -43,7 +43,7 @@ class Loop:
 
     def __init__(self, chat: ChatRequest, toolbox: Toolbox) -> None:
         self.tally = Tally()
-        self.pieces: list[dict[str, Any] | Activity] = []
+        self.pieces: list[dict[str, Any] | ToolActivity] = []
         self._citable: list[dict[str, Any]] = []
         # How much was said before this turn, where an answer is one text.
         self._chars_before = self._chars = 0
@@ -56,7 +56,7 @@ class Loop:
         self._conditions: list[dict[str, Any]] = chat.body.get("stop_server_tools_when") or []
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
-        self._activities: list[Activity] = []
+        self._activities: list[ToolActivity] = []
         self._said: dict[str, Any] = {}
         self._new: list[dict[str, Any]] = []
         self._tools_off = False
@@ -134,11 +134,11 @@ class Loop:
         arguments = call["function"]["arguments"]
         return ToolCall(fitted, call["id"], arguments, None if runs else _NO_STEPS_LEFT)
 
-    def _activity(self, call: ToolCall) -> Activity:
+    def _activity(self, call: ToolCall) -> ToolActivity:
         place = self._first_detail
         self._first_detail = self._next_detail = place + 1
         fitted = call.fitted
-        return Activity(call.id, fitted.type, fitted.name, call.arguments, index=place)
+        return ToolActivity(call.id, fitted.type, fitted.name, call.arguments, index=place)
 
     def _fires(self, finish: str, names: list[str]) -> bool:
         """Whether the next turn is the last: steps are counted with those that were asked for."""
@@ -160,7 +160,7 @@ class Loop:
     # --- The tools of a turn --------------------------------------------------------------------
 
     @property
-    def activities(self) -> Sequence[Activity]:
+    def activities(self) -> Sequence[ToolActivity]:
         """Those of the turn that was taken last."""
         return self._activities
 
@@ -208,7 +208,7 @@ class Loop:
 
     def next_request(self, chat: ChatRequest) -> ChatRequest:
         """What the model is asked next; `chat` is what it was asked before."""
-        facts = read_messages(self._new)
+        facts = read_prompt(self._new)
         body = {**chat.body, "messages": [*chat.body["messages"], *self._new]}
         grown = self._grown(body)
         if self._tools_off:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from gateway.http.errors import GatewayError
 from routing.entities.exchange import Answer
-from routing.formats.chat.message import clean_message, text_chars
+from routing.formats.chat.answer import clean_message, count_text_chars
 from routing.metering.usage import Usage
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.one_answer import Served, answer_of, finish_of
@@ -83,7 +83,7 @@ def _taken(call: Call, served: Served) -> tuple[str, list[ToolCall]]:
 
 def _usage(call: Call, served: Served) -> Usage:
     answer = served.answer
-    return measured(call, served.attempt, answer.usage, text_chars(answer.message))
+    return measured(call, served.attempt, answer.usage, count_text_chars(answer.message))
 
 
 def _run(call: Call, attempt: Attempt, calls: list[ToolCall]) -> list[Result]:

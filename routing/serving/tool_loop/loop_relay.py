@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from routing.formats.caller import Activity
-from routing.formats.chat.message import clean_message, has_content
+from routing.formats.caller import ToolActivity
+from routing.formats.chat.answer import clean_message, has_content
 from routing.serving.attempts.relay import Keeps, Relay
 from routing.serving.request.loop import Loop
 from routing.serving.tool_loop.recorder import Recorder
@@ -40,7 +40,7 @@ class LoopRelay(Relay):
             self._draft.add({"tool_calls": calls})
         return self._opening() + self.writer.delta({"tool_calls": calls})
 
-    def results(self, activities: Sequence[Activity], results: Sequence[Result]) -> bytes:
+    def results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
         """What tools came to."""
         told = []
         for activity, result in zip(activities, results, strict=True):

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from gateway.http.jsonio import usd
-from routing.formats.caller import Activity
+from routing.formats.caller import ToolActivity
 from routing.formats.chat.request import ChatRequest
 from routing.metering.estimate import Demand
 from routing.metering.usage import estimated_tokens
@@ -59,7 +59,7 @@ def tell_stage(call: Call) -> None:
     if loop is None or not loop.requested:
         return
     fees = loop.tally.fees
-    by_tool = Counter(piece.tool for piece in loop.pieces if isinstance(piece, Activity))
+    by_tool = Counter(piece.tool for piece in loop.pieces if isinstance(piece, ToolActivity))
     call.stages.append(
         {
             "type": "server_tools",

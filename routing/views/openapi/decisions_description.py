@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
 
 from gateway.openapi.components import TEXT, USD, WHOLE, Component, described, obj, words
 from gateway.openapi.errors import error_responses
-from routing.formats.decisions.schema import DecisionsBody
+from routing.formats.decisions.request import DecisionsBody
 from routing.views.openapi.chat_answer_schemas import ROUTER_METADATA
 from routing.views.openapi.chat_parameters import MEANINGS as CHAT_MEANINGS
 from routing.views.openapi.inference_description import ERROR_STATUSES, HEADERS, request_component

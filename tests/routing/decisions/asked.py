@@ -4,21 +4,23 @@ from collections.abc import Mapping, Sequence
 from math import log
 from typing import Any
 
-from routing.decisions.question import YES_NO, Question
+from routing.decisions.question import YES_NO, TypedQuestion
 
 
-def noul(*criteria: Any) -> Question:
-    return Question("noul", "Is it urgent?", YES_NO, criteria or (None, None))
+def noul(*criteria: Any) -> TypedQuestion:
+    return TypedQuestion("noul", "Is it urgent?", YES_NO, criteria or (None, None))
 
 
-def choice(*labels: str, **described: Any) -> Question:
+def choice(*labels: str, **described: Any) -> TypedQuestion:
     names = (*labels, *described)
-    return Question("choice", "Which queue?", names, tuple(described.get(each) for each in names))
+    return TypedQuestion(
+        "choice", "Which queue?", names, tuple(described.get(each) for each in names)
+    )
 
 
-def score(*levels: Any) -> Question:
+def score(*levels: Any) -> TypedQuestion:
     names = tuple(map(str, range(len(levels))))
-    return Question("score", "How angry?", names, levels)
+    return TypedQuestion("score", "How angry?", names, levels)
 
 
 def logprobs(tokens: Mapping[str, float] | Sequence[tuple[str, float]]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from routing.decisions.calibration import (
     TEMPERATURE_MAX,
     TEMPERATURE_MIN,
     Example,
+    build_report,
     calibrated,
-    fitted_temperature,
+    draw_reliability,
+    fit_temperature,
     mean_loss,
-    report_on,
 )
-from routing.decisions.diagram import reliability_svg
 
 weights = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
 
@@ -65,15 +65,15 @@ def test_a_temperature_can_be_taken_back(weights, temperature):
 
 @pytest.mark.parametrize("sharpened", [0.5, 1.0, 2.0, 3.0])
 def test_the_fit_finds_how_much_too_sure_a_model_is(sharpened):
-    found = fitted_temperature(drawn(sharpened))
+    found = fit_temperature(drawn(sharpened))
 
     assert found == pytest.approx(sharpened, rel=0.1)
 
 
 def test_the_fit_lowers_loss_and_error_on_examples_it_has_not_seen():
     examples = drawn(3.0)
-    temperature = fitted_temperature(examples[::2])
-    before, after = report_on(examples[1::2]), report_on(examples[1::2], temperature)
+    temperature = fit_temperature(examples[::2])
+    before, after = build_report(examples[1::2]), build_report(examples[1::2], temperature)
 
     assert after.loss < before.loss
     assert after.error < before.error / 3
@@ -84,7 +84,7 @@ def test_the_fit_lowers_loss_and_error_on_examples_it_has_not_seen():
     ("right", "limit"), [(0, TEMPERATURE_MIN), (1, TEMPERATURE_MAX)], ids=["always", "never"]
 )
 def test_who_is_always_or_never_right_meets_a_limit(right, limit):
-    assert fitted_temperature([Example((0.75, 0.25), right)]) == limit
+    assert fit_temperature([Example((0.75, 0.25), right)]) == limit
 
 
 def test_an_impossible_label_that_was_right_is_a_finite_loss():
@@ -94,7 +94,7 @@ def test_an_impossible_label_that_was_right_is_a_finite_loss():
 def test_accuracy_and_error_by_hand():
     # Bin 0.7: sure 0.7 twice, right once. Bin 0.5: a tie, which the first label wins, right.
     examples = [Example((0.7, 0.3), 0), Example((0.3, 0.7), 0), Example((0.5, 0.5), 0)]
-    report = report_on(examples)
+    report = build_report(examples)
 
     assert report.accuracy == pytest.approx(2 / 3)
     assert report.error == pytest.approx((2 * 0.2 + 1 * 0.5) / 3)
@@ -103,12 +103,12 @@ def test_accuracy_and_error_by_hand():
 
 
 def test_certainty_is_in_the_last_bin():
-    assert report_on([Example((1.0, 0.0), 0)]).bins[-1] == (1, 1.0, 1.0)
+    assert build_report([Example((1.0, 0.0), 0)]).bins[-1] == (1, 1.0, 1.0)
 
 
 def test_the_diagram_is_an_image_that_says_its_numbers():
-    before, after = report_on(drawn(3.0)), report_on(drawn(3.0), 3.0)
-    root = ElementTree.fromstring(reliability_svg("acme/<small>", before, after))  # noqa: S314 - Our own.
+    before, after = build_report(drawn(3.0)), build_report(drawn(3.0), 3.0)
+    root = ElementTree.fromstring(draw_reliability("acme/<small>", before, after))  # noqa: S314 - Our own.
 
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts[0] == "acme/<small>"

@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from routing.decisions.logprobs import LABELS_MAX, body_of, judged
-from routing.decisions.question import NoAnswer, Question
+from routing.decisions.logprobs import LABELS_MAX, build_request, read_judgement
+from routing.decisions.question import NoAnswer, TypedQuestion
 from tests.routing.decisions.asked import choice, logprobs, noul, score
 
 
-def shares(question: Question, tokens: Any) -> list[float]:
-    return list(judged(question, logprobs(tokens)).probabilities)
+def shares(question: TypedQuestion, tokens: Any) -> list[float]:
+    return list(read_judgement(question, logprobs(tokens)).probabilities)
 
 
 def test_the_labels_share_what_fell_on_them():
     # 0.6 and 0.2 of 0.8; the rest fell on other tokens.
-    answer = judged(choice("a", "b"), logprobs({"A": 0.6, "B": 0.2, "The": 0.1}))
+    answer = read_judgement(choice("a", "b"), logprobs({"A": 0.6, "B": 0.2, "The": 0.1}))
 
     assert answer.probabilities == pytest.approx((0.75, 0.25), abs=1e-12)
     assert answer.label_mass == pytest.approx(0.8)
@@ -39,7 +39,7 @@ def test_what_is_more_than_a_label_is_none(token):
 
 def test_a_missing_label_is_as_likely_as_the_least_likely_alternative():
     # C is given the 0.1 of "The": 0.6, 0.3, 0.1 of 1.0. That is no mass of labels.
-    answer = judged(choice("a", "b", "c"), logprobs({"A": 0.6, "B": 0.3, "The": 0.1}))
+    answer = read_judgement(choice("a", "b", "c"), logprobs({"A": 0.6, "B": 0.3, "The": 0.1}))
 
     assert answer.probabilities == pytest.approx((0.6, 0.3, 0.1), abs=1e-12)
     assert answer.label_mass == pytest.approx(0.9)
@@ -60,7 +60,7 @@ def test_a_missing_label_is_as_likely_as_the_least_likely_alternative():
         (choice("a", "b", "c"), {"A": 0.4, " a": 0.1}, [5 / 7, 1 / 7, 1 / 7]),
     ],
 )
-def test_shares_by_hand(question: Question, tokens: Any, expected: list[float]) -> None:
+def test_shares_by_hand(question: TypedQuestion, tokens: Any, expected: list[float]) -> None:
     assert shares(question, tokens) == pytest.approx(expected, abs=1e-12)
 
 
@@ -68,14 +68,14 @@ def test_only_the_first_token_counts():
     given = logprobs({"A": 0.5, "B": 0.25})
     given["content"].append(logprobs({"B": 1.0})["content"][0])
 
-    assert judged(choice("a", "b"), given).probabilities == pytest.approx((2 / 3, 1 / 3))
+    assert read_judgement(choice("a", "b"), given).probabilities == pytest.approx((2 / 3, 1 / 3))
 
 
 def test_the_token_itself_counts_where_it_is_not_among_its_alternatives():
     given = logprobs({"B": 0.25})
     given["content"][0] |= {"token": "A", "logprob": math.log(0.75)}
 
-    assert judged(choice("a", "b"), given).probabilities == pytest.approx((0.75, 0.25))
+    assert read_judgement(choice("a", "b"), given).probabilities == pytest.approx((0.75, 0.25))
 
 
 @pytest.mark.parametrize("never", [-9999.0, -1e308, -(10**400), float("-inf"), -1e9])
@@ -83,7 +83,7 @@ def test_never_is_a_number_too(never):
     given = logprobs({"A": 1.0})
     given["content"][0]["top_logprobs"].append({"token": "B", "logprob": never})
 
-    assert judged(choice("a", "b"), given).probabilities == (1.0, 0.0)
+    assert read_judgement(choice("a", "b"), given).probabilities == (1.0, 0.0)
 
 
 def test_labels_that_are_all_but_impossible_are_compared_none_the_less():
@@ -92,7 +92,7 @@ def test_labels_that_are_all_but_impossible_are_compared_none_the_less():
         {"token": "A", "logprob": -900.0},
         {"token": "B", "logprob": -900.0 - math.log(3)},
     ]
-    answer = judged(choice("a", "b"), given)
+    answer = read_judgement(choice("a", "b"), given)
 
     assert answer.probabilities == pytest.approx((0.75, 0.25))
     assert answer.label_mass == 0
@@ -101,7 +101,7 @@ def test_labels_that_are_all_but_impossible_are_compared_none_the_less():
 def test_probabilities_of_an_engine_that_rounds_do_not_exceed_one():
     given = {"content": [{"token": "A", "logprob": 1e-7, "top_logprobs": None}]}
 
-    assert judged(choice("a"), given).label_mass == 1
+    assert read_judgement(choice("a"), given).label_mass == 1
 
 
 NO_CONTENTS: list[Any] = [None, {}, [], ["A"], [{}]]
@@ -121,11 +121,11 @@ NO_CONTENTS: list[Any] = [None, {}, [], ["A"], [{}]]
 )
 def test_what_tells_of_no_label_is_no_answer(given):
     with pytest.raises(NoAnswer):
-        judged(choice("a", "b"), given)
+        read_judgement(choice("a", "b"), given)
 
 
 def test_the_request_asks_for_one_token_with_its_alternatives():
-    body = body_of("A letter.", choice("billing", other="anything else"))
+    body = build_request("A letter.", choice("billing", other="anything else"))
     [message] = body.pop("messages")
 
     told = {"logprobs": True, "top_logprobs": 20, "reasoning": {"effort": "none"}}
@@ -138,7 +138,7 @@ def test_the_request_asks_for_one_token_with_its_alternatives():
 def test_questions_about_one_state_begin_alike():
     state = "word " * 100
     asked = [noul(), noul("now", "later"), choice("a", "b"), score("low", {"high": 1})]
-    texts = [body_of(state, each)["messages"][0]["content"] for each in asked]
+    texts = [build_request(state, each)["messages"][0]["content"] for each in asked]
 
     shared = texts[0].partition("Question:")[0]
     assert state in shared
@@ -149,6 +149,6 @@ def test_questions_about_one_state_begin_alike():
 
 def test_there_is_a_letter_for_every_label():
     labels = [f"label {n}" for n in range(LABELS_MAX)]
-    [message] = body_of("", choice(*labels))["messages"]
+    [message] = build_request("", choice(*labels))["messages"]
 
     assert "\nZ) label 25\n" in message["content"]

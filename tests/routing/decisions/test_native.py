@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.decisions import native
-from routing.decisions.answers import answer_of, confidence_of
-from routing.decisions.question import Judged, NoAnswer, Question
+from routing.decisions.question import (
+    Judgement,
+    NoAnswer,
+    TypedQuestion,
+    build_answer,
+    compute_confidence,
+)
 from tests.routing.decisions.asked import choice, noul, score
 
 LEVELS = score("calm", "cross", {"how": "furious"})
@@ -17,20 +22,20 @@ QUEUE = choice("other", billing="money")
 
 
 def test_questions_are_asked_as_they_came() -> None:
-    assert native.asked(noul()) == {"type": "noul", "instructions": "Is it urgent?"}
-    assert native.asked(noul("x", ["y"]))["criteria"] == {"true": "x", "false": ["y"]}
-    assert native.asked(QUEUE)["criteria"] == {"other": None, "billing": "money"}
-    assert native.asked(LEVELS)["criteria"] == ["calm", "cross", {"how": "furious"}]
+    assert native.serialize_question(noul()) == {"type": "noul", "instructions": "Is it urgent?"}
+    assert native.serialize_question(noul("x", ["y"]))["criteria"] == {"true": "x", "false": ["y"]}
+    assert native.serialize_question(QUEUE)["criteria"] == {"other": None, "billing": "money"}
+    assert native.serialize_question(LEVELS)["criteria"] == ["calm", "cross", {"how": "furious"}]
 
 
 def test_probabilities_are_believed_and_made_to_sum_to_one() -> None:
     answer = {"type": "choice", "probabilities": {"billing": 0.604, "other": 0.4}}
 
-    judged = native.judged(QUEUE, answer | {"choice": "other"})
+    judged = native.read_judgement(QUEUE, answer | {"choice": "other"})
 
     assert judged.probabilities == pytest.approx((0.4 / 1.004, 0.604 / 1.004))
     # The likeliest, whatever the upstream itself made of it.
-    assert answer_of(QUEUE, judged)["choice"] == "billing"
+    assert build_answer(QUEUE, judged)["choice"] == "billing"
 
 
 def rounded(shares: list[float], decimals: int) -> dict[str, Any]:
@@ -46,7 +51,7 @@ def test_what_rounding_did_to_a_sum_is_forgiven(weights: list[float], decimals: 
     shares = [weight / math.fsum(weights) for weight in weights]
     question = choice(*map(str, range(len(shares))))
 
-    judged = native.judged(question, rounded(shares, decimals))
+    judged = native.read_judgement(question, rounded(shares, decimals))
 
     assert math.isclose(math.fsum(judged.probabilities), 1, abs_tol=1e-9)
     off = len(shares) / 2 * 10**-decimals
@@ -58,11 +63,11 @@ def test_a_sum_that_no_rounding_explains_is_no_answer() -> None:
     names = [str(n) for n in range(200)]
     for shares in ([0.0] * 200, [0.01] * 200, [0.4, *[0.0] * 199]):
         with pytest.raises(NoAnswer):
-            native.judged(choice(*names), rounded(shares, 2))
+            native.read_judgement(choice(*names), rounded(shares, 2))
     # Two hundred times less than half of a hundredth is much; four times is not.
-    native.judged(choice(*names), rounded([0.6, *[0.0] * 199], 2))
+    native.read_judgement(choice(*names), rounded([0.6, *[0.0] * 199], 2))
     with pytest.raises(NoAnswer):
-        native.judged(choice(*names[:4]), rounded([0.97, 0.0, 0.0, 0.0], 2))
+        native.read_judgement(choice(*names[:4]), rounded([0.97, 0.0, 0.0, 0.0], 2))
 
 
 def test_half_precision_is_forgiven_however_many_digits_are_told() -> None:
@@ -70,23 +75,23 @@ def test_half_precision_is_forgiven_however_many_digits_are_told() -> None:
         shares = {"other": 0.1234567891234, "billing": 1 - 0.1234567891234 + sum_off}
         return {"type": "choice", "probabilities": shares}
 
-    native.judged(QUEUE, told(0.003))
+    native.read_judgement(QUEUE, told(0.003))
     with pytest.raises(NoAnswer):
-        native.judged(QUEUE, told(-0.004))
+        native.read_judgement(QUEUE, told(-0.004))
 
 
 def test_a_confidence_of_the_upstream_s_own_is_told() -> None:
     answer = {"type": "choice", "probabilities": {"other": 1.0}, "confidence": 0.25}
 
-    assert answer_of(QUEUE, native.judged(QUEUE, answer))["confidence"] == 0.25
+    assert build_answer(QUEUE, native.read_judgement(QUEUE, answer))["confidence"] == 0.25
     for odd in (7, -1, "sure", True, math.inf, None):
-        judged = native.judged(QUEUE, answer | {"confidence": odd})
-        assert answer_of(QUEUE, judged)["confidence"] == 1
+        judged = native.read_judgement(QUEUE, answer | {"confidence": odd})
+        assert build_answer(QUEUE, judged)["confidence"] == 1
 
 
 def test_a_choice_alone_has_a_distribution_too() -> None:
     def shares(**answer: Any) -> tuple[float, ...]:
-        return native.judged(QUEUE, {"type": "choice", **answer}).probabilities
+        return native.read_judgement(QUEUE, {"type": "choice", **answer}).probabilities
 
     assert shares(choice="billing") == (0, 1)
     assert shares(choice="billing", confidence=0.5) == (0.25, 0.75)
@@ -96,9 +101,9 @@ def test_a_choice_alone_has_a_distribution_too() -> None:
 def test_a_score_alone_is_the_mean_of_the_levels_beside_it() -> None:
     alone: dict[float, tuple[float, ...]] = {0: (1, 0, 0), 1.25: (0, 0.75, 0.25), 2: (0, 0, 1)}
     for told, shares in alone.items():
-        judged = native.judged(LEVELS, {"type": "score", "score": told})
+        judged = native.read_judgement(LEVELS, {"type": "score", "score": told})
         assert judged.probabilities == shares
-        assert answer_of(LEVELS, judged)["score"] == told
+        assert build_answer(LEVELS, judged)["score"] == told
 
 
 @pytest.mark.parametrize(
@@ -121,25 +126,25 @@ def test_a_score_alone_is_the_mean_of_the_levels_beside_it() -> None:
         (LEVELS, {"type": "score", "probabilities": {"calm": 1}}),
     ],
 )
-def test_what_is_no_answer(question: Question, answer: Any) -> None:
+def test_what_is_no_answer(question: TypedQuestion, answer: Any) -> None:
     with pytest.raises(NoAnswer):
-        native.judged(question, answer)
+        native.read_judgement(question, answer)
 
 
 def test_confidence_is_how_far_the_likeliest_is_above_chance() -> None:
     shares = {(1.0,): 1, (0.5, 0.5): 0, (0.75, 0.25): 0.5, (0.0, 1.0, 0.0): 1, (0.4, 0.3, 0.3): 0.1}
     for each, confidence in shares.items():
-        assert confidence_of(each) == pytest.approx(confidence)
+        assert compute_confidence(each) == pytest.approx(confidence)
 
 
 def test_of_equals_the_first_is_chosen() -> None:
     question = choice("b", "a", "c")
 
-    answer = answer_of(question, Judged((0.4, 0.4, 0.2)))
+    answer = build_answer(question, Judgement((0.4, 0.4, 0.2)))
 
     assert answer["choice"] == "b"
     assert list(answer["probabilities"]) == ["b", "a", "c"]
 
 
 def test_a_score_is_exact_where_its_parts_are() -> None:
-    assert answer_of(LEVELS, Judged((0.0, 0.95, 0.05)))["score"] == 1.05
+    assert build_answer(LEVELS, Judgement((0.0, 0.95, 0.05)))["score"] == 1.05

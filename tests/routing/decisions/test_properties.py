@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.decisions import logprobs, schema
-from routing.decisions.answers import answer_of
-from routing.decisions.question import YES_NO, Judged, NoAnswer, Question
-from routing.decisions.splitting import Limits, split
+from routing.decisions.question import YES_NO, Judgement, NoAnswer, TypedQuestion, build_answer
+from routing.decisions.splitting import QuestionLimits, split
 from routing.simulator.verdicts import Verdicts
 
-Judge = Callable[[Question, Mapping[str, float]], Judged]
+Judge = Callable[[TypedQuestion, Mapping[str, float]], Judgement]
 # What is asked about one label too many is asked in groups.
-LIMITS = Limits(logprobs.LABELS_MAX)
+LIMITS = QuestionLimits(logprobs.LABELS_MAX)
 # More are not all among the alternatives.
 TOP = 20
 
@@ -31,22 +30,22 @@ weight = st.floats(0.001, 1)
 
 
 @st.composite
-def nouls(draw: st.DrawFn) -> Question:
+def nouls(draw: st.DrawFn) -> TypedQuestion:
     criteria = draw(st.one_of(st.none(), st.tuples(told, told)))
-    return Question("noul", draw(told), YES_NO, criteria or (None, None))
+    return TypedQuestion("noul", draw(told), YES_NO, criteria or (None, None))
 
 
 @st.composite
-def choices(draw: st.DrawFn, *, least: int = 1, most: int = 40) -> Question:
+def choices(draw: st.DrawFn, *, least: int = 1, most: int = 40) -> TypedQuestion:
     labels = draw(st.lists(names, unique=True, min_size=least, max_size=most))
     described = [draw(st.none() | texts) for _ in labels]
-    return Question("choice", draw(told), tuple(labels), tuple(described))
+    return TypedQuestion("choice", draw(told), tuple(labels), tuple(described))
 
 
 @st.composite
-def scores(draw: st.DrawFn) -> Question:
+def scores(draw: st.DrawFn) -> TypedQuestion:
     levels = draw(st.lists(names, unique=True, min_size=2, max_size=10))
-    return Question("score", draw(told), tuple(map(str, range(len(levels)))), tuple(levels))
+    return TypedQuestion("score", draw(told), tuple(map(str, range(len(levels)))), tuple(levels))
 
 
 questions = st.one_of(nouls(), choices(), scores())
@@ -54,7 +53,7 @@ questions = st.one_of(nouls(), choices(), scores())
 whole_choices = st.one_of(choices(most=TOP), choices(least=logprobs.LABELS_MAX + 1))
 
 
-def keys_of(question: Question) -> Sequence[str]:
+def keys_of(question: TypedQuestion) -> Sequence[str]:
     """By what a verdict names the labels."""
     return question.criteria if question.kind == "score" else question.labels
 
@@ -67,38 +66,42 @@ def answered(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, An
     return said
 
 
-def by_letters(question: Question, weights: Mapping[str, float]) -> Judged:
+def by_letters(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
     parts = split(question, LIMITS)
-    said = [answered(logprobs.body_of("A state", part), weights) for part in parts.parts]
+    said = [answered(logprobs.build_request("A state", part), weights) for part in parts.parts]
     found = [
-        logprobs.judged(part, one["logprobs"]) for part, one in zip(parts.parts, said, strict=True)
+        logprobs.read_judgement(part, one["logprobs"])
+        for part, one in zip(parts.parts, said, strict=True)
     ]
     return parts.merged(found)
 
 
-def by_numbers(question: Question, weights: Mapping[str, float]) -> Judged:
-    parts = split(question, Limits(schema.LABELS_MAX))
-    said = [answered(schema.body_of("A state", part), weights) for part in parts.parts]
-    found = [schema.judged(part, one["text"]) for part, one in zip(parts.parts, said, strict=True)]
+def by_numbers(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
+    parts = split(question, QuestionLimits(schema.LABELS_MAX))
+    said = [answered(schema.build_request("A state", part), weights) for part in parts.parts]
+    found = [
+        schema.read_judgement(part, one["text"])
+        for part, one in zip(parts.parts, said, strict=True)
+    ]
     return parts.merged(found)
 
 
 both_ways = pytest.mark.parametrize("judge", [by_letters, by_numbers])
 
 
-def drawn_weights(data: st.DataObject, question: Question) -> dict[str, float]:
+def drawn_weights(data: st.DataObject, question: TypedQuestion) -> dict[str, float]:
     return {key: data.draw(weight) for key in keys_of(question)}
 
 
 @both_ways
 @given(question=questions, data=st.data())
 def test_an_answer_is_of_its_questions_type_covers_all_labels_and_is_the_truth_of_the_model(
-    judge: Judge, question: Question, data: st.DataObject
+    judge: Judge, question: TypedQuestion, data: st.DataObject
 ) -> None:
     weights = drawn_weights(data, question)
 
     judged = judge(question, weights)
-    answer = answer_of(question, judged)
+    answer = build_answer(question, judged)
 
     # Letters beyond the alternatives share what is left.
     if not TOP < len(question.labels) <= logprobs.LABELS_MAX:
@@ -124,7 +127,7 @@ def test_an_answer_is_of_its_questions_type_covers_all_labels_and_is_the_truth_o
 @both_ways
 @given(question=whole_choices, data=st.data())
 def test_the_order_of_options_does_not_matter(
-    judge: Judge, question: Question, data: st.DataObject
+    judge: Judge, question: TypedQuestion, data: st.DataObject
 ) -> None:
     weights = drawn_weights(data, question)
     described = dict(zip(question.labels, question.criteria, strict=True))
@@ -132,7 +135,7 @@ def test_the_order_of_options_does_not_matter(
     criteria = tuple(described[label] for label in labels)
     turned = question._replace(labels=tuple(labels), criteria=criteria)
 
-    one, other = (answer_of(each, judge(each, weights)) for each in (question, turned))
+    one, other = (build_answer(each, judge(each, weights)) for each in (question, turned))
 
     assert other["probabilities"] == pytest.approx(one["probabilities"], rel=1e-6, abs=1e-9)
     assert other["confidence"] == pytest.approx(one["confidence"], abs=1e-9)
@@ -143,7 +146,7 @@ def test_the_order_of_options_does_not_matter(
 
 @given(question=choices(least=TOP + 1, most=logprobs.LABELS_MAX), data=st.data())
 def test_the_alternatives_that_are_left_out_are_the_least_likely(
-    question: Question, data: st.DataObject
+    question: TypedQuestion, data: st.DataObject
 ) -> None:
     weights = drawn_weights(data, question)
     ranked = sorted(weights, key=lambda label: -weights[label])
@@ -164,11 +167,13 @@ SAID = st.recursive(
 
 
 @given(question=questions, given_=SAID)
-def test_whatever_an_upstream_says_is_an_answer_or_none(question: Question, given_: Any) -> None:
+def test_whatever_an_upstream_says_is_an_answer_or_none(
+    question: TypedQuestion, given_: Any
+) -> None:
     parts = split(question, LIMITS).parts
     for told_ in (given_, {"content": [given_]}, {"content": [{"top_logprobs": given_}]}):
         try:
-            found = logprobs.judged(parts[0], told_)
+            found = logprobs.read_judgement(parts[0], told_)
         except NoAnswer:
             continue
         assert sum(found.probabilities) == pytest.approx(1, abs=1e-9)
@@ -178,11 +183,11 @@ def test_whatever_an_upstream_says_is_an_answer_or_none(question: Question, give
 
 @given(question=questions, given_=st.dictionaries(st.sampled_from("ABC012"), st.floats() | texts))
 def test_whatever_numbers_an_upstream_writes_are_an_answer_or_none(
-    question: Question, given_: Any
+    question: TypedQuestion, given_: Any
 ) -> None:
     part = split(question, LIMITS).parts[0]
     try:
-        found = schema.judged(part, json.dumps(given_))
+        found = schema.read_judgement(part, json.dumps(given_))
     except NoAnswer:
         return
     assert sum(found.probabilities) == pytest.approx(1, abs=1e-9)

@@ -7,30 +7,33 @@ from typing import Any
 import pytest
 
 from routing.decisions.question import NoAnswer
-from routing.decisions.schema import body_of, judged
+from routing.decisions.schema import build_request, read_judgement
 from tests.routing.decisions.asked import choice, noul, score
 
 
 def test_numbers_are_brought_to_a_sum_of_one():
-    answer = judged(choice("a", "b"), '{"A": 3, "B": 1}')
+    answer = read_judgement(choice("a", "b"), '{"A": 3, "B": 1}')
 
     assert answer.probabilities == (0.75, 0.25)
     assert answer.label_mass is answer.confidence is None
 
 
 def test_a_noul_is_one_number():
-    assert judged(noul(), ' {"yes": 0.25}\n').probabilities == (0.25, 0.75)
-    assert judged(noul(), '{"yes": 0}').probabilities == (0, 1)
+    assert read_judgement(noul(), ' {"yes": 0.25}\n').probabilities == (0.25, 0.75)
+    assert read_judgement(noul(), '{"yes": 0}').probabilities == (0, 1)
 
 
 def test_nothing_but_zeros_says_nothing_and_large_and_small_keep_their_proportion():
-    assert judged(score("x", "y", "z"), '{"0": 0, "1": 0.0, "2": 0}').probabilities == (1 / 3,) * 3
-    assert judged(choice("a", "b"), '{"A": 1e308, "B": 1e308}').probabilities == (0.5, 0.5)
-    assert judged(choice("a", "b"), '{"A": 5e-324, "B": 0}').probabilities == (1, 0)
+    assert (
+        read_judgement(score("x", "y", "z"), '{"0": 0, "1": 0.0, "2": 0}').probabilities
+        == (1 / 3,) * 3
+    )
+    assert read_judgement(choice("a", "b"), '{"A": 1e308, "B": 1e308}').probabilities == (0.5, 0.5)
+    assert read_judgement(choice("a", "b"), '{"A": 5e-324, "B": 0}').probabilities == (1, 0)
 
 
 def test_what_is_said_beside_does_not_matter():
-    assert judged(choice("a"), '{"A": 1, "B": "x"}').probabilities == (1,)
+    assert read_judgement(choice("a"), '{"A": 1, "B": "x"}').probabilities == (1,)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +48,12 @@ def test_what_is_said_beside_does_not_matter():
 )
 def test_what_does_not_fit_the_schema_is_no_answer(content):
     with pytest.raises(NoAnswer):
-        judged(choice("a", "b"), content)
+        read_judgement(choice("a", "b"), content)
 
 
 def test_a_probability_is_not_above_one():
     with pytest.raises(NoAnswer):
-        judged(noul(), '{"yes": 1.01}')
+        read_judgement(noul(), '{"yes": 1.01}')
 
 
 @pytest.mark.parametrize(
@@ -62,7 +65,7 @@ def test_a_probability_is_not_above_one():
     ],
 )
 def test_the_schema_is_strict_about_every_label(question, names):
-    body: dict[str, Any] = body_of("A letter.", question)
+    body: dict[str, Any] = build_request("A letter.", question)
     shape = body["response_format"]["json_schema"]
 
     assert shape["strict"] is True
@@ -74,11 +77,11 @@ def test_the_schema_is_strict_about_every_label(question, names):
 def test_there_is_room_for_the_longest_answer():
     labels = [str(n) for n in range(26)]
     written = json.dumps({chr(65 + n): math.pi for n in range(26)}, indent=4)
-    room = body_of("", choice(*labels))["max_tokens"]
+    room = build_request("", choice(*labels))["max_tokens"]
 
     assert room > len(written) / 2
-    assert body_of("", choice(*labels), reasons=True)["max_tokens"] > 2 * room
+    assert build_request("", choice(*labels), reasons=True)["max_tokens"] > 2 * room
 
 
 def test_a_model_that_cannot_but_reason_is_not_told_otherwise():
-    assert "reasoning" not in body_of("", noul(), reasons=True)
+    assert "reasoning" not in build_request("", noul(), reasons=True)

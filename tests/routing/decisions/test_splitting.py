@@ -7,26 +7,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.decisions.question import Judged, Question
-from routing.decisions.splitting import Limits, split
+from routing.decisions.question import Judgement, TypedQuestion
+from routing.decisions.splitting import QuestionLimits, split
 from tests.routing.decisions.asked import choice, noul, score
 
 
-def many(count: int) -> Question:
+def many(count: int) -> TypedQuestion:
     return choice(*(f"label {n}" for n in range(count)))
 
 
-def levels(count: int) -> Question:
+def levels(count: int) -> TypedQuestion:
     return score(*(f"level {n}" for n in range(count)))
 
 
-def even(question: Question) -> Judged:
-    return Judged((1 / len(question.labels),) * len(question.labels), label_mass=1.0)
+def even(question: TypedQuestion) -> Judgement:
+    return Judgement((1 / len(question.labels),) * len(question.labels), label_mass=1.0)
 
 
 def test_a_question_within_its_limits_stays_as_it_is() -> None:
     for question in (noul(), many(4), levels(3)):
-        whole = split(question, Limits(4, 3))
+        whole = split(question, QuestionLimits(4, 3))
         own = even(question)._replace(confidence=0.25)
 
         assert whole.parts == (question,)
@@ -35,7 +35,7 @@ def test_a_question_within_its_limits_stays_as_it_is() -> None:
 
 @pytest.mark.parametrize(("count", "most", "parts"), [(27, 26, 3), (52, 26, 3), (53, 26, 4)])
 def test_groups_are_as_few_as_can_be(count: int, most: int, parts: int) -> None:
-    whole = split(many(count), Limits(most))
+    whole = split(many(count), QuestionLimits(most))
 
     assert len(whole.parts) == parts
     groups, *within = whole.parts
@@ -45,7 +45,7 @@ def test_groups_are_as_few_as_can_be(count: int, most: int, parts: int) -> None:
 
 
 def test_groups_of_levels_are_levels_again() -> None:
-    whole = split(levels(5), Limits(levels=3))
+    whole = split(levels(5), QuestionLimits(levels=3))
 
     groups, *within = whole.parts
     assert groups.kind == "score"
@@ -55,9 +55,9 @@ def test_groups_of_levels_are_levels_again() -> None:
 
 
 def test_probabilities_are_those_of_the_group_times_those_within() -> None:
-    whole = split(many(4), Limits(2))
-    groups = Judged((0.75, 0.25), label_mass=0.8)
-    within = [Judged((0.5, 0.5), label_mass=1.0), Judged((0.2, 0.8), label_mass=0.5)]
+    whole = split(many(4), QuestionLimits(2))
+    groups = Judgement((0.75, 0.25), label_mass=0.8)
+    within = [Judgement((0.5, 0.5), label_mass=1.0), Judgement((0.2, 0.8), label_mass=0.5)]
 
     merged = whole.merged([groups, *within])
 
@@ -67,8 +67,8 @@ def test_probabilities_are_those_of_the_group_times_those_within() -> None:
 
 
 def test_what_is_not_known_of_a_part_is_not_known_of_the_whole() -> None:
-    whole = split(many(3), Limits(2))
-    judged = [Judged((0.5, 0.5), label_mass=0.9) for _ in whole.parts]
+    whole = split(many(3), QuestionLimits(2))
+    judged = [Judgement((0.5, 0.5), label_mass=0.9) for _ in whole.parts]
 
     assert whole.merged([judged[0], judged[1]._replace(label_mass=None)]).label_mass is None
 
@@ -78,7 +78,7 @@ def test_every_part_keeps_to_the_limit_and_every_label_is_found_again(
     count: int, most: int
 ) -> None:
     question = many(count)
-    whole = split(question, Limits(most))
+    whole = split(question, QuestionLimits(most))
 
     assert all(len(part.labels) <= max(2, most) for part in whole.parts)
     merged = whole.merged([even(part) for part in whole.parts])
@@ -97,7 +97,7 @@ def test_what_is_judged_alike_in_parts_comes_out_as_the_whole_would(
 ) -> None:
     question = many(len(weights))
     by_label = dict(zip(question.labels, weights, strict=True))
-    whole = split(question, Limits(most))
+    whole = split(question, QuestionLimits(most))
 
     def weigh(label: str, told: Any) -> float:
         """Of a label of its own, or of all members of a group."""
@@ -108,6 +108,6 @@ def test_what_is_judged_alike_in_parts_comes_out_as_the_whole_would(
     judged = []
     for part in whole.parts:
         found = list(map(weigh, part.labels, part.criteria))
-        judged.append(Judged(tuple(each / sum(found) for each in found)))
+        judged.append(Judgement(tuple(each / sum(found) for each in found)))
     total = sum(weights)
     assert whole.merged(judged).probabilities == pytest.approx([each / total for each in weights])

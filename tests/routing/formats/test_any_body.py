@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.chat.forward import GATEWAY_FIELDS, forwarded_body
+from routing.formats.chat.forward import GATEWAY_FIELDS, build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY, ChatInvalid, ChatRequest
-from routing.formats.chat.schema import ChatBody, check_body
+from routing.formats.chat.schema import ChatBody, check_chat
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.responses.schema import ResponsesBody
 from tests.routing.formats import chat_bodies
@@ -247,7 +247,7 @@ def check_translated(request: ChatRequest) -> None:
         name: value for name, value in request.body.items() if name in ChatBody.__annotations__
     }
     known["tools"] = [one for one in known.get("tools") or [] if one["type"] == "function"]
-    assert check_body(known)
+    assert check_chat(known)
 
 
 short = st.text(max_size=9)
@@ -310,7 +310,7 @@ plain: dict[str, st.SearchStrategy[Any]] = {
 def test_only_allowed_keys_are_forwarded(
     fields: Body, supported: frozenset[str], cap: int | None
 ) -> None:
-    sent = forwarded_body(
+    sent = build_forwarded_body(
         chat_bodies.accepted(**fields),
         upstream_model="m",
         supported=supported,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.formats.chat.forward import GATEWAY_FIELDS, forwarded_body
+from routing.formats.chat.forward import GATEWAY_FIELDS, build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY
 from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, accepted
 
@@ -20,7 +20,7 @@ def forward(
     stream_usage: bool = True,
     **fields: Any,
 ) -> dict[str, Any]:
-    return forwarded_body(
+    return build_forwarded_body(
         accepted(**fields),
         upstream_model="small-1",
         supported=frozenset(supported.split()),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.open_tools import with_settings_inside
+from routing.formats.open_tools import move_tool_settings
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, missing
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
 from tests.routing.formats.test_fields import FORMATS
@@ -278,7 +278,7 @@ def test_transforms_switch_context_compression() -> None:
 
 
 def moved(tool: Any) -> Any:
-    return with_settings_inside({"tools": [tool]})["tools"][0]
+    return move_tool_settings({"tools": [tool]})["tools"][0]
 
 
 INNER = [{"type": "router:datetime", "timezone": "UTC"}]
@@ -315,7 +315,7 @@ def test_settings_beside_the_type_are_moved_inside(
 
 def test_settings_of_tools_in_plugins_and_namespaces_are_moved_too() -> None:
     body = {"plugins": [{"id": "fusion", "tools": INNER}, "x"]}
-    assert with_settings_inside(body)["plugins"] == [{"id": "fusion", "tools": INNER_MOVED}, "x"]
+    assert move_tool_settings(body)["plugins"] == [{"id": "fusion", "tools": INNER_MOVED}, "x"]
     space = {"type": "namespace", "name": "n", "tools": INNER}
     assert moved(space) == {**space, "tools": INNER_MOVED}
 
@@ -338,7 +338,7 @@ def test_settings_of_tools_in_plugins_and_namespaces_are_moved_too() -> None:
 def test_everything_else_is_as_it_came(tool: Any) -> None:
     tools: tuple[Any, ...] = ({"tools": [tool], "plugins": [{"id": "web"}]}, {}, {"tools": "x"})
     for body in (*tools, {"tools": None}, {"tools": [], "plugins": {}}):
-        assert with_settings_inside(body) is body
+        assert move_tool_settings(body) is body
 
 
 KEYS = st.sampled_from(["type", "parameters", "tools", "name", "model", "max_uses"])
@@ -354,8 +354,8 @@ JSON = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["tools", "plugins", "model"]), JSON))
 def test_nothing_breaks_the_move_and_twice_is_once(body: dict[str, Any]) -> None:
-    once = with_settings_inside(body)
-    assert with_settings_inside(once) == once
+    once = move_tool_settings(body)
+    assert move_tool_settings(once) == once
 
 
 def test_settings_beside_the_type_are_checked_like_those_inside() -> None:

@@ -13,12 +13,11 @@ from gateway.http.validation import UNDEFINED, Issue
 from routing.entities.exchange import Prompt, Terms
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.forward import forwarded_body
+from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY, ChatInvalid, ChatRequest
 from routing.formats.chat.schema import ChatBody
 from routing.formats.decisions.format import DECISIONS
-from routing.formats.decisions.request import questions_of
-from routing.formats.decisions.schema import DecisionsBody
+from routing.formats.decisions.request import DecisionsBody, read_questions
 from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.schema import MessagesBody
 from routing.formats.responses.format import RESPONSES
@@ -163,13 +162,13 @@ def _sent(request: ChatRequest) -> Iterator[Any]:
     """What upstreams of every kind are sent."""
     if request.decides:
         assert request.original is not None
-        yield [request.original["state"], questions_of(request.original)]
+        yield [request.original["state"], read_questions(request.original)]
         return
     for kind in sorted(CHAT_KINDS):
         body = request.body
         if kind == CHAT.wire:
             limits: dict[str, Any] = {"user_hash": None, "max_tokens_cap": None}
-            body = forwarded_body(
+            body = build_forwarded_body(
                 request, upstream_model="up-1", supported=_TAKEN, stream_usage=True, **limits
             )
         original = request.original if kind == WIRES[request.format] else None

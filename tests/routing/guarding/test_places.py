@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.formats.decisions.request import parse_decisions, questions_of
-from routing.formats.messages.request import parse_messages
-from routing.formats.responses.request import parse_responses
+from routing.formats.decisions.request import parse_decisions, read_questions
+from routing.formats.messages.read import parse_messages
+from routing.formats.responses.read import parse_responses
 from routing.guarding.texts import changed
 from tests.routing.guarding.filtering import MAIL, chat_of, placed, run, user
 
@@ -203,6 +203,6 @@ def test_every_place_is_changed() -> None:
 def test_labels_that_become_alike_stay_apart() -> None:
     criteria = {MAIL: None, "[EMAIL]": "d", "bob@example.org": "e", "other": None}
     chat = asking(questions={"q": {"type": "choice", "instructions": "?", "criteria": criteria}})
-    new = questions_of(original(changed(chat, hidden)))["q"]
+    new = read_questions(original(changed(chat, hidden)))["q"]
     assert new.labels == ("[EMAIL]", "[EMAIL] (2)", "[EMAIL] (3)", "other")
     assert new.criteria == (None, "d", "e", None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.entities.prices import Prices
-from routing.formats.chat.message import text_chars
+from routing.formats.chat.answer import count_text_chars
 from routing.metering.cost import cost_of
 from routing.metering.usage import COUNT_MAX, Usage, believable, estimated_tokens, summed
 
@@ -125,7 +125,7 @@ def thought(**text: Any) -> dict[str, Any]:
     ],
 )
 def test_every_text_of_a_completion_is_estimated_once(message: dict[str, Any]) -> None:
-    usage = Usage(0, estimated_tokens(text_chars({"role": "assistant", **message})))
+    usage = Usage(0, estimated_tokens(count_text_chars({"role": "assistant", **message})))
     assert cost_of(usage, Prices.parse(PLAIN)).total_nano == 100 * 2_000
 
 

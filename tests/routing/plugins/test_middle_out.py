@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.chat.facts import read_messages
+from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.plugins import context_compression, middle_out
 from routing.plugins.context_compression import compressed
@@ -36,7 +36,7 @@ def shortened(talk: list[Message], chars_max: int) -> list[Message]:
 
 
 def chars(messages: list[Message]) -> int:
-    return read_messages(messages).text_chars
+    return read_prompt(messages).text_chars
 
 
 TALK = [
@@ -112,7 +112,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 def test_any_conversation(talk: list[Message], chars_max: int) -> None:
     made = shortened(talk, chars_max)
     assert chars(made) <= max(chars_max, fixed_chars(talk, sizes_of(talk)))
-    assert not read_messages(made).orphans
+    assert not read_prompt(made).orphans
     kept = [each for each in made if each in talk]
     assert len(made) - len(kept) <= 1  # The one that was shortened.
     places = [next(at for at, other in enumerate(talk) if other is each) for each in kept]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.chat.request import ChatRequest, parse_chat
-from routing.formats.messages.request import parse_messages
-from routing.formats.responses.request import parse_responses
+from routing.formats.messages.read import parse_messages
+from routing.formats.responses.read import parse_responses
 from routing.presets.keeping import content_of
 from routing.presets.merging import Merged, laid_on_chat, merged
 from tests.routing.presets.test_keeping import BOTH, CHAT, COMMON, FUNCTION, SCHEMA

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from routing.formats.caller import Activity
-from routing.formats.chat.merging import merged
+from routing.formats.caller import ToolActivity
+from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.cost import NO_COST
 from routing.metering.usage import Usage
@@ -167,11 +167,11 @@ def test_any_loop(turns: list[tuple[list[str], str | None]], steps: int | None) 
         (each.text_bytes, each.prompt_text_chars, each.message_count) for each in (last, fresh)
     )
     assert len(set(sizes)) == 1
-    whole = merged(loop.pieces, hides_reasoning=False)
+    whole = merge_pieces(loop.pieces, hides_reasoning=False)
     heard = [said[min(n, len(said) - 1)]["content"] or "" for n in range(loop.turns)]
     assert (whole["content"] or "") == "".join(heard)
     told = [d["tool_call_id"] for d in whole.get("reasoning_details", ())]
-    assert told == [piece.call_id for piece in loop.pieces if isinstance(piece, Activity)]
+    assert told == [piece.call_id for piece in loop.pieces if isinstance(piece, ToolActivity)]
     assert sorted(told) == sorted(played.ran + played.refused)
     names = [call["function"]["name"] for call in whole.get("tool_calls", ())]
     assert set(names) <= {"own"}

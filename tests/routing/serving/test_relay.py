@@ -7,8 +7,7 @@ import pytest
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from routing.formats.caller import CallerFormat
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
@@ -23,7 +22,7 @@ from tests.routing.serving.streams import EVENTS, chat_events, messages_events, 
 FORMATS = {each.name: each for each in (CHAT, MESSAGES, RESPONSES)}
 MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
 BODIES: dict[str, Any] = {"chat": MESSAGE, "messages": MESSAGE, "responses": {"input": "Hi"}}
-SERVED = Served("gen-1-aaaaaaaaaaaaaaaaaaaa", 1, "acme/small", "Acme")
+SERVED = AnswerIdentity("gen-1-aaaaaaaaaaaaaaaaaaaa", 1, "acme/small", "Acme")
 REPORT = usage_report(Usage(3, 2), charged_nano=7, cost=FREE)
 EVENT_BYTES_MAX = 65_536
 EVERY_PAIR = pytest.mark.parametrize(

@@ -6,13 +6,11 @@ from typing import Any
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Answer, Prompt, Terms
-from routing.formats.caller import CallerFormat, Ending, Whole
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CallerFormat, CompleteAnswer, Ending
+from routing.formats.chat.answer import clean_delta, clean_message, has_content, normalize_finish
 from routing.formats.chat.format import CHAT
-from routing.formats.chat.forward import forwarded_body
-from routing.formats.chat.message import clean_delta, clean_message, has_content
+from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
-from routing.formats.finish import normal_finish
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.upstreams.sse import SseParser
@@ -27,7 +25,7 @@ SUPPORTED = frozenset(
         *("reasoning", "reasoning_effort", "include_reasoning"),
     }
 )
-SERVED = Served("gen-1760000000-abcdefghijklmnopqrst", 1_760_000_000, "acme/small", "Acme")
+SERVED = AnswerIdentity("gen-1760000000-abcdefghijklmnopqrst", 1_760_000_000, "acme/small", "Acme")
 EVENT_BYTES_MAX = 1 << 20
 USAGE: dict[str, Any] = {
     "prompt_tokens": 10,
@@ -55,7 +53,7 @@ def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
     """What an upstream of the kind is sent by somebody who speaks another format."""
     body = request.body
     if kind == CHAT.wire:
-        body = forwarded_body(
+        body = build_forwarded_body(
             request,
             upstream_model="up-1",
             supported=SUPPORTED,
@@ -72,7 +70,7 @@ def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
 
 
 def finish_of(native: str | None, message: dict[str, Any]) -> str:
-    return normal_finish(native, has_tool_calls=bool(message.get("tool_calls")))
+    return normalize_finish(native, has_tool_calls=bool(message.get("tool_calls")))
 
 
 def new_call_id() -> str:
@@ -87,7 +85,7 @@ def told_whole(format: CallerFormat, request: ChatRequest, answer: Answer) -> di
     """The body of a whole answer to a caller of another format than the upstream's."""
     message = clean_message(answer.message, exclude_reasoning=False, new_call_id=new_call_id)
     ending = ending_of(answer.native_finish, finish_of(answer.native_finish, message))
-    whole = Whole(SERVED, request, message, answer.logprobs, None, ending)
+    whole = CompleteAnswer(SERVED, request, message, answer.logprobs, None, ending)
     told: dict[str, Any] = json.loads(dumps(format.whole(whole)))
     return told
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from routing.decisions.question import Question
+from routing.decisions.question import TypedQuestion
 from routing.formats.chat.request import ChatInvalid
-from routing.formats.decisions.format import full_name
-from routing.formats.decisions.request import parse_decisions, questions_of
+from routing.formats.decisions.format import resolve_name
+from routing.formats.decisions.request import parse_decisions, read_questions
 
 NOUL = {"type": "noul", "instructions": "Why?"}
 BODY: dict[str, Any] = {"model": "m/m", "state": "s", "questions": {"q": NOUL}}
@@ -22,13 +22,13 @@ def test_questions_in_their_order() -> None:
             "b": {"type": "score", "instructions": {}, "criteria": ["low", "high"]},
         }
     }
-    assert questions_of(body) == {
-        "z": Question("noul", "Why?", ("yes", "no"), (None, None)),
-        "a": Question("noul", "Why?", ("yes", "no"), ("t", ["f"])),
-        "m": Question("choice", ["?"], ("y", "x"), (None, {"d": 1})),
-        "b": Question("score", {}, ("0", "1"), ("low", "high")),
+    assert read_questions(body) == {
+        "z": TypedQuestion("noul", "Why?", ("yes", "no"), (None, None)),
+        "a": TypedQuestion("noul", "Why?", ("yes", "no"), ("t", ["f"])),
+        "m": TypedQuestion("choice", ["?"], ("y", "x"), (None, {"d": 1})),
+        "b": TypedQuestion("score", {}, ("0", "1"), ("low", "high")),
     }
-    assert list(questions_of(body)) == ["z", "a", "m", "b"]
+    assert list(read_questions(body)) == ["z", "a", "m", "b"]
 
 
 def test_what_the_pipeline_asks_of_a_request() -> None:
@@ -69,4 +69,4 @@ def test_the_body_s_session_comes_first_and_both_have_a_longest() -> None:
     ],
 )
 def test_names_without_an_author(given: str, meant: str) -> None:
-    assert full_name(given, "space") == meant
+    assert resolve_name(given, "space") == meant

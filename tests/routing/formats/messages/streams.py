@@ -3,12 +3,11 @@
 from typing import Any
 
 from routing.entities.exchange import Native
-from routing.formats.caller import Ending
-from routing.formats.chat.answer import Served
-from routing.formats.messages.streaming.stream import MessagesStream
+from routing.formats.caller import AnswerIdentity, Ending
+from routing.formats.messages.stream import MessagesStream
 from tests.routing.formats.messages.bodies import accepted
 
-SERVED = Served("gen-1-x", 1, "acme/small", "Acme")
+SERVED = AnswerIdentity("gen-1-x", 1, "acme/small", "Acme")
 USAGE: dict[str, Any] = {
     "prompt_tokens": 10,
     "completion_tokens": 5,

@@ -13,10 +13,9 @@ from gateway.http.errors import (
     Unavailable,
 )
 from gateway.http.validation import Issue
-from routing.formats.caller import Ending, Whole
-from routing.formats.messages.answer import BrokenAnswer
-from routing.formats.messages.errors import told_status
+from routing.formats.caller import CompleteAnswer, Ending
 from routing.formats.messages.format import MESSAGES
+from routing.formats.messages.write import BrokenAnswer, client_status
 from tests.routing.formats.messages.bodies import accepted
 from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native
 
@@ -25,7 +24,9 @@ DIRECT = {"type": "direct"}
 
 def answer(message: dict[str, Any], end: Ending | None = None, **fields: Any) -> dict[str, Any]:
     return MESSAGES.whole(
-        Whole(SERVED, accepted(**fields), message, None, None, end or ending("stop", "stop"))
+        CompleteAnswer(
+            SERVED, accepted(**fields), message, None, None, end or ending("stop", "stop")
+        )
     )
 
 
@@ -204,7 +205,7 @@ def test_an_error_is_named_in_the_words_of_messages(
         "error": {**told, "metadata": {"error_type": error_type}},
         "request_id": "gen-1",
     }
-    assert told_status(error) == status
+    assert client_status(error) == status
 
 
 @pytest.mark.parametrize("error_type", ["content_policy_violation", "refusal"])
@@ -218,7 +219,7 @@ def test_what_a_provider_calls_unprocessable_is_a_bad_request_here() -> None:
     error = Told(422, "unprocessable", provider_name="Acme")
     told = error_of(error)["error"]
     assert (told["type"], told["error_type"]) == ("invalid_request_error", "invalid_request")
-    assert (told["code"], told_status(error)) == (400, 400)
+    assert (told["code"], client_status(error)) == (400, 400)
     assert told["metadata"] == {"error_type": "invalid_request", "provider_name": "Acme"}
 
 

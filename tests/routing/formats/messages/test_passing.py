@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.caller import Whole
-from routing.formats.messages.answer import whole_answer
-from routing.formats.messages.streaming.stream import MessagesStream
+from routing.formats.caller import CompleteAnswer
+from routing.formats.messages.stream import MessagesStream
+from routing.formats.messages.write import build_answer
 from tests.routing.formats.messages.bodies import accepted
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native, stream
@@ -115,7 +115,10 @@ def test_a_turn_that_ends_with_calls_says_so(caller: Any, reason: str) -> None:
     ended = {"stop_reason": "end_turn"}
     message = {"type": "message", "content": [call], "usage": {}, **ended}
     end = ending("tool_calls", "end_turn", native=native("", b"", message))
-    assert whole_answer(Whole(SERVED, accepted(), {}, None, None, end))["stop_reason"] == reason
+    assert (
+        build_answer(CompleteAnswer(SERVED, accepted(), {}, None, None, end))["stop_reason"]
+        == reason
+    )
     block = {"type": "content_block_start", "index": 0, "content_block": call}
     for writer, events in ((begun(), [block]), (begun({"content": [call]}), [])):
         for event in (*events, {**LAST, "delta": ended}):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from routing.formats.messages.sealing import MARK
+from routing.formats.messages.thinking import SEAL_PREFIX
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import USAGE, call, ending, stream, written
 
@@ -87,7 +87,7 @@ def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
     thought, text = Read(data).content
     assert b"secret" not in data
     assert (thought["thinking"], text["text"]) == ("", "x")
-    assert thought["signature"].startswith(MARK)
+    assert thought["signature"].startswith(SEAL_PREFIX)
 
 
 def test_a_settled_call_lets_the_next_one_go_on_at_once() -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.formats.caller import Whole
+from routing.formats.caller import CompleteAnswer
 from routing.formats.chat.request import parse_chat
-from routing.formats.messages.answer import blocks_of_message, whole_answer
-from routing.formats.messages.completeness import ObjectScanner
-from routing.formats.messages.sealing import MARK, sealed, unsealed
+from routing.formats.messages.block_writer import ObjectScanner
+from routing.formats.messages.thinking import SEAL_PREFIX, seal, unseal
+from routing.formats.messages.write import build_answer, build_message_blocks
 from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, said
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import SERVED, call, ending, native, stream, written
@@ -145,7 +145,7 @@ def test_a_stream_says_what_the_whole_answer_says(
     deltas += [delta for said in called[1] for delta in said]
     thinking = {"type": "adaptive", "display": "omitted" if silent else None}
     streamed = Read(written(*deltas, thinking=thinking)).content
-    assert streamed == blocks_of_message(message, silent=silent)
+    assert streamed == build_message_blocks(message, silent=silent)
 
 
 keys = ("type", "text", "id", "index", "function", "name", "arguments", "signature", "data")
@@ -165,7 +165,7 @@ spoken = junk | st.lists(items_of_junk, max_size=3)
 def test_no_upstream_can_make_a_stream_that_clients_cannot_read(deltas: list[Delta]) -> None:
     assert Read(written(*deltas)).ended is not None
     for delta in deltas:
-        blocks_of_message(delta, silent=False)
+        build_message_blocks(delta, silent=False)
 
 
 EVENTS = ["message_start", "content_block_start", "message_delta", "message_stop", "of_tomorrow"]
@@ -181,8 +181,10 @@ def test_no_message_upstream_can_either(
         out += writer.passed(native(name, orjson.dumps(payload), payload))
     assert events_of(out + writer.closing(ending()))[-1]["type"] == "message_stop"
     message = {"content": [value for _, value in events], "usage": usage}
-    whole = Whole(SERVED, accepted(), {}, None, None, ending(native=native("", b"", message)))
-    assert whole_answer(whole)["usage"]["output_tokens"] == 5
+    whole = CompleteAnswer(
+        SERVED, accepted(), {}, None, None, ending(native=native("", b"", message))
+    )
+    assert build_answer(whole)["usage"]["output_tokens"] == 5
 
 
 @given(st.data(), objects, st.text(max_size=6))
@@ -205,7 +207,7 @@ def numberless(detail: dict[str, Any]) -> dict[str, Any]:
 
 @given(items(), st.booleans())
 def test_reasoning_comes_back_as_it_was(details: list[dict[str, Any]], silent: bool) -> None:
-    blocks = blocks_of_message({"reasoning_details": details}, silent=silent)
+    blocks = build_message_blocks({"reasoning_details": details}, silent=silent)
     [_, *replayed] = chat_of(USER, said("assistant", *blocks))
     back = replayed[0].get("reasoning_details", []) if replayed else []
     for before, after in zip(details, back, strict=True):
@@ -218,15 +220,15 @@ def test_reasoning_comes_back_as_it_was(details: list[dict[str, Any]], silent: b
 @given(texts, objects)
 def test_text_and_calls_come_back_as_they_were(text: str, given_input: dict[str, Any]) -> None:
     called = {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
-    blocks = blocks_of_message({"content": text, "tool_calls": [called]}, silent=False)
+    blocks = build_message_blocks({"content": text, "tool_calls": [called]}, silent=False)
     blocks[1]["input"] = given_input
     [_, turn] = chat_of(USER, said("assistant", *blocks))
     assert turn["content"] == text
-    assert blocks_of_message(turn, silent=False) == blocks
+    assert build_message_blocks(turn, silent=False) == blocks
 
 
 def test_plain_reasoning_stays_plain() -> None:
-    [block] = blocks_of_message({"reasoning": "hm"}, silent=False)
+    [block] = build_message_blocks({"reasoning": "hm"}, silent=False)
     assert block == {"type": "thinking", "thinking": "hm", "signature": ""}
     [_, turn] = chat_of(USER, said("assistant", block))
     detail = {"type": "reasoning.text", "text": "hm", "index": 0, "id": None, "format": None}
@@ -235,7 +237,7 @@ def test_plain_reasoning_stays_plain() -> None:
 
 def test_message_upstreams_never_see_what_they_did_not_sign() -> None:
     foreign = {"type": "reasoning.encrypted", "data": "x", "format": "openai-responses-v1"}
-    blocks = blocks_of_message({"reasoning": "hm", "reasoning_details": [foreign]}, silent=False)
+    blocks = build_message_blocks({"reasoning": "hm", "reasoning_details": [foreign]}, silent=False)
     claudes = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
     request = accepted(messages=[USER, said("assistant", *blocks, claudes, TEXT)])
     assert request.original is not None
@@ -246,14 +248,14 @@ def test_message_upstreams_never_see_what_they_did_not_sign() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *(MARK, MARK + "!", MARK + "eA==", MARK + "é"),
-        sealed({"type": "reasoning.text", "text": 5}),
-        sealed({"type": "reasoning.summary"}),
-        sealed([1]),  # type: ignore[arg-type] # What a client may make of it.
+        *(SEAL_PREFIX, SEAL_PREFIX + "!", SEAL_PREFIX + "eA==", SEAL_PREFIX + "é"),
+        seal({"type": "reasoning.text", "text": 5}),
+        seal({"type": "reasoning.summary"}),
+        seal([1]),  # type: ignore[arg-type] # What a client may make of it.
     ],
 )
 def test_a_seal_that_a_client_broke_is_no_item(text: str) -> None:
-    assert unsealed(text) is None
+    assert unseal(text) is None
     thinking = {"type": "thinking", "thinking": "hm", "signature": text}
     broken = [thinking, {"type": "redacted_thinking", "data": text}]
     details = chat_of(USER, said("assistant", *broken))[1]["reasoning_details"]

@@ -4,12 +4,11 @@ import json
 from typing import Any
 
 from gateway.http.jsonio import dumps, usd
-from routing.formats.caller import Ending, Whole
-from routing.formats.chat.answer import Served
+from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
 from routing.formats.responses.format import RESPONSES
 from tests.routing.formats.responses.bodies import accepted
 
-SERVED = Served("gen-1760000000-abc", 1_760_000_000, "acme/small", "Acme")
+SERVED = AnswerIdentity("gen-1760000000-abc", 1_760_000_000, "acme/small", "Acme")
 USAGE: dict[str, Any] = {
     "prompt_tokens": 5,
     "completion_tokens": 3,
@@ -40,7 +39,7 @@ def whole(
 ) -> Any:
     """The answer as a caller would read it."""
     said = {"role": "assistant", "content": None, **message}
-    answer = Whole(SERVED, accepted(**fields), said, logprobs, None, end or ending())
+    answer = CompleteAnswer(SERVED, accepted(**fields), said, logprobs, None, end or ending())
     return plain(RESPONSES.whole(answer))
 
 

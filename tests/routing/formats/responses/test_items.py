@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.http.jsonio import dumps
-from routing.formats.responses import turn as turn_module
+from routing.formats.responses import conversation as turn_module
 from tests.routing.formats.chat_bodies import USER
 from tests.routing.formats.responses.bodies import (
     CALL,
@@ -154,7 +154,7 @@ def test_what_a_turn_says_beside_its_call_is_one_content(
 def test_a_turn_is_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many messages follow a call, no text of theirs is looked at twice."""
     looks: list[Any] = []
-    as_parts = turn_module._as_parts
+    as_parts = turn_module._content_as_parts
 
     def counted(content: Any) -> list[dict[str, Any]]:
         looks.append(content)

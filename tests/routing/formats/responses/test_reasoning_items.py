@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from routing.entities.ids import is_own_reasoning
-from routing.formats.responses.ids import item_id, stem_of
+from routing.formats.responses.write import derive_stem, item_id
 from tests.routing.formats.responses.answers import output_of
 from tests.routing.formats.responses.bodies import CALL, CALL_OUTPUT, messages
 
-OWN_ID = item_id("rs", stem_of("gen-1"), 0)
+OWN_ID = item_id("rs", derive_stem("gen-1"), 0)
 SUMMARY = {"type": "summary_text", "text": "s"}
 THOUGHT = {"type": "reasoning_text", "text": "t"}
 ITEM: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [SUMMARY]}

@@ -7,9 +7,9 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from routing.formats.caller import Activity
-from routing.formats.responses.streaming.events import Events
-from routing.formats.responses.streaming.output_items import ToolItem
+from routing.formats.caller import ToolActivity
+from routing.formats.responses.events import EventWriter
+from routing.formats.responses.output_items import OutputTool
 from tests.routing.formats.responses.answers import ending, failure, read, stream
 from tests.routing.formats.responses.reader import Reader
 
@@ -201,8 +201,8 @@ def test_what_has_no_place_in_the_format_is_no_event(delta: Event) -> None:
 def test_a_panel_and_its_comparison_begin_before_they_end() -> None:
     answers = [{"model": "acme/a", "answer": "Yes"}, {"model": "acme/b", "error": "gone"}]
     item = {"answers": answers, "analysis": "They differ."}
-    activity = Activity("c1", "router:fusion", "fusion", "{}", status="completed", item=item)
-    said = ToolItem(Events(), "st_1", 0, activity).end_of_content().decode()
+    activity = ToolActivity("c1", "router:fusion", "fusion", "{}", status="completed", item=item)
+    said = OutputTool(EventWriter(), "st_1", 0, activity).end_of_content().decode()
     assert re.findall(r"event: response\.fusion_call\.(\S+)", said) == [
         *("panel.added", "panel.added", "panel.completed", "panel.failed"),
         *("analysis.in_progress", "analysis.completed", "completed"),

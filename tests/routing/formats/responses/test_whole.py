@@ -6,8 +6,8 @@ import pytest
 from openai.types.responses import Response
 
 from gateway.http.errors import GatewayError
-from routing.formats.responses.failures import LIMITS, ends_incomplete
 from routing.formats.responses.format import RESPONSES
+from routing.formats.responses.write import LIMITS, ends_incomplete
 from tests.routing.formats.responses.answers import ending, failure, whole
 from tests.routing.formats.responses.bodies import FUNCTION
 

@@ -1,7 +1,6 @@
-"""Output items while they grow (inference reference 5.4 and 5.5).
+"""Output items while they grow.
 
-Every item keeps the place it began at. `status` is `in_progress` until the item is closed.
-"""
+Every item keeps the place it began at. `status` is `in_progress` until the item is closed."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -9,17 +8,18 @@ from typing import Any, Final, Protocol
 
 import pydantic_core
 
-from routing.formats.caller import Activity
-from routing.formats.responses.output_parts import (
+from routing.formats.caller import ToolActivity
+from routing.formats.responses.events import (
     SUMMARY_TEXT,
+    EventWriter,
     OutputPart,
     PartKind,
+    TextFragments,
 )
-from routing.formats.responses.streaming.events import Events, Fragments
 from routing.formats.server_tools import ADVISOR, SUBAGENT, WEB_FETCH, WEB_SEARCH
 
 
-class Item(Protocol):
+class OutputItem(Protocol):
     status: str
 
     def value(self) -> dict[str, Any]:
@@ -29,10 +29,10 @@ class Item(Protocol):
         """The events that end it."""
 
 
-class _Growing(ABC):
+class _GrowingItem(ABC):
     """What items have in common: their place, how they open and how they close."""
 
-    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+    def __init__(self, events: EventWriter, item_id: str, output_index: int) -> None:
         self.events = events
         self.id = item_id
         self.output_index = output_index
@@ -64,10 +64,10 @@ class _Growing(ABC):
         )
 
 
-class _WithParts(_Growing):
+class _ItemWithParts(_GrowingItem):
     """An item that says texts, one at a time."""
 
-    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+    def __init__(self, events: EventWriter, item_id: str, output_index: int) -> None:
         super().__init__(events, item_id, output_index)
         self.parts: list[OutputPart] = []
         self._counts: Counter[str] = Counter()
@@ -92,7 +92,7 @@ class _WithParts(_Growing):
         return part.closing() if part is not None else b""
 
 
-class MessageItem(_WithParts):
+class OutputMessage(_ItemWithParts):
     """What the model says to the user."""
 
     def value(self) -> dict[str, Any]:
@@ -105,12 +105,12 @@ class MessageItem(_WithParts):
         }
 
 
-class ReasoningItem(_WithParts):
+class OutputReasoning(_ItemWithParts):
     """What the model thinks, readable or sealed. `given_id` and `index` are those of the chat
     details it is made of: details with the same belong to one item."""
 
     def __init__(
-        self, events: Events, item_id: str, output_index: int, detail: dict[str, Any]
+        self, events: EventWriter, item_id: str, output_index: int, detail: dict[str, Any]
     ) -> None:
         super().__init__(events, item_id, output_index)
         self.given_id = detail.get("id")
@@ -122,13 +122,13 @@ class ReasoningItem(_WithParts):
     def takes(self, detail: dict[str, Any]) -> bool:
         """Whether the detail is a further piece of this item; a bare signature seals plain text."""
         given_id, index = detail.get("id"), detail.get("index")
-        if self.encrypted is not None or (self.signature is not None and not _only_seals(detail)):
+        if self.encrypted is not None or (self.signature is not None and not _is_encrypted(detail)):
             return False
         if (
             self.index is None
             and self.given_id is None
             and given_id is None
-            and _seal_alone(detail)
+            and _is_bare_signature(detail)
         ):
             return True
         return index == self.index and given_id in (None, self.given_id)
@@ -146,20 +146,20 @@ class ReasoningItem(_WithParts):
         return value | {name: said for name, said in beside.items() if said is not None}
 
 
-def _only_seals(detail: dict[str, Any]) -> bool:
+def _is_encrypted(detail: dict[str, Any]) -> bool:
     return detail.get("type") == "reasoning.encrypted"
 
 
-def _seal_alone(detail: dict[str, Any]) -> bool:
+def _is_bare_signature(detail: dict[str, Any]) -> bool:
     return bool(detail.get("signature")) and not detail.get("text")
 
 
-class CallItem(_Growing):
+class OutputCall(_GrowingItem):
     """A function call, its arguments as the upstream spelt them."""
 
     def __init__(
         self,
-        events: Events,
+        events: EventWriter,
         item_id: str,
         output_index: int,
         *,
@@ -173,7 +173,7 @@ class CallItem(_Growing):
         self.name = name
         self._beside = beside
         kind = "response.function_call_arguments.delta"
-        self.arguments = Fragments(events, kind, self.place)
+        self.arguments = TextFragments(events, kind, self.place)
 
     def value(self) -> dict[str, Any]:
         return {
@@ -194,23 +194,25 @@ class CallItem(_Growing):
 FUSION: Final = "fusion_call"
 # Only items of these can have failed; others are incomplete then.
 _MAY_FAIL: Final = frozenset({ADVISOR, SUBAGENT})
-_OF_PAGES: Final = ("url", "title", "content", "httpStatus", "error")
+_PAGE_FIELDS: Final = ("url", "title", "content", "httpStatus", "error")
 # Tools whose work the format tells of in events of their own: their name there, and what is said
 # when one begins.
-_STEPS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+_TOOL_EVENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "router:web_search": ("web_search_call", ("in_progress", "searching")),
     "router:image_generation": ("image_generation_call", ("in_progress", "generating")),
     "router:fusion": (FUSION, ("in_progress",)),
 }
 
 
-class ToolItem(_Growing):
+class OutputTool(_GrowingItem):
     """A server tool that the gateway ran, with the fields that are its own."""
 
-    def __init__(self, events: Events, item_id: str, output_index: int, activity: Activity) -> None:
+    def __init__(
+        self, events: EventWriter, item_id: str, output_index: int, activity: ToolActivity
+    ) -> None:
         super().__init__(events, item_id, output_index)
         self._activity = activity
-        self._steps = _STEPS.get(activity.tool)
+        self._steps = _TOOL_EVENTS.get(activity.tool)
 
     def opening(self) -> bytes:
         if self._steps is None:
@@ -253,7 +255,7 @@ class ToolItem(_Growing):
     def value(self) -> dict[str, Any]:
         activity = self._activity
         return {
-            **_always(activity),
+            **_required_fields(activity),
             **activity.item,
             "id": self.id,
             "type": activity.tool,
@@ -263,16 +265,16 @@ class ToolItem(_Growing):
         }
 
 
-def _always(activity: Activity) -> dict[str, Any]:
+def _required_fields(activity: ToolActivity) -> dict[str, Any]:
     """Fields that the item of a tool has in any case: also of a call that was stopped."""
     if activity.tool == WEB_FETCH:
-        return dict.fromkeys(_OF_PAGES)
+        return dict.fromkeys(_PAGE_FIELDS)
     if activity.tool == WEB_SEARCH:
-        return {"action": {"type": "search", "query": _query(activity.arguments)}}
+        return {"action": {"type": "search", "query": _read_query(activity.arguments)}}
     return {}
 
 
-def _query(arguments: str) -> str:
+def _read_query(arguments: str) -> str:
     try:
         value = pydantic_core.from_json(arguments)
     except ValueError:
@@ -281,10 +283,10 @@ def _query(arguments: str) -> str:
     return query if isinstance(query, str) else ""
 
 
-class ImageItem(_Growing):
+class OutputImage(_GrowingItem):
     """A picture the model made; it comes whole."""
 
-    def __init__(self, events: Events, item_id: str, output_index: int) -> None:
+    def __init__(self, events: EventWriter, item_id: str, output_index: int) -> None:
         super().__init__(events, item_id, output_index)
         self.result: str | None = None
 

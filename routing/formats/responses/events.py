@@ -1,8 +1,55 @@
-"""The texts inside output items: what a message says, what a reasoning item thinks."""
+"""Events of a stream, numbered without a gap, and the texts that grow in them.
+
+The constant part of a text's deltas is serialised once; per delta only the text is."""
 
 from typing import Any, Final, NamedTuple
 
-from routing.formats.responses.streaming.events import Events, Fragments
+from gateway.http.jsonio import dumps
+
+TERMINAL: Final = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class EventWriter:
+    """Numbers the events of one stream."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def say(self, kind: str, fields: dict[str, Any]) -> bytes:
+        body = dumps({"type": kind, "sequence_number": self.number, **fields})
+        self.number += 1
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), body)
+
+    def say_raw(self, kind: str, body: bytes) -> bytes:
+        """An event that is written already, with the number that is due."""
+        self.number += 1
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), body)
+
+
+class TextFragments:
+    """One text that comes in pieces, and its delta events."""
+
+    __slots__ = ("_events", "_head", "_tail", "pieces")
+
+    def __init__(self, events: EventWriter, kind: str, fields: dict[str, Any]) -> None:
+        name = kind.encode()
+        self._events = events
+        self._head = b'event: %b\ndata: {"type":"%b","sequence_number":' % (name, name)
+        self._tail = b",%b," % dumps(fields)[1:-1] + b'"delta":'
+        self.pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+    def delta(self, text: str) -> bytes:
+        events = self._events
+        number = events.number
+        events.number = number + 1
+        self.pieces.append(text)
+        return b"%b%d%b%b}\n\n" % (self._head, number, self._tail, dumps(text))
 
 
 class PartKind(NamedTuple):
@@ -39,14 +86,16 @@ class OutputPart:
 
     __slots__ = ("_annotations", "_events", "_fragments", "_logprobs", "_place", "kind")
 
-    def __init__(self, events: Events, kind: PartKind, item: dict[str, Any], index: int) -> None:
+    def __init__(
+        self, events: EventWriter, kind: PartKind, item: dict[str, Any], index: int
+    ) -> None:
         """`item` has item_id and output_index."""
         self.kind = kind
         self._events = events
         self._place = {**item, kind.index_name: index}
         beside: dict[str, Any] = {"logprobs": []} if kind is OUTPUT_TEXT else {}
         fields = {**self._place, **beside}
-        self._fragments = Fragments(events, f"{kind.text_events}.delta", fields)
+        self._fragments = TextFragments(events, f"{kind.text_events}.delta", fields)
         self._annotations: list[dict[str, Any]] = []
         self._logprobs: list[Any] = []
 

@@ -1,18 +1,82 @@
-"""Content blocks of a stream: in order, one open at a time (inference reference 4.7)."""
+"""Events of a messages stream and the writer of its blocks: in order, one open at a time."""
 
+import re
 from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any
+from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.entities.ids import tool_use_id
-from routing.formats.messages.completeness import ObjectScanner
-from routing.formats.messages.pieces import DIRECT, Fragment, is_plain_text, spoken
-from routing.formats.messages.streaming.frames import DELTA_END, block_start, block_stop, delta_head
-from routing.formats.messages.thinking import Thought, is_hidden
+from routing.formats.messages.pieces import DIRECT, CallFragment, is_plain_text, visible_text
+from routing.formats.messages.thinking import ReasoningBlock, is_hidden
+
+PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
+DELTA_END: Final = b"}}\n\n"
 
 
-class _Block(ABC):
+def write_event(name: str, fields: dict[str, Any]) -> bytes:
+    """One event; its type stands first in its data."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), dumps({"type": name, **fields}))
+
+
+def write_block_start(index: int, block: dict[str, Any]) -> bytes:
+    return write_event("content_block_start", {"index": index, "content_block": block})
+
+
+def write_block_stop(index: int) -> bytes:
+    return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index
+
+
+def delta_head(index: int, kind: str, field: str) -> bytes:
+    """A delta up to the value of its one field; `DELTA_END` follows that value."""
+    return (
+        b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,'
+        b'"delta":{"type":"%b","%b":' % (index, kind.encode(), field.encode())
+    )
+
+
+# All that matters outside a string, and inside one.
+_OUTSIDE: Final = re.compile(r'["{}\[\]]')
+_INSIDE: Final = re.compile(r'["\\]')
+
+
+class ObjectScanner:
+    """Feed the text piece by piece; `complete` once its outermost object has closed.
+
+    Linear in the text, whatever it holds: each character is looked at once.
+    """
+
+    __slots__ = ("_depth", "_escaped", "_in_string", "complete")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = self._escaped = self.complete = False
+
+    def feed(self, text: str) -> None:
+        place, end = (1, len(text)) if self._escaped and text else (0, len(text))
+        if place:
+            self._escaped = False
+        while place < end and not self.complete:
+            found = (_INSIDE if self._in_string else _OUTSIDE).search(text, place)
+            if found is None:
+                return
+            place = self._take(found.group(), found.end(), end)
+
+    def _take(self, mark: str, after: int, end: int) -> int:
+        if mark == '"':
+            self._in_string = not self._in_string
+        elif mark == "\\":
+            self._escaped = after == end
+            return after + 1
+        elif mark in "{[":
+            self._depth += 1
+        else:
+            self._depth -= 1
+            self.complete = mark == "}" and self._depth == 0
+        return after
+
+
+class _ContentBlock(ABC):
     """One block. Until it is the open one, what it says waits in it."""
 
     def __init__(self, index: int) -> None:
@@ -22,7 +86,7 @@ class _Block(ABC):
 
     def begin(self) -> bytes:
         self.open = True
-        said = block_start(self.index, self.opening()) + b"".join(self.waiting)
+        said = write_block_start(self.index, self.opening()) + b"".join(self.waiting)
         self.waiting.clear()
         return said
 
@@ -34,7 +98,7 @@ class _Block(ABC):
 
     def end(self) -> bytes:
         self.closed = True
-        return block_stop(self.index)
+        return write_block_stop(self.index)
 
     def is_settled(self) -> bool:
         """Whether nothing of it can come once another block has begun."""
@@ -45,7 +109,7 @@ class _Block(ABC):
         """The block as it begins."""
 
 
-class _Text(_Block):
+class _TextBlock(_ContentBlock):
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self.head = delta_head(index, "text_delta", "text")
@@ -58,10 +122,10 @@ class _Text(_Block):
         return self.say(head + dumps(citation) + DELTA_END)
 
 
-class _Thinking(_Block):
+class _ThinkingBlock(_ContentBlock):
     def __init__(self, index: int, detail: dict[str, Any], *, silent: bool) -> None:
         super().__init__(index)
-        self.thought = Thought(detail, silent=silent)
+        self.thought = ReasoningBlock(detail, silent=silent)
         self._head = delta_head(index, "thinking_delta", "thinking")
 
     def opening(self) -> dict[str, Any]:
@@ -69,7 +133,7 @@ class _Thinking(_Block):
 
     def add(self, detail: dict[str, Any]) -> bytes:
         self.thought.add(detail)
-        text = "" if self.thought.silent else spoken(detail)
+        text = "" if self.thought.silent else visible_text(detail)
         said = self.say(self._head + dumps(text) + DELTA_END) if text else b""
         signature = detail.get("signature")
         if isinstance(signature, str) and signature and self.thought.is_claudes:
@@ -77,7 +141,7 @@ class _Thinking(_Block):
         return said
 
     def end(self) -> bytes:
-        signature = self.thought.signature() if self.thought.foreign else ""
+        signature = self.thought.signature() if self.thought.is_foreign else ""
         return (self._signed(signature) if signature else b"") + super().end()
 
     def _signed(self, signature: str) -> bytes:
@@ -85,12 +149,12 @@ class _Thinking(_Block):
         return head + dumps(signature) + DELTA_END
 
 
-class _Redacted(_Block):
+class _RedactedBlock(_ContentBlock):
     """Such a block has no deltas: it is said when it is whole."""
 
     def __init__(self, index: int, detail: dict[str, Any]) -> None:
         super().__init__(index)
-        self.thought = Thought(detail, silent=False)
+        self.thought = ReasoningBlock(detail, silent=False)
 
     def begin(self) -> bytes:
         return b""
@@ -106,7 +170,7 @@ class _Redacted(_Block):
         return b""
 
 
-class _Tool(_Block):
+class _ToolBlock(_ContentBlock):
     """A call. It is settled once its arguments are a whole object, so that a parallel one that
     began meanwhile may go on."""
 
@@ -142,11 +206,11 @@ class _Tool(_Block):
         closing = self.say(self._fragment(rest)) if rest else b""
         return (b"" if self.open else super().begin()) + closing + super().end()
 
-    def add(self, fragment: Fragment) -> bytes:
+    def add(self, fragment: CallFragment) -> bytes:
         self.id = self.id or fragment.id
         self.name = self.name or fragment.name
         said = b""
-        if arguments := self._shown(fragment.arguments):
+        if arguments := self._as_object_text(fragment.arguments):
             self._unscanned.append(arguments)
             said = self.say(self._fragment(arguments))
         return super().begin() if self._due and self.name and not self.open else said
@@ -157,24 +221,24 @@ class _Tool(_Block):
         self._unscanned.clear()
         return self._scanner.complete and bool(self.name)
 
-    def _shown(self, arguments: str) -> str:
+    def _as_object_text(self, arguments: str) -> str:
         """The fragment as one of an object."""
         if self._is_text is False or not arguments:
             return arguments
         if self._is_text:
-            return _escaped(arguments)
+            return _escape(arguments)
         arguments, self._blank = self._blank + arguments, ""
         if not arguments.strip():
             self._blank = arguments
             return ""
         self._is_text = is_plain_text(arguments)
-        return '{"input":"' + _escaped(arguments) if self._is_text else arguments
+        return '{"input":"' + _escape(arguments) if self._is_text else arguments
 
     def _fragment(self, arguments: str) -> bytes:
         return self._head + dumps(arguments) + DELTA_END
 
 
-class _Whole(_Block):
+class _CompleteBlock(_ContentBlock):
     """A block that is said at once, but for its input."""
 
     def __init__(self, index: int, block: dict[str, Any], input_json: str) -> None:
@@ -188,7 +252,7 @@ class _Whole(_Block):
         return self._block
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """The text as a part of a JSON string."""
     return dumps(text).decode()[1:-1]
 
@@ -204,40 +268,40 @@ class BlockWriter:
     def __init__(self, *, silent: bool = False) -> None:
         self.text_head: bytes | None = None
         self._silent = silent
-        self._blocks: deque[_Block] = deque()
+        self._blocks: deque[_ContentBlock] = deque()
         self._count = 0
-        self._calls: dict[int, _Tool] = {}
-        self._unnumbered: _Tool | None = None
+        self._calls: dict[int, _ToolBlock] = {}
+        self._unnumbered: _ToolBlock | None = None
 
-    def text(self, text: str) -> bytes:
+    def add_text(self, text: str) -> bytes:
         last = self._last()
-        if not isinstance(last, _Text):
-            block = _Text(self._count)
+        if not isinstance(last, _TextBlock):
+            block = _TextBlock(self._count)
             block.say(block.head + dumps(text) + DELTA_END)
             return self._put(block)
         return last.say(last.head + dumps(text) + DELTA_END)
 
-    def cite(self, citation: dict[str, Any]) -> bytes:
+    def add_citation(self, citation: dict[str, Any]) -> bytes:
         last = self._last()
-        if isinstance(last, _Text):
+        if isinstance(last, _TextBlock):
             return last.cite(citation)
-        block = _Text(self._count)
+        block = _TextBlock(self._count)
         block.cite(citation)
         return self._put(block)
 
-    def reason(self, detail: dict[str, Any]) -> bytes:
+    def add_reasoning(self, detail: dict[str, Any]) -> bytes:
         last = self._last()
-        if isinstance(last, _Thinking | _Redacted) and last.thought.takes(detail):
+        if isinstance(last, _ThinkingBlock | _RedactedBlock) and last.thought.accepts(detail):
             return last.add(detail)
-        block: _Thinking | _Redacted = (
-            _Redacted(self._count, detail)
+        block: _ThinkingBlock | _RedactedBlock = (
+            _RedactedBlock(self._count, detail)
             if is_hidden(detail)
-            else _Thinking(self._count, detail, silent=self._silent)
+            else _ThinkingBlock(self._count, detail, silent=self._silent)
         )
         block.add(detail)
         return self._put(block)
 
-    def call(self, fragment: Fragment) -> bytes:
+    def add_call(self, fragment: CallFragment) -> bytes:
         block = self._call_of(fragment)
         if block is not None:
             if block.closed:
@@ -245,16 +309,16 @@ class BlockWriter:
                 return b""
             said = block.add(fragment)
             return said + self._advance() if len(self._blocks) > 1 else said
-        block = self._unnumbered = _Tool(self._count)
+        block = self._unnumbered = _ToolBlock(self._count)
         if fragment.key is not None:
             self._calls[fragment.key] = block
         block.add(fragment)
         return self._put(block)
 
-    def whole(self, block: dict[str, Any], input_json: str = "") -> bytes:
+    def add_block(self, block: dict[str, Any], input_json: str = "") -> bytes:
         """A block of its own: with an `input_json` its input is empty at first."""
         shown = {**block, "input": {}} if input_json else block
-        return self._put(_Whole(self._count, shown, input_json))
+        return self._put(_CompleteBlock(self._count, shown, input_json))
 
     def finish(self) -> bytes:
         """The rest of every block."""
@@ -264,10 +328,10 @@ class BlockWriter:
             said += (blocks[0].begin(), blocks.popleft().end())
         return b"".join(said)
 
-    def _last(self) -> _Block | None:
+    def _last(self) -> _ContentBlock | None:
         return self._blocks[-1] if self._blocks else None
 
-    def _call_of(self, fragment: Fragment) -> _Tool | None:
+    def _call_of(self, fragment: CallFragment) -> _ToolBlock | None:
         """The call that the fragment goes on with. None: it begins one."""
         if fragment.key is None:
             return None if fragment.name else self._unnumbered
@@ -277,7 +341,7 @@ class BlockWriter:
         # Some upstreams give every call the same number.
         return block if fragment.id == block.id else None
 
-    def _put(self, block: _Block) -> bytes:
+    def _put(self, block: _ContentBlock) -> bytes:
         self._count += 1
         self._blocks.append(block)
         return block.begin() + self._advance() if len(self._blocks) == 1 else self._advance()
@@ -288,5 +352,5 @@ class BlockWriter:
             said.append(blocks.popleft().end())
             said.append(blocks[0].begin())
         first = blocks[0] if len(blocks) == 1 else None
-        self.text_head = first.head if isinstance(first, _Text) else None
+        self.text_head = first.head if isinstance(first, _TextBlock) else None
         return b"".join(said)

@@ -1,4 +1,4 @@
-"""A messages body, checked and translated (inference reference 4 and 11)."""
+"""Reads a messages body: checks it and translates it into a chat request."""
 
 from typing import Any, Final, cast
 
@@ -8,19 +8,27 @@ from gateway.http.validation import ISSUES_MAX, issues_of
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
-    header_issues,
-    translated_request,
+    build_translated_request,
+    find_header_issues,
 )
 from routing.formats.chat.schema import ChatBody
-from routing.formats.messages.prompt import chat_messages, for_message_upstreams, orphan_issues
-from routing.formats.messages.rules import agent_issues, cross_field_issues
-from routing.formats.messages.schema import MessagesBody, check_messages
+from routing.formats.messages.conversation import (
+    build_chat_messages,
+    find_orphan_issues,
+    remove_gateway_blocks,
+)
+from routing.formats.messages.schema import (
+    MessagesBody,
+    check_messages,
+    find_agent_issues,
+    find_messages_issues,
+)
 from routing.formats.messages.tools import is_search
-from routing.formats.open_tools import with_settings_inside
+from routing.formats.open_tools import move_tool_settings
 from routing.formats.server_tools import SERVER_PREFIX
 
 # The same in both formats. The numbers come from the checked body, where 5.0 is 5.
-_AS_THEY_ARE: Final = (
+_SAME_FIELDS: Final = (
     "model",
     "stream",
     "cache_control",
@@ -31,10 +39,10 @@ _AS_THEY_ARE: Final = (
     "session_id",
     "trace",
 )
-_CHECKED: Final = ("temperature", "top_p", "top_k", "provider")
+_CHECKED_FIELDS: Final = ("temperature", "top_p", "top_k", "provider")
 # Chat parameters without a place in a messages body: what a caller adds is forwarded as given
 # where an endpoint lists it, like any field that the gateway does not know.
-_EXTRA: Final = frozenset(
+_EXTRA_FIELDS: Final = frozenset(
     {
         "frequency_penalty",
         "image_config",
@@ -49,7 +57,7 @@ _EXTRA: Final = frozenset(
 )
 _NOT_FORWARDED: Final = (
     frozenset(ChatBody.__annotations__) | frozenset(MessagesBody.__annotations__)
-) - _EXTRA
+) - _EXTRA_FIELDS
 # What the answer would be without: a place for files, and tools.
 _NATIVE_FIELDS: Final = ("container", "mcp_servers")
 _TIERS: Final = {"standard_only": "default"}
@@ -66,63 +74,63 @@ def parse_messages(
 
     `beside` are checked fields in the words of chat that messages have none for.
     """
-    body = with_settings_inside(body)
-    body, checked = _check(body, session_header, models_max)
-    orphans = list(orphan_issues(body["messages"]))
+    body = move_tool_settings(body)
+    body, checked = _check_body(body, session_header, models_max)
+    orphans = list(find_orphan_issues(body["messages"]))
     if orphans:
         raise ChatInvalid(orphans[:ISSUES_MAX], "invalid_prompt")
-    request = translated_request(
-        _chat_body(body, checked) | (beside or {}),
+    request = build_translated_request(
+        _build_chat_body(body, checked) | (beside or {}),
         session_header=session_header,
         format="messages",
-        original=for_message_upstreams(body),
-        native_tools=_provider_searches(body),
+        original=remove_gateway_blocks(body),
+        native_tools=_list_provider_searches(body),
     )
     request.native_fields = frozenset(name for name in _NATIVE_FIELDS if body.get(name))
     return request
 
 
-def _check(
+def _check_body(
     body: dict[str, Any], session_header: str | None, models_max: int
 ) -> tuple[dict[str, Any], MessagesBody]:
     try:
         body, checked = check_messages(body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error) + header_issues(session_header)) from None
-    issues = cross_field_issues(checked, models_max) + agent_issues(body)
-    issues += header_issues(session_header)
+        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+    issues = find_messages_issues(checked, models_max) + find_agent_issues(body)
+    issues += find_header_issues(session_header)
     if issues:
         raise ChatInvalid(issues)
     return body, checked
 
 
-def _chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
+def _build_chat_body(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     known = cast(dict[str, Any], checked)
     chat = {name: value for name, value in body.items() if name not in _NOT_FORWARDED}
-    chat |= {name: body[name] for name in _AS_THEY_ARE if name in body}
-    chat |= {name: known[name] for name in _CHECKED if name in known}
-    chat |= {"messages": chat_messages(body)}
+    chat |= {name: body[name] for name in _SAME_FIELDS if name in body}
+    chat |= {name: known[name] for name in _CHECKED_FIELDS if name in known}
+    chat |= {"messages": build_chat_messages(body)}
     if "max_tokens" in known:
         chat["max_completion_tokens"] = known["max_tokens"]
     if type(body.get("seed")) is int:
         chat["seed"] = body["seed"]
     if stops := body.get("stop_sequences"):
         chat["stop"] = stops
-    if models := _models(body):
+    if models := _read_models(body):
         chat["models"] = models
     if user := body.get("user") or body.get("metadata", {}).get("user_id"):
         chat["user"] = user
-    if tier := _tier(body):
+    if tier := _read_tier(body):
         chat["service_tier"] = tier
-    return chat | _tools(body) | _output(body, checked)
+    return chat | _read_tools(body) | _read_output_fields(body, checked)
 
 
-def _models(body: dict[str, Any]) -> list[str]:
+def _read_models(body: dict[str, Any]) -> list[str]:
     fallbacks = [entry["model"] for entry in body.get("fallbacks") or ()]
     return fallbacks or body.get("models", [])
 
 
-def _tier(body: dict[str, Any]) -> str | None:
+def _read_tier(body: dict[str, Any]) -> str | None:
     """A named tier wins over the speed, which is the coarser word."""
     tier: str | None = body.get("service_tier")
     if tier in (None, "auto") and body.get("speed") == "fast":
@@ -130,26 +138,26 @@ def _tier(body: dict[str, Any]) -> str | None:
     return _TIERS.get(tier or "", tier)
 
 
-def _provider_searches(body: dict[str, Any]) -> tuple[str, ...]:
+def _list_provider_searches(body: dict[str, Any]) -> tuple[str, ...]:
     kinds = [tool.get("type") or "" for tool in body.get("tools", ())]
     return tuple(dict.fromkeys(filter(is_search, kinds)))
 
 
-def _tools(body: dict[str, Any]) -> dict[str, Any]:
+def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
     """Custom tools as functions, the gateway's own as they are; what a provider runs stays out."""
-    tools = [chat for tool in body.get("tools", ()) if (chat := _tool(tool)) is not None]
+    tools = [chat for tool in body.get("tools", ()) if (chat := _read_tool(tool)) is not None]
     if not tools:
         return {}
     said: dict[str, Any] = {"tools": tools}
     choice = body.get("tool_choice")
-    if choice is not None and (named := _tool_choice(choice, tools)) is not None:
+    if choice is not None and (named := _read_tool_choice(choice, tools)) is not None:
         said["tool_choice"] = named
     if choice is not None and choice.get("disable_parallel_tool_use"):
         said["parallel_tool_calls"] = False
     return said
 
 
-def _tool(tool: dict[str, Any]) -> dict[str, Any] | None:
+def _read_tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     kind = tool.get("type") or "custom"
     if kind.startswith(SERVER_PREFIX):
         return tool
@@ -165,7 +173,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any] | None:
     return chat
 
 
-def _tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> Any:
+def _read_tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> Any:
     """None where the choice names a tool that only its provider runs."""
     kind = choice["type"]
     if kind != "tool":
@@ -179,11 +187,11 @@ def _tool_choice(choice: dict[str, Any], tools: list[dict[str, Any]]) -> Any:
     return None
 
 
-def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
+def _read_output_fields(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     """Reasoning and output format."""
     config: Any = body.get("output_config", {})
     said: dict[str, Any] = {}
-    if reasoning := reasoning_of(checked.get("thinking"), config.get("effort")):
+    if reasoning := read_reasoning(checked.get("thinking"), config.get("effort")):
         said["reasoning"] = reasoning
     if form := config.get("format"):
         schema = {"name": "response", "schema": form["schema"], "strict": True}
@@ -191,7 +199,7 @@ def _output(body: dict[str, Any], checked: MessagesBody) -> dict[str, Any]:
     return said
 
 
-def reasoning_of(thinking: Any, effort: str | None) -> dict[str, Any]:
+def read_reasoning(thinking: Any, effort: str | None) -> dict[str, Any]:
     reasoning: dict[str, Any] = {"effort": effort} if effort else {}
     if thinking is None:
         return reasoning

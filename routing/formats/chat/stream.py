@@ -1,27 +1,26 @@
-"""The streaming chat answer (inference reference 3): one JSON object per `data:` line.
+"""The streaming chat answer: one JSON object per `data:` line.
 
 The constant part of a chunk is serialised once per stream; per upstream event only the delta is.
-"""
+Callers who offer `functions` get one `function_call`, without an id, in place of `tool_calls`."""
 
-from typing import Any
+from typing import Any, Final
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Native
-from routing.formats.caller import Activity, Ending
-from routing.formats.chat.answer import Served
-from routing.formats.chat.merging import detail_of
+from routing.formats.caller import AnswerIdentity, Ending, ToolActivity
+from routing.formats.chat.answer import build_tool_detail
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": ROUTER PROCESSING\n\n"
 _ROLE = b'{"role":"assistant","content":""}'
 _NOTHING = b'{"content":""}'
 # Clients put the elements of these lists together by their `index`, and fail without one.
-_LISTS = ("annotations", "images", "reasoning_details")
+_NUMBERED_LISTS = ("annotations", "images", "reasoning_details")
 _OPEN_END = b',"finish_reason":null,"native_finish_reason":null'
 _LONGEST_SHOWN_PAYLOAD = 256
 
 
-class ChatChunks:
+class ChatStream:
     """Writes the chunks of one stream."""
 
     __slots__ = (
@@ -34,7 +33,7 @@ class ChatChunks:
         "keep_alive",
     )
 
-    def __init__(self, served: Served, *, hides_tools: bool = False) -> None:
+    def __init__(self, served: AnswerIdentity, *, hides_tools: bool = False) -> None:
         """`hides_tools` is for callers who want to see no reasoning: it is among that."""
         self.keep_alive = KEEP_ALIVE
         self._hides_tools = hides_tools
@@ -43,7 +42,7 @@ class ChatChunks:
         self._close = b"}]}\n\n"
         self._after_delta = _OPEN_END + self._close
         # The next `index` of each list.
-        self._counts = dict.fromkeys(_LISTS, 0)
+        self._counts = dict.fromkeys(_NUMBERED_LISTS, 0)
 
     def fingerprint(self, value: str) -> None:
         """Say the backend's fingerprint from now on."""
@@ -55,7 +54,7 @@ class ChatChunks:
 
     def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
         if len(delta) > 1 or "content" not in delta:
-            delta = self._numbered(delta)
+            delta = self._number_lists(delta)
         if logprobs is None:
             return b"%b%b%b" % (self._open, dumps(delta), self._after_delta)
         said = b',"logprobs":' + dumps(logprobs)
@@ -65,19 +64,19 @@ class ChatChunks:
         """Never called: chat chunks are always written anew."""
         raise AssertionError("chat passes no events through")
 
-    def tool_began(self, activity: Activity) -> bytes:
+    def tool_began(self, activity: ToolActivity) -> bytes:
         """It is told of when it has ended."""
         return b""
 
-    def tool_ended(self, activity: Activity) -> bytes:
+    def tool_ended(self, activity: ToolActivity) -> bytes:
         if self._hides_tools:
             return b""
-        return self.delta({"reasoning_details": [detail_of(activity)]})
+        return self.delta({"reasoning_details": [build_tool_detail(activity)]})
 
     def closing(self, ending: Ending) -> bytes:
         """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
         join what comes twice."""
-        finish = _finish(ending.finish_reason, ending.native_finish)
+        finish = _finish_fields(ending.finish_reason, ending.native_finish)
         if ending.beside is not None and ending.beside.choice:
             finish += b"," + dumps(ending.beside.choice)[1:-1]
         return self._open + _NOTHING + finish + self._close + self._usage(ending) + DONE
@@ -110,16 +109,16 @@ class ChatChunks:
 
     def debug(self, upstream_body: dict[str, Any]) -> bytes:
         """The body an endpoint is sent, long base64 payloads left out."""
-        value = {"choices": [], "debug": {"echo_upstream_body": without_payloads(upstream_body)}}
+        value = {"choices": [], "debug": {"echo_upstream_body": redact_payloads(upstream_body)}}
         return self._head() + b"," + dumps(value)[1:] + b"\n\n"
 
-    def _numbered(self, delta: dict[str, Any]) -> dict[str, Any]:
-        for name in _LISTS:
+    def _number_lists(self, delta: dict[str, Any]) -> dict[str, Any]:
+        for name in _NUMBERED_LISTS:
             if isinstance(each := delta.get(name), list):
-                delta = delta | {name: [self._placed(name, item) for item in each]}
+                delta = delta | {name: [self._number_item(name, item) for item in each]}
         return delta
 
-    def _placed(self, name: str, item: Any) -> Any:
+    def _number_item(self, name: str, item: Any) -> Any:
         if not isinstance(item, dict):
             return item
         place = self._counts[name]
@@ -141,7 +140,7 @@ class ChatChunks:
         return b"data: " + dumps(head)[:-1]
 
 
-def _finish(finish_reason: str, native_finish: str | None) -> bytes:
+def _finish_fields(finish_reason: str, native_finish: str | None) -> bytes:
     return (
         b',"finish_reason":'
         + dumps(finish_reason)
@@ -150,13 +149,58 @@ def _finish(finish_reason: str, native_finish: str | None) -> bytes:
     )
 
 
-def without_payloads(value: Any, key: str = "") -> Any:
+def redact_payloads(value: Any, key: str = "") -> Any:
     """The same JSON with base64 payloads over 256 characters replaced by their length."""
     if isinstance(value, dict):
-        return {name: without_payloads(item, name) for name, item in value.items()}
+        return {name: redact_payloads(item, name) for name, item in value.items()}
     if isinstance(value, list):
-        return [without_payloads(item, key) for item in value]
+        return [redact_payloads(item, key) for item in value]
     is_payload = key in ("data", "file_data") or (isinstance(value, str) and value[:5] == "data:")
     if isinstance(value, str) and is_payload and len(value) > _LONGEST_SHOWN_PAYLOAD:
         return f"[redacted {len(value)} chars]"
     return value
+
+
+_CALL: Final = "function_call"
+_CALLS: Final = "tool_calls"
+
+
+def build_legacy_message(message: dict[str, Any]) -> dict[str, Any]:
+    """A message whose first call is its `function_call`. There is no place for others."""
+    result = {name: each for name, each in message.items() if name not in (_CALL, _CALLS)}
+    if calls := message.get(_CALLS):
+        result[_CALL] = calls[0]["function"]
+    return result
+
+
+def convert_legacy_finish(finish_reason: str) -> str:
+    return _CALL if finish_reason == _CALLS else finish_reason
+
+
+class LegacyChatStream(ChatStream):
+    """The chunks of such a caller."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        # Of the call that the answer has room for.
+        self._index: int | None = None
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        if _CALLS not in delta and _CALL not in delta:
+            return super().delta(delta, logprobs)
+        fragments = [each for each in delta.get(_CALLS) or () if isinstance(each, dict)]
+        if self._index is None and fragments:
+            self._index = fragments[0].get("index")
+        pieces = [each["function"] for each in fragments if each.get("index") == self._index]
+        result = build_legacy_message({**delta, _CALLS: None})
+        if pieces:
+            texts = [each.get("arguments") or "" for each in pieces]
+            result[_CALL] = {**pieces[0], "arguments": "".join(texts)}
+        return super().delta(result, logprobs) if result or logprobs is not None else b""
+
+    def closing(self, ending: Ending) -> bytes:
+        return super().closing(
+            ending._replace(finish_reason=convert_legacy_finish(ending.finish_reason))
+        )

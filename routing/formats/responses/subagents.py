@@ -1,10 +1,8 @@
-"""Subagents that call functions of the request (inference reference 1.6).
+"""Subagents that call functions of the request.
 
-Such a call ends the answer like one of the model itself. Nothing is kept here meanwhile: what the
-agent has said so far goes out with its first call (`subagent_items`) and comes back with what the
-functions came to. Then the model that had asked it is told that the agent waits, and calls it once
-more to let it go on.
-"""
+Such a call ends the answer like one of the model itself. The gateway stores nothing meanwhile: the
+agent's messages go out with its first call (`subagent_items`) and come back with the results of the
+functions. Then the model is told that the agent waits, and calls it once more to resume it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import dumps
 from gateway.http.validation import Issue
-from routing.formats.responses.parts import content
+from routing.formats.responses.conversation import read_content
 from routing.formats.server_tools import FUNCTIONS, SUBAGENT, WAITING
 
 AGENT_ID: Final = "subagent_id"
@@ -23,13 +21,13 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
 # Each agent that waits is told of, and each function that one may call is told to it.
 WAITING_MAX: Final = 128
 INHERITED_MAX: Final = 1_024
-_GOES_ON: Final = (
+_RESUME_NOTE: Final = (
     "The agent waits: it has called functions, whose results are there now. Call it again with "
     "this id as `resume` to let it go on."
 )
 
 
-class Waiting(NamedTuple):
+class WaitingAgent(NamedTuple):
     """An agent whose functions have been called: the name of its tool, None where it has none, and
     its conversation, chat-shaped, up to their results."""
 
@@ -38,7 +36,7 @@ class Waiting(NamedTuple):
     messages: list[dict[str, Any]]
 
 
-class _Round(NamedTuple):
+class _AgentCalls(NamedTuple):
     """Calls that one agent made at once: where they are among the items, and the items."""
 
     id: str
@@ -54,33 +52,36 @@ class _Round(NamedTuple):
         return [call["call_id"] for _, call in self.calls]
 
 
-def set_apart(
+def split_agent_items(
     given: str | list[dict[str, Any]],
-) -> tuple[str | list[dict[str, Any]], list[Waiting]]:
+) -> tuple[str | list[dict[str, Any]], list[WaitingAgent]]:
     """Checked items of the model that the request is for, and the agents that wait. What agents
     called that have gone on since is left out, as all that server tools did."""
-    if isinstance(given, str) or not (rounds := _rounds(given)):
+    if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
         return given, []
     of_agents = {call_id for each in rounds for call_id in each.call_ids}
-    rest = [item for item in given if not _is_of(item, of_agents)]
-    last = _last_said(given)
+    rest = [item for item in given if not _is_agent_item(item, of_agents)]
+    last = _last_answer_index(given)
     outputs = {item["call_id"]: item for item in given if item.get("type") == _OUTPUT}
-    return rest, [_waiting(each, outputs) for each in rounds if _waits(each, last)]
+    return rest, [_build_waiting_agent(each, outputs) for each in rounds if _is_waiting(each, last)]
 
 
-def told_to_wait(waiting: Iterable[Waiting]) -> list[dict[str, Any]]:
+def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[dict[str, Any]]:
     """What the model is told of them: its calls, as it has forgotten them, and their results."""
     messages: list[dict[str, Any]] = []
     for each in waiting:
-        function = {"name": _called(each.name), "arguments": dumps({"resume": each.id}).decode()}
+        function = {
+            "name": _function_name(each.name),
+            "arguments": dumps({"resume": each.id}).decode(),
+        }
         call = {"id": each.id, "type": "function", "function": function}
-        said = dumps({"status": "waiting", "id": each.id, "note": _GOES_ON}).decode()
+        said = dumps({"status": "waiting", "id": each.id, "note": _RESUME_NOTE}).decode()
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": each.id, "content": said})
     return messages
 
 
-def with_heirs(fields: dict[str, Any], waiting: list[Waiting]) -> dict[str, Any]:
+def add_inherited_functions(fields: dict[str, Any], waiting: list[WaitingAgent]) -> dict[str, Any]:
     """Translated fields whose subagents have the functions that are theirs, and their own past.
     Those that wait are let go on first."""
     tools: list[dict[str, Any]] = fields.get("tools") or []
@@ -94,7 +95,10 @@ def with_heirs(fields: dict[str, Any], waiting: list[Waiting]) -> dict[str, Any]
     past: dict[str | None, list[dict[str, Any]]] = {}
     for each in waiting:
         past.setdefault(each.name, []).append({"id": each.id, "messages": each.messages})
-    made = [_heir(tool, functions, past) if tool["type"] == SUBAGENT else tool for tool in tools]
+    made = [
+        _build_subagent_tool(tool, functions, past) if tool["type"] == SUBAGENT else tool
+        for tool in tools
+    ]
     fields = fields | {"tools": made}
     is_free = fields.get("tool_choice", "auto") == "auto"
     # Some models that think before they call cannot be made to.
@@ -104,27 +108,29 @@ def with_heirs(fields: dict[str, Any], waiting: list[Waiting]) -> dict[str, Any]
     return fields
 
 
-def names_of_heirs(settings: Mapping[str, Any]) -> list[str]:
+def inherited_names(settings: Mapping[str, Any]) -> list[str]:
     """The functions that a subagent is to have by name."""
     if settings.get("inherit_functions"):
         return []
     return [name.strip() for name in settings.get("inherited_function_names") or ()]
 
 
-def agent_issues(given: str | list[dict[str, Any]], tools: list[dict[str, Any]]) -> Iterator[Issue]:
+def find_subagent_issues(
+    given: str | list[dict[str, Any]], tools: list[dict[str, Any]]
+) -> Iterator[Issue]:
     """Calls of agents that cannot go on: of another one than there is, or without what they need.
     Items are looked at where their schema was met."""
-    if isinstance(given, str) or not (rounds := _rounds(given)):
+    if isinstance(given, str) or not (rounds := _group_agent_calls(given)):
         return
-    names = {_name(tool) for tool in tools if tool["type"] == SUBAGENT}
+    names = {_agent_name(tool) for tool in tools if tool["type"] == SUBAGENT}
     answered = {item["call_id"] for item in given if item.get("type") == _OUTPUT}
-    last = _last_said(given)
-    if sum(_waits(each, last) for each in rounds) > WAITING_MAX:
+    last = _last_answer_index(given)
+    if sum(_is_waiting(each, last) for each in rounds) > WAITING_MAX:
         yield Issue("input", f"Too big: expected <={WAITING_MAX} agents that wait")
         return
     for each in rounds:
         place = each.calls[0][0]
-        if not _waits(each, last):
+        if not _is_waiting(each, last):
             continue
         if each.state is None:
             text = "Invalid input: what the agent said is missing, send its items as they came"
@@ -138,74 +144,78 @@ def agent_issues(given: str | list[dict[str, Any]], tools: list[dict[str, Any]])
                 yield Issue(f"input.{index}.call_id", text)
 
 
-def _rounds(items: list[dict[str, Any]]) -> list[_Round]:
-    found: list[_Round] = []
-    latest: dict[str, _Round] = {}
+def _group_agent_calls(items: list[dict[str, Any]]) -> list[_AgentCalls]:
+    found: list[_AgentCalls] = []
+    latest: dict[str, _AgentCalls] = {}
     for index, item in enumerate(items):
         if item.get("type") != "function_call" or not item.get(AGENT_ID):
             continue
         agent = item[AGENT_ID]
         # Models give the same ids again: the first call has what the agent said.
         if agent not in latest or item.get(AGENT_ITEMS):
-            latest[agent] = _Round(agent, [])
+            latest[agent] = _AgentCalls(agent, [])
             found.append(latest[agent])
         latest[agent].calls.append((index, item))
     return found
 
 
-def _is_of(item: dict[str, Any], call_ids: set[str]) -> bool:
+def _is_agent_item(item: dict[str, Any], call_ids: set[str]) -> bool:
     kind = item.get("type")
     return kind in ("function_call", _OUTPUT) and item["call_id"] in call_ids
 
 
-def _last_said(items: list[dict[str, Any]]) -> int:
+def _last_answer_index(items: list[dict[str, Any]]) -> int:
     """Where the model, or a tool that the gateway ran, has last said anything but calls."""
-    places = (place for place, item in enumerate(items) if _is_said(item))
+    places = (place for place, item in enumerate(items) if _is_answer(item))
     return max(places, default=-1)
 
 
-def _is_said(item: dict[str, Any]) -> bool:
+def _is_answer(item: dict[str, Any]) -> bool:
     kind = item.get("type", "message")
     if kind == "message":
         return bool(item["role"] == "assistant")
     return kind not in _CALLS and not kind.endswith("_output")
 
 
-def _waits(each: _Round, last_said: int) -> bool:
+def _is_waiting(each: _AgentCalls, last_said: int) -> bool:
     """Once it goes on there is a new item of it."""
     return each.calls[-1][0] > last_said
 
 
-def _waiting(each: _Round, outputs: Mapping[str, dict[str, Any]]) -> Waiting:
+def _build_waiting_agent(each: _AgentCalls, outputs: Mapping[str, dict[str, Any]]) -> WaitingAgent:
     state = each.state
     assert state is not None  # Refused before.
     results = [
-        {"role": "tool", "tool_call_id": call_id, "content": content(outputs[call_id]["output"])}
+        {
+            "role": "tool",
+            "tool_call_id": call_id,
+            "content": read_content(outputs[call_id]["output"]),
+        }
         for call_id in each.call_ids
     ]
-    return Waiting(each.id, state.get("name"), [*state["messages"], *results])
+    return WaitingAgent(each.id, state.get("name"), [*state["messages"], *results])
 
 
-def _heir(
+def _build_subagent_tool(
     tool: dict[str, Any],
     functions: Mapping[str, dict[str, Any]],
     past: Mapping[str | None, list[dict[str, Any]]],
 ) -> dict[str, Any]:
     settings = tool.get("parameters", {})
-    names = functions if settings.get("inherit_functions") else names_of_heirs(settings)
+    names = functions if settings.get("inherit_functions") else inherited_names(settings)
     inherited = [functions[name] for name in dict.fromkeys(names) if name in functions]
-    mine = past.get(_name(tool), [])
+    mine = past.get(_agent_name(tool), [])
     if not (inherited or mine):
         return tool
     return {**tool, "parameters": settings | {FUNCTIONS: inherited, WAITING: mine}}
 
 
-def _name(tool: Mapping[str, Any]) -> str | None:
+def _agent_name(tool: Mapping[str, Any]) -> str | None:
     name = tool.get("parameters", {}).get("name")
     return name.strip() if isinstance(name, str) else None
 
 
-def _called(name: str | None) -> str:
+def _function_name(name: str | None) -> str:
     """What the model knows the tool by, where no function has its name."""
     words = f"subagent_{name}" if name else "subagent"
     return _NOT_IN_NAMES.sub("_", words)[:64]

@@ -1,0 +1,222 @@
+"""`system` and `messages` of a body as chat messages and their parts."""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from gateway.http.validation import Issue
+from routing.formats.messages.pieces import is_gateway_tool_block
+from routing.formats.messages.thinking import is_gateway_thinking, read_redacted, read_thinking
+
+_REASONING_READERS: Final = {"thinking": read_thinking, "redacted_thinking": read_redacted}
+_GATEWAY_RESULTS: Final = frozenset({"router_shell_tool_result", "router_bash_tool_result"})
+
+
+def build_chat_messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The chat messages of a checked body. Blocks that only a message-style upstream understands
+    (what server tools said, compactions) are left out."""
+    messages: list[dict[str, Any]] = []
+    if system := body.get("system"):
+        messages.append({"role": "system", "content": _read_content(system)})
+    for message in body["messages"]:
+        messages += _translate_message(message)
+    return messages or [{"role": "user", "content": ""}]
+
+
+def find_orphan_issues(messages: list[dict[str, Any]]) -> Iterator[Issue]:
+    """The tool results that answer no tool use before them, by the caller's own paths."""
+    called: set[str] = set()
+    for index, message in enumerate(messages):
+        blocks = list(enumerate(_content_blocks(message)))
+        called.update(block["id"] for _, block in blocks if block["type"] == "tool_use")
+        for place, block in blocks:
+            if block["type"] == "tool_result" and block["tool_use_id"] not in called:
+                path = f"messages.{index}.content.{place}.tool_use_id"
+                yield Issue(path, "Invalid input: matches no tool_use of an earlier message")
+
+
+def remove_gateway_blocks(body: dict[str, Any]) -> dict[str, Any]:
+    """The body without blocks that the gateway wrote and no provider would take: the very same
+    object when there are none."""
+    messages = [_remove_own_blocks(message) for message in body["messages"]]
+    if all(new is old for new, old in zip(messages, body["messages"], strict=True)):
+        return body
+    # A message that held nothing else says nothing.
+    return {**body, "messages": [message for message in messages if message["content"]]}
+
+
+def _remove_own_blocks(message: dict[str, Any]) -> dict[str, Any]:
+    blocks = _content_blocks(message)
+    ran = {block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS}
+    kept = [block for block in blocks if not _is_own_block(block, ran)]
+    return message if len(kept) == len(blocks) else {**message, "content": kept}
+
+
+def _is_own_block(block: dict[str, Any], ran: set[str]) -> bool:
+    kind = block["type"]
+    if is_gateway_tool_block(block):
+        return True
+    if kind == "server_tool_use":
+        return block["id"] in ran
+    return kind in _GATEWAY_RESULTS or is_gateway_thinking(block)
+
+
+def _content_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    content = message["content"]
+    return content if type(content) is list else []
+
+
+def _read_content(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    return (
+        content
+        if type(content) is str
+        else simplify_content(build_parts(_select_part_blocks(content)))
+    )
+
+
+def _select_part_blocks(blocks: Any) -> list[dict[str, Any]]:
+    return [block for block in blocks if block["type"] in PART_BLOCKS]
+
+
+def _translate_message(message: dict[str, Any]) -> list[dict[str, Any]]:
+    role, content = message["role"], message["content"]
+    if type(content) is str:
+        return [{"role": role, "content": content}]
+    said = _read_assistant_fields(content)
+    results = [_build_tool_message(block) for block in content if block["type"] == "tool_result"]
+    parts = build_parts(_select_part_blocks(content))
+    own = [{"role": role, "content": simplify_content(parts)}] if parts else []
+    if role != "assistant":
+        return ([{"role": "assistant", "content": None, **said}] if said else []) + results + own
+    if said or not content:
+        own = [{"role": role, "content": simplify_content(parts) if parts else None, **said}]
+    return own + results
+
+
+def _read_assistant_fields(blocks: list[dict[str, Any]]) -> dict[str, Any]:
+    """What only an assistant says: its reasoning and its tool calls."""
+    said: dict[str, Any] = {}
+    details = [block for block in blocks if block["type"] in _REASONING_READERS]
+    if details:
+        said["reasoning_details"] = [
+            _REASONING_READERS[block["type"]](block, index) for index, block in enumerate(details)
+        ]
+    if calls := [_build_tool_call(block) for block in blocks if block["type"] == "tool_use"]:
+        said["tool_calls"] = calls
+    return said
+
+
+def _build_tool_call(block: dict[str, Any]) -> dict[str, Any]:
+    arguments = dumps({} if block.get("input") is None else block["input"]).decode()
+    return {
+        "id": block["id"],
+        "type": "function",
+        "function": {"name": block["name"], "arguments": arguments},
+    }
+
+
+def _build_tool_message(block: dict[str, Any]) -> dict[str, Any]:
+    content = block.get("content", "")
+    parts = [{"type": "text", "text": content}] if type(content) is str else build_parts(content)
+    message = {
+        "role": "tool",
+        "tool_call_id": block["tool_use_id"],
+        "content": simplify_content(add_cache_mark(parts, block)),
+    }
+    if "is_error" in block:
+        message["is_error"] = block["is_error"]
+    return message
+
+
+def build_parts(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The chat parts of text, image, document, search result and tool reference blocks.
+
+    A block's cache mark goes to the last of its parts.
+    """
+    parts: list[dict[str, Any]] = []
+    for block in blocks:
+        made = _PART_BUILDERS[block["type"]](block)
+        parts += add_cache_mark(made, block)
+    return parts
+
+
+def add_cache_mark(parts: list[dict[str, Any]], block: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts with the block's cache mark on the last one."""
+    mark = block.get("cache_control")
+    if mark is None or not parts:
+        return parts
+    return [*parts[:-1], {**parts[-1], "cache_control": mark}]
+
+
+def simplify_content(parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """The parts as chat content: a lone text without a mark is plain text, and so is nothing."""
+    if not parts:
+        return ""
+    first = parts[0]
+    if len(parts) == 1 and first["type"] == "text" and "cache_control" not in first:
+        text: str = first["text"]
+        return text
+    return parts
+
+
+def _text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _build_text(block: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_text_part(block["text"])]
+
+
+def _build_image(block: dict[str, Any]) -> list[dict[str, Any]]:
+    source = block["source"]
+    url = source["url"] if source["type"] == "url" else _data_url(source)
+    return [{"type": "image_url", "image_url": {"url": url}}]
+
+
+def _data_url(source: dict[str, Any]) -> str:
+    return f"data:{source['media_type']};base64,{source['data']}"
+
+
+def _build_document(block: dict[str, Any]) -> list[dict[str, Any]]:
+    source = block["source"]
+    context = [_text_part(block["context"])] if block.get("context") else []
+    if source["type"] == "content" and type(source["content"]) is list:
+        title = [_text_part(block["title"])] if block.get("title") else []
+        return title + context + build_parts(source["content"])
+    file = _build_file(source)
+    if block.get("title"):
+        file["filename"] = block["title"]
+    return [*context, {"type": "file", "file": file}]
+
+
+def _build_file(source: dict[str, Any]) -> dict[str, Any]:
+    kind = source["type"]
+    if kind == "file":
+        return {"file_id": source["file_id"]}
+    if kind == "url":
+        return {"file_data": source["url"]}
+    if kind == "base64":
+        return {"file_data": _data_url(source)}
+    text = source["data"] if kind == "text" else source["content"]
+    encoded = base64.b64encode(text.encode()).decode()
+    return {"file_data": f"data:text/plain;base64,{encoded}"}
+
+
+def _build_search_result(block: dict[str, Any]) -> list[dict[str, Any]]:
+    texts = [inner["text"] for inner in block["content"]]
+    return [_text_part("\n".join([block["title"], block["source"], "", *texts]))]
+
+
+def _build_tool_reference(block: dict[str, Any]) -> list[dict[str, Any]]:
+    return [_text_part(block["tool_name"])]
+
+
+_PART_BUILDERS: Final[dict[str, Callable[[dict[str, Any]], list[dict[str, Any]]]]] = {
+    "text": _build_text,
+    "image": _build_image,
+    "document": _build_document,
+    "search_result": _build_search_result,
+    "tool_reference": _build_tool_reference,
+}
+PART_BLOCKS: Final = frozenset(_PART_BUILDERS)

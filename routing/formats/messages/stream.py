@@ -1,0 +1,359 @@
+"""The streaming answer of messages: from chat-shaped deltas, or from an upstream's own events."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from routing.entities.exchange import Native
+from routing.formats.caller import AnswerIdentity, Ending, ToolActivity
+from routing.formats.chat.request import ChatRequest
+from routing.formats.messages.block_writer import (
+    DELTA_END,
+    PING,
+    BlockWriter,
+    delta_head,
+    write_block_start,
+    write_block_stop,
+    write_event,
+)
+from routing.formats.messages.pieces import (
+    build_tool_result,
+    build_tool_use,
+    count_fetches,
+    read_call_fragments,
+    read_citations,
+    read_reasoning_details,
+    read_text,
+)
+from routing.formats.messages.write import (
+    NO_USAGE,
+    add_fetches,
+    add_gateway_fields,
+    build_envelope,
+    build_error,
+    build_stop_fields,
+    build_usage,
+    is_caller_tool_use,
+    is_reasoning_hidden,
+)
+
+_CHARS_PER_TOKEN: Final = 4
+
+
+class MessagesStream:
+    """See `StreamWriter`."""
+
+    __slots__ = ("_begun", "_blocks", "_fetches", "_passed", "_prompt_chars", "_served")
+
+    keep_alive = PING
+
+    def __init__(self, served: AnswerIdentity, request: ChatRequest) -> None:
+        self._served = served
+        self._prompt_chars = request.prompt_text_chars
+        self._blocks = BlockWriter(silent=is_reasoning_hidden(request))
+        self._passed: NativeEvents | None = None
+        self._begun = False
+        self._fetches = 0
+
+    def fingerprint(self, value: str) -> None:
+        """The format has no place for it."""
+
+    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+        """The format does not show it."""
+        return b""
+
+    def first(self) -> bytes:
+        self._begun = True
+        # The upstream tells its count with the end; until then the estimator's stands.
+        usage = {**NO_USAGE, "input_tokens": max(1, self._prompt_chars // _CHARS_PER_TOKEN)}
+        message = {**build_envelope(self._served), "usage": usage}
+        return write_event("message_start", {"message": message}) + PING
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        blocks = self._blocks
+        if len(delta) == 1:
+            # Nearly every delta of nearly every stream.
+            text = delta.get("content")
+            if type(text) is str and text and (head := blocks.text_head) is not None:
+                return b"%b%b%b" % (head, dumps(text), DELTA_END)
+            if "tool_calls" in delta:
+                return b"".join(map(blocks.add_call, read_call_fragments(delta["tool_calls"])))
+        return b"".join(self._pieces(delta))
+
+    def _pieces(self, delta: dict[str, Any]) -> Iterator[bytes]:
+        blocks = self._blocks
+        yield from map(blocks.add_reasoning, read_reasoning_details(delta))
+        if text := read_text(delta.get("content")) + read_text(delta.get("refusal")):
+            yield blocks.add_text(text)
+        yield from map(blocks.add_citation, read_citations(delta.get("annotations")))
+        yield from map(blocks.add_call, read_call_fragments(delta.get("tool_calls")))
+
+    def passed(self, native: Native) -> bytes:
+        if self._passed is None:
+            self._passed = NativeEvents(self._served, self.first)
+        return self._passed.event(native)
+
+    def tool_began(self, activity: ToolActivity) -> bytes:
+        return self._blocks.add_block(*build_tool_use(activity))
+
+    def tool_ended(self, activity: ToolActivity) -> bytes:
+        result = build_tool_result(activity)
+        self._fetches += count_fetches(activity)
+        return self._blocks.add_block(result) if result is not None else b""
+
+    def closing(self, ending: Ending) -> bytes:
+        if self._passed is not None:
+            rest, last = self._passed.rest(), self._passed.last(ending)
+        else:
+            stop = build_stop_fields(
+                ending.finish_reason, ending.native_finish, ending.stop_sequence
+            )
+            usage = add_fetches(build_usage(ending.usage, ending.service_tier), self._fetches)
+            last = {"delta": {**stop, "container": None}, "usage": usage}
+            rest = (b"" if self._begun else self.first()) + self._blocks.finish()
+        said = rest + write_event("message_delta", last)
+        return said + write_event("message_stop", _metadata_fields(ending.router_metadata))
+
+    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+        told = None if error.get("code") == 500 else router_metadata
+        return write_event("error", {"error": build_error(error), **_metadata_fields(told)})
+
+
+def _metadata_fields(router_metadata: dict[str, Any] | None) -> dict[str, Any]:
+    return {} if router_metadata is None else {"router_metadata": router_metadata}
+
+
+_LAST_WORDS: Final = ("stop_reason", "stop_sequence", "stop_details", "container")
+# So many events may come before the start; then the gateway says one itself.
+_EARLY_MAX: Final = 100
+
+
+class NativeEvents:
+    """One stream. Only its first event is written anew; the last two are kept back, because what
+    the answer costs is known after them. Where the upstream strays from the order of the format,
+    the caller does not see it: `opening` makes the start that an upstream left out.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_blocks",
+        "_delta",
+        "_early",
+        "_fields",
+        "_has_calls",
+        "_has_start",
+        "_opening",
+        "_pinged",
+        "_served",
+        "_usage",
+    )
+
+    def __init__(self, served: AnswerIdentity, opening: Callable[[], bytes]) -> None:
+        self._served = served
+        self._opening = opening
+        self._begun = self._has_start = self._pinged = self._has_calls = False
+        self._early: list[Native] = []
+        self._blocks = NativeBlocks()
+        self._fields: dict[str, Any] = {}
+        self._delta: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+
+    def event(self, native: Native) -> bytes:
+        name = native.name
+        if name == "content_block_delta" and self._begun:
+            return self._blocks.delta(native)
+        if name == "message_start":
+            return self._start(native.value)
+        if name == "message_delta":
+            self._keep(native.value)
+            return b""
+        if name in ("message_stop", "error"):
+            return b""
+        if name.startswith("content_block_"):
+            self._has_calls = self._has_calls or is_caller_tool_use(
+                native.value.get("content_block")
+            )
+            return self._begin() + self._blocks.event(native)
+        return self._other(native)
+
+    def rest(self) -> bytes:
+        """What is missing before the last two events."""
+        return self._begin() + self._blocks.end()
+
+    def last(self, ending: Ending) -> dict[str, Any]:
+        """The fields of the message_delta that ends the stream."""
+        stop = build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence)
+        delta = {**stop, "container": None, **self._delta}
+        if self._has_calls and delta["stop_reason"] == "end_turn":
+            delta["stop_reason"] = "tool_use"
+        usage = build_usage(ending.usage, ending.service_tier, self._usage)
+        return {**self._fields, "delta": delta, "usage": usage}
+
+    def _begin(self, start: bytes | None = None) -> bytes:
+        """The start, once, and what came before it."""
+        if self._begun:
+            return b""
+        self._begun = True
+        early, self._early = self._early, []
+        return (start or self._opening()) + b"".join(map(write_native_event, early))
+
+    def _start(self, value: dict[str, Any]) -> bytes:
+        if self._has_start:
+            return b""
+        self._has_start = True
+        message = value.get("message")
+        message = add_gateway_fields(message if isinstance(message, dict) else {}, self._served)
+        usage = message.get("usage")
+        if isinstance(usage, dict):
+            # A count that came before the start is the later one all the same.
+            self._usage = {**usage, **self._usage}
+        said = {name: message[name] for name in _LAST_WORDS if message[name] is not None}
+        self._delta = {**said, **self._delta}
+        content = message["content"]
+        message |= {"content": [], "usage": {**NO_USAGE, **self._usage}}
+        fields = {name: item for name, item in value.items() if name != "type"}
+        start = self._begin(write_event("message_start", {**fields, "message": message}) + PING)
+        # Clients read blocks from their own events; some upstreams begin with whole ones.
+        blocks = [block for block in content if isinstance(block, dict)] if content else []
+        self._has_calls = self._has_calls or any(map(is_caller_tool_use, blocks))
+        return start + b"".join(map(self._blocks.write_block, blocks))
+
+    def _other(self, native: Native) -> bytes:
+        if native.name == "ping" and not (self._pinged and self._begun):
+            # One is said with the start.
+            self._pinged = True
+            return b""
+        if self._begun:
+            return write_native_event(native)
+        self._early.append(native)
+        return self._begin() if len(self._early) > _EARLY_MAX else b""
+
+    def _keep(self, value: dict[str, Any]) -> None:
+        said = {"delta": self._delta, "usage": self._usage}
+        for name, item in value.items():
+            if name in said:
+                kept = item if isinstance(item, dict) else {}
+                said[name].update({key: each for key, each in kept.items() if each is not None})
+            elif name != "type":
+                self._fields[name] = item
+
+
+_DELTA: Final = b"event: content_block_delta\ndata: "
+# What grows in a block -> the kind of its delta, the delta's field, what a block begins with.
+_GROWING: Final[dict[str, tuple[str, str, Any]]] = {
+    "text": ("text_delta", "text", ""),
+    "thinking": ("thinking_delta", "thinking", ""),
+    "signature": ("signature_delta", "signature", ""),
+    "input": ("input_json_delta", "partial_json", {}),
+}
+_FOR_NULL: Final[dict[str, Any]] = {"citations": [], "input": {}}
+
+
+class NativeBlocks:
+    """Their events go through byte for byte while the upstream keeps the order (inference reference
+    4.7). Its numbers are written anew where they are not the caller's; a block that is open ends
+    when another begins; what is said of any but the open one is left out.
+    """
+
+    __slots__ = ("_count", "_is_same", "_open", "_theirs")
+
+    def __init__(self) -> None:
+        # How many have begun, and the upstream's number of the open one.
+        self._count = 0
+        self._theirs: int | None = None
+        self._open = self._is_same = False
+
+    def delta(self, native: Native) -> bytes:
+        value, raw = native.value, native.raw
+        if (
+            not self._open
+            or _event_index(value) != self._theirs
+            or type(value.get("delta")) is not dict
+        ):
+            return b""
+        if self._is_same and b"\n" not in raw and b"\r" not in raw:
+            return _DELTA + raw + b"\n\n"
+        return self._numbered(native)
+
+    def event(self, native: Native) -> bytes:
+        """A start, a delta or a stop. Other events of blocks are unknown, and go as they came."""
+        if native.name == "content_block_delta":
+            return self.delta(native)
+        if native.name == "content_block_start":
+            return self._start(native)
+        return (
+            self._stop(native)
+            if native.name == "content_block_stop"
+            else write_native_event(native)
+        )
+
+    def write_block(self, block: dict[str, Any]) -> bytes:
+        """A block that came in one piece, told as blocks are: what grows comes in deltas."""
+        ended, index = self.end(), self._count
+        self._count += 1
+        opening, deltas = _fill_nulls(block), []
+        for field, (kind, name, empty) in _GROWING.items():
+            value = block.get(field)
+            if value:
+                opening[field] = empty
+                text = dumps(value).decode() if field == "input" else value
+                deltas.append(delta_head(index, kind, name) + dumps(text) + DELTA_END)
+        return (
+            ended + write_block_start(index, opening) + b"".join(deltas) + write_block_stop(index)
+        )
+
+    def end(self) -> bytes:
+        """The stop of the open block, where there is one."""
+        was_open, self._open = self._open, False
+        return write_block_stop(self._count - 1) if was_open else b""
+
+    def _start(self, native: Native) -> bytes:
+        block = native.value.get("content_block")
+        if type(block) is not dict:
+            return b""
+        ended, number = self.end(), _event_index(native.value)
+        self._open, self._theirs, self._is_same = True, number, number == self._count
+        self._count += 1
+        if (whole := _fill_nulls(block)) == block:
+            return ended + self._numbered(native)
+        own = {"index": self._count - 1, "content_block": whole}
+        return ended + write_event(native.name, {**event_fields(native), **own})
+
+    def _stop(self, native: Native) -> bytes:
+        if not self._open or _event_index(native.value) != self._theirs:
+            return b""
+        self._open = False
+        return self._numbered(native)
+
+    def _numbered(self, native: Native) -> bytes:
+        if self._is_same:
+            return write_native_event(native)
+        return write_event(native.name, {**event_fields(native), "index": self._count - 1})
+
+
+def _fill_nulls(block: dict[str, Any]) -> dict[str, Any]:
+    """A copy with what the format has for nothing, where some clients refuse null."""
+    nothing = {name: item for name, item in _FOR_NULL.items() if block.get(name, item) is None}
+    return {**block, **nothing}
+
+
+def _event_index(value: dict[str, Any]) -> int | None:
+    number = value.get("index")
+    return number if type(number) is int else None
+
+
+_BREAKS: Final = (b"\n", b"\r")
+
+
+def write_native_event(native: Native) -> bytes:
+    """The event as it came. Breaks in its data are written anew; an event whose name could end a
+    line is none."""
+    name, raw = native.name, native.raw
+    if not name.isprintable() or any(each in raw for each in _BREAKS):
+        return write_event(name, event_fields(native)) if name.isprintable() else b""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), raw)
+
+
+def event_fields(native: Native) -> dict[str, Any]:
+    """The data without the type, which `frame` says."""
+    return {key: item for key, item in native.value.items() if key != "type"}

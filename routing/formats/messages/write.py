@@ -1,0 +1,349 @@
+"""Writes messages answers: the body with its usage and stop reason, and error bodies."""
+
+from typing import Any, Final
+
+import pydantic_core
+
+from gateway.http.errors import GatewayError
+from routing.entities.ids import message_id, tool_use_id
+from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending, ToolActivity
+from routing.formats.chat.request import ChatRequest
+from routing.formats.messages.pieces import (
+    DIRECT,
+    build_tool_result,
+    build_tool_use,
+    count_fetches,
+    is_plain_text,
+    read_call_fragments,
+    read_citations,
+    read_reasoning_details,
+    read_text,
+)
+from routing.formats.messages.thinking import build_thinking_blocks
+
+WIRE: Final = "anthropic"
+_NO_TEXT: Final[dict[str, Any]] = {"type": "text", "text": "", "citations": []}
+_ABSENT: Final[dict[str, Any]] = {
+    "stop_reason": None,
+    "stop_sequence": None,
+    "stop_details": None,
+    "container": None,
+}
+# What a provider may leave out of a block, by the block's type.
+_BLOCK_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "text": {"citations": []},
+    "tool_use": {"caller": DIRECT, "input": {}},
+}
+
+
+class BrokenAnswer(GatewayError):
+    """The upstream broke off after a part of its answer, for which the format has no place."""
+
+    status, error_type = 502, "provider_unavailable"
+    message = "Provider returned error"
+
+
+def build_answer(whole: CompleteAnswer) -> dict[str, Any]:
+    """The body. Raises `BrokenAnswer` where the answer is a part of one."""
+    ending = whole.ending
+    if ending.failure is not None:
+        raise _build_break_error(ending.failure)
+    native = ending.native
+    if native is not None and native.kind == WIRE:
+        body = _build_native_answer(native.value, whole.served, ending)
+    else:
+        silent = is_reasoning_hidden(whole.request)
+        pieces = whole.pieces or [whole.message]
+        blocks = [block for piece in pieces for block in _build_blocks(piece, silent=silent)]
+        fetches = sum(count_fetches(piece) for piece in pieces if isinstance(piece, ToolActivity))
+        body = {
+            **build_envelope(whole.served),
+            "content": _attach_trailing_citations(blocks),
+            **build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence),
+            "usage": add_fetches(build_usage(ending.usage, ending.service_tier), fetches),
+        }
+    if ending.router_metadata is not None:
+        body["router_metadata"] = ending.router_metadata
+    return body
+
+
+def _build_blocks(piece: dict[str, Any] | ToolActivity, *, silent: bool) -> list[dict[str, Any]]:
+    if not isinstance(piece, ToolActivity):
+        return build_message_blocks(piece, silent=silent)
+    result = build_tool_result(piece)
+    return [build_tool_use(piece)[0], *([result] if result is not None else [])]
+
+
+def _attach_trailing_citations(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is cited at an answer's end belongs to its last text, as in a stream."""
+    if len(blocks) < 2 or blocks[-1] | {"citations": []} != _NO_TEXT:
+        return blocks
+    *others, text, citing = blocks
+    if text["type"] != "text":
+        return blocks
+    return [*others, {**text, "citations": text["citations"] + citing["citations"]}]
+
+
+def build_envelope(served: AnswerIdentity) -> dict[str, Any]:
+    """What every message says of itself before it has said anything."""
+    return {
+        "id": message_id(),
+        "type": "message",
+        "role": "assistant",
+        "model": served.model,
+        "provider": served.provider,
+        "content": [],
+        **_ABSENT,
+    }
+
+
+def add_gateway_fields(message: dict[str, Any], served: AnswerIdentity) -> dict[str, Any]:
+    """A provider's own message with the gateway's fields; its id stays where it has one."""
+    identity = message.get("id")
+    gateways = build_envelope(served)
+    if isinstance(identity, str) and identity:
+        gateways["id"] = identity
+    said = {name: item for name, item in gateways.items() if name not in message}
+    ours = {name: gateways[name] for name in ("id", "type", "role", "model", "provider")}
+    return {**message, **said, **ours}
+
+
+def is_reasoning_hidden(request: ChatRequest) -> bool:
+    """Whether the caller wants to have reasoning kept but not told."""
+    thinking = (request.original or {}).get("thinking") or {}
+    return bool(thinking.get("display") == "omitted")
+
+
+def build_message_blocks(message: dict[str, Any], *, silent: bool) -> list[dict[str, Any]]:
+    """The content of a chat-shaped message: reasoning, text, tool calls."""
+    blocks = build_thinking_blocks(read_reasoning_details(message), silent=silent)
+    text = read_text(message.get("content")) + read_text(message.get("refusal"))
+    citations = list(read_citations(message.get("annotations")))
+    if text or citations:
+        blocks.append({"type": "text", "text": text, "citations": citations})
+    for call in read_call_fragments(message.get("tool_calls")):
+        blocks.append(
+            {
+                "type": "tool_use",
+                "id": call.id or tool_use_id(),
+                "name": call.name,
+                "input": _parse_arguments(call.arguments),
+                "caller": DIRECT,
+            }
+        )
+    return blocks
+
+
+def _parse_arguments(arguments: str) -> Any:
+    """What is cut off in its middle is an empty object."""
+    if is_plain_text(arguments):
+        return {"input": arguments}
+    try:
+        return pydantic_core.from_json(arguments, allow_inf_nan=False)
+    except ValueError:
+        return {}
+
+
+def _build_native_answer(
+    message: dict[str, Any], served: AnswerIdentity, ending: Ending
+) -> dict[str, Any]:
+    body = add_gateway_fields(message, served)
+    content = body["content"] if isinstance(body["content"], list) else []
+    reason = body["stop_reason"]
+    # Some end their turn with calls, which callers look for behind `tool_use` alone.
+    if reason is None or (reason == "end_turn" and any(map(is_caller_tool_use, content))):
+        body |= build_stop_fields(ending.finish_reason, ending.native_finish, ending.stop_sequence)
+    body["content"] = [_fill_block(block) for block in content]
+    native = body.get("usage")
+    body["usage"] = build_usage(
+        ending.usage, ending.service_tier, native if isinstance(native, dict) else None
+    )
+    return body
+
+
+def _fill_block(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    defaults = _BLOCK_DEFAULTS.get(str(block.get("type")), {})
+    return {**block, **{name: item for name, item in defaults.items() if block.get(name) is None}}
+
+
+def _build_break_error(failure: dict[str, Any]) -> BrokenAnswer:
+    error = BrokenAnswer(failure.get("message"), metadata=failure.get("metadata"))
+    error.error_type = (failure.get("metadata") or {}).get("error_type", error.error_type)
+    return error
+
+
+_TIERS: Final = {"default": "standard", "standard": "standard", "priority": "priority"}
+_COSTS: Final = ("cost", "cost_details", "is_byok")
+_COUNTS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+)
+NO_USAGE: Final[dict[str, Any]] = {
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "cache_creation_input_tokens": None,
+    "cache_read_input_tokens": None,
+    "cache_creation": None,
+    "inference_geo": None,
+    "output_tokens_details": None,
+    "server_tool_use": None,
+    "service_tier": None,
+}
+_NO_SERVER_TOOLS: Final = {"web_search_requests": 0, "web_fetch_requests": 0}
+_STOPS: Final = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}
+_REFUSED: Final = {"type": "refusal", "category": None, "explanation": None}
+
+
+def build_usage(
+    usage: dict[str, Any], service_tier: str | None, native: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The whole usage object from a chat-shaped report. `input_tokens` leaves out what was read
+    from a cache or written to one.
+
+    Where the upstream speaks messages, `native` is its own usage: every key it has is kept, except
+    that its counts give way where they are not the ones that were charged.
+    """
+    counted = _count_tokens(usage)
+    whole = {**NO_USAGE, **counted, "service_tier": _TIERS.get(service_tier or "")}
+    if native is not None:
+        whole |= {name: value for name, value in native.items() if value is not None}
+        if _sum_tokens(whole) != (usage["prompt_tokens"], usage["completion_tokens"]):
+            whole |= {name: counted[name] for name in _COUNTS}
+        if isinstance(tools := whole["server_tool_use"], dict):
+            whole["server_tool_use"] = {**_NO_SERVER_TOOLS, **tools}
+    return whole | {name: usage[name] for name in _COSTS if name in usage}
+
+
+def add_fetches(usage: dict[str, Any], fetches: int) -> dict[str, Any]:
+    """The usage object of an answer for which the gateway fetched pages."""
+    told = usage["server_tool_use"]
+    if not fetches or told is None:
+        return usage
+    return usage | {"server_tool_use": {**told, "web_fetch_requests": fetches}}
+
+
+def build_stop_fields(
+    finish_reason: str, native_finish: str | None, stop_sequence: str | None
+) -> dict[str, Any]:
+    """`stop_reason`, `stop_sequence` and `stop_details` of an answer from another format."""
+    if finish_reason == "stop" and stop_sequence is not None:
+        return {
+            "stop_reason": "stop_sequence",
+            "stop_sequence": stop_sequence,
+            "stop_details": None,
+        }
+    reason = _STOPS.get(finish_reason, "end_turn")
+    if native_finish == "model_context_window_exceeded":
+        reason = native_finish
+    details = dict(_REFUSED) if reason == "refusal" else None
+    return {"stop_reason": reason, "stop_sequence": None, "stop_details": details}
+
+
+def is_caller_tool_use(block: Any) -> bool:
+    """Whether the model calls a tool of the caller's. Code that the provider runs calls tools too,
+    and goes on within the answer."""
+    if not isinstance(block, dict) or block.get("type") != "tool_use":
+        return False
+    caller = block.get("caller")
+    return not isinstance(caller, dict) or caller.get("type") == "direct"
+
+
+def _count_tokens(usage: dict[str, Any]) -> dict[str, Any]:
+    prompt = usage.get("prompt_tokens_details") or {}
+    completion = usage.get("completion_tokens_details") or {}
+    read = prompt.get("cached_tokens") or 0
+    written = prompt.get("cache_write_tokens") or 0
+    thinking = completion.get("reasoning_tokens")
+    fresh = usage["prompt_tokens"] - read - written
+    if fresh < 0:
+        # The same tokens were written and read.
+        fresh = max(0, fresh + written)
+    return {
+        "input_tokens": fresh,
+        "output_tokens": usage["completion_tokens"],
+        "cache_creation_input_tokens": written,
+        "cache_read_input_tokens": read,
+        "output_tokens_details": None if thinking is None else {"thinking_tokens": thinking},
+        "server_tool_use": _count_server_tools(usage.get("server_tool_use_details")),
+    }
+
+
+def _count_server_tools(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    if not details:
+        return None
+    return _NO_SERVER_TOOLS | {"web_search_requests": details.get("web_search_requests") or 0}
+
+
+def _sum_tokens(usage: dict[str, Any]) -> tuple[int, int] | None:
+    counts = [usage[name] or 0 for name in _COUNTS]
+    if not all(type(count) is int for count in counts):
+        return None
+    fresh, output, written, read = counts
+    return fresh + written + read, output
+
+
+_ERROR_TYPES: Final = {
+    "authentication": "authentication_error",
+    "payment_required": "billing_error",
+    "permission_denied": "permission_error",
+    "not_found": "not_found_error",
+    "image_not_found": "not_found_error",
+    "rate_limit_exceeded": "rate_limit_error",
+    "server": "api_error",
+    "unmapped": "api_error",
+    "provider_unavailable": "api_error",
+    "provider_overloaded": "overloaded_error",
+    "timeout": "timeout_error",
+}
+_MODERATION: Final = "content_policy_violation"
+
+
+def client_status(error: GatewayError) -> int:
+    """The HTTP status on messages, which know no 422."""
+    return 400 if error.status == 422 else error.status
+
+
+def build_error_body(
+    error: GatewayError, *, generation_id: str | None, router_metadata: Any = None
+) -> dict[str, Any]:
+    """The whole body; `generation_id` is None before routing."""
+    body: dict[str, Any] = {
+        "type": "error",
+        "error": build_error(error.body()),
+        "request_id": generation_id,
+    }
+    if router_metadata is not None:
+        body["router_metadata"] = router_metadata
+    return body
+
+
+def build_error(error: dict[str, Any]) -> dict[str, Any]:
+    """The `error` of bodies and of events, from code, message and metadata with `error_type`."""
+    metadata = error.get("metadata") or {}
+    error_type = metadata.get("error_type", "unmapped")
+    code = error.get("code")
+    if error_type == "unprocessable":
+        error_type, metadata = "invalid_request", {**metadata, "error_type": "invalid_request"}
+    return {
+        "type": _error_word(error_type, metadata),
+        "message": error.get("message"),
+        "error_type": error_type,
+        "code": 400 if code == 422 else code,
+        "metadata": metadata,
+    }
+
+
+def _error_word(error_type: str, metadata: dict[str, Any]) -> str:
+    # What the gateway itself blocked names no provider.
+    if error_type == _MODERATION and "provider_name" not in metadata:
+        return "permission_error"
+    return _ERROR_TYPES.get(error_type, "invalid_request_error")

@@ -1,0 +1,262 @@
+"""Reads a responses body: checks it and translates it into a chat request."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from gateway.http.jsonio import dumps
+from gateway.http.validation import Issue, issues_of
+from routing.formats.chat.request import (
+    ChatInvalid,
+    ChatRequest,
+    build_translated_request,
+    find_header_issues,
+    find_models_issues,
+)
+from routing.formats.chat.schema import ChatBody
+from routing.formats.open_tools import move_tool_settings
+from routing.formats.responses.conversation import collect_tools, read_messages, remove_references
+from routing.formats.responses.schema import (
+    ResponsesBody,
+    check_responses,
+    find_orphan_issues,
+    find_responses_issues,
+)
+from routing.formats.responses.subagents import (
+    add_inherited_functions,
+    build_waiting_messages,
+    split_agent_items,
+)
+from routing.formats.responses.tools import tool_name, walk_tools
+from routing.formats.server_tools import SERVER_PREFIX, SHORTHANDS
+
+
+def parse_responses(
+    body: dict[str, Any],
+    *,
+    session_header: str | None,
+    models_max: int = 3,
+    beside: dict[str, Any] | None = None,
+) -> ChatRequest:
+    """Check a parsed body and the `x-session-id` header, and translate it. Raises `ChatInvalid`.
+
+    `beside` are checked fields in the words of chat that responses have none for.
+    """
+    body = move_tool_settings(body)
+    body = _check_body(body, session_header, models_max)
+    items, waiting = split_agent_items(body["input"])
+    messages, left_out = read_messages(body.get("instructions"), items)
+    messages += build_waiting_messages(waiting)
+    if not messages:
+        raise ChatInvalid([Issue("input", "Invalid input: expected at least one message")])
+    whole = collect_tools(body)
+    request = build_translated_request(
+        {
+            **add_inherited_functions(build_chat_fields(whole), waiting),
+            **(beside or {}),
+            "messages": messages,
+        },
+        session_header=session_header,
+        format="responses",
+        original=body,
+        native_tools=list_native_tools(whole),
+    )
+    request.server_tools = list(
+        dict.fromkeys(request.server_tools + list_nested_server_tools(body))
+    )
+    _count_untranslated(request, left_out, body.get("tools", []))
+    return request
+
+
+def _check_body(
+    body: dict[str, Any], session_header: str | None, models_max: int
+) -> dict[str, Any]:
+    try:
+        body, _ = check_responses(body)
+    except ValidationError as error:
+        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+    issues = find_models_issues(body, models_max) + find_responses_issues(collect_tools(body))
+    issues += find_header_issues(session_header)
+    if issues:
+        raise ChatInvalid(issues)
+    if orphans := find_orphan_issues(body["input"]):
+        raise ChatInvalid(orphans, "invalid_prompt")
+    return remove_references(body)
+
+
+def _count_untranslated(
+    request: ChatRequest, items: list[dict[str, Any]], tools: list[dict[str, Any]]
+) -> None:
+    """An upstream of this format is sent, and bills, what the translation leaves out. Tools of its
+    own go to no other; items are left out elsewhere, so they count for the bound alone."""
+    natives = [tool for tool in tools if tool["type"] in UNTRANSLATED_TOOLS]
+    tool_bytes = len(dumps(natives)) if natives else 0
+    request.text_bytes += tool_bytes + (len(dumps(items)) if items else 0)
+    request.prompt_text_chars += tool_bytes
+
+
+# Tools an upstream of this format runs itself.
+NATIVE_TOOLS: Final = SHORTHANDS | {
+    "file_search",
+    "computer_use_preview",
+    "code_interpreter",
+    "mcp",
+    "image_generation",
+    "local_shell",
+    "shell",
+    "apply_patch",
+    "custom",
+    "namespace",
+}
+# An upstream that cannot search among tools is shown them all.
+UNTRANSLATED_TOOLS: Final = NATIVE_TOOLS | {"tool_search"}
+LOGPROBS: Final = "message.output_text.logprobs"
+# Fields with the same name and meaning in both formats.
+_SAME_FIELDS: Final = (
+    "model",
+    "models",
+    "route",
+    "provider",
+    "preset",
+    "plugins",
+    "stream",
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "max_tool_calls",
+    "stop_server_tools_when",
+    "modalities",
+    "image_config",
+    "metadata",
+    "cache_control",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "service_tier",
+    "session_id",
+    "trace",
+    "debug",
+    "min_p",
+    "top_a",
+    "repetition_penalty",
+    "logit_bias",
+    "seed",
+    "stop",
+)
+_INTEGER_FIELDS: Final = frozenset({"top_k", "max_tool_calls", "seed"})
+_KNOWN_FIELDS: Final = frozenset(ResponsesBody.__annotations__) | frozenset(
+    ChatBody.__annotations__
+)
+_FUNCTION_KEYS: Final = ("name", "description", "parameters", "strict")
+
+
+def build_chat_fields(body: dict[str, Any]) -> dict[str, Any]:
+    """Everything but the messages. Null asks for nothing, so it is left out; fields unknown to both
+    formats stay, for endpoints that list them."""
+    fields = {
+        name: int(body[name]) if name in _INTEGER_FIELDS else body[name]
+        for name in _SAME_FIELDS
+        if body.get(name) is not None
+    }
+    fields |= {name: value for name, value in body.items() if name not in _KNOWN_FIELDS}
+    for name, translated in _FIELD_READERS.items():
+        if body.get(name) is not None:
+            fields |= translated(body[name])
+    if "user" not in fields and body.get("safety_identifier"):
+        fields["user"] = body["safety_identifier"]
+    return fields | _read_tools(body)
+
+
+def list_native_tools(body: dict[str, Any]) -> tuple[str, ...]:
+    """The types of the tools that only an upstream of this format has."""
+    types = (tool["type"] for tool in walk_tools(body.get("tools", ())))
+    return tuple(dict.fromkeys(kind for kind in types if kind in NATIVE_TOOLS))
+
+
+def list_nested_server_tools(body: dict[str, Any]) -> list[str]:
+    """The gateway's own tools that a namespace holds, which chat knows nothing of."""
+    spaces = (tool for tool in body.get("tools", ()) if tool["type"] == "namespace")
+    types = (tool["type"] for space in spaces for tool in space["tools"])
+    return [kind for kind in types if kind.startswith(SERVER_PREFIX)]
+
+
+def _select(value: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value[name] for name in names if value.get(name) is not None}
+
+
+def _read_top_logprobs(count: float) -> dict[str, Any]:
+    return {"logprobs": True, "top_logprobs": int(count)} if count else {}
+
+
+def _read_text_field(text: dict[str, Any]) -> dict[str, Any]:
+    fields = _select(text, "verbosity")
+    form = text.get("format", {"type": "text"})
+    if form["type"] == "json_object":
+        fields["response_format"] = {"type": "json_object"}
+    elif form["type"] == "json_schema":
+        schema = _select(form, "name", "schema", "strict", "description")
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
+    return fields
+
+
+def _read_reasoning(given: dict[str, Any]) -> dict[str, Any]:
+    wishes = _select(given, "effort", "summary", "enabled", "max_tokens")
+    if "max_tokens" in wishes:
+        wishes["max_tokens"] = int(wishes["max_tokens"])
+    return {"reasoning": wishes}
+
+
+def _read_truncation(how: str) -> dict[str, Any]:
+    return {"transforms": ["middle-out"] if how == "auto" else []}
+
+
+_FIELD_READERS: Final[dict[str, Callable[[Any], dict[str, Any]]]] = {
+    "max_output_tokens": lambda count: {"max_completion_tokens": int(count)},
+    "include": lambda names: {"logprobs": True} if LOGPROBS in names else {},
+    "top_logprobs": _read_top_logprobs,
+    "text": _read_text_field,
+    "reasoning": _read_reasoning,
+    "truncation": _read_truncation,
+    "user": lambda user: {"user": user} if user else {},
+}
+
+
+def _read_tools(body: dict[str, Any]) -> dict[str, Any]:
+    """Tools, the choice among them and whether calls may be parallel. Tools of the upstream's own
+    are left out, and so is a choice of one."""
+    tools = [tool for tool in body.get("tools", ()) if tool["type"] not in UNTRANSLATED_TOOLS]
+    choice = body.get("tool_choice")
+    if type(choice) is dict and choice["type"] == "allowed_tools":
+        # Function tools are told apart by name, server tools by type.
+        allowed = {(one["type"], tool_name(one)) for one in choice["tools"]}
+        tools = [tool for tool in tools if (tool["type"], tool_name(tool)) in allowed]
+    fields: dict[str, Any] = {}
+    if tools:
+        fields["tools"] = [_read_tool(tool) for tool in tools]
+    if body.get("parallel_tool_calls") is not None:
+        fields["parallel_tool_calls"] = body["parallel_tool_calls"]
+    if choice is not None and (tools or choice in ("auto", "none")):
+        fields |= _read_choice(choice)
+    return fields
+
+
+def _read_tool(tool: dict[str, Any]) -> dict[str, Any]:
+    if tool["type"] != "function":
+        return tool
+    translated: dict[str, Any] = {"type": "function", "function": _select(tool, *_FUNCTION_KEYS)}
+    if tool.get("defer_loading"):
+        translated["defer_loading"] = True
+    return translated | _select(tool, "cache_control")
+
+
+def _read_choice(choice: str | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(choice, str):
+        return {"tool_choice": choice}
+    kind = choice["type"]
+    if kind == "allowed_tools":
+        return {"tool_choice": choice["mode"]}
+    if kind == "function":
+        return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+    return {} if kind in NATIVE_TOOLS else {"tool_choice": {"type": kind}}

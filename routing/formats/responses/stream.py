@@ -1,0 +1,220 @@
+"""The streaming answer of responses, and what an upstream's own events have said so far."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.http.jsonio import dumps
+from routing.entities.exchange import Native
+from routing.formats.caller import (
+    AnswerIdentity,
+    AnswerPieces,
+    CompleteAnswer,
+    Ending,
+    ToolActivity,
+)
+from routing.formats.chat.request import ChatRequest
+from routing.formats.chat.stream import DONE, KEEP_ALIVE, redact_payloads
+from routing.formats.responses.events import TERMINAL, EventWriter
+from routing.formats.responses.output import OutputWriter
+from routing.formats.responses.write import (
+    ResponseStatus,
+    build_native_progress,
+    build_native_response,
+    build_response,
+    derive_stem,
+    judge_ending,
+)
+
+# An upstream's own word on how it went is said by the gateway, which knows what is charged.
+_REWRITTEN_EVENTS: Final = TERMINAL | {"error", "response.cancelled"}
+_BY_STATUS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
+_REWRITTEN_FIELDS: Final = frozenset({"type", "sequence_number", "response"})
+_BREAKS: Final = (b"\n", b"\r")
+
+
+class ResponsesStream:
+    """Writes the events of one stream."""
+
+    keep_alive = KEEP_ALIVE
+
+    def __init__(self, served: AnswerIdentity, request: ChatRequest) -> None:
+        self._served = served
+        self._request = request
+        self._stem = derive_stem(served.generation_id)
+        self._events = EventWriter()
+        self._output = OutputWriter(self._events, self._stem)
+        self._passed = NativeOutput()
+
+    def fingerprint(self, value: str) -> None:
+        """This format has no place for it."""
+
+    def debug(self, upstream_body: dict[str, Any]) -> bytes:
+        shown = {"echo_upstream_body": redact_payloads(upstream_body)}
+        return self._events.say("response.debug", {"debug": shown})
+
+    def first(self) -> bytes:
+        begun = {"response": build_response(self._served, self._request, self._stem)}
+        created = self._events.say("response.created", begun)
+        return created + self._events.say("response.in_progress", begun)
+
+    def delta(self, delta: dict[str, Any], logprobs: Any = None) -> bytes:
+        return self._output.add(delta, logprobs)
+
+    def passed(self, native: Native) -> bytes:
+        kind, value, number = native.name, native.value, self._events.number
+        if kind in _REWRITTEN_EVENTS or not kind.isprintable() or not kind:
+            # A name with a line break in it would be two lines of the stream.
+            return b""
+        own = value.get("response")
+        if isinstance(own, dict):
+            patched = build_native_progress(own, self._served, self._request, self._stem)
+            value = {**value, "response": patched}
+        self._passed.take(kind, value)
+        is_same = value is native.value and value.get("sequence_number") == number
+        if is_same and not any(mark in native.raw for mark in _BREAKS):
+            return self._events.say_raw(kind, native.raw)
+        return self._events.say_raw(kind, dumps({**value, "sequence_number": number}))
+
+    def tool_began(self, activity: ToolActivity) -> bytes:
+        return self._output.begin_tool(activity)
+
+    def tool_ended(self, activity: ToolActivity) -> bytes:
+        return self._output.end_tool(activity)
+
+    def closing(self, ending: Ending) -> bytes:
+        verdict = judge_ending(ending, has_output=self._has_output)
+        out = self._output.finish(cut=verdict.is_cut)
+        final = self._final(ending, verdict)
+        status = final.get("status")
+        kind = _BY_STATUS.get(str(status), "response.completed")
+        out += self._events.say(kind, {**_other_fields(ending.native), "response": final})
+        return out if kind == "response.failed" else out + DONE
+
+    def error(self, error: dict[str, Any], *, router_metadata: dict[str, Any] | None) -> bytes:
+        self._output.drop()
+        failed = build_response(
+            self._served,
+            self._request,
+            self._stem,
+            verdict=ResponseStatus("failed", failure=error),
+            output=self._items(),
+            router_metadata=router_metadata,
+        )
+        return self._events.say("response.failed", {"response": failed})
+
+    def whole(self, whole: CompleteAnswer) -> dict[str, Any]:
+        """The response object of an answer that came at once: the same that a stream of it would
+        end with."""
+        ending = whole.ending
+        if whole.pieces:
+            self._add_pieces(whole.pieces)
+        elif ending.native is None:
+            self._output.add(whole.message, whole.logprobs)
+        verdict = judge_ending(ending, has_output=self._has_output)
+        self._output.finish(cut=verdict.is_cut)
+        return self._final(ending, verdict)
+
+    def _add_pieces(self, pieces: AnswerPieces) -> None:
+        for piece in pieces:
+            if isinstance(piece, ToolActivity):
+                self._output.begin_tool(piece)
+                self._output.end_tool(piece)
+            else:
+                self._output.add(piece, piece.get("logprobs"))
+
+    @property
+    def _has_output(self) -> bool:
+        return not (self._passed.is_empty and self._output.is_empty)
+
+    def _items(self) -> list[dict[str, Any]]:
+        return self._passed.items or self._output.items
+
+    def _final(self, ending: Ending, verdict: ResponseStatus) -> dict[str, Any]:
+        if ending.native is not None:
+            return build_native_response(
+                ending.native, self._served, self._request, self._stem, ending
+            )
+        return build_response(
+            self._served,
+            self._request,
+            self._stem,
+            verdict=verdict,
+            output=self._items(),
+            usage=ending.usage,
+            service_tier=ending.service_tier,
+            router_metadata=ending.router_metadata,
+        )
+
+
+def _other_fields(native: Native | None) -> dict[str, Any]:
+    """What an upstream's own last event says beside its response."""
+    if native is None or "response" not in native.value:
+        return {}
+    return {name: item for name, item in native.value.items() if name not in _REWRITTEN_FIELDS}
+
+
+class NativeOutput:
+    """Output items by their place. One that was not done by the end is incomplete, with as much of
+    its text or arguments as came."""
+
+    def __init__(self) -> None:
+        self._items: dict[Any, dict[str, Any]] = {}
+        self._fragments: dict[tuple[Any, Any], list[str]] = {}
+
+    def take(self, kind: str, value: dict[str, Any]) -> None:
+        """One event; those that say nothing of the output are none of it."""
+        taker = _EVENT_READERS.get(kind)
+        if taker is not None:
+            taker(self, value)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._items and not self._fragments
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        return [self._item(place, item) for place, item in self._items.items()]
+
+    def _item(self, place: Any, item: dict[str, Any]) -> dict[str, Any]:
+        if item.get("status") not in (None, "in_progress"):
+            return item
+        kept = {**item, "status": "incomplete"}
+        if item.get("type") == "message":
+            kept["content"] = [
+                _build_text_part("".join(said)) for said in self._fragments_of(place)
+            ]
+        elif item.get("type") == "function_call":
+            kept["arguments"] = "".join("".join(said) for said in self._fragments_of(place))
+        return kept
+
+    def _fragments_of(self, place: Any) -> list[list[str]]:
+        return [said for (at, _), said in self._fragments.items() if at == place]
+
+    def _fragment(self, value: dict[str, Any]) -> None:
+        place, text = _output_index(value), value.get("delta")
+        part = value.get("content_index")
+        if isinstance(text, str):
+            key = (place, part if isinstance(part, int) else None)
+            self._fragments.setdefault(key, []).append(text)
+
+    def _begun_or_done(self, value: dict[str, Any]) -> None:
+        item = value.get("item")
+        if isinstance(item, dict):
+            self._items[_output_index(value)] = item
+
+
+def _output_index(value: dict[str, Any]) -> int | None:
+    place = value.get("output_index")
+    return place if isinstance(place, int) else None
+
+
+def _build_text_part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+_EVENT_READERS: Final[dict[str, Callable[[NativeOutput, dict[str, Any]], None]]] = {
+    "response.output_text.delta": NativeOutput._fragment,
+    "response.function_call_arguments.delta": NativeOutput._fragment,
+    "response.output_item.added": NativeOutput._begun_or_done,
+    "response.output_item.done": NativeOutput._begun_or_done,
+}

@@ -1,0 +1,294 @@
+"""Writes the response object: its status, usage, errors and ids."""
+
+import time
+from binascii import b2a_base64
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from routing.entities.exchange import Native
+from routing.formats.caller import AnswerIdentity, Ending
+from routing.formats.chat.request import ChatRequest
+
+_INCOMPLETE_REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+# Fields of the caller's that an upstream is not told, or is told another value of.
+_CALLER_FIELDS: Final = (
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "previous_response_id",
+    "store",
+    "background",
+    "truncation",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+)
+_UNEXPLAINED_FAILURE: Final = {
+    "message": "The model ended its answer with an error",
+    "metadata": {},
+}
+
+
+class ResponseStatus(NamedTuple):
+    """How a response ended. `failure` has message and metadata."""
+
+    status: str
+    reason: str | None = None
+    failure: dict[str, Any] | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        return self.status != "completed"
+
+    def fields(self) -> dict[str, Any]:
+        said: dict[str, Any] = {
+            "completed_at": None if self.is_cut else int(time.time()),
+            "status": self.status,
+            "error": build_error(self.failure) if self.failure else None,
+            "incomplete_details": {"reason": self.reason} if self.reason else None,
+        }
+        if self.failure:
+            said["error_type"] = read_error_type(self.failure)
+        return said
+
+
+def judge_ending(ending: Ending, *, has_output: bool) -> ResponseStatus:
+    """Status by finish reason (inference reference 11); a limit met half-way is no failure."""
+    if ending.failure is not None:
+        if ends_incomplete(read_error_type(ending.failure), has_output=has_output):
+            return ResponseStatus("incomplete", "max_output_tokens")
+        return ResponseStatus("failed", failure=ending.failure)
+    if ending.finish_reason == "error":
+        metadata = {"error_type": "provider_unavailable"}
+        return ResponseStatus("failed", failure={**_UNEXPLAINED_FAILURE, "metadata": metadata})
+    reason = _INCOMPLETE_REASONS.get(ending.finish_reason)
+    return ResponseStatus("incomplete", reason) if reason else ResponseStatus("completed")
+
+
+def build_response(
+    served: AnswerIdentity,
+    request: ChatRequest,
+    stem: str,
+    *,
+    verdict: ResponseStatus | None = None,
+    output: list[dict[str, Any]] | None = None,
+    usage: dict[str, Any] | None = None,
+    service_tier: str | None = None,
+    router_metadata: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The whole object; without a `verdict` the response is in progress. `usage` is the chat-shaped
+    report."""
+    value: dict[str, Any] = {
+        "id": response_id(stem),
+        "object": "response",
+        "created_at": served.created,
+        **_status_fields(verdict),
+        "model": served.model,
+        "output": output or [],
+        "output_text": _join_texts(output),
+        **build_echo(request),
+        "usage": build_usage(usage) if usage else None,
+    }
+    if service_tier is not None:
+        value["service_tier"] = service_tier
+    if router_metadata is not None:
+        value["router_metadata"] = router_metadata
+    return value
+
+
+def build_native_response(
+    native: Native, served: AnswerIdentity, request: ChatRequest, stem: str, ending: Ending
+) -> dict[str, Any]:
+    """The upstream's own last object with the gateway's fields in it; unknown ones stay."""
+    own = _fill_response(find_response(native), request)
+    value = own | _gateway_fields(served, request, stem)
+    usage = build_usage(ending.usage)
+    value["usage"] = merge_usage(own.get("usage"), usage)
+    value["output_text"] = _join_texts(own.get("output"))
+    if ending.failure is not None:
+        value |= judge_ending(ending, has_output=bool(own.get("output"))).fields()
+    value.setdefault("completed_at", _completed_at(value))
+    if ending.router_metadata is not None:
+        value["router_metadata"] = ending.router_metadata
+    return value
+
+
+def build_native_progress(
+    own: dict[str, Any], served: AnswerIdentity, request: ChatRequest, stem: str
+) -> dict[str, Any]:
+    """The upstream's own object at the beginning of a stream."""
+    return _fill_response(own, request) | _gateway_fields(served, request, stem)
+
+
+def _fill_response(own: dict[str, Any], request: ChatRequest) -> dict[str, Any]:
+    """The upstream's object with the fields it left out, which callers may rely on."""
+    wanted = {"error": None, "incomplete_details": None, **build_echo(request)}
+    return own | {name: value for name, value in wanted.items() if name not in own}
+
+
+def find_response(native: Native) -> dict[str, Any]:
+    """The response object that a whole answer is, or that a terminal event holds."""
+    own, inner = native.value, native.value.get("response")
+    return inner if own.get("object") != "response" and isinstance(inner, dict) else own
+
+
+def build_echo(request: ChatRequest) -> dict[str, Any]:
+    """What the caller asked for, every field there."""
+    asked = request.original or {}
+    same = {name: asked.get(name) for name in _ECHOED_FIELDS}
+    return {
+        **same,
+        "tools": asked.get("tools", []),
+        "tool_choice": asked.get("tool_choice", "auto"),
+        "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
+        "text": {"format": {"type": "text"}, **asked.get("text", {})},
+        "truncation": asked.get("truncation") or "disabled",
+        "previous_response_id": None,
+        "store": False,
+        "background": False,
+        "service_tier": request.service_tier or "auto",
+    }
+
+
+_ECHOED_FIELDS: Final = (
+    "instructions",
+    "metadata",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_output_tokens",
+    "max_tool_calls",
+    "top_logprobs",
+    "reasoning",
+    "user",
+    "safety_identifier",
+    "prompt_cache_key",
+)
+
+
+def _status_fields(verdict: ResponseStatus | None) -> dict[str, Any]:
+    if verdict is not None:
+        return verdict.fields()
+    return {
+        "completed_at": None,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+    }
+
+
+def _gateway_fields(served: AnswerIdentity, request: ChatRequest, stem: str) -> dict[str, Any]:
+    told = build_echo(request)
+    kept = {name: told[name] for name in _CALLER_FIELDS}
+    return {"id": response_id(stem), "model": served.model, **kept}
+
+
+def _completed_at(value: dict[str, Any]) -> int | None:
+    return int(time.time()) if value.get("status") == "completed" else None
+
+
+def _join_texts(output: Any) -> str:
+    """The texts of an upstream's own output items, joined; what is no item has none."""
+    items = [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+    contents = [item.get("content") for item in items if item.get("type") == "message"]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)]
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def build_usage(report: dict[str, Any]) -> dict[str, Any]:
+    """The chat-shaped report in this format's words; money is copied as it is."""
+    usage = {
+        "input_tokens": report["prompt_tokens"],
+        "input_tokens_details": _input_details(report.get("prompt_tokens_details") or {}),
+        "output_tokens": report["completion_tokens"],
+        "output_tokens_details": _output_details(report.get("completion_tokens_details") or {}),
+        "total_tokens": report["total_tokens"],
+        "cost": report.get("cost"),
+        "cost_details": _cost_details(report.get("cost_details")),
+        "is_byok": report.get("is_byok", False),
+    }
+    if "server_tool_use_details" in report:
+        usage["server_tool_use_details"] = report["server_tool_use_details"]
+    return usage
+
+
+def merge_usage(native: Any, usage: dict[str, Any]) -> dict[str, Any]:
+    """The upstream's own object with what was counted and charged in its place."""
+    if not isinstance(native, dict):
+        return usage
+    merged = {**native, **usage}
+    for name in ("input_tokens_details", "output_tokens_details"):
+        if isinstance(native.get(name), dict):
+            merged[name] = {**native[name], **usage[name]}
+    return merged
+
+
+def _input_details(details: dict[str, Any]) -> dict[str, Any]:
+    # Official clients insist on both.
+    return {name: details.get(name) or 0 for name in ("cached_tokens", "cache_write_tokens")}
+
+
+def _output_details(details: dict[str, Any]) -> dict[str, Any]:
+    return {"reasoning_tokens": details.get("reasoning_tokens") or 0}
+
+
+def _cost_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    if details is None:
+        return None
+    return {
+        "upstream_inference_cost": details.get("upstream_inference_cost"),
+        "upstream_inference_input_cost": details.get("upstream_inference_prompt_cost"),
+        "upstream_inference_output_cost": details.get("upstream_inference_completions_cost"),
+    }
+
+
+# Limits that an upstream met while it answered: what exists by then is an answer cut short.
+LIMITS: Final = frozenset(
+    {"context_length_exceeded", "max_tokens_exceeded", "token_limit_exceeded", "string_too_long"}
+)
+_ERROR_CODES: Final = {
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "context_length_exceeded": "invalid_prompt",
+    "invalid_request": "invalid_prompt",
+    "refusal": "invalid_prompt",
+    "content_policy_violation": "image_content_policy_violation",
+}
+
+
+def ends_incomplete(error_type: str | None, *, has_output: bool) -> bool:
+    """Whether this failure is delivered as a finished response (`incomplete`, for want of output
+    tokens) rather than as an error: a limit, met when some output existed."""
+    return has_output and error_type in LIMITS
+
+
+def read_error_type(failure: dict[str, Any]) -> str:
+    """`failure` has code, message and metadata."""
+    named: str = (failure.get("metadata") or {}).get("error_type", "server")
+    return named
+
+
+def build_error(failure: dict[str, Any]) -> dict[str, str]:
+    """`error` of a failed response."""
+    code = _ERROR_CODES.get(read_error_type(failure), "server_error")
+    return {"code": code, "message": failure["message"]}
+
+
+_STEM_CHARS: Final = 32
+_LETTERS_ONLY: Final = bytes.maketrans(b"+/", b"aZ")
+
+
+def derive_stem(generation_id: str) -> str:
+    """32 alphanumerics that belong to this generation."""
+    digest = b2a_base64(sha256(generation_id.encode()).digest(), newline=False)
+    return digest.translate(_LETTERS_ONLY)[:_STEM_CHARS].decode()
+
+
+def response_id(stem: str) -> str:
+    return f"resp_{stem}"
+
+
+def item_id(prefix: str, stem: str, output_index: int) -> str:
+    """`msg_...`, `rs_...`, `fc_...` or `ig_...`."""
+    return f"{prefix}_{stem}_{output_index}"
