@@ -26,7 +26,7 @@ from accounts.services.guardrail_reading import (
 )
 from accounts.spending import SpendScope, workspace_scopes
 from accounts.windows import limited_window
-from gateway.database.prepared import Prepared
+from gateway.database.compiled_queries import CompiledQuery
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
@@ -170,10 +170,10 @@ def _former(key_hash: str) -> Any:
 
 
 # In the order of their rows, as `first` has it. Time tells nobody whether a string is a key.
-_of_string: Prepared[Any] = Prepared(
+_of_string: CompiledQuery[Any] = CompiledQuery(
     lambda key_hash: _keys().of_string(key_hash).order_by("pk")[:1], evenly=True, key_hash=str
 )
-_rotated: Prepared[Any] = Prepared(
+_rotated: CompiledQuery[Any] = CompiledQuery(
     lambda key_hash: _keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
 )
 

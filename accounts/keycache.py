@@ -2,8 +2,8 @@
 the stated second. Unknown hashes are remembered too."""
 
 from accounts.caller import Caller
-from gateway.recent import RecentReads
+from gateway.ttl_cache import TtlCache
 
 
-class KeyCache(RecentReads[str, Caller]):
+class KeyCache(TtlCache[str, Caller]):
     """`find(hash)` gives the caller or None."""

@@ -23,8 +23,8 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from gateway.database.db import Lane, run, under_gevent
-from gateway.hints import hints, key
 from gateway.http.responses import json_response
+from gateway.shared_cache import cache_key, shared_cache
 
 log = logging.getLogger("gateway")
 Report = dict[str, Any]
@@ -173,11 +173,11 @@ def _room_trouble(folder: Path) -> str:
 
 
 def _hints() -> Report:
-    if not hints().configured:
+    if not shared_cache().configured:
         return {"ok": True, "configured": False}
-    if hints().run(lambda store: bool(store.ping()), False, knocks=True):
+    if shared_cache().run(lambda store: bool(store.ping()), False, knocks=True):
         return {"ok": True, "configured": True}
-    return {"ok": False, "configured": True, "error": hints().error}
+    return {"ok": False, "configured": True, "error": shared_cache().error}
 
 
 def _worker() -> Report:
@@ -188,7 +188,7 @@ def _worker() -> Report:
 def worked_queues() -> dict[str, bool | None]:
     """Which queues a living worker reads; None for each where nobody can tell."""
     names = [_worker_key(queue) for queue in QUEUES]
-    alive = hints().run(lambda store: store.mget(names), None)
+    alive = shared_cache().run(lambda store: store.mget(names), None)
     if alive is None:
         return dict.fromkeys(QUEUES)
     return {queue: value is not None for queue, value in zip(QUEUES, alive, strict=True)}
@@ -197,11 +197,11 @@ def worked_queues() -> dict[str, bool | None]:
 def note_worker(queues: Iterable[str]) -> None:
     """Note that a worker reads them; without a hint store there is nowhere to note it."""
     for name in map(_worker_key, queues):
-        hints().run(lambda store: store.set(name, 1, ex=WORKER_KEY_S), None, knocks=True)  # noqa: B023 - Called at once.
+        shared_cache().run(lambda store: store.set(name, 1, ex=WORKER_KEY_S), None, knocks=True)  # noqa: B023 - Called at once.
 
 
 def _worker_key(queue: str) -> str:
-    return key(f"worker:{queue}")
+    return cache_key(f"worker:{queue}")
 
 
 register_check("database", True, _database)

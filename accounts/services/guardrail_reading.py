@@ -10,7 +10,7 @@ from accounts.guard_rules import GuardrailEntry, Scope, account_entry, entry_of
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.guardrail import living_assignments
 from accounts.spending import SpendScope, WindowName, guardrail_scope_id
-from gateway.database.prepared import Prepared
+from gateway.database.compiled_queries import CompiledQuery
 
 _WINDOWS: dict[str, WindowName] = {"daily": "day", "weekly": "week", "monthly": "month"}
 _SCOPES: tuple[Scope, ...] = ("workspace", "member", "key")
@@ -63,7 +63,9 @@ def _all_of(account: UUID, creator: int, key: int, workspace: UUID) -> Any:
     )
 
 
-_rows: Prepared[Any] = Prepared(_all_of, account=UUID, creator=int, key=int, workspace=UUID)
+_rows: CompiledQuery[Any] = CompiledQuery(
+    _all_of, account=UUID, creator=int, key=int, workspace=UUID
+)
 
 
 def _governing(key: Any, rows: Iterable[Any]) -> Iterator[Governing]:

@@ -4,9 +4,9 @@ import zlib
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.eventloop import yield_control
 from gateway.http.errors import InvalidRequest, UnsupportedEncoding
 from gateway.http.structure import Raw
-from gateway.turns import give_way
 
 # Inflated in well under a millisecond.
 _PIECE_BYTES: Final = 65_536
@@ -38,7 +38,7 @@ class Inflater:
                 raise _malformed() from error
             if inflated:
                 yield inflated
-                give_way()
+                yield_control()
             self._has_ended = stream.eof
             left = stream.unused_data if stream.eof else stream.unconsumed_tail
             if stream.eof:

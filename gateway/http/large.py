@@ -13,11 +13,11 @@ from django.http import HttpRequest
 from gevent.lock import Semaphore
 
 from gateway.database.db import under_gevent
+from gateway.eventloop import yield_control
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from gateway.http.jsonio import loads
 from gateway.http.structure import Between, Raw, is_fuller_than, nothing
 from gateway.live_settings import settings
-from gateway.turns import give_way
 
 # Fewer bytes are parsed in a few milliseconds.
 ONE_AT_A_TIME_BYTES: Final = 262_144
@@ -74,7 +74,7 @@ def parse(raw: Raw) -> Any:
     if not under_gevent():
         return _parsed(raw, nothing)
     with _turn:
-        return _parsed(raw, give_way)
+        return _parsed(raw, yield_control)
 
 
 def _parsed(raw: Raw, between: Between) -> Any:

@@ -7,8 +7,8 @@ for one search in its bytes and a few look-ups among its headers.
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from gateway.eventloop import yield_control
 from gateway.live_settings import settings
-from gateway.turns import give_way
 
 _HEADERS: Final = (
     *("TITLE", "CATEGORIES", "METADATA", "EXPERIMENTAL_METADATA"),
@@ -70,7 +70,7 @@ def _replace(value: Any, vendor: str) -> None:
         for place, each in enumerate(value, 1):
             _replace(each, vendor)
             if place % _OBJECTS_AT_ONCE == 0:
-                give_way()
+                yield_control()
     elif isinstance(value, dict):
         for key, inner in value.items():
             if key in _NAMING:

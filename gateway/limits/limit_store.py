@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 import redis
 
 from gateway.database.db import under_gevent
-from gateway.hints import Hints, key
 from gateway.http.jsonio import dumps, loads
 from gateway.limits.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
+from gateway.shared_cache import SharedCache, cache_key
 
 # How long what nobody waits for may wait for company.
 TELL_S: Final = 0.01
@@ -93,7 +93,7 @@ class _Order:
 class LimitStore:
     """One process's way to the counters."""
 
-    def __init__(self, store: Hints) -> None:
+    def __init__(self, store: SharedCache) -> None:
         self._hints = store
         self._waiting: list[_Order] = []
         self._is_sending = self._will_send = False
@@ -194,7 +194,7 @@ def _answer(at_s: int, told: Sequence[Any]) -> Answer | None:
 
 
 def _run(store: "redis.Redis", written: bytes) -> bytes:
-    name = f"{key('limit')}:"
+    name = f"{cache_key('limit')}:"
     try:
         found: Any = store.evalsha(_digest(), 1, name, written)
     except redis.exceptions.NoScriptError:

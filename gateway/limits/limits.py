@@ -14,10 +14,10 @@ from functools import cache
 from typing import Final, NamedTuple
 
 from gateway.database.db import under_gevent
-from gateway.hints import Hints, hints
 from gateway.http.errors import RateLimited
 from gateway.limits.limit_leases import Leases
 from gateway.limits.limit_store import Answer, LimitStore
+from gateway.shared_cache import SharedCache, shared_cache
 
 MINUTE_S: Final = 60
 DAY_S: Final = 86_400
@@ -83,7 +83,7 @@ def used_at(count: Count | None, at_s: float, window_s: int) -> Count:
 class Limits:
     """One process's way to the counters. `clock` gives Unix seconds; the store has its own."""
 
-    def __init__(self, store: Hints, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: SharedCache, *, clock: Callable[[], float] = time.time) -> None:
         self._store = LimitStore(store)
         self._clock = clock
         self._counts: OrderedDict[str, Count] = OrderedDict()
@@ -205,4 +205,4 @@ def _later(seconds: float, work: Callable[[], None]) -> None:
 @cache
 def limits() -> Limits:
     """This process's own."""
-    return Limits(hints())
+    return Limits(shared_cache())

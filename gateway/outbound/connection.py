@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from gateway.database.db import under_gevent
-from gateway.outbound.call import AbortHandle, Call
-from gateway.outbound.door_errors import DeadlineExceeded
+from gateway.outbound.errors import DeadlineExceeded
+from gateway.outbound.exchange import AbortHandle, Exchange
 from gateway.outbound.readiness import Readiness
 from gateway.outbound.wire import ReplyReader
 
@@ -73,24 +73,24 @@ class Connection:
                 # The plain socket's, also for TLS: it takes no part in another thread's read.
                 socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
-    def send(self, call: Call) -> None:
+    def send(self, exchange: Exchange) -> None:
         """Send a request whole. Raises OSError; DeadlineExceeded when nobody reads it."""
-        head, body = call.request.head, call.request.body
+        head, body = exchange.request.head, exchange.request.body
         if len(body) <= _JOIN_BYTES_MAX:
-            self._send(call, head + body)
+            self._send(exchange, head + body)
         else:
-            self._send(call, head)
-            self._send(call, body)
+            self._send(exchange, head)
+            self._send(exchange, body)
 
-    def _send(self, call: Call, data: bytes) -> None:
-        sent = self._send_some(call, data)
+    def _send(self, exchange: Exchange, data: bytes) -> None:
+        sent = self._send_some(exchange, data)
         if sent < len(data):
             rest = memoryview(data)
             while sent < len(data):
-                sent += self._send_some(call, rest[sent:])
+                sent += self._send_some(exchange, rest[sent:])
 
-    def _send_some(self, call: Call, data: bytes | memoryview) -> int:
-        wait_s = call.left_s(call.deadline, DeadlineExceeded)
+    def _send_some(self, exchange: Exchange, data: bytes | memoryview) -> int:
+        wait_s = exchange.left_s(exchange.deadline, DeadlineExceeded)
         if not self._is_polled:
             self.sock.settimeout(wait_s)
         try:

@@ -4,8 +4,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Self
 
+from gateway.eventloop import yield_control
 from gateway.outbound.wire import WireFault
-from gateway.turns import give_way
 
 STEP_BYTES = 256 * 1024
 _INPUT_BYTES = 64 * 1024
@@ -60,7 +60,7 @@ class Inflater:
                 yield piece
                 count += 1
                 if count % _YIELD_EVERY_STEPS == 0:
-                    give_way()
+                    yield_control()
 
     def finish(self) -> None:
         """Raises WireFault when the encoded body is cut short. No body at all is fine."""

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import certifi
 
-from gateway.outbound.call import Call
 from gateway.outbound.connection import wait_for
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     ConnectFailed,
     ConnectTimeout,
-    DoorError,
     NotAllowed,
+    OutboundError,
     TlsFailed,
 )
+from gateway.outbound.exchange import Exchange
 from gateway.outbound.origin import Origin
 from gateway.outbound.resolver import Address, Resolver
 
@@ -63,51 +63,55 @@ class Dialer:
         self._proxy = proxy
         self._address_allowed = address_allowed
 
-    def dial(self, origin: Origin, call: Call) -> socket.socket:
+    def dial(self, origin: Origin, exchange: Exchange) -> socket.socket:
         """Raises DnsFailed, ConnectFailed, TlsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
         if origin.socket_path:
-            return _open_local(origin.socket_path, call)
-        until = call.clock() + call.limits.connect_s
-        sock = self._connect(self._proxy or origin, call, until)
+            return _open_local(origin.socket_path, exchange)
+        until = exchange.clock() + exchange.limits.connect_s
+        sock = self._connect(self._proxy or origin, exchange, until)
         try:
             if origin.is_tls:
                 if self._proxy is not None:
-                    _tunnel(sock, origin, call, until)
+                    _tunnel(sock, origin, exchange, until)
                 # Wrapping takes the descriptor over: from here on the TLS socket is to be closed.
-                sock = _wrap(sock, origin, call)
-                _handshake(sock, call, until)
+                sock = _wrap(sock, origin, exchange)
+                _handshake(sock, exchange, until)
         except BaseException:  # Also a greenlet being killed must not leave a socket behind.
             sock.close()
             raise
         return sock
 
-    def _connect(self, target: Origin, call: Call, until: float) -> socket.socket:
+    def _connect(self, target: Origin, exchange: Exchange, until: float) -> socket.socket:
         """The first address that answers. Each gets an equal share of the time that is left."""
-        addresses = self._resolver.resolve(target.host, target.port, call, until)
-        last: DoorError = call.fail(NotAllowed, f"no address of {target.authority} may be dialled")
+        addresses = self._resolver.resolve(target.host, target.port, exchange, until)
+        last: OutboundError = exchange.fail(
+            NotAllowed, f"no address of {target.authority} may be dialled"
+        )
         for tried, address in enumerate(addresses):
             if self._address_allowed is not None and not self._address_allowed(address.host):
                 continue
-            share_s = call.left_s(until, ConnectTimeout) / (len(addresses) - tried)
+            share_s = exchange.left_s(until, ConnectTimeout) / (len(addresses) - tried)
             try:
-                return _open(address, call, call.clock() + share_s)
+                return _open(address, exchange, exchange.clock() + share_s)
             except (TimeoutError, ConnectTimeout):
-                last = call.late(until, ConnectTimeout)
+                last = exchange.late(until, ConnectTimeout)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
-                last = call.fail(ConnectFailed, f"cannot connect to {target.authority}: {reason}")
+                last = exchange.fail(
+                    ConnectFailed, f"cannot connect to {target.authority}: {reason}"
+                )
         self._resolver.forget(target.host, target.port)
         raise last
 
 
-def _open(address: Address, call: Call, until: float) -> socket.socket:
+def _open(address: Address, exchange: Exchange, until: float) -> socket.socket:
     """A connected socket. Raises OSError, ConnectTimeout, DeadlineExceeded, Aborted."""
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         sock.settimeout(0)
         problem = sock.connect_ex(address.sockaddr)
         while problem in _CONNECTING:
-            wait_s = call.notice_s(until, ConnectTimeout)
+            wait_s = exchange.notice_s(until, ConnectTimeout)
             if wait_for(sock, selectors.EVENT_WRITE, wait_s):
                 problem = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem not in _CONNECTED:
@@ -119,7 +123,7 @@ def _open(address: Address, call: Call, until: float) -> socket.socket:
     return sock
 
 
-def _open_local(path: str, call: Call) -> socket.socket:
+def _open_local(path: str, exchange: Exchange) -> socket.socket:
     """A socket of this machine connects at once, or not: where its queue is full nobody waits."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -128,19 +132,23 @@ def _open_local(path: str, call: Call) -> socket.socket:
     except OSError as error:
         sock.close()
         reason = error.strerror or str(error)
-        raise call.fail(ConnectFailed, f"cannot connect to the local socket: {reason}") from error
+        raise exchange.fail(
+            ConnectFailed, f"cannot connect to the local socket: {reason}"
+        ) from error
     return sock
 
 
-def _wrap(sock: socket.socket, origin: Origin, call: Call) -> ssl.SSLSocket:
+def _wrap(sock: socket.socket, origin: Origin, exchange: Exchange) -> ssl.SSLSocket:
     context = origin.tls_context or default_tls_context()
     try:
         return context.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
     except OSError as error:
-        raise call.fail(TlsFailed, f"the TLS handshake failed: {type(error).__name__}") from error
+        raise exchange.fail(
+            TlsFailed, f"the TLS handshake failed: {type(error).__name__}"
+        ) from error
 
 
-def _handshake(sock: socket.socket, call: Call, until: float) -> None:
+def _handshake(sock: socket.socket, exchange: Exchange, until: float) -> None:
     """Shake hands in steps: gevent's own loop would give each read the whole limit anew."""
     assert isinstance(sock, ssl.SSLSocket)
     sock.settimeout(0)
@@ -148,11 +156,11 @@ def _handshake(sock: socket.socket, call: Call, until: float) -> None:
         try:
             sock.do_handshake()
         except ssl.SSLWantReadError:
-            wait_for(sock, selectors.EVENT_READ, call.notice_s(until, ConnectTimeout))
+            wait_for(sock, selectors.EVENT_READ, exchange.notice_s(until, ConnectTimeout))
         except ssl.SSLWantWriteError:
-            wait_for(sock, selectors.EVENT_WRITE, call.notice_s(until, ConnectTimeout))
+            wait_for(sock, selectors.EVENT_WRITE, exchange.notice_s(until, ConnectTimeout))
         except OSError as error:
-            raise call.fail(TlsFailed, f"the TLS handshake failed: {_reason(error)}") from error
+            raise exchange.fail(TlsFailed, f"the TLS handshake failed: {_reason(error)}") from error
         else:
             return
 
@@ -163,42 +171,42 @@ def _reason(error: OSError) -> str:
     return getattr(error, "reason", None) or error.strerror or type(error).__name__
 
 
-def _tunnel(sock: socket.socket, origin: Origin, call: Call, until: float) -> None:
+def _tunnel(sock: socket.socket, origin: Origin, exchange: Exchange, until: float) -> None:
     """Ask the proxy for a way through to the origin."""
     authority = origin.authority
     request = f"CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode("ascii")
-    sock.settimeout(call.left_s(until, ConnectTimeout))
+    sock.settimeout(exchange.left_s(until, ConnectTimeout))
     try:
         sock.sendall(request)
-        head = _proxy_head(sock, call, until)
+        head = _proxy_head(sock, exchange, until)
     except TimeoutError:
-        raise call.late(until, ConnectTimeout) from None
+        raise exchange.late(until, ConnectTimeout) from None
     except OSError as error:
-        raise call.fail(ConnectFailed, "the proxy ended the connection") from error
-    _check_proxy_head(head, call)
+        raise exchange.fail(ConnectFailed, "the proxy ended the connection") from error
+    _check_proxy_head(head, exchange)
 
 
-def _proxy_head(sock: socket.socket, call: Call, until: float) -> bytes:
+def _proxy_head(sock: socket.socket, exchange: Exchange, until: float) -> bytes:
     head = b""
     while b"\r\n\r\n" not in head:
-        sock.settimeout(call.notice_s(until, ConnectTimeout))
+        sock.settimeout(exchange.notice_s(until, ConnectTimeout))
         try:
             data = sock.recv(_PROXY_HEAD_BYTES_MAX)
         except TimeoutError:
             continue
         if not data or len(head) > _PROXY_HEAD_BYTES_MAX:
-            raise _no_tunnel(call)
+            raise _no_tunnel(exchange)
         head += data
     return head
 
 
-def _check_proxy_head(head: bytes, call: Call) -> None:
+def _check_proxy_head(head: bytes, exchange: Exchange) -> None:
     status = head[9:12]
     # The origin speaks only after our TLS hello, so bytes behind the proxy's head are not its.
     if not head.startswith(b"HTTP/1.") or not head.endswith(b"\r\n\r\n") or status[:1] != b"2":
         shown = status.decode("ascii") if status.isdigit() else "no HTTP"
-        raise call.fail(ConnectFailed, f"the proxy opened no tunnel: it answered {shown}")
+        raise exchange.fail(ConnectFailed, f"the proxy opened no tunnel: it answered {shown}")
 
 
-def _no_tunnel(call: Call) -> DoorError:
-    return call.fail(ConnectFailed, "the proxy opened no tunnel")
+def _no_tunnel(exchange: Exchange) -> OutboundError:
+    return exchange.fail(ConnectFailed, "the proxy opened no tunnel")

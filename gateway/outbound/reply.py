@@ -6,19 +6,19 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from gateway.outbound.call import WAIT_S_MAX, Call
+from gateway.eventloop import yield_control
 from gateway.outbound.connection import Connection
 from gateway.outbound.decoding import Inflater
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     Aborted,
     BodyTooLarge,
     DeadlineExceeded,
-    DoorError,
     IdleTimeout,
     MalformedReply,
+    OutboundError,
 )
+from gateway.outbound.exchange import WAIT_S_MAX, Exchange
 from gateway.outbound.wire import WireFault
-from gateway.turns import give_way
 
 # A fast upstream never lets a read block, so the other greenlets get their turn after this much:
 # some 20 ms of work in chunks of one byte each.
@@ -38,9 +38,9 @@ class Reply:
     __slots__ = (
         "_body_bytes",
         "_busy_bytes",
-        "_call",
         "_connection",
         "_ended",
+        "_exchange",
         "_failure",
         "_give_back",
         "_idle_since",
@@ -57,7 +57,7 @@ class Reply:
 
     def __init__(
         self,
-        call: Call,
+        exchange: Exchange,
         connection: Connection,
         give_back: Callable[[Connection], None],
         *,
@@ -69,10 +69,10 @@ class Reply:
         self.status: int = reader.status
         self.headers: dict[str, str] = reader.headers
         self.sent_at = sent_at
-        self.head_at = call.clock()
+        self.head_at = exchange.clock()
         self.reused = reused
         self.retried_fresh = retried_fresh
-        self._call = call
+        self._exchange = exchange
         self._connection: Connection | None = connection
         self._reader = reader
         self._give_back = give_back
@@ -82,7 +82,7 @@ class Reply:
         self._busy_bytes = 0
         self._ended = False
         self._inflater: Inflater | None = None
-        call.phase = "body"
+        exchange.phase = "body"
         self._failure = self._refusal()
 
     def read_some(self, wait_s: float | None = None) -> bytes | None:
@@ -92,7 +92,7 @@ class Reply:
         move the idle clock. Raises IdleTimeout, DeadlineExceeded, Disconnected, MalformedReply,
         BodyTooLarge, Aborted; once one was raised, each later read raises it again.
         """
-        tick_at = math.inf if wait_s is None else self._call.clock() + wait_s
+        tick_at = math.inf if wait_s is None else self._exchange.clock() + wait_s
         return b"" if self._ended else self._guarded(self._next, tick_at)
 
     def read_all(self) -> bytes:
@@ -114,17 +114,17 @@ class Reply:
     def pause_idle(self) -> None:
         """Stop the idle clock: the caller's own client is not taking what is there."""
         if self._paused_at is None:
-            self._paused_at = self._call.clock()
+            self._paused_at = self._exchange.clock()
 
     def resume_idle(self) -> None:
         """Let the idle clock go on from where it stood."""
         if self._paused_at is not None:
-            self._idle_since += self._call.clock() - self._paused_at
+            self._idle_since += self._exchange.clock() - self._paused_at
             self._paused_at = None
 
     def abort(self) -> None:
         """End the call at once, from any greenlet or thread. A blocked read raises Aborted."""
-        self._call.abort_handle.abort()
+        self._exchange.abort_handle.abort()
 
     def close(self) -> None:
         """Let the connection go: kept when the answer was whole, else closed. Idempotent."""
@@ -135,8 +135,8 @@ class Reply:
         connection.disown()
         reusable = self._reader.reusable and self._failure is None
         if not self._ended and self._failure is None:
-            self._failure = self._call.fail(Aborted, "the reply was closed")
-        if reusable and not self._call.abort_handle.aborted:
+            self._failure = self._exchange.fail(Aborted, "the reply was closed")
+        if reusable and not self._exchange.abort_handle.aborted:
             self._give_back(connection)
         else:
             connection.close()
@@ -152,14 +152,14 @@ class Reply:
     ) -> None:
         self.close()
 
-    def _refusal(self) -> DoorError | None:
+    def _refusal(self) -> OutboundError | None:
         """What the head alone rules out. The caller still sees the status; reading raises this."""
         try:
             self._inflater = Inflater.named(self.headers.get("content-encoding"))
         except WireFault as fault:
-            return self._call.fail(MalformedReply, str(fault))
+            return self._exchange.fail(MalformedReply, str(fault))
         announced_bytes = self._reader.content_length or 0
-        if announced_bytes > self._call.limits.body_bytes_max and not self._reader.done:
+        if announced_bytes > self._exchange.limits.body_bytes_max and not self._reader.done:
             return self._too_large()
         return None
 
@@ -170,15 +170,15 @@ class Reply:
         try:
             return work(tick_at)
         except WireFault as fault:
-            self._failure = self._call.fail(MalformedReply, str(fault))
+            self._failure = self._exchange.fail(MalformedReply, str(fault))
             self.close()
             raise self._failure from fault
-        except DoorError as error:
+        except OutboundError as error:
             self._failure = error
             self.close()
             raise
         except BaseException:  # A killed greenlet leaves the connection in no state to go on.
-            self._failure = self._call.fail(Aborted, "the read was interrupted")
+            self._failure = self._exchange.fail(Aborted, "the read was interrupted")
             self.close()
             raise
 
@@ -204,7 +204,7 @@ class Reply:
 
     def _count(self, body_bytes: int) -> None:
         self._body_bytes += body_bytes
-        if self._body_bytes > self._call.limits.body_bytes_max:
+        if self._body_bytes > self._exchange.limits.body_bytes_max:
             raise self._too_large()
         self._breathe(body_bytes)
 
@@ -212,7 +212,7 @@ class Reply:
         self._busy_bytes += handled_bytes
         if self._busy_bytes >= _YIELD_EVERY_BYTES:
             self._busy_bytes = 0
-            give_way()
+            yield_control()
 
     def _finish(self) -> None:
         if self._inflater is not None:
@@ -238,53 +238,53 @@ class Reply:
 
     def _more(self, tick_at: float) -> bool:
         """Wait for bytes and feed them to the reader. False when ``tick_at`` came first."""
-        call = self._call
+        exchange = self._exchange
         idle_until = math.inf if self._paused_at is not None else self._idle_until()
-        now = call.clock()
-        if now >= call.deadline:
-            raise call.fail(DeadlineExceeded, "the call's deadline passed")
+        now = exchange.clock()
+        if now >= exchange.deadline:
+            raise exchange.fail(DeadlineExceeded, "the call's deadline passed")
         # A limit that passed while the owner was away still gets one look at what has arrived.
-        wait_s = min(idle_until - now, call.deadline - now, tick_at - now, WAIT_S_MAX)
+        wait_s = min(idle_until - now, exchange.deadline - now, tick_at - now, WAIT_S_MAX)
         data = self._receive(max(0.0, wait_s))
         if data is None:
             return self._nothing_came(idle_until, tick_at)
         if data:
             self._feed(data)
         elif not self._reader.end_of_file():
-            raise call.lost("the connection ended before the end of the answer")
+            raise exchange.lost("the connection ended before the end of the answer")
         return True
 
     def _idle_until(self) -> float:
-        return self._idle_since + self._call.limits.idle_s
+        return self._idle_since + self._exchange.limits.idle_s
 
     def _receive(self, wait_s: float) -> bytes | None:
-        call = self._call
+        exchange = self._exchange
         assert self._connection is not None
         try:
             data = self._connection.receive(wait_s)
         except OSError as error:
-            raise call.lost("the connection broke before the end of the answer") from error
-        call.check_not_aborted()
+            raise exchange.lost("the connection broke before the end of the answer") from error
+        exchange.check_not_aborted()
         return data
 
     def _nothing_came(self, idle_until: float, tick_at: float) -> bool:
-        call = self._call
-        now = call.clock()
-        if now >= min(idle_until, call.deadline):
-            raise call.late(idle_until, IdleTimeout)
+        exchange = self._exchange
+        now = exchange.clock()
+        if now >= min(idle_until, exchange.deadline):
+            raise exchange.late(idle_until, IdleTimeout)
         # Timers may fire a little early; then the wait just goes on.
         return now < tick_at
 
     def _feed(self, data: bytes) -> None:
-        call = self._call
-        call.bytes_received += len(data)
+        exchange = self._exchange
+        exchange.bytes_received += len(data)
         self._reader.feed(data)
         if self._reader.pieces:
-            self._idle_since = call.clock()
-        if self._reader.body_bytes > call.limits.body_bytes_max:
+            self._idle_since = exchange.clock()
+        if self._reader.body_bytes > exchange.limits.body_bytes_max:
             raise self._too_large()
         self._breathe(len(data))
 
-    def _too_large(self) -> DoorError:
-        bound = self._call.limits.body_bytes_max
-        return self._call.fail(BodyTooLarge, f"the body is over {bound} bytes")
+    def _too_large(self) -> OutboundError:
+        bound = self._exchange.limits.body_bytes_max
+        return self._exchange.fail(BodyTooLarge, f"the body is over {bound} bytes")

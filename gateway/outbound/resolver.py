@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.outbound.call import Call
-from gateway.outbound.door_errors import ConnectTimeout, DnsFailed
+from gateway.outbound.errors import ConnectTimeout, DnsFailed
+from gateway.outbound.exchange import Exchange
 
 _KEEP_S = 10.0
 _NAMES_MAX = 1024
@@ -44,16 +44,18 @@ class Resolver:
         self._lock = threading.Lock()
         self._lookups: dict[tuple[str, int], _Lookup] = {}
 
-    def resolve(self, host: str, port: int, call: Call, until: float) -> tuple[Address, ...]:
+    def resolve(
+        self, host: str, port: int, exchange: Exchange, until: float
+    ) -> tuple[Address, ...]:
         """At least one address. Raises DnsFailed, ConnectTimeout, DeadlineExceeded, Aborted."""
         literal = _literal(host, port)
         if literal:
             return literal
         lookup = self._lookup(host, port)
-        while not lookup.done.wait(call.notice_s(until, ConnectTimeout)):
+        while not lookup.done.wait(exchange.notice_s(until, ConnectTimeout)):
             pass
         if not lookup.addresses:
-            raise call.fail(DnsFailed, f"no address found for {host}")
+            raise exchange.fail(DnsFailed, f"no address found for {host}")
         return lookup.addresses
 
     def forget(self, host: str, port: int) -> None:

@@ -7,7 +7,7 @@ from itertools import chain
 
 import httptools
 
-from gateway.outbound.call import Limits
+from gateway.outbound.exchange import Limits
 from gateway.outbound.origin import Origin
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

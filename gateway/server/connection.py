@@ -17,10 +17,10 @@ from gunicorn.http.errors import (
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import SocketUnreader
 
+from gateway.eventloop import yield_control
 from gateway.http.refusals import HeadTooSlow
 from gateway.live_settings import settings
 from gateway.server import drain
-from gateway.turns import give_way
 
 _END = b"\r\n\r\n"
 _PIECE_BYTES = 8192
@@ -44,7 +44,7 @@ class _FairUnreader(SocketUnreader):
     def chunk(self, size_hint: int | None = None) -> bytes:
         self.reads += 1
         if self.reads % _READS_IN_A_ROW == 0:
-            give_way()
+            yield_control()
         data: bytes = super().chunk(size_hint)  # type: ignore[no-untyped-call]  # gunicorn is untyped.
         return data
 

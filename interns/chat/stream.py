@@ -15,7 +15,7 @@ from gevent import GreenletExit
 
 from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.responses import log
-from gateway.outbound.call import AbortHandle
+from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
 from interns.chat.chunks import KEEP_ALIVE, Chunks
 from interns.chat.clock import CLOCK, Clock

@@ -10,7 +10,7 @@ from gateway.database.db import DATABASE_GONE, Lane, run
 from gateway.http.responses import log
 from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, limits, refusal
 from gateway.live_settings import settings
-from gateway.outbound.call import AbortHandle
+from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
 from interns.chat.body import Prompt, Reply
 from interns.chat.clock import CLOCK, Clock

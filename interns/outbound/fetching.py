@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from django.conf import settings
 
-from gateway.outbound.door import Limits, Reply
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
-    DoorError,
     FirstByteTimeout,
     IdleTimeout,
     NotAllowed,
+    OutboundError,
 )
+from gateway.outbound.http_client import Limits, Reply
 from gateway.sealing import UnsealError
 from interns.errors import InvalidBody
 from interns.models import Intern
@@ -99,7 +99,7 @@ def fetch(intern: Intern, wanted: Wanted) -> Fetched:
         raise SiteUnreachable(f"More than {HOPS_MAX} redirects", retryable=False) from None
     except _TOO_SLOW:
         raise SiteTooSlow from None
-    except DoorError as error:
+    except OutboundError as error:
         raise SiteUnreachable(outgoing.harmless(f"The site failed: {error}")) from None
     except UnsealError:
         raise

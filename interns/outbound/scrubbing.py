@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import quote, quote_plus
 
-from gateway.turns import give_way
+from gateway.eventloop import yield_control
 
 # Fewer bytes than these are too many other things in base64 or hexadecimal.
 _ENCODED_BYTES_MIN: Final = 6
@@ -88,7 +88,7 @@ def _rested(looks: int) -> int:
     """Let others run after some milliseconds' worth of looking."""
     if looks < _LOOKS_BEFORE_OTHERS:
         return looks
-    give_way()
+    yield_control()
     return 0
 
 
@@ -107,7 +107,7 @@ def patterns_of(values: Mapping[str, str]) -> Patterns:
     found: Patterns = {}
     for name, value in values.items():
         found |= dict.fromkeys(spellings(value), f"[secret:{name}]".encode())
-        give_way()
+        yield_control()
     found.pop(b"", None)
     return found
 

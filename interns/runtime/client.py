@@ -11,17 +11,17 @@ from uuid import UUID
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
-from gateway.outbound.call import AbortHandle, Limits
-from gateway.outbound.door import Door, Origin
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectFailed,
     ConnectTimeout,
     DeadlineExceeded,
     DnsFailed,
-    DoorError,
     FirstByteTimeout,
+    OutboundError,
 )
+from gateway.outbound.exchange import AbortHandle, Limits
+from gateway.outbound.http_client import HttpClient, Origin
 from gateway.outbound.reply import Reply as HttpReply
 from interns.runtime.driver import ChatRefused, Place, Reply, RunEvent, Turn
 from interns.runtime.events import BadEvent, is_last, read_event
@@ -50,9 +50,9 @@ _REASONS: Final = {
 
 
 @cache
-def _door() -> Door:
+def _door() -> HttpClient:
     """Keeps no connections: a runtime's address is a stranger's as soon as it stopped."""
-    return Door(pool_size_per_origin=0)
+    return HttpClient(pool_size_per_origin=0)
 
 
 def origin_of(place: Place) -> Origin:
@@ -198,13 +198,13 @@ def _told(work: Callable[[], T]) -> T:
     """What `work` returns; what the door says against it, in the API's words."""
     try:
         return work()
-    except DoorError as error:
+    except OutboundError as error:
         # A reply keeps what ended it, and that must not keep the reply in turn.
         forget_origin(error)
         raise _said_by(error) from None
 
 
-def _said_by(error: DoorError) -> ChatRefused:
+def _said_by(error: OutboundError) -> ChatRefused:
     if isinstance(error, _NOT_REACHED):
         return ChatRefused("intern_unreachable", "The intern could not be reached", retryable=True)
     if isinstance(error, _TOO_LATE):
@@ -241,6 +241,6 @@ def _error_of(reply: HttpReply) -> dict[str, Any]:
         while len(body) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
             body += piece
         said = loads(body)["error"]
-    except (DoorError, MalformedJson, LookupError, TypeError):
+    except (OutboundError, MalformedJson, LookupError, TypeError):
         return {}
     return said if isinstance(said, dict) else {}

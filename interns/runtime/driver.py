@@ -13,7 +13,7 @@ from uuid import UUID
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from gateway.outbound.call import AbortHandle
+from gateway.outbound.exchange import AbortHandle
 
 ApprovalMode = Literal["self-drive", "manual"]
 QuestionKind = Literal["permission", "elicitation"]

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from interns.runtime.client import send
 from interns.runtime.driver import ChatRefused, Health, Place
 
@@ -16,7 +16,7 @@ def ask_health(place: Place, boot_id: str, *, wait_s: float) -> Health:
     """What the agent says of itself. Never raises."""
     try:
         told = _ask(place, wait_s)
-    except (ChatRefused, DoorError) as error:
+    except (ChatRefused, OutboundError) as error:
         return Health(ok=False, detail=f"the agent does not answer: {error}")
     if told.get("status") != "ready" or told.get("runtime_id") != boot_id:
         return Health(ok=False, detail="something else answers for the agent")

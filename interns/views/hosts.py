@@ -16,7 +16,7 @@ from accounts.caller import Caller
 from gateway.database.db import Lane, run
 from gateway.http.errors import GatewayError, UnknownPath
 from gateway.http.responses import error_response
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from interns.access import BODY_BYTES_MAX, let_in, raw_body
 from interns.chat.page import PAGE, PARTS, SHARED_HEADERS
 from interns.chat.refusals import ChatError, told_by
@@ -123,7 +123,7 @@ def _passed_on(request: HttpRequest, intern: Intern, body: bytes) -> HttpRespons
             status, said = reply.status, reply.headers.get("content-type", _TYPE)
     except ChatRefused as refused:
         raise told_by(refused) from refused
-    except DoorError as error:
+    except OutboundError as error:
         raise ChatError("stream_severed") from error
     except ValueError as error:
         raise ChatError("bad_request", "This cannot be passed on") from error

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest, HttpResponse
 
-from gateway.outbound.door import Origin
+from gateway.outbound.http_client import Origin
 from routing.admin.charts import history
 from routing.admin.checks import CheckedForm
 from routing.admin.samples import DropsHistory, probe_text

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from django.db import connection
 
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from gateway.sealing import UnsealError
 from routing.catalogue.models import Endpoint
@@ -64,7 +64,7 @@ def _try(endpoint: Endpoint, credential: str | UnsealError | None) -> Trial:
         with _ask(endpoint, credential) as reply:
             status = reply.status
             ok, said = _said(kind, reply, reply.read_all())
-    except (DoorError, ValueError) as error:
+    except (OutboundError, ValueError) as error:
         ok, said = False, f"No answer: {error}"
     latency_ms = round((time.monotonic() - started) * 1000)
     return Trial(endpoint, ok, status, latency_ms, _without(credential, said))

@@ -18,8 +18,8 @@ from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
 from gateway.database.db import Lane, run
+from gateway.eventloop import run_in_thread
 from gateway.http.errors import Unavailable
-from gateway.turns import beside_the_loop
 from routing.catalogue.assembly import assemble
 from routing.catalogue.reading import read_rows
 from routing.catalogue.version import CatalogueServing, current_version
@@ -32,9 +32,9 @@ __all__ = [
     "ModelEntry",
     "ProviderEntry",
     "Snapshot",
-    "beside_the_loop",
     "build",
     "catalogue",
+    "run_in_thread",
     "serving",
 ]
 
@@ -50,7 +50,7 @@ def build() -> Snapshot:
     with _no_collections():
         # Not the lane of the hot path's reads: a big catalogue would hold them up.
         rows = run(Lane.OPERATOR, read_rows)
-        return beside_the_loop(lambda: assemble(rows))
+        return run_in_thread(lambda: assemble(rows))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import re
 from encodings.aliases import aliases
 from typing import Final
 
-from gateway.turns import give_way
+from gateway.eventloop import yield_control
 
 PIECE_BYTES: Final = 16_384
 # What takes a moment per piece: other codecs are none of texts, or take longer with every byte.
@@ -41,7 +41,7 @@ def decoded(data: bytes, charset: str = "utf_8") -> str:
     view, texts = memoryview(data), list[str]()
     for start in range(0, len(data), PIECE_BYTES):
         if start:
-            give_way()
+            yield_control()
         texts.append(decoder.decode(view[start : start + PIECE_BYTES]))
     texts.append(decoder.decode(b"", True))
     return "".join(texts)

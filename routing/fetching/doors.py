@@ -5,13 +5,13 @@ from functools import cache
 from typing import Final
 
 from gateway.outbound.addresses import is_public
-from gateway.outbound.door import Door
+from gateway.outbound.http_client import HttpClient
 
 _POOL_SIZE: Final = 8
 _KEEP_S: Final = 10.0
 
 
-def door_for(host: str, *, private: Collection[str]) -> Door:
+def door_for(host: str, *, private: Collection[str]) -> HttpClient:
     """The door to that host: a guarded one, unless the operator opened it to a `private` host.
 
     A proxy would look the name up itself and reach what must not be reached, so there is none.
@@ -20,10 +20,12 @@ def door_for(host: str, *, private: Collection[str]) -> Door:
 
 
 @cache
-def _guarded() -> Door:
-    return Door(pool_size_per_origin=_POOL_SIZE, idle_keep_s=_KEEP_S, address_allowed=is_public)
+def _guarded() -> HttpClient:
+    return HttpClient(
+        pool_size_per_origin=_POOL_SIZE, idle_keep_s=_KEEP_S, address_allowed=is_public
+    )
 
 
 @cache
-def _open() -> Door:
-    return Door(pool_size_per_origin=_POOL_SIZE, idle_keep_s=_KEEP_S)
+def _open() -> HttpClient:
+    return HttpClient(pool_size_per_origin=_POOL_SIZE, idle_keep_s=_KEEP_S)

@@ -12,7 +12,7 @@ import pydantic_core
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
-from gateway.sandbox.apart import Apart, Ended, TookTooLong
+from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.fetching.charsets import decoded
 
 PDF: Final = "application/pdf"
@@ -97,7 +97,7 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
     try:
         user = host_users.lease()
         command = host_users.script_command([_READER, json.dumps(limits)], _PACKAGES, user)
-        reader = Apart(command, {"LANG": "C.UTF-8"}, user)
+        reader = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
     except OSError:
         raise ReadersBusy("cannot be read at the moment") from None
     try:
@@ -106,9 +106,9 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         facts_told = reader.receive(_FACTS_BYTES_MAX, until + _GRACE_S)
         told: dict[str, Any] = pydantic_core.from_json(facts_told)
         text = reader.receive(chars_max * _CHAR_BYTES_MAX, until + _GRACE_S)
-    except TookTooLong:
+    except WorkerTimeout:
         raise FileUnreadable(TOO_SLOW) from None
-    except (Ended, ValueError):
+    except (WorkerEnded, ValueError):
         raise FileUnreadable("cannot be read") from None
     finally:
         reader.close()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from gateway.outbound.door import Door, Limits, Reply
+from gateway.outbound.http_client import HttpClient, Limits, Reply
 from routing.fetching.targets import Target, redirected
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -44,14 +44,14 @@ def follow(
     *,
     method: str,
     prepare: Prepare,
-    door_of: Callable[[str], Door],
+    door_of: Callable[[str], HttpClient],
     limits: Limits,
     deadline: float,
     hops_max: int,
 ) -> Followed:
     """Send the request and follow up to `hops_max` redirects; the caller closes the reply.
 
-    Raises what `Door.send` raises, `TargetRefused`, `TooManyRedirects`, and what `prepare` does.
+    Raises what `HttpClient.send` and `prepare` raise, `TargetRefused` and `TooManyRedirects`.
     """
     target, passed = first, list[str]()
     ready = prepare(target, method=method, hop=0)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
+from gateway.eventloop import yield_control
 from gateway.http.validation import UNDEFINED
-from gateway.turns import give_way
 
 Remove: TypeAlias = Callable[[Any], Any]
 """Returns its value without such nulls: the very same object where there are none."""
@@ -101,7 +101,7 @@ def _from_list(value: Any, remove: Remove) -> Any:
     result = value
     for index, item in enumerate(value):
         if index % _ITEMS_IN_A_ROW == _ITEMS_IN_A_ROW - 1:
-            give_way()
+            yield_control()
         if (new := remove(item)) is not item:
             if result is value:
                 result = value.copy()

@@ -14,10 +14,10 @@ from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
 from accounts.guard_rules import PlacedFilter
+from gateway.eventloop import run_in_thread
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
 from gateway.http.large import no_collections
 from gateway.http.structure import Raw
-from gateway.turns import beside_the_loop
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
 from routing.guarding.long_texts import append, decoded, encoded
@@ -115,7 +115,7 @@ def _is_quick(chat: ChatRequest, rules: Rules) -> bool:
 def _beside(work: "_Work", account_id: UUID) -> Filtered:
     turn = _turns.setdefault(account_id, BoundedSemaphore(1))
     with turn:
-        return beside_the_loop(work.beside, threads=_threads)
+        return run_in_thread(work.beside, threads=_threads)
 
 
 @cache

@@ -10,9 +10,9 @@ from django.utils.module_loading import import_string
 
 from accounts.guard_rules import Action, FilterEntry, PlacedFilter
 from accounts.patterns import Compiled, InvalidPattern, as_one, compile_at_once
+from gateway.eventloop import run_in_thread
 from gateway.http.structure import Raw
-from gateway.turns import beside_the_loop
-from routing.entities.derived import Derived
+from routing.entities.identity_cache import IdentityCache
 from routing.guarding.builtins import BUILTINS, INJECTION, Builtin, compiled, compiled_as_one
 from routing.guarding.long_texts import decoded
 from routing.guarding.scanning import Deadline, Span, matches, patterns
@@ -136,7 +136,7 @@ def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
     )
 
 
-_recent: Derived[tuple[PlacedFilter, ...], Rules] = Derived(_made, may_keep=_is_light)
+_recent: IdentityCache[tuple[PlacedFilter, ...], Rules] = IdentityCache(_made, may_keep=_is_light)
 
 
 def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
@@ -214,7 +214,7 @@ def _compiled(wanted: list[str]) -> dict[str, Compiled]:
     if compile_at_once(missing):
         made = list(map(Compiled, missing))
     else:
-        made = beside_the_loop(lambda: list(map(Compiled, missing)))
+        made = run_in_thread(lambda: list(map(Compiled, missing)))
     for pattern, one in zip(missing, made, strict=True):
         patterns.put(pattern, one)
         known[pattern] = one

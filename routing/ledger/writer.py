@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from functools import partial
 
 from gateway.database.db import Lane, native
+from gateway.eventloop import yield_control
 from gateway.http.errors import Unavailable
 from gateway.live_settings import settings
-from gateway.turns import give_way
 from routing.ledger.backlog import Backlog
 from routing.ledger.batch import apply_batch
 from routing.ledger.counters import CounterIds
@@ -177,7 +177,7 @@ class LedgerWriter:
             self._commit(self._backlog.take(BATCH_MAX))
         if len(self._queue) > self._was_alone:
             # Whoever is about to place an order does: a larger batch costs each less (measured).
-            give_way(rounds=2)
+            yield_control(rounds=2)
         batch = self._take()
         self._was_alone = len(batch) <= 1
         self._commit(batch)

@@ -7,9 +7,9 @@ from typing import Any, Final
 from django.conf import settings
 
 from accounts.caller import Caller
+from gateway.eventloop import yield_control
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavailable
 from gateway.http.validation import shortened
-from gateway.turns import give_way
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.registry import missing as missing_plugins
@@ -290,6 +290,6 @@ def _batches(
         if len(batch) >= models_max or len(endpoints) >= _ENDPOINTS_AT_ONCE:
             yield batch, endpoints
             batch, endpoints, models_max = [], [], 2 * models_max
-            give_way()
+            yield_control()
     if batch:
         yield batch, endpoints

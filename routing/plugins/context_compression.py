@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from gevent.threadpool import ThreadPool
 
+from gateway.eventloop import run_in_thread
 from gateway.http.large import no_collections
-from gateway.turns import beside_the_loop
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
@@ -48,7 +48,7 @@ def compressed(
     tokens = max(rooms, default=0.0)
     if tokens <= 0:
         return None
-    return beside_the_loop(lambda: _made(chat, tokens), threads=_threads)
+    return run_in_thread(lambda: _made(chat, tokens), threads=_threads)
 
 
 @cache

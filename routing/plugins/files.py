@@ -6,8 +6,8 @@ from typing import Final
 
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, Unavailable
 from gateway.live_settings import settings
-from gateway.outbound.door import Limits, Reply
-from gateway.outbound.door_errors import BodyTooLarge, DoorError, NotAllowed
+from gateway.outbound.errors import BodyTooLarge, NotAllowed, OutboundError
+from gateway.outbound.http_client import Limits, Reply
 from routing.fetching.doors import door_for
 from routing.fetching.files import (
     TOO_SLOW,
@@ -93,7 +93,7 @@ def _fetched(url: str, until: float) -> Content:
         raise InvalidRequest(f"has a URL with more than {_HOPS_MAX} redirects") from None
     except BodyTooLarge:
         raise PayloadTooLarge(f"is larger than {settings.ROUTER_FILE_BYTES} bytes") from None
-    except DoorError:
+    except OutboundError:
         raise InvalidRequest("has a URL that could not be fetched") from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.sandbox import host_users
-from gateway.sandbox.apart import Apart, Ended, TookTooLong
+from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 
 AT_ONCE: Final = 2
 CPU_S: Final = 1
@@ -29,7 +29,7 @@ def mended(texts: Sequence[str], *, wants_object: bool) -> str | None:
     try:
         asked = json.dumps({"texts": texts, "wants_object": wants_object}).encode()
         return _told(asked, until).decode() or None
-    except (OSError, Ended, TookTooLong, ValueError):
+    except (OSError, WorkerEnded, WorkerTimeout, ValueError):
         return None
     finally:
         _free.release()
@@ -39,7 +39,7 @@ def _told(asked: bytes, until: float) -> bytes:
     limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
     user = host_users.lease()
     command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
-    mender = Apart(command, {"LANG": "C.UTF-8"}, user)
+    mender = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
     try:
         mender.send(asked, until)
         return mender.receive(_MADE_BYTES_MAX, until)

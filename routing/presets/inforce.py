@@ -9,7 +9,7 @@ from django.db import DatabaseError, InterfaceError
 from gateway.database.db import Lane, run
 from gateway.http.errors import DatabaseGone
 from gateway.http.jsonio import loads
-from gateway.recent import RecentReads
+from gateway.ttl_cache import TtlCache
 from routing.presets.keys import CACHE
 from routing.presets.merging import laid_on_chat
 from routing.presets.models import Preset
@@ -76,7 +76,7 @@ def _weight(found: InForce | None) -> int:
     return max(_BYTES_MIN, found.size_bytes if found else 0)
 
 
-_recent: RecentReads[tuple[UUID, str], InForce] = RecentReads(
+_recent: TtlCache[tuple[UUID, str], InForce] = TtlCache(
     _read,
     age_max_s=settings.API_KEY_CACHE_SECONDS,
     size_max=_BYTES_MAX,

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from routing.entities.exchange import Answer, Prompt, Terms
 from routing.providers.discovery import FoundModel
 from routing.providers.well_known import KnownProvider
@@ -178,7 +178,7 @@ def _outcome(
         ) as reply:
             status, content_type = reply.status, reply.headers.get("content-type", "")
             said = reply.read_all()
-    except (DoorError, ValueError):
+    except (OutboundError, ValueError):
         return Outcome.UNTOLD
     if not 200 <= status < 300:
         return Outcome.REFUSED if status in _REFUSALS else Outcome.UNTOLD

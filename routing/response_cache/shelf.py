@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from gateway.hints import hints, key
+from gateway.shared_cache import cache_key, shared_cache
 
 
 class Shelf:
@@ -41,7 +41,7 @@ def _shelf() -> Shelf:
 
 def find(name: str) -> bytes | None:
     """What stands in the place of that name."""
-    store = hints()
+    store = shared_cache()
     if not store.configured:
         return _shelf().find(_place(name))
     # Answers are larger than hints: how long they take says nothing of those.
@@ -53,7 +53,7 @@ def find(name: str) -> bytes | None:
 
 def put(name: str, value: bytes, *, ttl_s: int) -> None:
     """Keep it for that long."""
-    store = hints()
+    store = shared_cache()
     if not store.configured:
         _shelf().put(_place(name), value, ttl_s)
         return
@@ -74,4 +74,4 @@ def _place(name: str) -> int:
 
 
 def _place_key(name: str) -> str:
-    return f"{key('answers')}:{_place(name)}"
+    return f"{cache_key('answers')}:{_place(name)}"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry, ModelEntry
+from routing.entities.identity_cache import IdentityCache
 from routing.selection.filters import TOOLS_STEP, list_filters, model_id_of, prefer_supporting
 from routing.selection.types import NO_POLICY, Excluded, Policy, Requirements
 
@@ -23,7 +23,7 @@ DOWN: Final = "Down"
 # Cached kinds of requests per model, or models and kinds per policy; beyond that the cache is
 # emptied.
 _KEPT_MAX: Final = 16
-_of_policies: Derived[Policy, dict[Any, Any]] = Derived(lambda policy: {})
+_of_policies: IdentityCache[Policy, dict[Any, Any]] = IdentityCache(lambda policy: {})
 
 
 class FilterResult(NamedTuple):

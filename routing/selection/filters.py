@@ -11,8 +11,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 
-from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
+from routing.entities.identity_cache import IdentityCache
 from routing.selection.guardrail_filters import forbids_use, guardrail_test, zdr_test
 from routing.selection.provider_references import Test, keys_of, reference_test
 from routing.selection.types import NO_POLICY, Policy, Requirements
@@ -169,7 +169,9 @@ def _policy_filters(policy: Policy) -> list[tuple[str, Keep]]:
 
 
 # All requests of a key with guardrails share one policy object.
-_shared_policy_filters: Derived[Policy, list[tuple[str, Keep]]] = Derived(_policy_filters)
+_shared_policy_filters: IdentityCache[Policy, list[tuple[str, Keep]]] = IdentityCache(
+    _policy_filters
+)
 
 
 def _list_policy_tests(policy: Policy, admitted: Test) -> Iterator[tuple[str, Test]]:

@@ -9,8 +9,8 @@ from functools import reduce
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
+from routing.entities.identity_cache import IdentityCache
 from routing.selection.provider_references import Test
 from routing.selection.types import Policy
 
@@ -71,7 +71,9 @@ def _is_present(test: Test | None) -> bool:
 
 # The test that the lists of models, providers and regions make; None if there are no lists.
 # All requests of a key with guardrails share one policy object.
-guardrail_test: Derived[Policy, Test | None] = Derived(_build_guardrail_test, may_keep=_is_present)
+guardrail_test: IdentityCache[Policy, Test | None] = IdentityCache(
+    _build_guardrail_test, may_keep=_is_present
+)
 
 
 def _list_tests(policy: Policy) -> Iterator[Test]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 
-from routing.entities.derived import Derived
+from routing.entities.identity_cache import IdentityCache
 from routing.selection.guardrail_filters import ZDR_GROUPS, GuardrailChoice
 from routing.selection.types import NO_POLICY, Policy, Resolution, Sort
 
@@ -118,7 +118,7 @@ def apply_guardrails(policy: Policy, guarded: GuardrailChoice) -> Policy:
 
 
 # Most requests of a key with guardrails have no preferences of their own.
-_guardrails_policy: Derived[GuardrailChoice, Policy] = Derived(
+_guardrails_policy: IdentityCache[GuardrailChoice, Policy] = IdentityCache(
     lambda guarded: apply_guardrails(NO_POLICY, guarded)
 )
 

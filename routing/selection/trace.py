@@ -18,8 +18,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from routing.entities.derived import Derived
 from routing.entities.entries import EndpointEntry
+from routing.entities.identity_cache import IdentityCache
 from routing.selection.types import (
     NO_POLICY,
     POLICY_FIELDS,
@@ -258,7 +258,7 @@ def _is_from_guardrails(data: Mapping[str, Any]) -> bool:
     return _OF_GUARDRAILS.issuperset(data.get("policy", ()))
 
 
-_cached_policy: Derived[Policy, dict[str, Any]] = Derived(
+_cached_policy: IdentityCache[Policy, dict[str, Any]] = IdentityCache(
     _serialize_policy, may_keep=_is_from_guardrails
 )
 

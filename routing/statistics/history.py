@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 
 from gateway.database.db import Lane, run
-from gateway.hints import Hints, hints
+from gateway.shared_cache import SharedCache, shared_cache
 from routing.catalogue.models import Endpoint
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import percentiles
@@ -40,7 +40,7 @@ _FIELDS: Final = (
 )
 
 
-def record_shared(now: float, *, store: Hints | None = None) -> int:
+def record_shared(now: float, *, store: SharedCache | None = None) -> int:
     """Write the last two stretches that are over and not written yet; returns the rows made. `now`
     is in Unix seconds. Done twice it is done once."""
     made = 0
@@ -48,7 +48,7 @@ def record_shared(now: float, *, store: Hints | None = None) -> int:
     for number in (last - 1, last):
         if EndpointSample.objects.filter(started_at=_moment(number)).exists():
             continue
-        tallies = _shared_tallies(store or hints(), number)
+        tallies = _shared_tallies(store or shared_cache(), number)
         if tallies:
             rows = _existing(samples_of(tallies, number))
             EndpointSample.objects.bulk_create(rows, batch_size=_BATCH_ROWS, ignore_conflicts=True)
@@ -83,7 +83,7 @@ def newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]
     """What all processes told of these endpoints in the statistics window up to now, for the five
     minutes that no row may hold yet. Empty without a hint store: rows are half a minute old there.
     """
-    if not hints().configured:
+    if not shared_cache().configured:
         return []
     started_at = datetime.fromtimestamp(now - STRETCH_S, UTC)
     observer().figures()
@@ -131,7 +131,7 @@ def own_history() -> OwnHistory:
     return OwnHistory(observer())
 
 
-def _shared_tallies(store: Hints, number: int) -> dict[int, EndpointCounter] | None:
+def _shared_tallies(store: SharedCache, number: int) -> dict[int, EndpointCounter] | None:
     """What all processes counted in a stretch; None where the store does not tell."""
     tallies: dict[int, EndpointCounter] = {}
     after = f"{number * STRETCH_S * 1000}-0"

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 import redis
 
-from gateway.hints import Hints, key
-from gateway.turns import give_way
+from gateway.eventloop import yield_control
+from gateway.shared_cache import SharedCache, cache_key
 from routing.selection.measurements.window import unpack_piece
 from routing.statistics.observing import Observer
 
@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 def head_key() -> str:
     """Where the head is."""
-    return key("traffic:long")
+    return cache_key("traffic:long")
 
 
 def place_key(place: int) -> str:
@@ -74,7 +74,7 @@ class LongWindows:
     """One process's way to leave and to load them. `clock` is that of the windows."""
 
     def __init__(
-        self, observer: Observer, store: Hints, *, clock: Callable[[], float] = time.monotonic
+        self, observer: Observer, store: SharedCache, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._observer = observer
         self._hints = store
@@ -105,7 +105,7 @@ class LongWindows:
             pairs = unpack_piece(packed)
             windows[which].add(windows[which].number_at(then) - age, pairs)
             self._observer.touch(endpoint for endpoint, _ in pairs)
-            give_way()
+            yield_control()
         return True
 
     def _read(self, head: Head) -> list[bytes] | None:
@@ -118,7 +118,7 @@ class LongWindows:
             if not page or len(page) != last - start + 1 or self._clock() > until:
                 return None
             found += page
-            give_way()
+            yield_control()
         return found
 
     def _pieces(self) -> Iterator[bytes]:
@@ -126,7 +126,7 @@ class LongWindows:
         for which, window in enumerate((self._observer.half_hour, self._observer.day)):
             for number, packed in window.dump_pieces():
                 yield b"%d %d " % (which, window.number_at(now) - number) + packed
-                give_way()
+                yield_control()
 
     def _run(self, work: Callable[["redis.Redis"], Any], default: Any) -> Any:
         return self._hints.run(work, default, limit_s=LIMIT_S, knocks=True)

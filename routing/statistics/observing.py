@@ -14,7 +14,7 @@ from typing import Final
 
 from django.conf import settings
 
-from gateway.turns import give_way
+from gateway.eventloop import yield_control
 from routing.selection.measurements.endpoint_counter import EndpointCounter, build_stats
 from routing.selection.measurements.window import PIECE_ENDPOINTS, Pairs, Window
 from routing.selection.types import EndpointStats, HealthSnapshot
@@ -239,7 +239,7 @@ def standing() -> HealthSnapshot:
 def refresh() -> None:
     """Do at once what is done every second, letting others run in between."""
     for _ in observer().refresh():
-        give_way()
+        yield_control()
 
 
 _following: Final = Beside("statistics", refresh, every_s=REFRESH_S, log=log)

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import redis
 from django.conf import settings
 
-from gateway.hints import hints
-from gateway.outbound.door import Door, Limits, Origin
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.http_client import HttpClient, Limits, Origin
 from gateway.sealing import UnsealError
+from gateway.shared_cache import shared_cache
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.vocabulary import STATUS_DISABLED
 from routing.statistics.five_minutes import ProviderProbe
@@ -56,7 +56,7 @@ def probe_due(now: datetime) -> int:
     ]
     if marks:
         tell = partial(_tell, marks=marks)
-        hints().run(tell, False, limit_s=_TELL_LIMIT_S, knocks=True)
+        shared_cache().run(tell, False, limit_s=_TELL_LIMIT_S, knocks=True)
     return len(due)
 
 
@@ -64,9 +64,9 @@ def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TO
     """One probe: which models are there, of which the answer's head is enough."""
     started = time.monotonic()
     # A door of its own: this is no web process, and it keeps nothing open.
-    door = Door(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
+    client = HttpClient(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
     try:
-        with door.send(
+        with client.send(
             Origin.parse(base_url),
             method="GET",
             path=PATH,
@@ -76,7 +76,7 @@ def ask(base_url: str, kind: str, credential: str | None, *, total_s: float = TO
             deadline=started + total_s,
         ) as reply:
             status = reply.status
-    except (DoorError, ValueError) as error:
+    except (OutboundError, ValueError) as error:
         return Found(False, None, None, f"No answer: {error}"[:_SAID_CHARS])
     latency_ms = round((time.monotonic() - started) * 1000)
     return Found(_verdict(status), status, latency_ms, "")

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 import redis
 from django.conf import settings
 
-from gateway.hints import Hints, Patience, hints, key
-from gateway.turns import give_way
+from gateway.eventloop import yield_control
+from gateway.shared_cache import Patience, SharedCache, cache_key, shared_cache
 from routing.selection.health import EndpointHealth
 from routing.selection.measurements.window import PIECE_ENDPOINTS
 from routing.serving.request import process
@@ -57,7 +57,7 @@ class Sharing:
         self,
         observer: Observer,
         health: EndpointHealth,
-        store: Hints,
+        store: SharedCache,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -137,7 +137,7 @@ class Sharing:
         entries = [entry_json((), marks, now=now)] if marks else []
         for start in range(0, len(pairs), PIECE_ENDPOINTS):
             entries.append(entry_json(pairs[start : start + PIECE_ENDPOINTS], (), now=now))
-            give_way()
+            yield_control()
         return entries
 
     def _read_all(self, entries: list[bytes]) -> bool:
@@ -180,7 +180,7 @@ class Sharing:
                 parts = _parts(self._last_id)
                 age_s = max(0, read.at_ms - parts[0]) / _MS
                 self._adopt(fields.get(b"d", b""), now - age_s, is_new=parts > self._long_id)
-                give_way()
+                yield_control()
 
     def _adopt(self, data: bytes, at: float, *, is_new: bool) -> None:
         try:
@@ -204,7 +204,7 @@ class Sharing:
 
     def _take_turn(self, store: "redis.Redis") -> bool:
         turn_ms = int((LONG_EVERY_S - SHARE_S) * _MS)
-        return bool(store.set(key("traffic:turn"), self.name, nx=True, px=turn_ms))
+        return bool(store.set(cache_key("traffic:turn"), self.name, nx=True, px=turn_ms))
 
     def _complain(self, error: ValueError) -> None:
         if not self._complained:
@@ -235,7 +235,7 @@ def _parts(entry_id: str) -> tuple[int, int]:
 
 def probe_key(endpoint: int) -> str:
     """Who holds it sends the probe."""
-    return f"{key('probe')}:{endpoint}"
+    return f"{cache_key('probe')}:{endpoint}"
 
 
 def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
@@ -243,7 +243,7 @@ def may_probe(endpoint: int, patience: Patience | None = None) -> bool:
 
     Asked once per probe, when a plan is about to begin with one; without a store, always.
     """
-    if hints().run(lambda store: _take_probe(store, endpoint), True, patience=patience):
+    if shared_cache().run(lambda store: _take_probe(store, endpoint), True, patience=patience):
         observing.observer().marks.probing.add(endpoint)
         return True
     return False
@@ -266,11 +266,11 @@ def _take_probe(store: "redis.Redis", endpoint: int) -> bool:
 @cache
 def sharing() -> Sharing:
     """This process's own."""
-    return Sharing(observing.observer(), process.health(), hints())
+    return Sharing(observing.observer(), process.health(), shared_cache())
 
 
 def _share() -> None:
-    if hints().configured:
+    if shared_cache().configured:
         sharing().sync()
     else:
         own_history().keep()
@@ -289,9 +289,9 @@ def stop() -> None:
     """Tell what is left, and go."""
     _sharing.stop(within_s=STOP_S)
     observing.refresh()
-    if hints().configured:
+    if shared_cache().configured:
         sharing().part()
     else:
         own_history().keep()
         own_history().write()
-    hints().close()
+    shared_cache().close()

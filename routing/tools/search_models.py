@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from accounts.caller import Caller
 from routing.catalogue.listing import Rules, permitted, top
-from routing.catalogue.snapshot import beside_the_loop, catalogue
+from routing.catalogue.snapshot import catalogue, run_in_thread
 from routing.entities.entries import ModelEntry
 from routing.tools.interface import Context, Definition, Result, ToolFailed
 from routing.tools.texts import json_text
@@ -42,7 +42,7 @@ class SearchModels:
             raise ToolFailed("query must be a text")
         words = query[:_QUERY_CHARS_MAX].lower().split()[:_WORDS_MAX]
         snapshot, rules = catalogue.current(), _rules_of(context.caller)
-        found = beside_the_loop(lambda: best(permitted(snapshot, rules), words, self._most))
+        found = run_in_thread(lambda: best(permitted(snapshot, rules), words, self._most))
         shown = [_shown(model) for model in found]
         item = {"query": query, "arguments": json_text(arguments)}
         return Result(json_text({"models": shown}), item=item)

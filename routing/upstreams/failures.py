@@ -11,13 +11,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from gateway.http.jsonio import dumps
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectTimeout,
     DeadlineExceeded,
-    DoorError,
     FirstByteTimeout,
     IdleTimeout,
+    OutboundError,
 )
 from routing.upstreams.error_bodies import error_words, failed_generation_in
 
@@ -99,7 +99,7 @@ def refused() -> UpstreamFailure:
     )
 
 
-def from_door(error: DoorError) -> UpstreamFailure:
+def from_door(error: OutboundError) -> UpstreamFailure:
     """A call that ended below HTTP."""
     if isinstance(error, _TIMEOUTS):
         return UpstreamFailure(

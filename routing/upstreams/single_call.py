@@ -5,7 +5,7 @@ from typing import Final
 
 from django.conf import settings
 
-from gateway.outbound.door import Door, Limits, Origin
+from gateway.outbound.http_client import HttpClient, Limits, Origin
 from gateway.outbound.reply import Reply
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.wires import wire_of
@@ -15,12 +15,12 @@ _BODY_BYTES_MAX: Final = 1024 * 1024
 
 
 def call_once(base_url: str, kind: str, prompt: Prompt, terms: Terms, *, total_s: float) -> Reply:
-    """Send the prompt in the words of that wire kind. Raises `DoorError` and ValueError."""
+    """Send the prompt in the words of that wire kind. Raises `OutboundError` and ValueError."""
     wire = wire_of(kind).request(prompt, terms)
     # A door of its own: operators' pages may run in another thread than requests, and a socket
     # that came back to the shared pool from there would not wake up under this one's event loop.
-    door = Door(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
-    return door.send(
+    client = HttpClient(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
+    return client.send(
         Origin.parse(base_url),
         method="POST",
         path=wire.path,

@@ -16,7 +16,7 @@ from routing.catalogue import public, query
 from routing.catalogue.learned import NOTHING, Learned
 from routing.catalogue.listing import Rules, permitted, published
 from routing.catalogue.orders import BY_CALLS
-from routing.catalogue.snapshot import beside_the_loop, catalogue
+from routing.catalogue.snapshot import catalogue, run_in_thread
 from routing.entities.entries import ModelEntry, Snapshot
 from routing.metering.popularity import popularity
 from routing.selection.model_references import parse_reference
@@ -66,7 +66,7 @@ class ModelViewSet(CatalogueViewSet):
     def user(self, request: HttpRequest) -> HttpResponse:
         caller = self.known(known_caller(request))
         snapshot, rules = catalogue.current(), _rules_of(caller, region_of(request))
-        models = beside_the_loop(lambda: permitted(snapshot, rules))
+        models = run_in_thread(lambda: permitted(snapshot, rules))
         return _listed(request, snapshot, models, self.learned(caller))
 
     @describe_model_count
@@ -102,7 +102,7 @@ class EndpointViewSet(CatalogueViewSet):
     def zdr(self, request: HttpRequest) -> HttpResponse:
         learned = self.learned(self.caller(request))
         snapshot = catalogue.current()
-        shown = beside_the_loop(lambda: public.zdr_objects(snapshot, learned))
+        shown = run_in_thread(lambda: public.zdr_objects(snapshot, learned))
         return json_response({"data": shown})
 
 
@@ -128,7 +128,7 @@ def _listed(
         found = query.page(models, asked, path=path)
         return found, public.model_objects(snapshot, found.models)
 
-    found, objects = beside_the_loop(work)
+    found, objects = run_in_thread(work)
     return json_response(
         {"data": objects, "total_count": found.total_count, "links": {"next": found.next}}
     )

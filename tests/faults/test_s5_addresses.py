@@ -17,9 +17,9 @@ import pytest
 from gateway.http.errors import InvalidRequest
 from gateway.outbound import dialing
 from gateway.outbound.addresses import is_public
-from gateway.outbound.call import AbortHandle, Call, Limits, Request
 from gateway.outbound.dialing import Dialer
-from gateway.outbound.door_errors import ConnectFailed, DnsFailed, DoorError
+from gateway.outbound.errors import ConnectFailed, DnsFailed, OutboundError
+from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin
 from gateway.outbound.resolver import Address, Resolver
 from routing.fetching import doors
@@ -44,10 +44,10 @@ LITERALS = [
 ]  # fmt: skip
 
 
-def a_call() -> Call:
+def a_call() -> Exchange:
     limits = Limits(connect_s=5, first_byte_s=5, idle_s=5)
     request = Request(b"", b"", is_head=False)
-    return Call(request, time.monotonic, time.monotonic() + 10, limits, AbortHandle())
+    return Exchange(request, time.monotonic, time.monotonic() + 10, limits, AbortHandle())
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-def dial(url: str, allowed: Callable[[str], bool] | None, resolver: Resolver) -> DoorError:
+def dial(url: str, allowed: Callable[[str], bool] | None, resolver: Resolver) -> OutboundError:
     dialer = Dialer(resolver=resolver, proxy=None, address_allowed=allowed)
     call = a_call()
     with pytest.raises((ConnectFailed, DnsFailed)) as error:

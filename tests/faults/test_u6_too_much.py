@@ -74,7 +74,7 @@ def said(*parts: bytes) -> Script:
 
 LENGTH = b"Content-Length: %d"
 GZIP = b"Content-Encoding: gzip"
-# How bodies may lie about their length is told by `test_door_bodies`.
+# How bodies may lie about their length is told by `test_http_client_bodies`.
 WHOLE: dict[str, Script] = {
     "endless body": endless(head(JSON) + b'{"a":"', b"x"),
     "endless small chunks": endless(head(JSON, CHUNKED), chunk(b"a few bytes")),

@@ -11,9 +11,9 @@ from django.core.wsgi import get_wsgi_application
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import path
 
-from gateway.outbound.door import Door, Limits, Origin, Reply
+from gateway.outbound.http_client import HttpClient, Limits, Origin, Reply
 
-DOOR = Door(pool_size_per_origin=200)
+DOOR = HttpClient(pool_size_per_origin=200)
 LIMITS = Limits(connect_s=10, first_byte_s=120, idle_s=60)
 WHOLE, STREAM = (Origin.parse(os.environ[f"CEILING_{kind}"]) for kind in ("WHOLE", "STREAM"))
 HEADERS = (("Content-Type", "application/json"), ("Authorization", "Bearer upstream-credential"))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.test import Client
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.admin.charts import STRETCH, history, stretches_of
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.statistics.five_minutes import EndpointSample, ProviderProbe
@@ -99,7 +99,7 @@ def test_endpoints_of_a_provider_are_put_together(served: Endpoint, other: Endpo
 def test_the_last_bar_ends_now(
     served: Endpoint, other: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, clock = Hints("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
+    store, clock = SharedCache("redis://127.0.0.1:1/0", timeout_s=0.1), Clock()
     seen = observer(clock)
     monkeypatch.setattr("routing.statistics.history.observer", lambda: seen)
     monkeypatch.setattr("routing.statistics.history.hints", lambda: store)

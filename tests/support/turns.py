@@ -9,16 +9,16 @@ import pytest
 def stretches_of(
     module: Any, monkeypatch: pytest.MonkeyPatch, *, clock: Callable[[], float]
 ) -> list[float]:
-    """A list that grows with each turn that the module's `give_way` gives: seconds since the one
+    """A list that grows with each call of the module's `yield_control`: seconds since the one
     before, or since now."""
     found: list[float] = []
     last = clock()
 
-    def give_way() -> None:
+    def yield_control() -> None:
         nonlocal last
         now = clock()
         found.append(now - last)
         last = now
 
-    monkeypatch.setattr(module, "give_way", give_way)
+    monkeypatch.setattr(module, "yield_control", yield_control)
     return found

@@ -17,10 +17,10 @@ from django.db import connection
 
 from accounts.services.statements.statement import Line, Period, Sums, balance_nano, statement_lines
 from gateway.database.snapshots import one_moment
+from gateway.eventloop import yield_control
 from gateway.home import private_folder
 from gateway.http.jsonio import dumps, usd
 from gateway.http.times import iso, iso_or_none
-from gateway.turns import give_way
 
 IN_MEMORY_BYTES: Final = 1_048_576
 _PIECE_BYTES: Final = 65_536
@@ -108,7 +108,7 @@ def make_statement(account_id: UUID, period: Period, form: Form) -> StatementFil
 def _give_way(lines: int) -> None:
     # SQLite is read in a thread of its own, which holds nobody up.
     if lines % _LINES_A_TURN == 0 and connection.vendor == "postgresql":
-        give_way()
+        yield_control()
 
 
 class JsonForm:

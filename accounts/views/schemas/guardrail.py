@@ -21,11 +21,11 @@ from accounts.views.schemas.fields import (
     each_once,
     nano_or_none,
 )
+from gateway.eventloop import run_in_thread
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shortened
-from gateway.turns import beside_the_loop
 
 # What a redaction leaves in the text; callers read it as the built-in's label.
 BUILTIN_LABELS: Final = {
@@ -276,7 +276,7 @@ def check_patterns(filters: list[dict[str, Any]] | None) -> None:
     if compile_at_once(patterns):
         issues = _pattern_issues(patterns)
     else:
-        issues = beside_the_loop(lambda: _pattern_issues(patterns))
+        issues = run_in_thread(lambda: _pattern_issues(patterns))
     if issues:
         raise InvalidRegexPattern(issues)
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.outbound.door import Limits
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.http_client import Limits
 from routing.metering.usage import COUNT_MAX, estimated_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import entry_at, key_of
@@ -46,7 +46,7 @@ def _asked(call: Call, turn: Candidate) -> int | None:
     request = request_for(call, endpoint, own_key=key)
     body = orjson.loads(request.body)
     try:
-        with process.door().send(
+        with process.http_client().send(
             process.origin_of(endpoint.provider.base_url),
             method="POST",
             path=PATH,
@@ -56,7 +56,7 @@ def _asked(call: Call, turn: Candidate) -> int | None:
             deadline=min(call.deadline, process.now() + TOTAL_S),
         ) as reply:
             return _count(reply.read_all()) if 200 <= reply.status < 300 else None
-    except DoorError:
+    except OutboundError:
         return None
 
 

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from gevent import GreenletExit
 
 from gateway.database.db import under_gevent
+from gateway.eventloop import yield_control
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
-from gateway.outbound.call import AbortHandle
-from gateway.outbound.door_errors import Aborted, DoorError
+from gateway.outbound.errors import Aborted, OutboundError
+from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
-from gateway.turns import give_way
 from routing.plugins.answers import citations
 from routing.serving.answer.relaying import Echo, relay_for, writer_for
 from routing.serving.attempts.attempts import Attempts
@@ -166,7 +166,7 @@ class AnswerStream:
         except Aborted as error:
             forget_origin(error)
             raise CallerGone from None
-        except DoorError as error:
+        except OutboundError as error:
             failure = from_door(error)
             # It served to the last; how long that takes is up to the caller's reading as well.
             failure.outage = failure.outage and not (failure.deadline and relay.started)
@@ -181,7 +181,7 @@ class AnswerStream:
             piece: bytes | None
             if self._rest:
                 # Bytes that are always there never let a read wait: other streams get their turn.
-                give_way()
+                yield_control()
                 piece, self._rest = self._rest[:_PART_BYTES], self._rest[_PART_BYTES:]
             else:
                 piece = reply.read_some(max(0.0, due_at - process.now()))
@@ -348,8 +348,8 @@ class AnswerStream:
                 if not piece:
                     return
                 if len(piece) > _PART_BYTES:
-                    give_way()
-        except DoorError as error:
+                    yield_control()
+        except OutboundError as error:
             log.info("An upstream read out for a caller who left ended early: %s", error)
             forget_origin(error)
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from accounts.byok import ByokEntry
-from gateway.hints import Patience
 from gateway.live_settings import settings
+from gateway.shared_cache import Patience
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from gevent import GreenletExit, spawn
 
-from gateway.outbound.call import AbortHandle
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.exchange import AbortHandle
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import count_text_chars
 from routing.serving.request.call import Attempt, Call
@@ -71,5 +71,5 @@ def _captured(ask: Ask, abort: AbortHandle) -> tuple[Answer | None, Exception | 
     """gevent prints what a greenlet raises; so errors come back as values."""
     try:
         return ask(abort), None
-    except (UpstreamFailure, DoorError) as error:
+    except (UpstreamFailure, OutboundError) as error:
         return None, error

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gateway.database.db import under_gevent
-from gateway.outbound.call import AbortHandle
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
+from gateway.outbound.exchange import AbortHandle
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import has_content, normalize_finish
 from routing.serving.attempts.attempts import Attempts
@@ -68,7 +68,7 @@ def _received(call: Call, attempt: Attempt, abort: AbortHandle) -> Answer:
     try:
         with reply:
             raw = reply.read_all()
-    except DoorError as error:
+    except OutboundError as error:
         raise from_door(error) from error
     answer = wire_of(attempt.endpoint.provider.kind).answer(
         raw, reply.headers.get("content-type", "")

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from gateway.outbound.call import AbortHandle
-from gateway.outbound.door_errors import Aborted, DoorError
+from gateway.outbound.errors import Aborted, OutboundError
+from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.entities.end_users import hash_of_user
 from routing.entities.entries import EndpointEntry
@@ -155,7 +155,7 @@ def send(
     if provider.total_s:
         deadline = min(deadline, started + provider.total_s)
     try:
-        reply = process.door().send(
+        reply = process.http_client().send(
             origin,
             method="POST",
             path=request.path,
@@ -167,7 +167,7 @@ def send(
         )
     except Aborted:
         raise  # By us, because the caller left: no fault of the upstream's.
-    except DoorError as error:
+    except OutboundError as error:
         raise from_door(error) from error
     attempt.status = reply.status
     if not 200 <= reply.status < 300:
@@ -186,7 +186,7 @@ def error_body(reply: Reply) -> bytes:
             if not piece:
                 break
             body += piece
-    except DoorError as error:
+    except OutboundError as error:
         forget_origin(error)
     return body[:_ERROR_BYTES_MAX]
 
@@ -210,7 +210,7 @@ def read_to_end(reply: Reply) -> None:
         for _ in range(_READS_AFTER_END):
             if not reply.read_some(0.0):
                 return
-    except DoorError as error:
+    except OutboundError as error:
         forget_origin(error)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from gevent.pool import Pool
 
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from routing.decisions.question import Judgement
 from routing.entities.exchange import Terms
 from routing.formats.chat.answer import count_text_chars
@@ -110,7 +110,7 @@ class Crew:
         try:
             with reply:
                 raw = reply.read_all()
-        except DoorError as error:
+        except OutboundError as error:
             raise from_door(error) from error
         return told(errand, endpoint, raw, reply.headers.get("content-type", ""))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from gateway.outbound.door_errors import DoorError
+from gateway.outbound.errors import OutboundError
 from gateway.outbound.reply import Reply
 from routing.upstreams.failures import UpstreamFailure
 
@@ -22,7 +22,7 @@ class PendingReply:
         return bool(self._job.ready())
 
     def reply(self) -> Reply:
-        """What `work` returned, or raised: `UpstreamFailure` or `DoorError`."""
+        """What `work` returned, or raised: `UpstreamFailure` or `OutboundError`."""
         reply, error = self._job.get()
         if reply is None:
             raise error
@@ -44,7 +44,7 @@ def _captured(work: Callable[[], Reply]) -> tuple[Reply | None, Any]:
     """gevent prints what a greenlet raises; so errors come back as values."""
     try:
         return work(), None
-    except (UpstreamFailure, DoorError) as error:
+    except (UpstreamFailure, OutboundError) as error:
         return None, error
 
 

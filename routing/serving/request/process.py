@@ -5,7 +5,7 @@ import time
 from functools import cache, lru_cache
 
 from gateway.live_settings import settings
-from gateway.outbound.door import Door, Limits, Origin
+from gateway.outbound.http_client import HttpClient, Limits, Origin
 from routing.entities.entries import ProviderEntry
 from routing.selection.health import EndpointHealth
 from routing.serving.request.retries import RetryBudget
@@ -16,8 +16,8 @@ PROBE_S = 30.0
 
 
 @cache
-def door() -> Door:
-    return Door(
+def http_client() -> HttpClient:
+    return HttpClient(
         pool_size_per_origin=settings.ROUTER_POOL_SIZE, proxy=settings.ROUTER_UPSTREAM_PROXY or None
     )
 

@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 import orjson
 from django.conf import settings
 
-from gateway.hints import Patience, hints
-from gateway.hints import key as hints_key
+from gateway.shared_cache import Patience, shared_cache
+from gateway.shared_cache import cache_key as hints_key
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
@@ -110,7 +110,7 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
 def recall(key: Key) -> Kept | None:
     """Who served this conversation last, if anybody kept it. Asks the hint store once."""
     name = _name(key)
-    told = hints().run(lambda store: store.get(name), None, patience=key.patience)
+    told = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     # A store that says nothing may have been emptied: what this process knows is as good.
     return (_read(told) if isinstance(told, bytes) else None) or _own().get(key.digest)
 
@@ -126,7 +126,7 @@ def remember(key: Key | None, endpoint: EndpointEntry, usage: Usage) -> None:
     name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
     _own().put(key.digest, Kept(endpoint.model_id, endpoint.tag))
     told = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
-    hints().run(
+    shared_cache().run(
         lambda store: bool(store.set(name, told, px=lasts_ms)), False, patience=key.patience
     )
 

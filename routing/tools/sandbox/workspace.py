@@ -13,7 +13,7 @@ import pydantic_core
 from gateway.http.jsonio import dumps
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
-from gateway.sandbox.apart import Apart, Ended, TookTooLong
+from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.tools.interface import ToolFailed
 from routing.tools.sandbox import walls
 
@@ -33,7 +33,7 @@ class Workspace:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside: Apart | None = None
+        self._inside: SubprocessWorker | None = None
         self._place = _Place()
         self._closed = False
 
@@ -59,7 +59,7 @@ class Workspace:
             inside = self._begun()
             inside.send(frame, until)
             return _read(inside.receive(_ANSWER_BYTES_MAX, until))
-        except (Ended, TookTooLong, ValueError):
+        except (WorkerEnded, WorkerTimeout, ValueError):
             self._end()
             raise ToolFailed(_GONE) from None
         except BaseException:  # Also who is killed while waiting takes it along.
@@ -71,14 +71,14 @@ class Workspace:
         self._closed = True
         self._end()
 
-    def _begun(self) -> Apart:
+    def _begun(self) -> SubprocessWorker:
         if self._closed:
             raise ToolFailed("The request has ended")
         if self._inside is None:
             self._place.take()
             try:
                 user = host_users.lease()
-                self._inside = Apart(walls.wrapped(user.uid if user else None), {}, user)
+                self._inside = SubprocessWorker(walls.wrapped(user.uid if user else None), {}, user)
             except OSError as error:
                 self._place.give_back()
                 raise ToolFailed(f"No workspace can be had: {error.strerror}") from None

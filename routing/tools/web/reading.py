@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from gateway.live_settings import settings
-from gateway.outbound.door import Limits, Reply
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     ConnectTimeout,
     DeadlineExceeded,
-    DoorError,
     FirstByteTimeout,
     IdleTimeout,
     NotAllowed,
+    OutboundError,
 )
+from gateway.outbound.http_client import Limits, Reply
 from routing.fetching.charsets import decoded, known_charset
 from routing.fetching.doors import door_for
 from routing.fetching.files import NO_TEXT, PDF, Content, FileUnreadable, read_file
@@ -121,7 +121,7 @@ def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]
         raise WebFailed("url_not_accessible", f"More than {HOPS_MAX} redirects") from None
     except _TOO_SLOW:
         raise WebFailed("url_not_accessible", "The site took too long") from None
-    except DoorError as error:
+    except OutboundError as error:
         raise WebFailed("url_not_accessible", f"The site failed: {error}") from None
     except ValueError as error:
         # What the door itself finds wrong with a request.

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gateway.hints import Hints
 from gateway.limits import limit_store
 from gateway.limits.limit_leases import LEASE_S, REQUESTS_MAX, REQUESTS_MIN, SHARE, Leases
 from gateway.limits.limits import DAY_S, Limit, Limits, Taken
+from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
 
@@ -114,13 +114,13 @@ def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_wind
 @pytest.fixture
 def process(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], tuple[Limits, Hints]]]:
+) -> Iterator[Callable[[], tuple[Limits, SharedCache]]]:
     """Processes on an event loop, or that behave so; nothing is given back before they end."""
     monkeypatch.setattr(limit_store, "under_gevent", lambda: True)
-    opened: list[Hints] = []
+    opened: list[SharedCache] = []
 
-    def one() -> tuple[Limits, Hints]:
-        opened.append(Hints(valkey.url, timeout_s=2))
+    def one() -> tuple[Limits, SharedCache]:
+        opened.append(SharedCache(valkey.url, timeout_s=2))
         return Limits(opened[-1]), opened[-1]
 
     yield one
@@ -128,7 +128,9 @@ def process(
         each.close()
 
 
-def test_a_busy_key_pays_for_few_round_trips(process: Callable[[], tuple[Limits, Hints]]) -> None:
+def test_a_busy_key_pays_for_few_round_trips(
+    process: Callable[[], tuple[Limits, SharedCache]],
+) -> None:
     def work() -> int:
         limits, hints = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 5)
@@ -140,7 +142,7 @@ def test_a_busy_key_pays_for_few_round_trips(process: Callable[[], tuple[Limits,
 
 
 def test_never_more_than_the_limit_and_all_of_it(
-    process: Callable[[], tuple[Limits, Hints]],
+    process: Callable[[], tuple[Limits, SharedCache]],
 ) -> None:
     most = SHARE * REQUESTS_MIN + 40
 
@@ -159,7 +161,9 @@ def test_never_more_than_the_limit_and_all_of_it(
     within_one(DAY_S, work)
 
 
-def test_corrections_stay_with_what_is_held(process: Callable[[], tuple[Limits, Hints]]) -> None:
+def test_corrections_stay_with_what_is_held(
+    process: Callable[[], tuple[Limits, SharedCache]],
+) -> None:
     def work() -> None:
         limits, hints = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 100)

@@ -6,10 +6,10 @@ from itertools import count
 import gevent
 import pytest
 
-from gateway.hints import Hints
 from gateway.limits import limit_store
 from gateway.limits.limit_store import Answer, LimitStore
 from gateway.limits.limits import DAY_S
+from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
 
@@ -17,10 +17,10 @@ _names = count()
 
 
 @pytest.fixture
-def hints(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hints]:
+def hints(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[SharedCache]:
     """Of a process on an event loop, or one that behaves so."""
     monkeypatch.setattr(limit_store, "under_gevent", lambda: True)
-    found = Hints(valkey.url, timeout_s=2)
+    found = SharedCache(valkey.url, timeout_s=2)
     yield found
     found.close()
 
@@ -33,7 +33,7 @@ def let_through(answers: list[Answer | None]) -> int:
     return sum(answer is not None and not answer.refused for answer in answers)
 
 
-def test_a_crowd_shares_round_trips_and_each_has_its_own_answer(hints: Hints) -> None:
+def test_a_crowd_shares_round_trips_and_each_has_its_own_answer(hints: SharedCache) -> None:
     store = LimitStore(hints)
 
     def work() -> None:
@@ -49,7 +49,7 @@ def test_a_crowd_shares_round_trips_and_each_has_its_own_answer(hints: Hints) ->
     assert hints.calls <= 2 * 3  # NOSCRIPT is an answer too, and a day may end.
 
 
-def test_who_leaves_keeps_nobody_waiting(hints: Hints) -> None:
+def test_who_leaves_keeps_nobody_waiting(hints: SharedCache) -> None:
     store = LimitStore(hints)
     scope = f"s{next(_names)}"
     asked = [gevent.spawn(store.take, one(scope, 10)) for _ in range(4)]
@@ -63,7 +63,7 @@ def test_who_leaves_keeps_nobody_waiting(hints: Hints) -> None:
     assert isinstance(store.take(one(scope, 10)), Answer)
 
 
-def test_what_nobody_waits_for_goes_by_itself(hints: Hints) -> None:
+def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:
     store = LimitStore(hints)
 
     def work() -> None:
@@ -81,7 +81,9 @@ def test_what_nobody_waits_for_goes_by_itself(hints: Hints) -> None:
     within_one(DAY_S, work)
 
 
-def test_without_an_answer_everybody_knows_at_once(hints: Hints, valkey: ValkeyServer) -> None:
+def test_without_an_answer_everybody_knows_at_once(
+    hints: SharedCache, valkey: ValkeyServer
+) -> None:
     store = LimitStore(hints)
     valkey.stop()
 

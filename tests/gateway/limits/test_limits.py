@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from gateway.hints import Hints
 from gateway.limits.limits import (
     DAY_S,
     MINUTE_S,
@@ -25,12 +24,13 @@ from gateway.limits.limits import (
     used_at,
     window_start,
 )
+from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
 
 MOMENTS = st.floats(0, 4e9)
 SIZES = st.sampled_from([1, MINUTE_S, DAY_S])
-NOWHERE = Hints("", timeout_s=0.1)
+NOWHERE = SharedCache("", timeout_s=0.1)
 
 
 @given(MOMENTS, MOMENTS, SIZES, st.integers(0, 10**9))
@@ -137,10 +137,10 @@ _names = count()
 @pytest.fixture
 def counters(valkey: ValkeyServer) -> Iterator[Callable[[], Limits]]:
     """Processes that share a store."""
-    opened: list[Hints] = []
+    opened: list[SharedCache] = []
 
     def one() -> Limits:
-        opened.append(Hints(valkey.url, timeout_s=2))
+        opened.append(SharedCache(valkey.url, timeout_s=2))
         return Limits(opened[-1])
 
     yield one

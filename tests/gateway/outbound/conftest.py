@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from gateway.outbound.door import AbortHandle, Door, Limits, Origin, Reply
+from gateway.outbound.http_client import AbortHandle, HttpClient, Limits, Origin, Reply
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
 
 ROOMY = Limits(connect_s=10, first_byte_s=10, idle_s=10)
@@ -25,10 +25,10 @@ Failed = TypeVar("Failed", bound=BaseException)
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    door = Door()
-    yield door
-    door.close_idle()
+def client() -> Iterator[HttpClient]:
+    client = HttpClient()
+    yield client
+    client.close_idle()
 
 
 class Serve:
@@ -52,15 +52,15 @@ def serve() -> Iterator[Serve]:
 class Caller:
     """Sends through one door with roomy limits, except for those a test names."""
 
-    def __init__(self, door: Door, serve: Serve, replies: ExitStack) -> None:
-        self._door = door
+    def __init__(self, client: HttpClient, serve: Serve, replies: ExitStack) -> None:
+        self._door = client
         self._replies = replies
         self.serve = serve
 
-    def through(self, door: Door) -> "Caller":
+    def through(self, client: HttpClient) -> "Caller":
         """The same through another door, which is emptied when the test ends."""
-        self._replies.callback(door.close_idle)
-        return Caller(door, self.serve, self._replies)
+        self._replies.callback(client.close_idle)
+        return Caller(client, self.serve, self._replies)
 
     def fails(self, kind: type[Failed], target: Target, **options: Any) -> Failed:
         """The error of this kind that a call raises."""
@@ -110,9 +110,9 @@ def read_in_pieces(reply: Reply) -> Iterator[bytes]:
 
 
 @pytest.fixture
-def call(door: Door, serve: Serve) -> Iterator[Caller]:
+def call(client: HttpClient, serve: Serve) -> Iterator[Caller]:
     with ExitStack() as replies:
-        yield Caller(door, serve, replies)
+        yield Caller(client, serve, replies)
 
 
 @pytest.fixture(scope="session")

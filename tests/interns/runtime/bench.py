@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
-from gateway.outbound.call import AbortHandle
+from gateway.outbound.exchange import AbortHandle
 from interns.runtime.driver import (
     BootPlan,
     Driver,

@@ -67,7 +67,7 @@ def test_without_a_mark_it_is_little_endian() -> None:
 
 def test_others_have_their_turn_after_each_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[Any] = []
-    monkeypatch.setattr(charsets, "give_way", lambda: turns.append(None))
+    monkeypatch.setattr(charsets, "yield_control", lambda: turns.append(None))
     decoded(b"x" * PIECE_BYTES)
     assert len(turns) == 0
     decoded(b"x" * (4 * PIECE_BYTES + 1))

@@ -143,7 +143,7 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
         measured.append(is_beside)
         return middle_out.sizes_of(messages)
 
-    monkeypatch.setattr(context_compression, "beside_the_loop", beside)
+    monkeypatch.setattr(context_compression, "run_in_thread", beside)
     monkeypatch.setattr(context_compression, "sizes_of", noted)
     made = compressed(long_request(), [endpoint(context_length=1_000)], None)
     assert made is not None
@@ -152,5 +152,5 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
 
 def test_nothing_is_done_where_no_endpoint_may_compress(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(context_compression, "beside_the_loop")
+    monkeypatch.delattr(context_compression, "run_in_thread")
     assert compressed(long_request(), [endpoint(context_length=100_000)], None) is None

@@ -4,7 +4,7 @@ answers them."""
 from collections.abc import Callable
 from typing import Any
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.selection.health import EndpointHealth
 from routing.selection.types import EndpointStats
@@ -38,7 +38,7 @@ class Process:
         self.clock = clock
         self.seen: Observer = observer(clock, collects=True)
         self.health = EndpointHealth(window_s=30, probe_s=10)
-        self.hints = Hints(url, timeout_s=0.1)
+        self.hints = SharedCache(url, timeout_s=0.1)
         self.sharing = Sharing(self.seen, self.health, self.hints, clock=clock)
 
     def sync(self) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from gateway.outbound.door_errors import DeadlineExceeded, FirstByteTimeout
+from gateway.outbound.errors import DeadlineExceeded, FirstByteTimeout
 from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request import process

@@ -6,7 +6,7 @@ import pytest
 from gevent import GreenletExit, sleep, spawn
 from gevent.event import Event
 
-from gateway.outbound.call import AbortHandle, Cuttable
+from gateway.outbound.exchange import AbortHandle, Cuttable
 from routing.entities.exchange import Answer
 from routing.metering.usage import Usage
 from routing.serving.attempts.left_turn import counted_turn

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from gateway.hints import Hints
 from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
+from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
@@ -38,7 +38,7 @@ class Counters(Limits):
 
     def __init__(self) -> None:
         self.now = 1_000_000_040.0
-        super().__init__(Hints("", timeout_s=0.1), clock=lambda: self.now)
+        super().__init__(SharedCache("", timeout_s=0.1), clock=lambda: self.now)
 
     def left(self, limit: Limit) -> int:
         """How much of it there is."""

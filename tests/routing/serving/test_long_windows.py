@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import PIECE_ENDPOINTS
 from routing.statistics import long_windows
@@ -157,7 +157,7 @@ def tally(endpoint: int, *, bare: bool) -> EndpointCounter:
     return made.calls_only() if bare else made
 
 
-class Timed(Hints):
+class Timed(SharedCache):
     """A way to the store that notes how long each call took."""
 
     def __init__(self, url: str) -> None:

@@ -7,7 +7,7 @@ import gevent
 import pytest
 from gevent.event import Event as GreenEvent
 
-from gateway.outbound.door_errors import Disconnected
+from gateway.outbound.errors import Disconnected
 from gateway.outbound.reply import Reply
 from routing.formats.chat.stream import KEEP_ALIVE
 from routing.serving.answer import stream as streams

@@ -26,7 +26,7 @@ def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Process:
     monkeypatch.setattr(observing, "observer", lambda: mine.seen)
     monkeypatch.setattr(process, "health", lambda: mine.health)
     monkeypatch.setattr(process, "now", mine.clock)
-    monkeypatch.setattr(sharing, "hints", lambda: mine.hints)
+    monkeypatch.setattr(sharing, "shared_cache", lambda: mine.hints)
     return mine
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.metering.usage import Usage
@@ -139,12 +139,12 @@ class Process:
     """One process's records and way to the store; `use()` makes it this one's."""
 
     def __init__(self, patch: pytest.MonkeyPatch, url: str) -> None:
-        self.hints = Hints(url, timeout_s=0.1)
+        self.hints = SharedCache(url, timeout_s=0.1)
         self.records = Records(lasts_s=600)
         self._patch = patch
 
     def use(self) -> "Process":
-        self._patch.setattr(stickiness, "hints", lambda: self.hints)
+        self._patch.setattr(stickiness, "shared_cache", lambda: self.hints)
         self._patch.setattr(stickiness, "_own", lambda: self.records)
         return self
 

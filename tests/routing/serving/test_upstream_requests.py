@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.outbound import door_errors
+from gateway.outbound import errors
 from gateway.outbound.reply import Reply
 from routing.entities.entries import EndpointEntry
 from routing.entities.exchange import WireRequest
@@ -146,7 +146,7 @@ class Said(Reply):
 
 @pytest.mark.parametrize(
     ("what", "reads_max"),
-    [(b"more", 4), (b"", 1), (door_errors.Disconnected("gone", phase="body"), 1)],
+    [(b"more", 4), (b"", 1), (errors.Disconnected("gone", phase="body"), 1)],
     ids=["a flood", "an end", "a break"],
 )
 def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max: int) -> None:
@@ -158,11 +158,11 @@ def test_an_end_is_met_once_and_a_flood_after_it_left_alone(what: Any, reads_max
 @pytest.mark.parametrize(
     ("kind", "outage"),
     [
-        (door_errors.ConnectFailed, True),
-        (door_errors.Disconnected, True),
-        (door_errors.IdleTimeout, True),
-        (door_errors.MalformedReply, True),
-        (door_errors.BodyTooLarge, False),
+        (errors.ConnectFailed, True),
+        (errors.Disconnected, True),
+        (errors.IdleTimeout, True),
+        (errors.MalformedReply, True),
+        (errors.BodyTooLarge, False),
     ],
 )
 def test_too_much_of_an_answer_is_no_outage(kind: Any, outage: bool) -> None:

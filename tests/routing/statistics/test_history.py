@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.catalogue.models import Endpoint
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.histogram import RELATIVE_ERROR
@@ -41,14 +41,14 @@ def served() -> int:
 
 
 @pytest.fixture
-def store(valkey: ValkeyServer) -> Iterator[Hints]:
-    hints = Hints(valkey.url, timeout_s=0.5)
+def store(valkey: ValkeyServer) -> Iterator[SharedCache]:
+    hints = SharedCache(valkey.url, timeout_s=0.5)
     yield hints
     hints.close()
 
 
 @pytest.fixture
-def tell(store: Hints) -> Callable[..., None]:
+def tell(store: SharedCache) -> Callable[..., None]:
     """An entry of the stream, as of a process that pushed it so long after the stretch began."""
 
     def tell(after_s: float, tallies: dict[int, EndpointCounter]) -> None:

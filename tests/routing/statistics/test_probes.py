@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 from routing.catalogue.load import load
 from routing.catalogue.models import Endpoint, Provider
 from routing.selection.health import EndpointHealth
@@ -37,9 +37,9 @@ def upstream(models: Answers) -> Iterator[RawUpstream]:
 
 
 @pytest.fixture
-def store(valkey, monkeypatch) -> Iterator[Hints]:
-    hints = Hints(valkey.url, timeout_s=0.5)
-    monkeypatch.setattr(probes, "hints", lambda: hints)
+def store(valkey, monkeypatch) -> Iterator[SharedCache]:
+    hints = SharedCache(valkey.url, timeout_s=0.5)
+    monkeypatch.setattr(probes, "shared_cache", lambda: hints)
     yield hints
     hints.close()
 

@@ -12,7 +12,8 @@ import pytest
 from django.test import override_settings
 
 from gateway.live_settings import settings
-from gateway.sandbox import apart, host_users
+from gateway.sandbox import host_users
+from gateway.sandbox import subprocess_worker as apart
 from routing.tools.apply_patch import ApplyPatch
 from routing.tools.files import Files
 from routing.tools.interface import Result, ToolFailed

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectFailed,
     ConnectTimeout,
     Disconnected,
-    DoorError,
     FirstByteTimeout,
     IdleTimeout,
     MalformedReply,
+    OutboundError,
 )
 from routing.upstreams.failures import (
     RAW_CHARS_MAX,
@@ -190,7 +190,7 @@ def test_when_to_come_back(said: str | None, seconds: float | None) -> None:
     assert retry_after_s(said, now_s=100.0) == seconds
 
 
-DOOR: list[tuple[type[DoorError], Next]] = [
+DOOR: list[tuple[type[OutboundError], Next]] = [
     *[(kind, SICK) for kind in (ConnectFailed, ConnectTimeout, Disconnected, FirstByteTimeout)],
     *[(kind, SICK) for kind in (IdleTimeout, MalformedReply)],
     (BodyTooLarge, WELL),
@@ -198,7 +198,7 @@ DOOR: list[tuple[type[DoorError], Next]] = [
 
 
 @pytest.mark.parametrize(("kind", "expected"), DOOR)
-def test_a_connection(kind: type[DoorError], expected: Next) -> None:
+def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
     failure = from_door(kind("what happened", phase="body"))
     late = kind in (ConnectTimeout, FirstByteTimeout, IdleTimeout)
     assert seen(failure) == expected

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.sandbox import cgroups
-from gateway.sandbox.apart import Apart, Ended, TookTooLong
 from gateway.sandbox.cgroups import Bounds, new_group, prepared, sandboxes
 from gateway.sandbox.host_users import Lease, NoUser, for_interns, why_none
 from gateway.sandbox.isolation import BEGIN
+from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from tests.support.processes import eventually
 
 # It says what it is told, so frames come back.
@@ -39,7 +39,7 @@ HEARD: Any = {"capture_output": True, "text": True, "check": False}
 
 @given(st.lists(st.binary(max_size=100), max_size=5))
 def test_frames_come_whole_whatever_pieces_they_were_sent_in(pieces: list[bytes]) -> None:
-    program = Apart([CAT], {})
+    program = SubprocessWorker([CAT], {})
     try:
         program.send_pieces(pieces, sum(map(len, pieces)), soon())
         program.send(b"next", soon())
@@ -51,11 +51,11 @@ def test_frames_come_whole_whatever_pieces_they_were_sent_in(pieces: list[bytes]
 
 
 @pytest.fixture
-def apart() -> Iterator[Callable[..., Apart]]:
-    begun: list[Apart] = []
+def apart() -> Iterator[Callable[..., SubprocessWorker]]:
+    begun: list[SubprocessWorker] = []
 
-    def begin(*words: str, **env: str) -> Apart:
-        begun.append(Apart(list(words), env))
+    def begin(*words: str, **env: str) -> SubprocessWorker:
+        begun.append(SubprocessWorker(list(words), env))
         return begun[-1]
 
     yield begin
@@ -63,31 +63,33 @@ def apart() -> Iterator[Callable[..., Apart]]:
         program.close()
 
 
-def test_nobody_waits_for_a_program_that_is_silent_or_full(apart: Callable[..., Apart]) -> None:
-    with pytest.raises(TookTooLong):
+def test_nobody_waits_for_a_program_that_is_silent_or_full(
+    apart: Callable[..., SubprocessWorker],
+) -> None:
+    with pytest.raises(WorkerTimeout):
         apart(CAT).receive(1000, time.monotonic() + 0.05)
-    with pytest.raises(TookTooLong):
+    with pytest.raises(WorkerTimeout):
         apart("/bin/sleep", "60").send(b"x" * 10_000_000, time.monotonic() + 0.2)
 
 
-def test_what_is_no_frame_is_told_as_the_end(apart: Callable[..., Apart]) -> None:
+def test_what_is_no_frame_is_told_as_the_end(apart: Callable[..., SubprocessWorker]) -> None:
     cat, ended = apart(CAT), apart("/bin/true")
     cat.send(b"x" * 101, soon())
     for program in (cat, ended):
-        with pytest.raises(Ended):
+        with pytest.raises(WorkerEnded):
             program.receive(100, soon())
     with pytest.raises(OSError, match="No such file"):
         apart("/nowhere/program")
 
 
-def test_its_environment_is_what_it_is_given(apart: Callable[..., Apart]) -> None:
+def test_its_environment_is_what_it_is_given(apart: Callable[..., SubprocessWorker]) -> None:
     program = apart("/bin/sh", "-c", "printf '\\0\\0\\0\\3'; printf $A", A="abc")
     assert program.receive(100, soon()) == b"abc"
 
 
 @pytest.mark.parametrize("how", ["closed", "forgotten"])
 def test_it_ends_with_its_owner(how: str) -> None:
-    program = Apart(["/bin/sleep", "59"], {})
+    program = SubprocessWorker(["/bin/sleep", "59"], {})
     assert "sleep" in children()
 
     if how == "closed":

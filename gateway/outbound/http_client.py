@@ -10,23 +10,23 @@ import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from gateway.outbound.call import AbortHandle, Call, Limits, Request
 from gateway.outbound.connection import Connection, Pool
 from gateway.outbound.dialing import Dialer
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     Disconnected,
     FirstByteTimeout,
     MalformedReply,
 )
+from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
 from gateway.outbound.origin import Origin
 from gateway.outbound.reply import Reply
 from gateway.outbound.resolver import Resolver
 from gateway.outbound.wire import WireFault, request_head
 
-__all__ = ["AbortHandle", "Door", "Limits", "Origin", "Reply"]
+__all__ = ["AbortHandle", "HttpClient", "Limits", "Origin", "Reply"]
 
 
-class Door:
+class HttpClient:
     """Sends requests over pooled connections. One per process; safe under threads and greenlets.
 
     At most ``pool_size_per_origin`` idle connections are kept per origin, each for
@@ -48,7 +48,7 @@ class Door:
         self._proxy = _proxy_origin(proxy)
         self._address_allowed = address_allowed
         self._clock = clock
-        self.start_afresh()
+        self.reset()
         _DOORS.add(self)
 
     def send(
@@ -68,8 +68,8 @@ class Door:
         ``deadline`` is the moment of the door's clock at which the whole call ends, the reading of
         the body included. ``abort_handle`` lets someone else end the call before there is a reply
         to abort. A pooled connection that dies before any byte of an answer is replaced once by a
-        fresh one. Raises a DoorError for the upstream's failings, ValueError for a request that
-        must not be sent.
+        fresh one. Raises an OutboundError for the upstream's failings, ValueError for a request
+        that must not be sent.
         """
         request = Request(
             head=request_head(
@@ -83,23 +83,25 @@ class Door:
             body=body,
             is_head=method == "HEAD",
         )
-        call = Call(request, self._clock, deadline, limits, abort_handle or AbortHandle())
+        exchange = Exchange(request, self._clock, deadline, limits, abort_handle or AbortHandle())
         give_back = partial(self._pool.put, origin.pool_key)
         pooled = self._pool.take(origin.pool_key)
         if pooled is not None:
             try:
-                return _exchange(pooled, call, give_back, reused=True, retried_fresh=False)
+                return _carry_out(pooled, exchange, give_back, reused=True, retried_fresh=False)
             except Disconnected as error:
                 if error.bytes_received:
                     raise
-        fresh = Connection(self._dialer.dial(origin, call))
-        return _exchange(fresh, call, give_back, reused=False, retried_fresh=pooled is not None)
+        fresh = Connection(self._dialer.dial(origin, exchange))
+        return _carry_out(
+            fresh, exchange, give_back, reused=False, retried_fresh=pooled is not None
+        )
 
     def close_idle(self) -> None:
         """Close every idle connection. Calls in flight go on."""
         self._pool.close_all()
 
-    def start_afresh(self) -> None:
+    def reset(self) -> None:
         """Begin with nothing open. A forked child must not speak over its parent's sockets."""
         self._pool = Pool(
             size_per_origin=self._pool_size_per_origin,
@@ -122,67 +124,67 @@ def _proxy_origin(proxy: str | None) -> Origin | None:
     return origin
 
 
-def _exchange(
+def _carry_out(
     connection: Connection,
-    call: Call,
+    exchange: Exchange,
     give_back: Callable[[Connection], None],
     *,
     reused: bool,
     retried_fresh: bool,
 ) -> Reply:
     """Send the request and read the head of its answer, or close the connection."""
-    call.phase = "head"
+    exchange.phase = "head"
     try:
-        connection.own(call.abort_handle)
-        connection.reader.start(call.limits, is_head_request=call.request.is_head)
-        call.check_not_aborted()
-        _send(connection, call)
-        sent_at = call.clock()
-        _read_head(connection, call, until=sent_at + call.limits.first_byte_s)
+        connection.own(exchange.abort_handle)
+        connection.reader.start(exchange.limits, is_head_request=exchange.request.is_head)
+        exchange.check_not_aborted()
+        _send(connection, exchange)
+        sent_at = exchange.clock()
+        _read_head(connection, exchange, until=sent_at + exchange.limits.first_byte_s)
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.
         connection.close()
         raise
     return Reply(
-        call, connection, give_back, sent_at=sent_at, reused=reused, retried_fresh=retried_fresh
+        exchange, connection, give_back, sent_at=sent_at, reused=reused, retried_fresh=retried_fresh
     )
 
 
-def _send(connection: Connection, call: Call) -> None:
+def _send(connection: Connection, exchange: Exchange) -> None:
     try:
-        connection.send(call)
+        connection.send(exchange)
     except OSError:
         # An upstream may refuse a large body early and close; its answer is then still to be read.
         connection.reader.tainted = True
 
 
-def _read_head(connection: Connection, call: Call, *, until: float) -> None:
+def _read_head(connection: Connection, exchange: Exchange, *, until: float) -> None:
     reader = connection.reader
     while not reader.head_done:
-        wait_s = call.left_s(until, FirstByteTimeout)
+        wait_s = exchange.left_s(until, FirstByteTimeout)
         try:
             data = connection.receive(wait_s)
         except OSError as error:
-            raise call.lost("the connection broke before the answer") from error
-        call.check_not_aborted()
+            raise exchange.lost("the connection broke before the answer") from error
+        exchange.check_not_aborted()
         if data is None:
             continue
         if not data:
-            raise call.lost("the connection ended before the answer")
-        call.bytes_received += len(data)
+            raise exchange.lost("the connection ended before the answer")
+        exchange.bytes_received += len(data)
         try:
             reader.feed(data)
         except WireFault as fault:
-            raise call.fail(MalformedReply, str(fault)) from fault
+            raise exchange.fail(MalformedReply, str(fault)) from fault
 
 
-_DOORS: weakref.WeakSet[Door] = weakref.WeakSet()
+_DOORS: weakref.WeakSet[HttpClient] = weakref.WeakSet()
 
 
-def _start_all_afresh() -> None:
-    for door in list(_DOORS):
-        door.close_idle()
-        door.start_afresh()
+def _reset_all() -> None:
+    for client in list(_DOORS):
+        client.close_idle()
+        client.reset()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_all_afresh)
+    os.register_at_fork(after_in_child=_reset_all)

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ApiKey, Membership
 from accounts.services.keys import create_key
-from gateway.database.prepared import Prepared
+from gateway.database.compiled_queries import CompiledQuery
 from tests.support.management import manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -39,7 +39,7 @@ def of_workspace(workspace: UUID, least: int, name: str) -> QuerySet[Any]:
     )
 
 
-prepared: Prepared[ApiKey] = Prepared(of_workspace, workspace=UUID, least=int, name=str)
+prepared: CompiledQuery[ApiKey] = CompiledQuery(of_workspace, workspace=UUID, least=int, name=str)
 
 
 def facts(key: Any) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ def test_what_is_found_needs_no_further_query_and_a_value_a_place(key: ApiKey) -
         assert found.workspace is not None
         assert found.account.pk == key.account_id
     assert len(queries) == 1
-    unused: Prepared[ApiKey] = Prepared(
+    unused: CompiledQuery[ApiKey] = CompiledQuery(
         lambda key, other: ApiKey.objects.filter(pk=key), key=int, other=str
     )
     with pytest.raises(ValueError, match="no place for other"):

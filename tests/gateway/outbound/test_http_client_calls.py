@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.outbound.door import Door, Origin
+from gateway.outbound.http_client import HttpClient, Origin
 from tests.gateway.outbound.conftest import Caller, socket_of
 from tests.gateway.outbound.raw_upstream import Peer, always, answer, chunk, chunked_head, turns
 
@@ -207,4 +207,4 @@ def test_an_odd_base_url_is_refused(base_url: str) -> None:
 @pytest.mark.parametrize("proxy", ["https://p:1", "http://u:p@p:1", "socks5://p", "http://p/x"])
 def test_only_a_plain_http_proxy_is_taken(proxy: str) -> None:
     with pytest.raises(ValueError, match=r"proxy|base URL"):
-        Door(proxy=proxy)
+        HttpClient(proxy=proxy)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.outbound.door import AbortHandle, Door, Limits, Origin, Reply
-from gateway.outbound.door_errors import Aborted, Disconnected, DoorError, FirstByteTimeout
+from gateway.outbound.errors import Aborted, Disconnected, FirstByteTimeout, OutboundError
+from gateway.outbound.http_client import AbortHandle, HttpClient, Limits, Origin, Reply
 from tests.gateway.outbound.conftest import Caller, Serve, socket_of
 from tests.gateway.outbound.raw_upstream import (
     PATIENCE_S,
@@ -126,7 +126,7 @@ def test_a_kept_connection_that_dies_is_replaced_once(end: list[Any], call: Call
     ],
 )
 def test_a_call_is_sent_again_once_and_only_where_nothing_was_answered(
-    steps: list[Any], kind: type[DoorError], connections: int, call: Caller
+    steps: list[Any], kind: type[OutboundError], connections: int, call: Caller
 ) -> None:
     def script(peer: Peer) -> None:
         turns(*([answer(), *(steps or [b""])] if peer.number == 1 else [b""]))(peer)
@@ -139,7 +139,7 @@ def test_a_call_is_sent_again_once_and_only_where_nothing_was_answered(
 
 def test_the_newest_connection_is_used_first_and_few_are_kept(call: Caller) -> None:
     upstream = call.serve(always(answer()))
-    small = call.through(Door(pool_size_per_origin=2))
+    small = call.through(HttpClient(pool_size_per_origin=2))
     replies = [small(upstream) for _ in range(3)]
     socks = [socket_of(reply) for reply in replies]
     for reply in replies:
@@ -151,7 +151,7 @@ def test_the_newest_connection_is_used_first_and_few_are_kept(call: Caller) -> N
 def test_an_old_connection_is_not_used_again(call: Caller) -> None:
     upstream, other = call.serve(always(answer())), call.serve(always(answer()))
     now = [0.0]
-    aging = call.through(Door(idle_keep_s=30, clock=lambda: now[0]))
+    aging = call.through(HttpClient(idle_keep_s=30, clock=lambda: now[0]))
     reply = aging(upstream, deadline_s=1e9)
     sock = socket_of(reply)
     _finish(reply)
@@ -165,11 +165,11 @@ def test_an_old_connection_is_not_used_again(call: Caller) -> None:
     assert sock.fileno() < 0
 
 
-def test_close_idle_closes_what_is_idle(door: Door, call: Caller) -> None:
+def test_close_idle_closes_what_is_idle(client: HttpClient, call: Caller) -> None:
     upstream = call.serve(always(answer()))
     busy, idle = call(upstream), call(upstream)
     _finish(idle)
-    door.close_idle()
+    client.close_idle()
     assert _finish(busy) == b"hi"
     assert upstream.connections == 2
 
@@ -234,7 +234,7 @@ def test_an_aborted_reply_does_not_go_back_to_the_pool(call: Caller) -> None:
     assert not call(upstream).reused
 
 
-def test_many_threads_share_one_door(serve: Serve, door: Door) -> None:
+def test_many_threads_share_one_door(serve: Serve, client: HttpClient) -> None:
     def script(peer: Peer) -> None:
         while (request := peer.read_request()) is not None:
             peer.send(answer(request[-8:]))
@@ -247,7 +247,7 @@ def test_many_threads_share_one_door(serve: Serve, door: Door) -> None:
         for turn in range(40):
             body = b"%04d%04d" % (name, turn)
             options: Any = {"method": "POST", "path": "/", "headers": [], "body": body}
-            if _finish(door.send(origin, limits=patient, deadline=math.inf, **options)) != body:
+            if _finish(client.send(origin, limits=patient, deadline=math.inf, **options)) != body:
                 wrong.append(body)
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]

@@ -32,7 +32,7 @@ class _Made:
     slots: tuple[tuple[int, str, Callable[[Any], Any]], ...]
 
 
-class Prepared(Generic[M]):
+class CompiledQuery(Generic[M]):
     """`prepared(name=value, ...)` gives the objects of `make(name=value, ...)`.
 
     `kinds` says what each value is: `str`, `int` or `UUID`; None is equal to nothing, as in SQL.

@@ -33,11 +33,11 @@ _AT_ONCE: Final = 65_536
 _DEFAULT_SIGNALS: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-class Ended(Exception):
+class WorkerEnded(Exception):
     """The program is gone, or said what is no frame."""
 
 
-class TookTooLong(Exception):
+class WorkerTimeout(Exception):
     """Nothing came in time."""
 
 
@@ -57,7 +57,7 @@ class _Held(NamedTuple):
             self.user.close()
 
 
-class Apart:
+class SubprocessWorker:
     """One program under way, which may be a sandbox (`isolation.bounded`). Raises `OSError` where
     it cannot be started. `user` is the one it runs as, and is given back when the program ends."""
 
@@ -91,7 +91,7 @@ class Apart:
         self._end = weakref.finalize(self, _end, pid, _handle(pid), held)
 
     def send(self, frame: bytes, deadline: float) -> None:
-        """Raises `Ended` and `TookTooLong`; `deadline` is monotonic."""
+        """Raises `WorkerEnded` and `WorkerTimeout`; `deadline` is monotonic."""
         self.send_pieces([frame], len(frame), deadline)
 
     def send_pieces(self, pieces: Iterable[bytes], length: int, deadline: float) -> None:
@@ -103,21 +103,21 @@ class Apart:
                 for start in range(0, len(view), _SENT_AT_ONCE):
                     self._send(view[start : start + _SENT_AT_ONCE], deadline)
         except TimeoutError:
-            raise TookTooLong from None
+            raise WorkerTimeout from None
         except OSError as error:
-            raise Ended from error
+            raise WorkerEnded from error
 
     def receive(self, bytes_max: int, deadline: float) -> bytes:
-        """The next frame. Raises `Ended` and `TookTooLong`."""
+        """The next frame. Raises `WorkerEnded` and `WorkerTimeout`."""
         try:
             (length,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline))
             if length > bytes_max:
-                raise Ended(f"a frame of {length} bytes")
+                raise WorkerEnded(f"a frame of {length} bytes")
             return bytes(self._read(length, deadline))
         except TimeoutError:
-            raise TookTooLong from None
+            raise WorkerTimeout from None
         except OSError as error:
-            raise Ended from error
+            raise WorkerEnded from error
 
     def close(self) -> None:
         """End it, and wait a moment until it is gone."""
@@ -138,7 +138,7 @@ class Apart:
             self._socket.settimeout(_left(deadline))
             piece = self._socket.recv(min(_AT_ONCE, length - len(data)))
             if not piece:
-                raise Ended
+                raise WorkerEnded
             data += piece
         return data
 

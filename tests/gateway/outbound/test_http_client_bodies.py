@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.outbound.door import Reply
-from gateway.outbound.door_errors import BodyTooLarge, MalformedReply
+from gateway.outbound.errors import BodyTooLarge, MalformedReply
+from gateway.outbound.http_client import Reply
 from tests.gateway.outbound.conftest import Caller, read_in_pieces
 from tests.gateway.outbound.raw_upstream import answer, chunk, chunked_head, endless, turns
 

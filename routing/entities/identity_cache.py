@@ -11,7 +11,7 @@ def _always(made: object) -> bool:
     return True
 
 
-class Derived(Generic[Of, Made]):
+class IdentityCache(Generic[Of, Made]):
     """`derived(value)` is what `make` made of this very object, which must never change.
 
     Rules that hold for a key stay the same objects until the key is read again, and to compare them

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 Phase = Literal["connect", "head", "body"]
 
 
-class DoorError(Exception):
+class OutboundError(Exception):
     """An upstream call that gave no whole answer.
 
     ``phase`` is how far the call came, ``bytes_received`` counts the bytes of the answer seen on
@@ -20,13 +20,13 @@ class DoorError(Exception):
         self.bytes_received = bytes_received
 
 
-class DnsFailed(DoorError):
+class DnsFailed(OutboundError):
     """The name of the host gave no address."""
 
     kind = "dns_failed"
 
 
-class ConnectFailed(DoorError):
+class ConnectFailed(OutboundError):
     """Every address refused, was unreachable, or may not be dialled; or the proxy said no."""
 
     kind = "connect_failed"
@@ -36,43 +36,43 @@ class NotAllowed(ConnectFailed):
     """No address of the name may be dialled; none was."""
 
 
-class TlsFailed(DoorError):
+class TlsFailed(OutboundError):
     """The handshake broke, or the certificate is not one to trust for this host."""
 
     kind = "tls_failed"
 
 
-class ConnectTimeout(DoorError):
+class ConnectTimeout(OutboundError):
     """No connection within ``connect_s``."""
 
     kind = "connect_timeout"
 
 
-class FirstByteTimeout(DoorError):
+class FirstByteTimeout(OutboundError):
     """No complete head within ``first_byte_s`` of the request being sent."""
 
     kind = "first_byte_timeout"
 
 
-class IdleTimeout(DoorError):
+class IdleTimeout(OutboundError):
     """No body byte for ``idle_s``."""
 
     kind = "idle_timeout"
 
 
-class DeadlineExceeded(DoorError):
+class DeadlineExceeded(OutboundError):
     """The whole call took too long."""
 
     kind = "deadline_exceeded"
 
 
-class Disconnected(DoorError):
+class Disconnected(OutboundError):
     """Reset, or end of file before the end of the answer."""
 
     kind = "disconnected"
 
 
-class MalformedReply(DoorError):
+class MalformedReply(OutboundError):
     """Bytes that are no HTTP answer, or not one this door takes."""
 
     kind = "malformed_reply"
@@ -84,7 +84,7 @@ class BodyTooLarge(MalformedReply):
     kind = "body_too_large"
 
 
-class Aborted(DoorError):
+class Aborted(OutboundError):
     """Ended from this side, by ``abort`` or ``close``."""
 
     kind = "aborted"

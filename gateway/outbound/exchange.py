@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     Aborted,
     DeadlineExceeded,
     Disconnected,
-    DoorError,
+    OutboundError,
     Phase,
 )
 
@@ -69,7 +69,7 @@ class AbortHandle:
             connection.cut(self)
 
 
-class Call:
+class Exchange:
     """One request on its way: its clock, and how to say what went wrong."""
 
     __slots__ = (
@@ -98,7 +98,7 @@ class Call:
         self.phase: Phase = "connect"
         self.bytes_received = 0
 
-    def left_s(self, until: float, too_late: type[DoorError]) -> float:
+    def left_s(self, until: float, too_late: type[OutboundError]) -> float:
         """Seconds to wait for ``until`` or the deadline, always above 0.
 
         Raises DeadlineExceeded or ``too_late``, whichever limit has passed.
@@ -109,12 +109,12 @@ class Call:
             raise self.late(until, too_late)
         return min(nearest - now, WAIT_S_MAX)
 
-    def notice_s(self, until: float, too_late: type[DoorError]) -> float:
+    def notice_s(self, until: float, too_late: type[OutboundError]) -> float:
         """As ``left_s``, in steps that let an abort be seen. Raises Aborted too."""
         self.check_not_aborted()
         return min(self.left_s(until, too_late), NOTICE_S)
 
-    def late(self, until: float, too_late: type[DoorError]) -> DoorError:
+    def late(self, until: float, too_late: type[OutboundError]) -> OutboundError:
         """The error for having waited up to the nearer of ``until`` and the deadline."""
         if self.deadline <= until:
             return self.fail(DeadlineExceeded, "the call's deadline passed")
@@ -125,11 +125,11 @@ class Call:
         if self.abort_handle.aborted:
             raise self.fail(Aborted, "the call was aborted")
 
-    def lost(self, message: str) -> DoorError:
+    def lost(self, message: str) -> OutboundError:
         """The error for a connection that ended: by our own hand, or by the other side's."""
         if self.abort_handle.aborted:
             return self.fail(Aborted, "the call was aborted")
         return self.fail(Disconnected, message)
 
-    def fail(self, kind: type[DoorError], message: str) -> DoorError:
+    def fail(self, kind: type[OutboundError], message: str) -> OutboundError:
         return kind(message, phase=self.phase, bytes_received=self.bytes_received)

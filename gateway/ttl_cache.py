@@ -40,7 +40,7 @@ def _one(found: object) -> int:
     return 1
 
 
-class RecentReads(Generic[Name, Found]):
+class TtlCache(Generic[Name, Found]):
     """`find(name)` gives what was found or None; errors of `read` are raised to all who waited.
 
     `size_max` bounds how many answers are kept; where they differ in size, `weight_of` says what

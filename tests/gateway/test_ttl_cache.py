@@ -1,6 +1,6 @@
 """What look-ups weigh. How long they are remembered is tried with keys."""
 
-from gateway.recent import RecentReads
+from gateway.ttl_cache import TtlCache
 
 WEIGHTS = {"small": 1, "large": 8, "huge": 100}
 
@@ -10,7 +10,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.read: list[str] = []
-        self.recent: RecentReads[str, int] = RecentReads(
+        self.recent: TtlCache[str, int] = TtlCache(
             self._read, age_max_s=60, size_max=10, weight_of=lambda found: found or 1
         )
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 import redis
 
-from gateway.hints import FAILURES_MAX, REST_S, Hints, Patience
+from gateway.shared_cache import FAILURES_MAX, REST_S, Patience, SharedCache
 from tests.support.bed import PROJECT
 from tests.support.promptness import in_time
 from tests.support.valkey import ValkeyServer
@@ -34,8 +34,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def store(valkey: ValkeyServer, clock: Clock) -> Iterator[Hints]:
-    with closing(Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)) as hints:
+def store(valkey: ValkeyServer, clock: Clock) -> Iterator[SharedCache]:
+    with closing(SharedCache(valkey.url, timeout_s=TIMEOUT_S, clock=clock)) as hints:
         yield hints
 
 
@@ -43,21 +43,21 @@ def ping(store: "redis.Redis") -> str:
     return "pong" if store.ping() else "nothing"
 
 
-def asked(hints: Hints, *, knocks: bool = False) -> str:
+def asked(hints: SharedCache, *, knocks: bool = False) -> str:
     return hints.run(ping, "default", knocks=knocks)
 
 
-def test_what_it_says_is_handed_on_and_without_one_there_is_the_default(store: Hints) -> None:
+def test_what_it_says_is_handed_on_and_without_one_there_is_the_default(store: SharedCache) -> None:
     assert asked(store) == "pong"
     assert store.available
     assert (store.calls, store.failures, store.skipped) == (1, 0, 0)
-    none = Hints("", timeout_s=TIMEOUT_S)
+    none = SharedCache("", timeout_s=TIMEOUT_S)
     assert asked(none) == "default"
     assert (none.available, none.configured, none.calls) == (False, False, 0)
 
 
 def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_a_rest(
-    valkey: ValkeyServer, store: Hints, clock: Clock, caplog: pytest.LogCaptureFixture
+    valkey: ValkeyServer, store: SharedCache, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked(store)
     valkey.stop()
@@ -82,7 +82,7 @@ def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_
 
 
 def test_one_failure_is_no_outage_and_who_knocks_finds_it_back_for_all(
-    valkey: ValkeyServer, store: Hints, caplog: pytest.LogCaptureFixture
+    valkey: ValkeyServer, store: SharedCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Of a pool's connections, one may be dead while the store lives.
     asked(store)
@@ -104,7 +104,7 @@ def test_one_failure_is_no_outage_and_who_knocks_finds_it_back_for_all(
     assert [record.getMessage() for record in caplog.records] == ["The hint store answers again"]
 
 
-def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: Hints) -> None:
+def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: SharedCache) -> None:
     asked(store)
     valkey.pause()
     try:
@@ -131,7 +131,7 @@ def taking(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
 
 
 def test_one_that_is_slow_as_a_rule_is_given_a_rest(
-    store: Hints, clock: Clock, caplog: pytest.LogCaptureFixture
+    store: SharedCache, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow, quick = taking(clock, 0.9), taking(clock, 0.01)
 
@@ -150,7 +150,7 @@ def test_one_that_is_slow_as_a_rule_is_given_a_rest(
     assert len(caplog.records) == 3
 
 
-def test_one_slow_answer_or_more_time_says_nothing(store: Hints, clock: Clock) -> None:
+def test_one_slow_answer_or_more_time_says_nothing(store: SharedCache, clock: Clock) -> None:
     slow, quick, long = (taking(clock, seconds) for seconds in (0.9, 0.01, 8.0))
 
     for _ in range(20):
@@ -162,7 +162,7 @@ def test_one_slow_answer_or_more_time_says_nothing(store: Hints, clock: Clock) -
 
 def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: Clock) -> None:
     for slow_s, calls in ((0.01, 10), (0.4, 2), (0.9, 1), (0.3, 3)):
-        hints = Hints(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
+        hints = SharedCache(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
         patience, begun = Patience(TIMEOUT_S), clock.now
         work = taking(clock, slow_s)
         said = [hints.run(work, "default", patience=patience) for _ in range(10)]
@@ -172,7 +172,7 @@ def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: 
         assert clock.now - begun <= TIMEOUT_S
 
 
-def test_a_refusal_is_no_outage(store: Hints, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refusal_is_no_outage(store: SharedCache, caplog: pytest.LogCaptureFixture) -> None:
     def wrong_kind(found: "redis.Redis") -> int:
         found.set("word", "text")
         return int(found.lpush("word", "more"))
@@ -190,7 +190,7 @@ from gevent import monkey; monkey.patch_all()
 import gevent, json, os, time
 import django; django.setup()
 from gevent.server import StreamServer
-from gateway.hints import Hints
+from gateway.shared_cache import SharedCache
 
 def drip(peer, _):
     peer.recv(1000)
@@ -209,12 +209,12 @@ def turn():
         turns.append(time.monotonic())
         gevent.sleep(0.005)
 other = gevent.spawn(turn)
-hints = Hints(f"redis://127.0.0.1:{server.server_port}/0", timeout_s=0.1)
+hints = SharedCache(f"redis://127.0.0.1:{server.server_port}/0", timeout_s=0.1)
 begun_at = time.monotonic()
 answers = [hints.run(lambda store: store.ping(), None) for _ in range(5)]
 took_s = time.monotonic() - begun_at
 gaps = [after - before for before, after in zip(turns, turns[1:])]
-real = Hints(os.environ["STORE"], timeout_s=0.1)
+real = SharedCache(os.environ["STORE"], timeout_s=0.1)
 real.run(lambda s: s.ping(), None)
 jobs = [gevent.spawn(real.run, lambda s: s.ping(), False) for _ in range(1000)]
 fine = sum(job.get() for job in jobs)

@@ -50,7 +50,7 @@ class Patience:
         self.left_s = left_s
 
 
-class Hints:
+class SharedCache:
     """One process's way to the hint store; `url` empty means that there is none.
 
     `calls`, `failures` and `skipped` count for whoever watches; `error` names the last failure.
@@ -185,7 +185,7 @@ class Hints:
 
 
 @cache
-def key(name: str) -> str:
+def cache_key(name: str) -> str:
     """The key of that name of this installation, should several share a store.
 
     All processes of one know its master key and its database, and no two have both in common.
@@ -195,9 +195,9 @@ def key(name: str) -> str:
 
 
 @cache
-def hints() -> Hints:
+def shared_cache() -> SharedCache:
     """This process's own."""
-    return Hints(settings.REDIS_URL, timeout_s=settings.REDIS_TIMEOUT)
+    return SharedCache(settings.REDIS_URL, timeout_s=settings.REDIS_TIMEOUT)
 
 
 def _store(url: str, timeout_s: float) -> "redis.Redis":

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from gateway.outbound.dialing import default_tls_context
-from gateway.outbound.door import Door, Origin
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     ConnectFailed,
     ConnectTimeout,
     DeadlineExceeded,
     DnsFailed,
     TlsFailed,
 )
+from gateway.outbound.http_client import HttpClient, Origin
 from tests.gateway.outbound.conftest import Caller
 from tests.gateway.outbound.raw_upstream import Peer, always, answer, turns
 from tests.support.promptness import in_time
@@ -98,8 +98,10 @@ def test_each_address_may_be_vetoed_at_dial_time(
 ) -> None:
     upstream = call.serve(always(answer()))
     _resolve_with(monkeypatch, {"upstream.example": ["127.0.0.1"]})
-    door = Door(address_allowed=lambda address: not ipaddress.ip_address(address).is_loopback)
-    error = call.through(door).fails(ConnectFailed, f"http://{host}:{upstream.port}")
+    client = HttpClient(
+        address_allowed=lambda address: not ipaddress.ip_address(address).is_loopback
+    )
+    error = call.through(client).fails(ConnectFailed, f"http://{host}:{upstream.port}")
     assert "may be dialled" in str(error)
     assert upstream.connections == 0
 
@@ -202,7 +204,7 @@ def test_https_goes_through_a_tunnel(
     upstream = call.serve(always(answer(b"far")), tls_context=server_tls)
     proxy = call.serve(_tunnelling(upstream.port))
     origin = Origin.parse("https://upstream.example", tls_context=trusting)
-    assert call.through(Door(proxy=proxy.url))(origin).read_all() == b"far"
+    assert call.through(HttpClient(proxy=proxy.url))(origin).read_all() == b"far"
     assert proxy.requests == [
         b"CONNECT upstream.example:443 HTTP/1.1\r\nHost: upstream.example:443\r\n\r\n"
     ]
@@ -210,7 +212,7 @@ def test_https_goes_through_a_tunnel(
 
 def test_http_goes_to_the_proxy_in_absolute_form(call: Caller) -> None:
     proxy = call.serve(always(answer(b"near")))
-    reply = call.through(Door(proxy=proxy.url))("http://upstream.example:8080/v1")
+    reply = call.through(HttpClient(proxy=proxy.url))("http://upstream.example:8080/v1")
     assert reply.read_all() == b"near"
     assert proxy.requests[0].startswith(
         b"POST http://upstream.example:8080/v1/chat HTTP/1.1\r\nHost: upstream.example:8080\r\n"
@@ -228,10 +230,10 @@ def test_http_goes_to_the_proxy_in_absolute_form(call: Caller) -> None:
     ],
 )
 def test_a_proxy_that_opens_no_tunnel_is_named(reply: bytes, call: Caller) -> None:
-    through = call.through(Door(proxy=call.serve(turns(reply)).url))
+    through = call.through(HttpClient(proxy=call.serve(turns(reply)).url))
     assert "proxy" in str(through.fails(ConnectFailed, "https://upstream.example"))
 
 
 def test_a_silent_proxy_costs_the_connect_limit(call: Caller) -> None:
-    through = call.through(Door(proxy=call.serve(Peer.wait_gone).url))
+    through = call.through(HttpClient(proxy=call.serve(Peer.wait_gone).url))
     through.fails(ConnectTimeout, "https://upstream.example", connect_s=0.2)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from gateway.outbound.door_errors import (
+from gateway.outbound.errors import (
     BodyTooLarge,
     DeadlineExceeded,
     Disconnected,
-    DoorError,
     FirstByteTimeout,
     IdleTimeout,
     MalformedReply,
+    OutboundError,
 )
 from tests.gateway.outbound.conftest import Caller, read_in_pieces, socket_of
 from tests.gateway.outbound.raw_upstream import (
@@ -48,7 +48,7 @@ def dripping(start: bytes, drop: bytes) -> Script:
     return turns(start, lambda peer: peer.drip(drop, every_s=0.02))
 
 
-SLOW_HEADS: dict[str, tuple[Script, dict[str, Any], type[DoorError]]] = {
+SLOW_HEADS: dict[str, tuple[Script, dict[str, Any], type[OutboundError]]] = {
     "silence": (lasting(), SHORT, FirstByteTimeout),
     "half a head": (lasting(HEAD, b"Content-"), SHORT, FirstByteTimeout),
     "an interim reply": (lasting(CONTINUE), SHORT, FirstByteTimeout),
@@ -60,7 +60,7 @@ SLOW_HEADS: dict[str, tuple[Script, dict[str, Any], type[DoorError]]] = {
 
 @pytest.mark.parametrize(("script", "limits", "kind"), SLOW_HEADS.values(), ids=SLOW_HEADS)
 def test_a_head_that_does_not_complete_costs_the_limit(
-    script: Script, limits: dict[str, Any], kind: type[DoorError], call: Caller
+    script: Script, limits: dict[str, Any], kind: type[OutboundError], call: Caller
 ) -> None:
     upstream, watch = call.serve(script), Stopwatch()
     error = call.fails(kind, upstream, **limits)
@@ -192,7 +192,7 @@ BAD_BODIES = {
 
 @pytest.mark.parametrize(("script", "kind"), BAD_BODIES.values(), ids=BAD_BODIES)
 def test_a_body_that_lies_or_breaks_off_is_named(
-    script: Script, kind: type[DoorError], call: Caller
+    script: Script, kind: type[OutboundError], call: Caller
 ) -> None:
     with pytest.raises(kind) as caught:
         call(call.serve(script)).read_all()

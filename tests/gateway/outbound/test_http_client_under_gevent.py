@@ -1,4 +1,4 @@
-"""The same door in a process patched by gevent, as web workers are."""
+"""The same client in a process patched by gevent, as web workers are."""
 
 import select
 import ssl
@@ -15,16 +15,16 @@ CALL = """
 from gevent import monkey
 monkey.patch_all()
 import ssl, sys, time, gevent
-from gateway.outbound.door import Door, Limits, Origin
-from gateway.outbound.door_errors import Aborted, DoorError
+from gateway.outbound.http_client import HttpClient, Limits, Origin
+from gateway.outbound.errors import Aborted, OutboundError
 
-door = Door()
+client = HttpClient()
 certificate, *urls = sys.argv[1:]
 trusting = ssl.create_default_context(cafile=certificate)
 
 def call(to, path="/", body=b"{}", deadline_s=20, **limits):
     limits = Limits(**{"connect_s": 10, "first_byte_s": 10, "idle_s": 10} | limits)
-    return door.send(to, method="POST", path=path, headers=[], body=body, limits=limits,
+    return client.send(to, method="POST", path=path, headers=[], body=body, limits=limits,
         deadline=time.monotonic() + deadline_s)
 
 def fail(*args, **options):
@@ -33,7 +33,7 @@ def fail(*args, **options):
         with call(*args, **options) as reply:
             while reply.read_some() != b"":
                 pass
-    except DoorError as error:
+    except OutboundError as error:
         print(error.kind, time.monotonic() - began < 2)
 """
 FIFTY_CALLS = """
@@ -73,7 +73,7 @@ for to in (origin, trusted):
     except Aborted:
         print("aborted")
 
-door.close_idle()
+client.close_idle()
 print("done")
 """
 DRIPS = """

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _FIRST = 2
 
 
-def give_way(*, rounds: int = 1) -> None:
+def yield_control(*, rounds: int = 1) -> None:
     """Let every greenlet run whose socket is ready; in an ordinary process, any other thread.
 
     A sleep of 0 would not do: the event loop takes dozens of those before it looks at a socket.
@@ -26,19 +26,19 @@ def give_way(*, rounds: int = 1) -> None:
         time.sleep(0)
 
 
-def beside_the_loop(work: Callable[[], _T], *, threads: Callable[[], Any] | None = None) -> _T:
+def run_in_thread(work: Callable[[], _T], *, threads: Callable[[], Any] | None = None) -> _T:
     """Pure computing in a native thread where there is an event loop to keep turning. `threads`
     gives a pool of its own to work that may take long: names are looked up in the usual one."""
     if not _under_gevent():
         return work()
     pool = threads() if threads else get_hub().threadpool
-    result, error = pool.apply(_captured, (work,))
+    result, error = pool.apply(_capture_error, (work,))
     if error is not None:
         raise error
     return cast(_T, result)
 
 
-def _captured(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
+def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
     """gevent prints what a pool's thread raises, so errors come back as values."""
     try:
         return work(), None
