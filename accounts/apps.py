@@ -10,9 +10,9 @@ class AccountsConfig(AppConfig):
     name = "accounts"
 
     def ready(self) -> None:
-        from gateway.http.once import carry_out_once_by
+        from gateway.http.once import register_carrier
 
-        carry_out_once_by(_carry_out_once)
+        register_carrier(_carry_out_once)
         # It listens to who signs in.
         import_module("accounts.sign_in")
 

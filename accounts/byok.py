@@ -20,7 +20,7 @@ _CHARS_WITH_AN_END: Final = 12
 _VISIBLE: Final = re.compile(r"[!-~]+")
 
 
-class NoKey(ValueError):
+class InvalidProviderKey(ValueError):
     """What cannot travel in a header, so no provider gave it to anybody."""
 
 
@@ -43,23 +43,23 @@ class ByokEntry:
     is_byok_only: bool = False
 
 
-def cleaned_key(text: str) -> str:
+def clean_key(text: str) -> str:
     """A provider's key as it is sent: no blanks around it, a JSON object on one line.
 
-    Raises `NoKey`.
+    Raises `InvalidProviderKey`.
     """
     key = text.strip()
     if key.startswith("{"):
         try:
             return json.dumps(json.loads(key), separators=(",", ":"))
         except (ValueError, RecursionError):
-            raise NoKey from None
+            raise InvalidProviderKey from None
     if not _VISIBLE.fullmatch(key):
-        raise NoKey
+        raise InvalidProviderKey
     return key
 
 
-def masked(key: str) -> str:
+def mask_key(key: str) -> str:
     """`sk-...AbCd`: what tells a key from others without telling it."""
     if key.startswith("{"):
         return "{...}"
@@ -69,17 +69,17 @@ def masked(key: str) -> str:
     return f"{head}...{key[-4:] if long_enough else ''}"
 
 
-def sealed_key(credential_id: uuid.UUID, key: str) -> str:
+def seal_key(credential_id: uuid.UUID, key: str) -> str:
     """The key as its row keeps it."""
     return seal(key, purpose=PURPOSE, row=str(credential_id))
 
 
-def opened(entry: ByokEntry) -> str:
+def unseal_key(entry: ByokEntry) -> str:
     """The key itself, for one call. Raises `UnsealError`."""
     return unseal(entry.sealed, purpose=PURPOSE, row=entry.id)
 
 
-def usable_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:
+def load_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:
     """What this key may use: prioritised credentials first, each section by its order, the
     workspace's own before those of the whole account."""
     rows = (
@@ -88,7 +88,7 @@ def usable_credentials(key: ApiKey) -> tuple[ByokEntry, ...]:
         .filter(account=key.account_id, disabled=False)
     )
     mine = [row for row in rows if _is_for(row, key)]
-    return tuple(_shared(_entry(row)) for row in sorted(mine, key=_turn))
+    return tuple(_deduplicate(_build_entry(row)) for row in sorted(mine, key=_sort_key))
 
 
 def _is_for(row: ByokCredential, key: ApiKey) -> bool:
@@ -98,17 +98,17 @@ def _is_for(row: ByokCredential, key: ApiKey) -> bool:
     return users is None or (key.creator is not None and key.creator.public_id in users)
 
 
-def _turn(row: ByokCredential) -> Any:
+def _sort_key(row: ByokCredential) -> Any:
     return row.is_fallback, row.sort_order, row.workspace_id is None, row.created_at, row.pk
 
 
 @lru_cache(maxsize=4096)
-def _shared(entry: ByokEntry) -> ByokEntry:
+def _deduplicate(entry: ByokEntry) -> ByokEntry:
     """The equal one that other callers hold already: of a large key one copy is enough."""
     return entry
 
 
-def _entry(row: ByokCredential) -> ByokEntry:
+def _build_entry(row: ByokCredential) -> ByokEntry:
     named = row.allowed_models
     return ByokEntry(
         id=str(row.pk),

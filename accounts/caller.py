@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from django.db.models import Exists, OuterRef
 
-from accounts.byok import ByokEntry, usable_credentials
-from accounts.guard_rules import Guard, GuardrailEntry, combined
+from accounts.byok import ByokEntry, load_credentials
+from accounts.guard_rules import Guard, GuardrailEntry, combine_guardrails
 from accounts.models import (
     Account,
     ApiKey,
@@ -19,13 +19,13 @@ from accounts.models import (
     WorkspaceBudget,
 )
 from accounts.services.guardrail_reading import (
-    entries_of,
-    governed,
-    guardrail_scopes,
-    guardrails_of_key,
+    build_entries,
+    build_guardrail_scopes,
+    load_applied_guardrails,
+    match_guardrails,
 )
-from accounts.spending import SpendScope, workspace_scopes
-from accounts.windows import limited_window
+from accounts.spending import SpendScope, build_workspace_scopes
+from accounts.windows import find_limited_window
 from gateway.database.compiled_queries import CompiledQuery
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
@@ -83,7 +83,7 @@ class Caller:
     intern_writes_enabled: bool = True
     vault_writes_enabled: bool = True
 
-    def usable(self, now: datetime) -> bool:
+    def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
 
 
@@ -92,9 +92,9 @@ def read_caller(key_hash: str) -> Caller | None:
 
     None when there is no such key (or it was deleted).
     """
-    key = next(iter(_of_string(key_hash=key_hash)), None)
+    key = next(iter(_query_by_hash(key_hash=key_hash)), None)
     if key is not None and key.hash != key_hash:
-        key = _former(key_hash)
+        key = _load_former(key_hash)
     if key is None:
         return None
     creator = key.creator
@@ -111,39 +111,43 @@ def read_caller(key_hash: str) -> Caller | None:
         expires_at=key.expires_at,
         key_name=key.name,
         bought_nano=key.account.total_credits_nano,
-        byok=usable_credentials(key) if key.has_byok and key.workspace_id else (),
-        io_logging=_io_logging(key),
+        byok=load_credentials(key) if key.has_byok and key.workspace_id else (),
+        io_logging=_read_io_logging(key),
         intern_id=key.intern_id,
         interns_enabled=key.account.interns_enabled,
         intern_writes_enabled=key.account.intern_writes_enabled,
         vault_writes_enabled=key.account.vault_writes_enabled,
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
-        limited=limited_window(key),
-        **_wishes(key.account, key.workspace),
-        **_held_to(key),
+        limited=find_limited_window(key),
+        **_read_defaults(key.account, key.workspace),
+        **_load_limits(key),
     )
 
 
-def _held_to(key: Any) -> dict[str, Any]:
+def _load_limits(key: Any) -> dict[str, Any]:
     """What guardrails and the account's policy hold the key to: one more query where there are
     guardrails, and one where its workspace has budgets."""
-    governing = guardrails_of_key(key) if key.governed else []
-    entries = entries_of(key, governing)
+    governing = load_applied_guardrails(key) if key.has_guardrails else []
+    entries = build_entries(key, governing)
     return {
         "guardrails": entries,
-        "guard": combined(entries) if entries else None,
-        "budgets": (*guardrail_scopes(key, governing), *_workspace_budgets(key)),
+        "guard": combine_guardrails(entries) if entries else None,
+        "budgets": (*build_guardrail_scopes(key, governing), *_load_workspace_scopes(key)),
         "regional_inference": key.account.regional_inference_enabled,
     }
 
 
-def _workspace_budgets(key: Any) -> tuple[SpendScope, ...]:
+def _load_workspace_scopes(key: Any) -> tuple[SpendScope, ...]:
     """Those of the key's workspace, with a query of their own where there are any."""
-    return workspace_scopes(key.workspace, key.workspace.budgets.all()) if key.has_budgets else ()
+    return (
+        build_workspace_scopes(key.workspace, key.workspace.budgets.all())
+        if key.has_budgets
+        else ()
+    )
 
 
-def _keys() -> Any:
+def _select_keys() -> Any:
     """Living keys of living workspaces with all that a caller is made of, in one query."""
     member = Membership.objects.filter(account=OuterRef("account"), user=OuterRef("creator"))
     # Few accounts have any, and a second query is for them alone.
@@ -154,31 +158,33 @@ def _keys() -> Any:
         .select_related("account", "workspace", "creator")
         .annotate(
             creator_stays=Exists(member),
-            governed=governed(),
+            has_guardrails=match_guardrails(),
             has_byok=Exists(brought),
             has_budgets=Exists(budgets),
         )
     )
 
 
-def _former(key_hash: str) -> Any:
+def _load_former(key_hash: str) -> Any:
     """The key that was rotated away from this string; it expires when its grace period ends."""
-    key = next(iter(_rotated(key_hash=key_hash)), None)
+    key = next(iter(_query_by_former_hash(key_hash=key_hash)), None)
     if key is not None:
         key.expires_at = min(key.string_until, key.expires_at or key.string_until)
     return key
 
 
 # In the order of their rows, as `first` has it. Time tells nobody whether a string is a key.
-_of_string: CompiledQuery[Any] = CompiledQuery(
-    lambda key_hash: _keys().of_string(key_hash).order_by("pk")[:1], evenly=True, key_hash=str
+_query_by_hash: CompiledQuery[Any] = CompiledQuery(
+    lambda key_hash: _select_keys().of_string(key_hash).order_by("pk")[:1],
+    evenly=True,
+    key_hash=str,
 )
-_rotated: CompiledQuery[Any] = CompiledQuery(
-    lambda key_hash: _keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
+_query_by_former_hash: CompiledQuery[Any] = CompiledQuery(
+    lambda key_hash: _select_keys().formerly(key_hash).order_by("pk")[:1], key_hash=str
 )
 
 
-def _io_logging(key: Any) -> IoLogging | None:
+def _read_io_logging(key: Any) -> IoLogging | None:
     """What the workspace wants kept of this key's requests; None is nothing."""
     workspace = key.workspace
     if workspace is None or not workspace.is_observability_io_logging_enabled:
@@ -189,7 +195,7 @@ def _io_logging(key: Any) -> IoLogging | None:
     return IoLogging(workspace.io_logging_sampling_rate)
 
 
-def _wishes(account: Account, workspace: Workspace | None) -> dict[str, Any]:
+def _read_defaults(account: Account, workspace: Workspace | None) -> dict[str, Any]:
     """What account and workspace have to say about every request."""
     return {
         "default_text_model": workspace.default_text_model if workspace else "",

@@ -4,7 +4,7 @@ from typing import Final, NamedTuple
 
 from accounts.caller import Caller
 from accounts.money import NANO_PER_USD
-from gateway.limits.limits import DAY_S, Limit, limits
+from gateway.limits.limits import DAY_S, Limit, rate_limiter
 from gateway.live_settings import settings
 
 FREE_DAY: Final = "free_day"
@@ -20,21 +20,21 @@ class FreeRequests(NamedTuple):
     remaining: int
 
 
-def is_low(caller: Caller) -> bool:
+def has_low_quota(caller: Caller) -> bool:
     """Whether the account has bought too little for the larger quota."""
     return caller.bought_nano < settings.ROUTER_FREE_CREDIT_THRESHOLD * NANO_PER_USD
 
 
 def daily_limit(caller: Caller) -> Limit | None:
     """What the account's requests to free variants count against; None for no limit."""
-    most = settings.ROUTER_FREE_RPD_LOW if is_low(caller) else settings.ROUTER_FREE_RPD_HIGH
+    most = settings.ROUTER_FREE_RPD_LOW if has_low_quota(caller) else settings.ROUTER_FREE_RPD_HIGH
     return Limit(f"{FREE_DAY}:{caller.account_id}", most, DAY_S) if most else None
 
 
-def free_requests_of(caller: Caller) -> FreeRequests:
+def read_free_requests(caller: Caller) -> FreeRequests:
     """What the limiter says of the caller's account today."""
     limit = daily_limit(caller)
     if limit is None:
         return FreeRequests(NO_LIMIT, 0, NO_LIMIT)
-    used = limits().used(limit)
+    used = rate_limiter().read_used(limit)
     return FreeRequests(limit.most, used, max(0, limit.most - used))

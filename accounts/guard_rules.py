@@ -56,7 +56,7 @@ class GuardrailEntry:
     filters: tuple[FilterEntry, ...] = ()
 
 
-class Choice(NamedTuple):
+class CatalogueRules(NamedTuple):
     """What all guardrails together leave of the catalogue; see `GuardrailEntry`."""
 
     allowed_models: frozenset[str] | None = None
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
     forbidden_uses: frozenset[str] = frozenset()
 
 
-class PlacedFilter(NamedTuple):
+class GuardrailFilter(NamedTuple):
     """A content filter and the guardrail that it is of."""
 
     filter: FilterEntry
@@ -80,43 +80,45 @@ class PlacedFilter(NamedTuple):
 class Guard(NamedTuple):
     """All guardrails of a key as one."""
 
-    choice: Choice
-    filters: tuple[PlacedFilter, ...] = ()
+    rules: CatalogueRules
+    filters: tuple[GuardrailFilter, ...] = ()
 
     def admits(self, region: str) -> bool:
         """Whether requests may come in through hosts of this data region."""
-        return self.choice.regions is None or region in self.choice.regions
+        return self.rules.regions is None or region in self.rules.regions
 
 
-NO_CHOICE: Final = Choice()
+NO_RULES: Final = CatalogueRules()
 
 
-def combined(entries: Iterable[GuardrailEntry]) -> Guard | None:
+def combine_guardrails(entries: Iterable[GuardrailEntry]) -> Guard | None:
     """What they come to together; None where they say nothing about a request."""
-    choice, filters = NO_CHOICE, list[PlacedFilter]()
+    choice, filters = NO_RULES, list[GuardrailFilter]()
     for entry in entries:
-        choice = narrowed(choice, entry)
-        filters += [PlacedFilter(each, entry.scope, entry.id) for each in entry.filters]
-    if choice == NO_CHOICE and not filters:
+        choice = narrow_rules(choice, entry)
+        filters += [GuardrailFilter(each, entry.scope, entry.id) for each in entry.filters]
+    if choice == NO_RULES and not filters:
         return None
     return Guard(choice, tuple(filters))
 
 
-def narrowed(choice: Choice, entry: GuardrailEntry) -> Choice:
+def narrow_rules(choice: CatalogueRules, entry: GuardrailEntry) -> CatalogueRules:
     """The choice with one more guardrail."""
-    return Choice(
-        allowed_models=_both(choice.allowed_models, entry.allowed_models),
+    return CatalogueRules(
+        allowed_models=_intersect(choice.allowed_models, entry.allowed_models),
         ignored_models=choice.ignored_models | entry.ignored_models,
-        allowed_providers=_both(choice.allowed_providers, entry.allowed_providers),
+        allowed_providers=_intersect(choice.allowed_providers, entry.allowed_providers),
         ignored_providers=choice.ignored_providers | entry.ignored_providers,
-        regions=_both(choice.regions, entry.regions),
+        regions=_intersect(choice.regions, entry.regions),
         zdr=choice.zdr | entry.zdr,
         denies_collection=choice.denies_collection or entry.denies_collection,
         forbidden_uses=choice.forbidden_uses | entry.forbidden_uses,
     )
 
 
-def _both(first: frozenset[str] | None, second: frozenset[str] | None) -> frozenset[str] | None:
+def _intersect(
+    first: frozenset[str] | None, second: frozenset[str] | None
+) -> frozenset[str] | None:
     """What both lists have; no list has everything."""
     if first is None or second is None:
         return second if first is None else first
@@ -126,50 +128,53 @@ def _both(first: frozenset[str] | None, second: frozenset[str] | None) -> frozen
 # --- Rows as entries ------------------------------------------------------------------------------
 
 
-def account_entry(account: Any) -> GuardrailEntry | None:
+def build_account_entry(account: Any) -> GuardrailEntry | None:
     """The account's own policy, but for its lists of providers, which requests' own lists are
     combined with (inference reference 7.5). None where it says nothing."""
     denies = account.data_collection == "deny"
     entry = GuardrailEntry(
         scope="account",
-        allowed_models=_allowed(account.allowed_models),
+        allowed_models=_read_allowed(account.allowed_models),
         zdr=frozenset(ZDR_GROUPS) if account.zdr else frozenset(),
         denies_collection=denies,
     )
     return None if entry == GuardrailEntry(scope="account") else entry
 
 
-def entry_of(guardrail: Any, scope: Scope) -> GuardrailEntry:
+def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
     """A guardrail's row as it applies to a key in that scope."""
     forbidden = [word for field, word in USES.items() if getattr(guardrail, field) is False]
     zdr = [group for group in ZDR_GROUPS if getattr(guardrail, f"enforce_zdr_{group}")]
     return GuardrailEntry(
         scope=scope,
         id=guardrail.pk,
-        allowed_models=_allowed(guardrail.allowed_models),
+        allowed_models=_read_allowed(guardrail.allowed_models),
         ignored_models=frozenset(guardrail.ignored_models or ()),
-        allowed_providers=_allowed(guardrail.allowed_providers),
+        allowed_providers=_read_allowed(guardrail.allowed_providers),
         ignored_providers=frozenset(guardrail.ignored_providers or ()),
-        regions=_allowed(guardrail.allowed_data_regions),
+        regions=_read_allowed(guardrail.allowed_data_regions),
         zdr=frozenset(zdr),
         forbidden_uses=frozenset(forbidden),
-        filters=(*_own(guardrail.content_filters), *_builtin(guardrail.content_filter_builtins)),
+        filters=(
+            *_read_pattern_filters(guardrail.content_filters),
+            *_read_builtin_filters(guardrail.content_filter_builtins),
+        ),
     )
 
 
-def _allowed(words: list[str] | None) -> frozenset[str] | None:
+def _read_allowed(words: list[str] | None) -> frozenset[str] | None:
     """An empty list cannot be said by callers; in the tables it allows everything too."""
     return frozenset(words) if words else None
 
 
-def _own(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+def _read_pattern_filters(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
     return [
         FilterEntry(each["action"], pattern=each["pattern"], label=each.get("label") or "")
         for each in filters or ()
     ]
 
 
-def _builtin(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
+def _read_builtin_filters(filters: list[dict[str, Any]] | None) -> list[FilterEntry]:
     return [
         FilterEntry(
             each["action"],

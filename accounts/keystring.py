@@ -12,7 +12,7 @@ _RANDOM_BYTES = 28
 _HEX_DIGITS = 64
 
 
-def new_key(prefix: str) -> str:
+def generate_key(prefix: str) -> str:
     head = prefix + secrets.token_hex(_RANDOM_BYTES)
     return head + _checksum(head)
 
@@ -21,18 +21,18 @@ def _checksum(head: str) -> str:
     return f"{crc32(head.encode()):08x}"
 
 
-def looks_real(key: str, prefix: str) -> bool:
+def is_well_formed(key: str, prefix: str) -> bool:
     """Whether prefix, length and checksum fit."""
     if not key.isascii() or not key.startswith(prefix) or len(key) != len(prefix) + _HEX_DIGITS:
         return False
     return _checksum(key[:-8]) == key[-8:]
 
 
-def hash_of(key: str) -> str:
+def hash_key(key: str) -> str:
     """The key's public identifier: SHA-256 of the string, 64 lowercase hex digits."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def label_of(key: str, prefix: str) -> str:
+def label_key(key: str, prefix: str) -> str:
     """The masked form shown to people, e.g. `sk-rt-v1-au7...890`."""
     return f"{key[: len(prefix) + 3]}...{key[-3:]}"

@@ -69,7 +69,7 @@ _BY_PART: Final = {
     **dict.fromkeys(("limit", "limits", "budget", "quota"), _LIMITS[0]),
     **dict.fromkeys(("rpm", "rps", "rpd", "tpm", "tpd"), _LIMITS[-1]),
 }
-_ANSWERED: Final = {
+_RESPONSE_FIELDS: Final = {
     "limit_remaining",
     "include_byok_in_limit",
     "include_byok_in_budgets",
@@ -81,10 +81,10 @@ _WORD_BEGINS: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _BY_WORD: Final = {word: limit for limit in _LIMITS for word in limit.words.split()}
 
 
-def unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
+def describe_unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
     """What is wrong with the first field that would limit something and is not `known`."""
     for name, value in body.items():
-        limit = _limit_named(_WORD_BEGINS.sub("_", name).lower())
+        limit = _find_limit(_WORD_BEGINS.sub("_", name).lower())
         if limit is None or name in known or value is None:
             continue
         field = next((each for each in limit.fields.split() if each in known), None)
@@ -93,8 +93,8 @@ def unknown_limit(body: Mapping[str, Any], known: Container[str]) -> str | None:
     return None
 
 
-def _limit_named(name: str) -> _Limit | None:
-    if name in _BY_WORD or name in _ANSWERED:
+def _find_limit(name: str) -> _Limit | None:
+    if name in _BY_WORD or name in _RESPONSE_FIELDS:
         return _BY_WORD.get(name)
     return next((_BY_PART[part] for part in name.split("_") if part in _BY_PART), None)
 
@@ -105,7 +105,7 @@ class ManagedBody(Body):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_limits(cls, body: Any) -> Any:
-        text = unknown_limit(body, cls.model_fields) if isinstance(body, dict) else None
+        text = describe_unknown_limit(body, cls.model_fields) if isinstance(body, dict) else None
         if text is not None:
             raise PydanticCustomError("unknown_limit", "{text}", {"text": text})
         return body

@@ -30,7 +30,7 @@ class InvalidPattern(ValueError):
     """The text says what is wrong with the pattern."""
 
 
-class Compiled:
+class CompiledPattern:
     """One pattern, ready to search UTF-8 text. The search itself lets other threads run."""
 
     __slots__ = ("_regexp", "memory_bytes", "pattern", "size")
@@ -48,7 +48,7 @@ class Compiled:
         options.max_mem = self.memory_bytes
         self._regexp: Any = _re2.RE2(pattern.encode(), options)
         if not self._regexp.ok():
-            raise InvalidPattern(_told(self._regexp.error().decode("utf-8", "replace")))
+            raise InvalidPattern(_describe_error(self._regexp.error().decode("utf-8", "replace")))
         # Instructions of the program: the most steps that a byte of text can cost.
         self.size: int = self._regexp.ProgramSize()
 
@@ -58,7 +58,7 @@ class Compiled:
         return None if first == _NO_MATCH else first
 
 
-def compile_at_once(patterns: Sequence[str]) -> bool:
+def is_quick_to_compile(patterns: Sequence[str]) -> bool:
     """Whether these are compiled within a millisecond or so. A count (`{1000}`) and a class of
     Unicode's can make much of a few characters."""
     if sum(map(len, patterns)) > _CHARS_AT_ONCE:
@@ -66,7 +66,7 @@ def compile_at_once(patterns: Sequence[str]) -> bool:
     return not any(mark in pattern for pattern in patterns for mark in _LARGE)
 
 
-def as_one(patterns: Sequence[Compiled]) -> str | None:
+def join_patterns(patterns: Sequence[CompiledPattern]) -> str | None:
     r"""The pattern that matches wherever one of several does; None where that would be a large one.
 
     A group ends the flags that a pattern sets, but not a quotation (`\Q`) that it leaves open.
@@ -79,9 +79,9 @@ def as_one(patterns: Sequence[Compiled]) -> str | None:
     return None if len(union) > _LONG_CHARS else union
 
 
-def check(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
     """Raises `InvalidPattern` for what no guardrail may have."""
-    Compiled(pattern)
+    CompiledPattern(pattern)
     if _is_catastrophic(pattern):
         raise InvalidPattern("nested repetition of one thing, as in (a+)+")
 
@@ -101,7 +101,7 @@ _KNOWN: Final = (
 )
 
 
-def _told(error: str) -> str:
+def _describe_error(error: str) -> str:
     """RE2's words, without the caller's own pattern where that is long."""
     for beginning, text in _KNOWN:
         if error.startswith(beginning):
@@ -150,7 +150,7 @@ def _is_catastrophic(pattern: str) -> bool:
         at += 1
         if char == "(":
             groups.append([_Branch()])
-            at = _past_group_head(pattern, at)
+            at = _skip_group_head(pattern, at)
             continue
         if char == "|":
             groups[-1].append(_Branch())
@@ -161,19 +161,19 @@ def _is_catastrophic(pattern: str) -> bool:
                 continue
             endless = any(branch.is_endless for branch in groups.pop())
         elif char == "[":
-            at = _past_class(pattern, at)
+            at = _skip_class(pattern, at)
         elif char == "\\":
             at += 1
         elif char in "^$":
             continue
-        optional, repeated, at = _repetition(pattern, at)
+        optional, repeated, at = _read_repetition(pattern, at)
         if endless and repeated:
             return True
         groups[-1][-1].add(optional=optional, endless=endless or repeated)
     return False
 
 
-def _past_group_head(pattern: str, at: int) -> int:
+def _skip_group_head(pattern: str, at: int) -> int:
     """Past `?:`, `?P<name>` or `?i:` behind an opening bracket; flags alone are an empty group."""
     if pattern[at : at + 1] != "?":
         return at
@@ -182,7 +182,7 @@ def _past_group_head(pattern: str, at: int) -> int:
     return at if pattern[at : at + 1] == ")" else at + 1
 
 
-def _past_class(pattern: str, at: int) -> int:
+def _skip_class(pattern: str, at: int) -> int:
     """Past the bracket that closes a class; one that comes first stands for itself."""
     if pattern[at : at + 1] == "^":
         at += 1
@@ -199,13 +199,13 @@ def _past_class(pattern: str, at: int) -> int:
     return at
 
 
-def _repetition(pattern: str, at: int) -> tuple[bool, bool, int]:
+def _read_repetition(pattern: str, at: int) -> tuple[bool, bool, int]:
     """What follows an item: whether it may be left out, whether it repeats without end, and where
     the pattern goes on."""
     char = pattern[at : at + 1]
     if char and char in "*+?":
         optional, endless, at = char != "+", char != "?", at + 1
-    elif char == "{" and (bounds := _bounds(pattern, at)) is not None:
+    elif char == "{" and (bounds := _read_bounds(pattern, at)) is not None:
         optional, endless, at = bounds
     else:
         return False, False, at
@@ -213,7 +213,7 @@ def _repetition(pattern: str, at: int) -> tuple[bool, bool, int]:
     return optional, endless, at + (pattern[at : at + 1] == "?")
 
 
-def _bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
+def _read_bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
     """`{2}`, `{2,}` or `{2,5}`; None where the bracket stands for itself."""
     end = pattern.find("}", at, at + 12)
     least, comma, most = pattern[at + 1 : max(end, at + 1)].partition(",")

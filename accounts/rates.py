@@ -7,9 +7,9 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from accounts.caller import Caller
-from gateway.http.address import client_of
+from gateway.http.address import find_client
 from gateway.http.errors import Unauthenticated
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 
 T = TypeVar("T")
 _ANALYTICS: Final = "/api/v1/analytics/query"
@@ -17,14 +17,14 @@ _FAILED: Final = "router_failed_credentials"
 _READS: Final = frozenset({"GET", "HEAD"})
 
 
-def count_management(caller: Caller, request: HttpRequest) -> None:
+def count_management_request(caller: Caller, request: HttpRequest) -> None:
     """Count a request for its account. Raises `RateLimited`."""
-    kind, most = _kind_of(request)
+    kind, most = _classify_request(request)
     if most:
         _take(Limit(f"{kind}:{caller.account_id}", most, MINUTE_S), source=f"router_{kind}")
 
 
-def _kind_of(request: HttpRequest) -> tuple[str, int]:
+def _classify_request(request: HttpRequest) -> tuple[str, int]:
     """What it counts as, and how many of those there may be in a minute (0: any number)."""
     if request.path_info.rstrip("/") == _ANALYTICS:
         return "analytics", settings.RATE_ANALYTICS
@@ -33,7 +33,7 @@ def _kind_of(request: HttpRequest) -> tuple[str, int]:
     return "management_writes", settings.RATE_MANAGEMENT_WRITES
 
 
-def guarded(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
+def guard_lookup(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
     """What `look` finds for a credential; an address that was wrong too often is not looked up for.
 
     A credential that is `trusted`, because it was good the last time, is looked up in any case.
@@ -41,9 +41,9 @@ def guarded(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
     some may be looked up for nothing, but no good key is refused for being one of many. Raises
     `RateLimited`.
     """
-    limit = Limit(f"failed:{client_of(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
+    limit = Limit(f"failed:{find_client(request)}", settings.RATE_FAILED_CREDENTIALS, MINUTE_S)
     if not trusted:
-        _refuse_spent(limit)
+        _refuse_if_exhausted(limit)
     try:
         return look()
     except Unauthenticated:
@@ -51,14 +51,14 @@ def guarded(request: HttpRequest, look: Callable[[], T], *, trusted: bool) -> T:
         raise
 
 
-def _refuse_spent(limit: Limit) -> None:
+def _refuse_if_exhausted(limit: Limit) -> None:
     """Raise `RateLimited` where nothing is left of it; nothing is taken."""
-    found = limits().take(limit._replace(most=limit.most - 1, cost=0))
+    found = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
     if isinstance(found, Exceeded):
-        raise refusal(found._replace(limit=limit), source=_FAILED)
+        raise build_refusal(found._replace(limit=limit), source=_FAILED)
 
 
 def _take(limit: Limit, *, source: str) -> None:
-    taken = limits().take(limit)
+    taken = rate_limiter().take(limit)
     if isinstance(taken, Exceeded):
-        raise refusal(taken, source=source)
+        raise build_refusal(taken, source=source)

@@ -8,12 +8,12 @@ from gateway.http.errors import PermissionDenied
 from gateway.regions import MAIN, region_of
 
 
-def allowed_regions(caller: Caller) -> list[str]:
+def list_allowed_regions(caller: Caller) -> list[str]:
     """The data regions whose hosts take the caller's requests."""
     return [each for each in DATA_REGIONS if _admits(caller, each)]
 
 
-def permitted_region(request: HttpRequest, caller: Caller) -> str:
+def check_region(request: HttpRequest, caller: Caller) -> str:
     """The data region of the host that the request came in by.
 
     Raises `PermissionDenied` where the account is not entitled to regional hosts, or a guardrail

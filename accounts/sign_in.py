@@ -17,14 +17,14 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import SignInAttempts, User
-from accounts.services.records import by_command, record_change
-from gateway.http.address import client_of
+from accounts.services.records import command_actor, record_change
+from gateway.http.address import find_client
 
 log = logging.getLogger("gateway.sign_in")
 FORGOTTEN_AFTER: Final = timedelta(days=1)
 
 
-class Bound(NamedTuple):
+class AttemptBound(NamedTuple):
     """From how many tries on each one blocks, and for how long at most."""
 
     tries: int
@@ -33,9 +33,9 @@ class Bound(NamedTuple):
 
 # A user is never locked out for long by others: from elsewhere he waits a minute at most.
 BOUNDS: Final = {
-    "pair": Bound(5, timedelta(minutes=15)),
-    "user": Bound(20, timedelta(minutes=1)),
-    "address": Bound(30, timedelta(minutes=15)),
+    "pair": AttemptBound(5, timedelta(minutes=15)),
+    "user": AttemptBound(20, timedelta(minutes=1)),
+    "address": AttemptBound(30, timedelta(minutes=15)),
 }
 
 
@@ -48,14 +48,14 @@ class BoundedSignIn:
         """Raises `PermissionDenied`, at which no further backend is asked."""
         if request is None or not username:
             return
-        if not count_try(name=username, address=client_of(request), now=datetime.now(UTC)):
+        if not count_try(name=username, address=find_client(request), now=datetime.now(UTC)):
             raise PermissionDenied
 
 
 @transaction.atomic
 def count_try(*, name: str, address: str, now: datetime) -> bool:
     """Count one try to sign in; whether the password may be looked at."""
-    subjects = _subjects(name, address)
+    subjects = _hash_subjects(name, address)
     for subject in subjects.values():
         SignInAttempts.objects.get_or_create(subject=subject, defaults={"last_at": now})
     locked = SignInAttempts.objects.select_for_update().filter(subject__in=subjects.values())
@@ -74,7 +74,7 @@ def count_try(*, name: str, address: str, now: datetime) -> bool:
             row.blocked_until = now + min(bound.longest, timedelta(seconds=2 ** min(over, 20)))
         row.save(update_fields=["count", "last_at", "blocked_until"])
         if over == 0:
-            _record(kind, name, address, row.count)
+            _record_block(kind, name, address, row.count)
     return True
 
 
@@ -86,7 +86,7 @@ def forget_tries(sender: Any, request: HttpRequest | None, user: User, **_: Any)
     """
     if request is None:
         return
-    subjects = _subjects(user.get_username(), client_of(request))
+    subjects = _hash_subjects(user.get_username(), find_client(request))
     own = [subjects["pair"], subjects["user"]]
     SignInAttempts.objects.filter(subject__in=own).delete()
     SignInAttempts.objects.filter(subject=subjects["address"], count__gt=0).update(
@@ -96,7 +96,7 @@ def forget_tries(sender: Any, request: HttpRequest | None, user: User, **_: Any)
     SignInAttempts.objects.filter(last_at__lt=yesterday).delete()
 
 
-def _subjects(name: str, address: str) -> dict[str, str]:
+def _hash_subjects(name: str, address: str) -> dict[str, str]:
     texts = {
         "pair": f"pair:{address}:{name.lower()}",
         "user": f"user:{name.lower()}",
@@ -107,12 +107,12 @@ def _subjects(name: str, address: str) -> dict[str, str]:
     }
 
 
-def _record(kind: str, name: str, address: str, tries: int) -> None:
+def _record_block(kind: str, name: str, address: str, tries: int) -> None:
     """Once each time a bound is reached. A name that nobody has is not kept."""
     user = User.objects.filter(username__iexact=name).first()
     log.warning("Sign-in is slowed down: %s wrong tries from %s (by %s)", tries, address, kind)
     record_change(
-        by=by_command("sign-in"),
+        by=command_actor("sign-in"),
         action="blocked",
         object_type="sign_in",
         object_id=user.pk if user else "unknown",

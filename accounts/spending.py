@@ -2,7 +2,7 @@
 
 A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
 writer guards. Whoever makes, changes or ends a budget says so in the same transaction, by
-`outdate_limits` or `close_scopes` (`accounts.services.spend_scopes`): from its commit on the limit
+`outdate_limits` or `end_budgets` (`accounts.services.spend_scopes`): from its commit on the limit
 holds exactly, for requests under way too.
 """
 
@@ -27,10 +27,10 @@ WINDOW_OF_WORD: Final = {word: window for window, word in WINDOW_WORDS.items()}
 class SpendScope(NamedTuple):
     """One budget as it applies to a key: whose spending, in which window, how much at most.
 
-    `scope_id` is the workspace's id in hex, or `guardrail_scope_id(...)`. `counts_byok` says that
-    spending on credentials of the account's own counts too. `workspace` (an id in hex) says that a
-    guardrail's holder is only counted where it spends in that workspace, as for the guardrail that
-    a workspace has by default; empty for anywhere in the account.
+    `scope_id` is the workspace's id in hex, or `format_guardrail_scope_id(...)`. `counts_byok` says
+    that spending on credentials of the account's own counts too. `workspace` (an id in hex) narrows
+    a guardrail's budget to what the holder spends there, as for a workspace's default guardrail;
+    empty means anywhere in the account.
     """
 
     scope: ScopeKind
@@ -41,7 +41,7 @@ class SpendScope(NamedTuple):
     workspace: str = ""
 
 
-def guardrail_scope_id(
+def format_guardrail_scope_id(
     guardrail_id: UUID, *, key: int | None = None, user: int | None = None
 ) -> str:
     """A guardrail's budget is each holder's own: a key's (by number), or a member's (by its user's
@@ -51,13 +51,13 @@ def guardrail_scope_id(
     return f"{guardrail_id.hex}:{holder}"
 
 
-def holder_of(scope_id: str) -> tuple[Literal["k", "u"], int]:
+def parse_holder(scope_id: str) -> tuple[Literal["k", "u"], int]:
     """Whose a guardrail's scope is: a key's (`k`) or a user's (`u`), and its number."""
     _, kind, number = scope_id.split(":")
     return ("k" if kind == "k" else "u"), int(number)
 
 
-def workspace_scopes(workspace: Any, budgets: Iterable[Any]) -> tuple[SpendScope, ...]:
+def build_workspace_scopes(workspace: Any, budgets: Iterable[Any]) -> tuple[SpendScope, ...]:
     """The scopes of a workspace's `WorkspaceBudget` rows, the broadest window first."""
     limits = {WINDOW_OF_WORD[row.interval]: row.limit_nano for row in budgets}
     return tuple(

@@ -7,7 +7,7 @@ from celery import shared_task
 from django.conf import settings
 
 from accounts.services import credit_expiry, repeatable, workspaces
-from accounts.services.audit import audit, recount_budgets
+from accounts.services.audit import compare_books, recount_budgets
 
 log = logging.getLogger("gateway.ledger")
 
@@ -19,7 +19,7 @@ def audit_books() -> int:
     Counters of budgets are put right: they only follow from the books.
     """
     now = datetime.now(UTC)
-    found = audit(now=now)
+    found = compare_books(now=now)
     for mismatch in found.mismatches:
         log.error("The books disagree: %s", mismatch)
     for account_id in found.off_budgets:
@@ -32,18 +32,18 @@ def audit_books() -> int:
 def expire_credits() -> int:
     """Every hour, book what is left of credits older than `CREDIT_EXPIRY_DAYS`."""
     days: int = settings.CREDIT_EXPIRY_DAYS
-    return credit_expiry.expire_credits(now=datetime.now(UTC), days=days) if days else 0
+    return credit_expiry.expire_old_credits(now=datetime.now(UTC), days=days) if days else 0
 
 
 # What is left is forgotten the next time.
 @shared_task(soft_time_limit=120, time_limit=150)
 def forget_repeatable_requests() -> int:
     """Every five minutes, drop answers of requests with an `Idempotency-Key` whose hour is over."""
-    return repeatable.forget_old(now=datetime.now(UTC))
+    return repeatable.delete_expired_requests(now=datetime.now(UTC))
 
 
 # What is left is removed the next time.
 @shared_task(soft_time_limit=300, time_limit=330)
 def clear_deleted_workspaces() -> int:
     """Every ten minutes, remove what nobody sees any more because its workspace was deleted."""
-    return workspaces.clear_deleted()
+    return workspaces.clear_deleted_workspaces()

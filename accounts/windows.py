@@ -10,13 +10,13 @@ ALL_TIME = date(1970, 1, 1)
 Window = SpendCounter.Window
 
 
-def window_starts(at: datetime) -> dict[str, date]:
+def find_window_starts(at: datetime) -> dict[str, date]:
     """First day of each window at `at` (UTC): all time, day, ISO week from Monday, month."""
-    return dict(windows_of(at.date()))
+    return dict(list_windows(at.date()))
 
 
 @lru_cache(maxsize=8)
-def windows_of(day: date) -> tuple[tuple[str, date], ...]:
+def list_windows(day: date) -> tuple[tuple[str, date], ...]:
     """The windows that a UTC day falls into, each with its first day."""
     starts = {
         Window.TOTAL.value: ALL_TIME,
@@ -27,7 +27,7 @@ def windows_of(day: date) -> tuple[tuple[str, date], ...]:
     return tuple(starts.items())
 
 
-def window_end(window: str, start: date) -> date | None:
+def find_window_end(window: str, start: date) -> date | None:
     """The first day after a window; None where there is none."""
     match window:
         case Window.DAY.value:
@@ -48,6 +48,6 @@ LIMITED_WINDOW = {
 }
 
 
-def limited_window(key: Any) -> str:
+def find_limited_window(key: Any) -> str:
     """The window that an `ApiKey`'s limit stands on, "" where it has none."""
     return "" if key.limit_nano is None else LIMITED_WINDOW[key.limit_reset]

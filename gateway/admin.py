@@ -9,7 +9,7 @@ from django.db.models import JSONField, Model, QuerySet
 from django.forms import ModelForm, Textarea
 from django.http import HttpRequest
 
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 # django-stubs makes these generic; Django itself does not let them be subscripted.
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def usd_column(field: str, label: str) -> Callable[[Any, Any], str]:
     @admin.display(description=f"{label} (USD)", ordering=field)
     def column(page: Any, row: Any) -> str:
         amount_nano = getattr(row, field)
-        return page.get_empty_value_display() if amount_nano is None else usd_text(amount_nano)
+        return page.get_empty_value_display() if amount_nano is None else format_usd(amount_nano)
 
     return column
 

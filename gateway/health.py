@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, ProgrammingError, connectio
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from gateway.database.db import Lane, run, under_gevent
+from gateway.database.db import Lane, run_queries, under_gevent
 from gateway.http.responses import json_response
 from gateway.shared_cache import cache_key, shared_cache
 
@@ -100,7 +100,7 @@ def _report(check: Check) -> Report:
 
 def _database() -> Report:
     try:
-        trouble = run(Lane.READ, _write_trouble)
+        trouble = run_queries(Lane.READ, _write_trouble)
     except (DatabaseError, InterfaceError, sqlite3.Error) as error:
         return {"ok": False, "error": type(error).__name__}
     if trouble:

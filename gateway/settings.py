@@ -51,15 +51,15 @@ WSGI_APPLICATION = "gateway.wsgi.application"
 APPEND_SLASH = False
 # Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.pages).
 MIDDLEWARE = [
-    "gateway.http.middleware.ApiDoor",
-    "gateway.http.pages.OperatorThread",
-    "gateway.http.pages.Security",
+    "gateway.http.middleware.ApiPaths",
+    "gateway.http.pages.PageThread",
+    "gateway.http.pages.PageSecurity",
     "gateway.http.pages.StaticFiles",
-    "gateway.http.pages.Sessions",
-    "gateway.http.pages.Csrf",
-    "gateway.http.pages.Authentication",
-    "gateway.http.pages.Messages",
-    "gateway.http.pages.FrameOptions",
+    "gateway.http.pages.PageSessions",
+    "gateway.http.pages.PageCsrf",
+    "gateway.http.pages.PageAuthentication",
+    "gateway.http.pages.PageMessages",
+    "gateway.http.pages.PageFrameOptions",
 ]
 TEMPLATES = [
     {

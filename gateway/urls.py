@@ -9,10 +9,10 @@ from gateway.openapi.views import DocumentViewSet, docs
 
 admin.autodiscover()
 
-handler400 = "gateway.http.handlers.bad_request"
-handler403 = "gateway.http.handlers.forbidden"
-handler404 = "gateway.http.handlers.not_found"
-handler500 = "gateway.http.handlers.server_failed"
+handler400 = "gateway.http.handlers.handle_bad_request"
+handler403 = "gateway.http.handlers.handle_forbidden"
+handler404 = "gateway.http.handlers.handle_not_found"
+handler500 = "gateway.http.handlers.handle_server_error"
 
 urlpatterns = [
     path("healthz", health.healthz),

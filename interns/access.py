@@ -16,11 +16,11 @@ from uuid import UUID
 from django.db.models import Q
 from django.http import HttpRequest
 
-from accounts.authentication import known_caller, string_of
+from accounts.authentication import authenticate, read_key_string
 from accounts.caller import Caller
-from accounts.keystring import hash_of
+from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_body
 from gateway.http.errors import (
     InvalidRequest,
@@ -31,7 +31,7 @@ from gateway.http.errors import (
     Unauthenticated,
     UnsupportedEncoding,
 )
-from gateway.http.large import parse
+from gateway.http.large import parse_large
 from gateway.http.structure import Raw
 from gateway.regions import MAIN, region_of
 from interns.errors import (
@@ -63,7 +63,7 @@ def let_in(request: HttpRequest, *, writes: bool = False) -> Caller:
 
 def _credential(request: HttpRequest) -> Caller:
     try:
-        caller = known_caller(request)
+        caller = authenticate(request)
     except Unauthenticated:
         if _workspace_is_gone(request):
             raise InternForbidden from None
@@ -77,12 +77,12 @@ def _credential(request: HttpRequest) -> Caller:
 
 def _workspace_is_gone(request: HttpRequest) -> bool:
     """Whether the key is good but for its workspace, which was deleted."""
-    string = string_of(request)
+    string = read_key_string(request)
     if string is None:
         return False
     gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk")
-    keys = ApiKey.objects.filter(hash=hash_of(string), disabled=False, deleted_at__isnull=True)
-    return run(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
+    keys = ApiKey.objects.filter(hash=hash_key(string), disabled=False, deleted_at__isnull=True)
+    return run_queries(Lane.READ, lambda: keys.filter(workspace__in=gone).exists())
 
 
 def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def json_body(request: HttpRequest, *, bytes_max: int = BODY_BYTES_MAX) -> dict[
     if not _says_json(request):
         raise UnsupportedMediaType
     try:
-        value = parse(raw)
+        value = parse_large(raw)
     except JsonTooDeep as error:
         raise InvalidBody(error.text) from None
     except MalformedJson:
@@ -131,7 +131,9 @@ def visible(caller: Caller, intern_id: str) -> Intern:
     if wanted is None or caller.intern_id not in (None, wanted):
         raise InternNotFound
     rows = Intern.objects.select_related("vault", "workspace", "creator")
-    found = run(Lane.READ, lambda: rows.filter(pk=wanted, workspace=caller.workspace_id).first())
+    found = run_queries(
+        Lane.READ, lambda: rows.filter(pk=wanted, workspace=caller.workspace_id).first()
+    )
     if found is None:
         raise InternNotFound
     return found
@@ -154,7 +156,7 @@ def is_workspace_admin(caller: Caller) -> bool:
     of_workspace = WorkspaceMembership.objects.filter(
         workspace=caller.workspace_id, role=WorkspaceMembership.Role.ADMIN
     ).values("membership")
-    return run(
+    return run_queries(
         Lane.READ,
         lambda: admins.filter(Q(role=Membership.Role.ADMIN) | Q(pk__in=of_workspace)).exists(),
     )

@@ -14,16 +14,16 @@ class InternsConfig(AppConfig):
 
     def ready(self) -> None:
         from accounts.services.workspaces import (
-            Belongings,
-            goes_with_workspaces,
-            keeps_workspaces,
+            WorkspaceBelongings,
+            register_belongings,
+            register_hindrance,
         )
         from gateway.server.front import answer_hosts_by
 
-        secrets = Belongings(_workspace_secrets, _clear_secrets, at_once=True)
-        goes_with_workspaces("vault_secrets", secrets)
-        goes_with_workspaces("vaults", Belongings(_workspace_vaults, _clear_vaults))
-        keeps_workspaces("interns", _interns)
+        secrets = WorkspaceBelongings(_workspace_secrets, _clear_secrets, at_once=True)
+        register_belongings("vault_secrets", secrets)
+        register_belongings("vaults", WorkspaceBelongings(_workspace_vaults, _clear_vaults))
+        register_hindrance("interns", _interns)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
 
 

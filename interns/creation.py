@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 
 from accounts.caller import Caller
 from accounts.models import Membership, Workspace
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.jsonio import dumps
 from interns import history, leases, operations
 from interns.errors import (
@@ -74,7 +74,7 @@ def create(caller: Caller, wanted: NewIntern, *, key: str | None) -> tuple[Inter
     """
     if caller.creator_key is None:
         raise NoActingUser
-    made = run(Lane.OPERATOR, lambda: _prepared(caller, wanted, key))
+    made = run_queries(Lane.OPERATOR, lambda: _prepared(caller, wanted, key))
     if made.creation.finished_at is not None:
         return made.intern, made.is_new
     if made.lease is not None:
@@ -83,7 +83,7 @@ def create(caller: Caller, wanted: NewIntern, *, key: str | None) -> tuple[Inter
             operations.tell(made.lease, made.before, history.by_caller(caller))
         except UpstreamUnavailable:
             raise SetupNotReady from None
-    return run(Lane.OPERATOR, lambda: _finished(made)), True
+    return run_queries(Lane.OPERATOR, lambda: _finished(made)), True
 
 
 def forget_old_creations(now: datetime) -> int:

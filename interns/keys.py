@@ -7,20 +7,20 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import transaction
 
-from accounts.keystring import hash_of
+from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import usage_of
+from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, rotate_key
-from accounts.services.records import by_command
+from accounts.services.records import command_actor
 from interns import leases
 from interns.leases import Lease
 from interns.models import Intern
 from interns.vault.service import put_managed, read_managed
 
 SECRET: Final = "router_api_key"  # noqa: S105 - The name that the vault has for it.
-_BY: Final = by_command("provision intern")
-_REVOKED_BY: Final = by_command("tear down intern")
+_BY: Final = command_actor("provision intern")
+_REVOKED_BY: Final = command_actor("tear down intern")
 
 
 class KeyDisabled(Exception):
@@ -57,7 +57,7 @@ def _kept(intern: Intern) -> str | None:
     string = read_managed(intern.pk, SECRET)
     if string is None or intern.api_key_id is None:
         return None
-    rows = ApiKey.objects.living().filter(pk=intern.api_key_id, hash=hash_of(string))
+    rows = ApiKey.objects.living().filter(pk=intern.api_key_id, hash=hash_key(string))
     key = rows.first()
     if key is None:
         return None
@@ -123,7 +123,7 @@ def budget_is_used_up(intern: Intern, *, now: datetime) -> bool:
     key = intern.api_key
     if key is None or key.limit_nano is None:
         return False
-    return usage_of(key=key, at=now).counted_nano(key) >= key.limit_nano
+    return read_usage(key=key, at=now).counted_nano(key) >= key.limit_nano
 
 
 def gateway_url() -> str:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from interns import leases
 from interns.archives.service import has_archive
 from interns.errors import (
@@ -86,7 +86,7 @@ def _begin(
             raise refused
         return leases.take(intern, kind, by=by, now=now, why=why, **columns), intern
 
-    lease, before = run(Lane.OPERATOR, lambda: _until_taken(attempt))
+    lease, before = run_queries(Lane.OPERATOR, lambda: _until_taken(attempt))
     tell(lease, before, by)
     return lease, before
 
@@ -114,14 +114,14 @@ def tell(lease: Lease, before: Intern, by: str) -> None:
         publish(lease)
     except UpstreamUnavailable:
         why = "the queue could not be reached"
-        if run(Lane.OPERATOR, lambda: leases.give_back(lease, before, by=by, why=why)):
+        if run_queries(Lane.OPERATOR, lambda: leases.give_back(lease, before, by=by, why=why)):
             raise
 
 
 def _await_stop(lease: Lease, before: Intern, until: float) -> None:
     """Look at the row until the operation is over; a connection is held for each look only."""
     while True:
-        found = run(Lane.READ, lambda: _seen(lease.intern_id))
+        found = run_queries(Lane.READ, lambda: _seen(lease.intern_id))
         if found is None or found.operation_id != lease.operation_id:
             break
         if time.monotonic() >= until:

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from interns import leases
 from interns.errors import InvalidState
 from interns.leases import Lease, LeaseLost
@@ -26,7 +26,7 @@ def release(lease: Lease, *, by: str, why: str) -> None:
 def release_by_hand(intern_id: UUID, *, by: str) -> str:
     """Take the lease from whoever has it; a worker that lives stops at its next step. Returns the
     kind of the operation. Raises `InternNotFound`, and `InvalidState` where nothing holds it."""
-    return run(Lane.OPERATOR, lambda: _released(intern_id, by))
+    return run_queries(Lane.OPERATOR, lambda: _released(intern_id, by))
 
 
 def _released(intern_id: UUID, by: str) -> str:

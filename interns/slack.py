@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from interns import history, leases
 from interns.errors import InternBusy, InvalidState
 from interns.leases import Lease
@@ -23,7 +23,7 @@ _TRIES: Final = 5
 def installed(intern_id: UUID, *, by: str, tokens: str = "") -> bool:
     """Record it, with the tokens in the intern's vault. Whether a provisioning that waited for it
     begins. Raises `InternNotFound`, `InvalidState`, `InternBusy` and `UpstreamUnavailable`."""
-    lease, before = run(Lane.OPERATOR, lambda: _recorded(intern_id, by, tokens))
+    lease, before = run_queries(Lane.OPERATOR, lambda: _recorded(intern_id, by, tokens))
     if lease is not None:
         tell(lease, before, by)
     return lease is not None

@@ -21,14 +21,14 @@ class RoutingConfig(AppConfig):
         from accounts.ports.known_catalogue import know_catalogue_by
         from accounts.ports.known_models import know_models_by
         from accounts.ports.known_providers import know_providers_by
-        from accounts.services.workspaces import Belongings, goes_with_workspaces
+        from accounts.services.workspaces import WorkspaceBelongings, register_belongings
         from gateway.health import register_check
-        from gateway.http.vendor_names import know_routers_by
+        from gateway.http.vendor_names import register_router_check
 
         register_check("catalogue", True, _catalogue_report)
         know_models_by(_names_a_model)
-        know_routers_by(_stands_for_a_router)
-        goes_with_workspaces("presets", Belongings(_presets, _clear_presets))
+        register_router_check(_stands_for_a_router)
+        register_belongings("presets", WorkspaceBelongings(_presets, _clear_presets))
         know_catalogue_by(models=_model_slugs, providers=_provider_slugs)
         know_providers_by(_names_a_provider, try_key=_try_key)
         count_usage_by(_byok_usage)

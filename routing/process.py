@@ -1,6 +1,6 @@
 """What a web process starts once it has been forked, and ends before it goes."""
 
-from gateway.limits.limits import limits
+from gateway.limits.limits import rate_limiter
 from routing.catalogue.snapshot import catalogue
 from routing.history.keeper import keeper
 from routing.ledger.writer import ledger
@@ -32,5 +32,5 @@ def stop() -> None:
     key_uses.stop(_KEY_USES_STOP_S)
     catalogue.stop_polling()
     observing.stop()
-    limits().close()
+    rate_limiter().close()
     sharing.stop()

@@ -10,13 +10,13 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import WordsField, models_field
-from accounts.admin.glance import usage_shown
-from accounts.admin.histories import account_histories
+from accounts.admin.fields import WordsField, resolve_models
+from accounts.admin.glance import render_usage
+from accounts.admin.histories import render_account_histories
 from accounts.admin.money_pages import MoneyPages
 from accounts.models import Account, Membership, Workspace
 from accounts.services.accounts import open_account
-from accounts.services.records import by_operator, facts_of, record_change
+from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
 
 
@@ -31,7 +31,7 @@ class WorkspaceInline(ReadOnlyInline):
         return super().get_queryset(request).select_related("account")
 
 
-class MemberInline(ReadOnlyInline):
+class AccountMemberInline(ReadOnlyInline):
     """Who belongs to the account."""
 
     model = Membership
@@ -43,7 +43,7 @@ class MemberInline(ReadOnlyInline):
 
 
 # What an operator says of an account beside its name, as its audit records have it.
-_POLICY = (
+_POLICY_FIELDS = (
     *("allowed_models", "allowed_providers", "ignored_providers"),
     *("data_collection", "zdr", "regional_inference_enabled"),
     *("interns_enabled", "intern_writes_enabled", "vault_writes_enabled"),
@@ -75,13 +75,13 @@ class AccountForm(Form):
 
     class Meta:
         model = Account
-        fields = ("name", *_POLICY)
+        fields = ("name", *_POLICY_FIELDS)
 
     def clean_data_collection(self) -> str:
         return self.cleaned_data["data_collection"] or Account.DataCollection.ALLOW.value
 
     def clean_allowed_models(self) -> list[str] | None:
-        return models_field(self.cleaned_data["allowed_models"])
+        return resolve_models(self.cleaned_data["allowed_models"])
 
 
 @admin.register(Account)
@@ -98,7 +98,7 @@ class AccountAdmin(MoneyPages, PageAdmin):
     search_help_text = "Name or id"
     ordering = ("name",)
     actions = ("add_credits_to",)
-    inlines = (WorkspaceInline, MemberInline)
+    inlines = (WorkspaceInline, AccountMemberInline)
     change_form_template = "admin/accounts/account/change_form.html"
     _SHOWN = ("id", "credits", "usage", "balance", "held", "created_at", "lately", "histories")
 
@@ -123,11 +123,11 @@ class AccountAdmin(MoneyPages, PageAdmin):
 
     @admin.display(description="used")
     def lately(self, account: Account) -> SafeString:
-        return usage_shown(account.pk, "account", account.pk)
+        return render_usage(account.pk, "account", account.pk)
 
     @admin.display(description="history")
     def histories(self, account: Account) -> SafeString:
-        return account_histories(account.pk)
+        return render_account_histories(account.pk)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
@@ -135,16 +135,16 @@ class AccountAdmin(MoneyPages, PageAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
             with transaction.atomic():
-                before = facts_of(Account.objects.get(pk=obj.pk), ("name", *_POLICY))
+                before = read_fields(Account.objects.get(pk=obj.pk), ("name", *_POLICY_FIELDS))
                 super().save_model(request, obj, form, change)
                 record_change(
-                    by=by_operator(request.user),
+                    by=operator_actor(request.user),
                     action="updated",
                     object_type="account",
                     object_id=obj.pk,
                     account_id=obj.pk,
                     before=before,
-                    after=facts_of(obj, ("name", *_POLICY)),
+                    after=read_fields(obj, ("name", *_POLICY_FIELDS)),
                 )
         else:
             # With its default workspace. The page goes on with the row that is really there.

@@ -20,26 +20,26 @@ from django.http import HttpRequest
 
 from accounts.admin.fields import UsdField
 from accounts.models import SpendCounter, WorkspaceBudget
-from accounts.services.counted import spent_by
-from accounts.services.records import by_operator
+from accounts.services.counted import read_spending_of_many
+from accounts.services.records import operator_actor
 from accounts.services.workspace_budgets import (
-    NotDecreasing,
+    LimitsNotDecreasing,
+    apply_limit,
+    check_decreasing,
     delete_budget,
     find_budgets,
-    refuse_wrong_order,
     set_budget,
-    with_limit,
 )
-from accounts.spending import WINDOW_OF_WORD, workspace_scopes
-from accounts.windows import window_starts
+from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes
+from accounts.windows import find_window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, usd_column
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 
-def _with_counters(rows: QuerySet[Any]) -> QuerySet[Any]:
+def _annotate_counters(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Budgets, each with what its counter says counts against it now (`counted_nano`), without what
     is held; None where the ledger writer has not met it as it is."""
-    starts = window_starts(datetime.now(UTC))
+    starts = find_window_starts(datetime.now(UTC))
     counted = F("spent_nano") + Case(
         When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0)
     )
@@ -66,28 +66,32 @@ def _with_counters(rows: QuerySet[Any]) -> QuerySet[Any]:
     return found
 
 
-class _Spending:
+class _SpentColumn:
     """A column of what counts against a budget now."""
 
     @admin.display(description="spent (USD)", ordering="counted_nano")
     def spent(self, row: Any) -> str:
-        return usd_text(_spent_nano(row))
+        return format_usd(_read_spent_nano(row))
 
 
-def _spent_nano(row: Any) -> int:
+def _read_spent_nano(row: Any) -> int:
     """By its counter, which nearly all have; by a question of its own where that does not say."""
     if row.counted_nano is None:
-        _ask_the_books([row])
+        _load_spending([row])
     return int(row.counted_nano)
 
 
-def _ask_the_books(rows: Sequence[Any]) -> None:
-    asked = [(row.workspace.account_id, workspace_scopes(row.workspace, [row])[0]) for row in rows]
-    for row, spent_nano in zip(rows, spent_by(asked, at=datetime.now(UTC)), strict=True):
+def _load_spending(rows: Sequence[Any]) -> None:
+    asked = [
+        (row.workspace.account_id, build_workspace_scopes(row.workspace, [row])[0]) for row in rows
+    ]
+    for row, spent_nano in zip(
+        rows, read_spending_of_many(asked, at=datetime.now(UTC)), strict=True
+    ):
         row.counted_nano = spent_nano
 
 
-class BudgetInline(_Spending, ReadOnlyInline):
+class BudgetInline(_SpentColumn, ReadOnlyInline):
     """What the workspace may spend, and what it has spent."""
 
     model = WorkspaceBudget
@@ -96,7 +100,7 @@ class BudgetInline(_Spending, ReadOnlyInline):
     ordering = ("-limit_nano",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return _with_counters(super().get_queryset(request))
+        return _annotate_counters(super().get_queryset(request))
 
 
 class BudgetForm(Form):
@@ -116,7 +120,7 @@ class BudgetForm(Form):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         if not self.instance._state.adding:
-            self.initial["limit_usd"] = usd_text(self.instance.limit_nano)
+            self.initial["limit_usd"] = format_usd(self.instance.limit_nano)
             flag = self.instance.workspace.include_byok_in_budgets
             self.initial["include_byok_in_budgets"] = flag
 
@@ -130,14 +134,14 @@ class BudgetForm(Form):
             if row._state.adding and found.of(interval):
                 raise forms.ValidationError("The workspace has a budget of this interval.")
             try:
-                refuse_wrong_order(with_limit(found, interval, limit_nano))
-            except NotDecreasing as error:
+                check_decreasing(apply_limit(found, interval, limit_nano))
+            except LimitsNotDecreasing as error:
                 raise forms.ValidationError(error.text) from None
         return said
 
 
 @admin.register(WorkspaceBudget)
-class WorkspaceBudgetAdmin(_Spending, PageAdmin):
+class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
     """Set and taken away through the services, so that every rule holds here too."""
 
     form = BudgetForm
@@ -151,12 +155,12 @@ class WorkspaceBudgetAdmin(_Spending, PageAdmin):
     _FIXED = ("workspace", "interval", "spent", "created_at", "updated_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return _with_counters(super().get_queryset(request))
+        return _annotate_counters(super().get_queryset(request))
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
         """The page's rows, with what their counters do not say asked for all at once."""
         found = super().get_changelist_instance(request)
-        _ask_the_books([row for row in found.result_list if row.counted_nano is None])
+        _load_spending([row for row in found.result_list if row.counted_nano is None])
         return found
 
     def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
@@ -177,7 +181,7 @@ class WorkspaceBudgetAdmin(_Spending, PageAdmin):
             interval=obj.interval,
             limit_nano=form.cleaned_data["limit_usd"],
             include_byok=form.cleaned_data["include_byok_in_budgets"],
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
         )
         # The page goes on with the row that is really there.
         obj.pk = row.pk
@@ -188,5 +192,5 @@ class WorkspaceBudgetAdmin(_Spending, PageAdmin):
             account_id=obj.workspace.account_id,
             reference=str(obj.workspace.pk),
             interval=obj.interval,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
         )

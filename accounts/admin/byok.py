@@ -13,22 +13,22 @@ from accounts.admin.byok_forms import (
     NEW_FIELDS,
     CredentialForm,
     NewCredentialForm,
-    trial_of,
+    try_typed_key,
 )
 from accounts.models import ByokCredential
 from accounts.ports.byok_usage import usage_of
 from accounts.ports.known_providers import KeyTrial
 from accounts.services.byok import (
-    ChangedMeanwhile,
+    CredentialChanged,
     change_credential,
     create_credential,
     delete_credential,
     move_credential,
 )
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from gateway.admin import PageAdmin
 from gateway.http.errors import GatewayError
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 _SHOWN_DAYS = 7
 _FIXED = (
@@ -87,7 +87,7 @@ class ByokCredentialAdmin(PageAdmin):
         if not connection.in_atomic_block:
             # The answer takes its time; meanwhile the connection serves others.
             connection.close()
-        return trial_of(provider, request.POST["key"])
+        return try_typed_key(provider, request.POST["key"])
 
     def get_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:
         if obj is None:
@@ -113,12 +113,12 @@ class ByokCredentialAdmin(PageAdmin):
         since = datetime.now(UTC) - timedelta(days=_SHOWN_DAYS)
         calls, list_nano, fees_nano = usage_of(row.account_id, row.pk, since)
         return (
-            f"{calls} calls, USD {usd_text(list_nano)} at list price, "
-            f"USD {usd_text(fees_nano)} in fees"
+            f"{calls} calls, USD {format_usd(list_nano)} at list price, "
+            f"USD {format_usd(fees_nano)} in fees"
         )
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        by, said = by_operator(request.user), form.cleaned_data
+        by, said = operator_actor(request.user), form.cleaned_data
         if not change:
             made = create_credential(
                 account_id=obj.account_id,
@@ -147,7 +147,7 @@ class ByokCredentialAdmin(PageAdmin):
         row = ByokCredential.objects.get(pk=obj.pk)
         try:
             change_credential(row=row, changes=changes, by=by, key=key, trial=form.trial)
-        except ChangedMeanwhile as error:
+        except CredentialChanged as error:
             messages.error(request, error.text)
         else:
             self._tell(request, form)
@@ -157,11 +157,11 @@ class ByokCredentialAdmin(PageAdmin):
             messages.info(request, f"The key was tried: {form.trial.said}.")
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        delete_credential(row=obj, by=by_operator(request.user))
+        delete_credential(row=obj, by=operator_actor(request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for row in queryset:
-            delete_credential(row=row, by=by_operator(request.user))
+            delete_credential(row=row, by=operator_actor(request.user))
 
     @admin.action(description="Move up in its section", permissions=["change"])
     def move_up(self, request: HttpRequest, rows: QuerySet[ByokCredential]) -> None:
@@ -175,7 +175,7 @@ class ByokCredentialAdmin(PageAdmin):
     def _move(self, request: HttpRequest, rows: QuerySet[Any], *, places: int) -> None:
         for row in rows:
             try:
-                move_credential(row=row, places=places, by=by_operator(request.user))
+                move_credential(row=row, places=places, by=operator_actor(request.user))
             except GatewayError as error:
                 messages.error(request, f"{row}: {error.text}")
 
@@ -191,6 +191,6 @@ class ByokCredentialAdmin(PageAdmin):
         for row in rows:
             changes = {"disabled": disabled}
             try:
-                change_credential(row=row, changes=changes, by=by_operator(request.user))
+                change_credential(row=row, changes=changes, by=operator_actor(request.user))
             except GatewayError as error:
                 messages.error(request, f"{row}: {error.text}")

@@ -5,10 +5,10 @@ from typing import Any
 from django import forms
 
 from accounts.admin.fields import NumbersField, WordsField
-from accounts.byok import KEY_CHARS_MAX, NoKey, cleaned_key
+from accounts.byok import KEY_CHARS_MAX, InvalidProviderKey, clean_key
 from accounts.models import Account, ApiKey, ByokCredential
 from accounts.ports.known_providers import KeyTrial, is_known_provider, try_key
-from accounts.services.byok import KeyRefused
+from accounts.services.byok import ProviderKeyRefused
 from gateway.admin import Form
 
 _FILTERS = ("allowed_models", "allowed_keys", "allowed_user_ids")
@@ -19,11 +19,11 @@ _HELP = {
 }
 
 
-def trial_of(provider: str, text: str) -> KeyTrial | None:
+def try_typed_key(provider: str, text: str) -> KeyTrial | None:
     """What the provider says of a key as it was typed; None where there is nothing to ask."""
     try:
-        key = cleaned_key(text)
-    except NoKey:
+        key = clean_key(text)
+    except InvalidProviderKey:
         return None
     return try_key(provider, key) if is_known_provider(provider) else None
 
@@ -52,8 +52,8 @@ class _CredentialForm(Form):
     def clean_key(self) -> str:
         text: str = self.cleaned_data["key"]
         try:
-            return cleaned_key(text) if text else ""
-        except NoKey:
+            return clean_key(text) if text else ""
+        except InvalidProviderKey:
             raise forms.ValidationError("Visible ASCII characters or a JSON object.") from None
 
     def clean(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class _CredentialForm(Form):
             if self.trial is None:
                 self.add_error("key", "The provider was not asked about it. Try again.")
             elif self.trial.verdict == "refused":
-                self.add_error("key", KeyRefused(self.trial).text)
+                self.add_error("key", ProviderKeyRefused(self.trial).text)
         return said
 
     def _account(self) -> Account | None:

@@ -14,16 +14,16 @@ from django.conf import settings
 from accounts.admin.fields import UsdField
 from accounts.models import Account, LedgerEntry
 from accounts.services.credits import (
-    AnotherMovement,
-    NotThatMuch,
+    InsufficientBalance,
+    MovementConflict,
     add_credits,
     take_credits,
     take_payment,
     transfer_credits,
 )
-from accounts.services.records import by_operator
-from accounts.services.statements.statement import Period
-from accounts.services.statements.statement_file import FORMS
+from accounts.services.records import operator_actor
+from accounts.services.statements.statement import StatementPeriod
+from accounts.services.statements.statement_file import FORMATS
 
 _SOURCE = "admin"
 _KINDS = (LedgerEntry.Kind.PURCHASE, LedgerEntry.Kind.GRANT)
@@ -41,14 +41,14 @@ class _MovementForm(forms.Form):
         """Book a valid form; whether it is new. None, and an error on it, where it cannot be."""
         try:
             return self.move(account=account, user=user)
-        except AnotherMovement:
+        except MovementConflict:
             self.add_error(None, _BEFORE)
-        except NotThatMuch:
+        except InsufficientBalance:
             self.add_error("amount", "The balance, less what is held, is smaller.")
         return None
 
     def move(self, *, account: Account, user: Any) -> bool:
-        """Raises `AnotherMovement` and `NotThatMuch`."""
+        """Raises `MovementConflict` and `InsufficientBalance`."""
         raise NotImplementedError
 
     def note(self, user: Any) -> str:
@@ -78,7 +78,7 @@ class CreditsForm(_MovementForm):
             "source": _SOURCE,
             "source_ref": str(said["ref"]),
             "note": self.note(user),
-            "by": by_operator(user),
+            "by": operator_actor(user),
         }
         if said["kind"] == LedgerEntry.Kind.PURCHASE:
             return take_payment(paid_nano=said["amount"], **movement)[1]
@@ -104,7 +104,7 @@ class RefundForm(_MovementForm):
             source_ref=str(said["ref"]),
             note=self.note(user),
             below_zero=said["below_zero"],
-            by=by_operator(user),
+            by=operator_actor(user),
         )[1]
 
 
@@ -127,7 +127,7 @@ class TransferForm(_MovementForm):
             amount_nano=said["amount"],
             source_ref=str(said["ref"]),
             note=self.note(user),
-            by=by_operator(user),
+            by=operator_actor(user),
         )
 
 
@@ -152,7 +152,7 @@ class StatementForm(forms.Form):
     end = forms.DateField(
         initial=lambda: _last_month()[1], help_text="The first day that is not part of it."
     )
-    format = forms.ChoiceField(choices=[(name, name.upper()) for name in reversed(FORMS)])
+    format = forms.ChoiceField(choices=[(name, name.upper()) for name in reversed(FORMATS)])
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or {}
@@ -161,6 +161,6 @@ class StatementForm(forms.Form):
         return said
 
     @property
-    def period(self) -> Period:
+    def period(self) -> StatementPeriod:
         days = (self.cleaned_data["start"], self.cleaned_data["end"])
-        return Period(*(datetime.combine(day, time(), UTC) for day in days))
+        return StatementPeriod(*(datetime.combine(day, time(), UTC) for day in days))

@@ -5,7 +5,7 @@ from typing import Any
 
 from django import forms
 
-from accounts.money import nano_of
+from accounts.money import usd_to_nano
 from accounts.ports.known_catalogue import canonical_models
 
 _USD_MAX = 1_000_000_000
@@ -13,7 +13,7 @@ _USD_MAX = 1_000_000_000
 _DIGITS_MAX = 18
 
 
-def checkboxes() -> forms.CheckboxSelectMultiple:
+def build_checkboxes() -> forms.CheckboxSelectMultiple:
     """Several of a list. The class is the admin's own for lists whose labels keep their width."""
     return forms.CheckboxSelectMultiple(attrs={"class": "radiolist"})
 
@@ -26,7 +26,7 @@ class UsdField(forms.DecimalField):
 
     def clean(self, value: Any) -> Any:
         usd = super().clean(value)
-        return None if usd is None else nano_of(usd)
+        return None if usd is None else usd_to_nano(usd)
 
 
 class WordsField(forms.CharField):
@@ -68,7 +68,7 @@ class NumbersField(WordsField):
             return True
 
 
-def models_field(names: list[str] | None) -> list[str] | None:
+def resolve_models(names: list[str] | None) -> list[str] | None:
     """Canonical slugs of the models named. Raises `ValidationError` for an unknown one."""
     if not names:
         return None

@@ -8,12 +8,12 @@ from uuid import UUID
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 Scope = Literal["account", "workspace", "key"]
 
 
-class Used(NamedTuple):
+class RecentUsage(NamedTuple):
     """Money is nano-USD."""
 
     requests: int
@@ -22,7 +22,7 @@ class Used(NamedTuple):
 
 
 # The account, what of it, and the id of that: used by the title of a time.
-Reader = Callable[[UUID, Scope, object], dict[str, Used]]
+Reader = Callable[[UUID, Scope, object], dict[str, RecentUsage]]
 _readers: Final[list[Reader]] = []
 
 
@@ -31,12 +31,12 @@ def show_usage_by(reader: Reader) -> None:
     _readers[:] = [reader]
 
 
-def usage_shown(account_id: UUID, scope: Scope, pk: object) -> SafeString:
+def render_usage(account_id: UUID, scope: Scope, pk: object) -> SafeString:
     """A small table: requests, tokens and USD by time."""
     if not _readers:
         return format_html("-")
     rows = [
-        (title, f"{used.requests:,}", f"{used.tokens:,}", usd_text(used.charge_nano))
+        (title, f"{used.requests:,}", f"{used.tokens:,}", format_usd(used.charge_nano))
         for title, used in _readers[0](account_id, scope, pk).items()
     ]
     cells = format_html_join("", "<tr><th>{}</th><td>{}</td><td>{}</td><td>{}</td></tr>", rows)

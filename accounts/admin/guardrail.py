@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.fields import UsdField, WordsField, checkboxes, models_field
+from accounts.admin.fields import UsdField, WordsField, build_checkboxes, resolve_models
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
 from accounts.ports.known_catalogue import canonical_providers
@@ -20,12 +20,12 @@ from accounts.services.guardrails import (
     create_guardrail,
     delete_guardrail,
 )
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import check_patterns, read_filters
-from accounts.windows import window_starts
+from accounts.windows import find_window_starts
 from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import SchemaInvalid
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 _NEW = ("workspace", "name", "description")
 _SETTINGS = (
@@ -41,7 +41,7 @@ _WINDOW = {"daily": "day", "weekly": "week", "monthly": "month"}
 _SPENDERS_MAX = 20
 
 
-class KeyInline(ReadOnlyInline):
+class GuardrailKeyInline(ReadOnlyInline):
     """The keys under it."""
 
     model = GuardrailKey
@@ -52,7 +52,7 @@ class KeyInline(ReadOnlyInline):
         return rows.filter(api_key__deleted_at__isnull=True)
 
 
-class MemberInline(ReadOnlyInline):
+class GuardrailMemberInline(ReadOnlyInline):
     """The members under it."""
 
     model = GuardrailMember
@@ -77,7 +77,7 @@ class GuardrailForm(Form):
     ignored_providers = WordsField(required=False)
     allowed_data_regions = forms.MultipleChoiceField(
         choices=[(name, name) for name in DATA_REGIONS],
-        widget=checkboxes(),
+        widget=build_checkboxes(),
         required=False,
         help_text="None allows all.",
     )
@@ -89,19 +89,19 @@ class GuardrailForm(Form):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         if self.instance.limit_nano is not None:
-            self.initial["limit_usd"] = usd_text(self.instance.limit_nano)
+            self.initial["limit_usd"] = format_usd(self.instance.limit_nano)
 
     def clean_allowed_models(self) -> list[str] | None:
-        return models_field(self.cleaned_data["allowed_models"])
+        return resolve_models(self.cleaned_data["allowed_models"])
 
     def clean_ignored_models(self) -> list[str] | None:
-        return models_field(self.cleaned_data["ignored_models"])
+        return resolve_models(self.cleaned_data["ignored_models"])
 
     def clean_allowed_providers(self) -> list[str] | None:
-        return _providers(self.cleaned_data["allowed_providers"])
+        return _resolve_providers(self.cleaned_data["allowed_providers"])
 
     def clean_ignored_providers(self) -> list[str] | None:
-        return _providers(self.cleaned_data["ignored_providers"])
+        return _resolve_providers(self.cleaned_data["ignored_providers"])
 
     def clean_allowed_data_regions(self) -> list[str] | None:
         return self.cleaned_data["allowed_data_regions"] or None
@@ -132,7 +132,7 @@ class GuardrailForm(Form):
         return said
 
 
-def _providers(names: list[str] | None) -> list[str] | None:
+def _resolve_providers(names: list[str] | None) -> list[str] | None:
     if not names:
         return None
     slugs = canonical_providers(names)
@@ -154,7 +154,7 @@ class GuardrailAdmin(PageAdmin):
     search_help_text = "Name, workspace, account or id"
     ordering = ("-created_at",)
     autocomplete_fields = ("workspace",)
-    inlines = (KeyInline, MemberInline)
+    inlines = (GuardrailKeyInline, GuardrailMemberInline)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         living = Count(
@@ -199,13 +199,13 @@ class GuardrailAdmin(PageAdmin):
             scope="guardrail",
             scope_id__startswith=f"{guardrail.pk.hex}:",
             window=window,
-            window_start=window_starts(datetime.now(UTC))[window],
+            window_start=find_window_starts(datetime.now(UTC))[window],
         ).order_by("-spent_nano", "scope_id")[:_SPENDERS_MAX]
-        told = [(_holder(row.scope_id), usd_text(row.spent_nano)) for row in rows]
+        told = [(_format_holder(row.scope_id), format_usd(row.spent_nano)) for row in rows]
         return format_html_join(" · ", "{}: {}", told or [("Nobody", "0")])
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        by, account_id = by_operator(request.user), obj.workspace.account_id
+        by, account_id = operator_actor(request.user), obj.workspace.account_id
         if not change:
             made = create_guardrail(
                 account_id=account_id,
@@ -228,7 +228,7 @@ class GuardrailAdmin(PageAdmin):
         delete_guardrail(
             account_id=obj.workspace.account_id,
             guardrail_id=obj.pk,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
         )
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -243,6 +243,6 @@ class GuardrailAdmin(PageAdmin):
         return names, {str(self.opts.verbose_name_plural): len(names)}, set(), []
 
 
-def _holder(scope_id: str) -> str:
+def _format_holder(scope_id: str) -> str:
     _, kind, number = scope_id.split(":")
     return f"{'key' if kind == 'k' else 'user'} {number}"

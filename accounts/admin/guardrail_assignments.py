@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from accounts.models import GuardrailKey, GuardrailMember
 from accounts.services import guardrail_assignments as assignments
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin
 from gateway.http.errors import GatewayError
 
@@ -98,7 +98,7 @@ class GuardrailKeyAdmin(_AssignmentAdmin):
         assignments.assign_keys(
             account_id=obj.api_key.account_id,
             guardrail_id=obj.guardrail_id,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
             assigner=request.user.pk,
             key_hashes=[obj.api_key.hash],
         )
@@ -107,7 +107,7 @@ class GuardrailKeyAdmin(_AssignmentAdmin):
         assignments.unassign_keys(
             account_id=obj.api_key.account_id,
             guardrail_id=obj.guardrail_id,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
             key_hashes=[obj.api_key.hash],
         )
 
@@ -133,7 +133,7 @@ class GuardrailMemberAdmin(_AssignmentAdmin):
         assignments.assign_members(
             account_id=obj.membership.account_id,
             guardrail_id=obj.guardrail_id,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
             assigner=request.user.pk,
             user_ids=[obj.membership.user.public_id],
         )
@@ -142,6 +142,6 @@ class GuardrailMemberAdmin(_AssignmentAdmin):
         assignments.unassign_members(
             account_id=obj.membership.account_id,
             guardrail_id=obj.guardrail_id,
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
             user_ids=[obj.membership.user.public_id],
         )

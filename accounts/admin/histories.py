@@ -30,15 +30,15 @@ def add_history(history: History) -> None:
     _histories.append(history)
 
 
-def account_histories(account_id: object) -> SafeString:
-    return _links({history: history.account_lookup for history in _histories}, account_id)
+def render_account_histories(account_id: object) -> SafeString:
+    return _render_links({history: history.account_lookup for history in _histories}, account_id)
 
 
-def key_histories(key_id: object) -> SafeString:
-    return _links({history: history.key_lookup for history in _histories}, key_id)
+def render_key_histories(key_id: object) -> SafeString:
+    return _render_links({history: history.key_lookup for history in _histories}, key_id)
 
 
-def _links(lookups: dict[History, str], value: object) -> SafeString:
+def _render_links(lookups: dict[History, str], value: object) -> SafeString:
     return format_html_join(
         " · ",
         '<a href="{}?{}">{}</a>',

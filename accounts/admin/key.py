@@ -11,16 +11,16 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.glance import usage_shown
-from accounts.admin.histories import key_histories
+from accounts.admin.glance import render_usage
+from accounts.admin.histories import render_key_histories
 from accounts.admin.key_forms import KeyForm, NewKeyForm
 from accounts.models import ApiKey, SpendCounter
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import usage_of
+from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, set_disabled
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from gateway.admin import PageAdmin, usd_column
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 _WINDOWS = {"total": "All time", "day": "Today", "week": "This week", "month": "This month"}
 
@@ -119,17 +119,17 @@ class ApiKeyAdmin(PageAdmin):
 
     @admin.display(description="usage (USD)")
     def usage(self, key: ApiKey) -> SafeString:
-        spent_nano = usage_of(key=key, at=datetime.now(UTC)).spent
-        rows = ((title, usd_text(spent_nano[window])) for window, title in _WINDOWS.items())
+        spent_nano = read_usage(key=key, at=datetime.now(UTC)).spent
+        rows = ((title, format_usd(spent_nano[window])) for window, title in _WINDOWS.items())
         return format_html_join(" · ", "{}: {}", rows)
 
     @admin.display(description="used")
     def lately(self, key: ApiKey) -> SafeString:
-        return usage_shown(key.account_id, "key", key.pk)
+        return render_usage(key.account_id, "key", key.pk)
 
     @admin.display(description="history")
     def histories(self, key: ApiKey) -> SafeString:
-        return key_histories(key.pk)
+        return render_key_histories(key.pk)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         gone = obj is not None and obj.deleted_at is not None
@@ -142,7 +142,7 @@ class ApiKeyAdmin(PageAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:
             keys = ApiKey.objects.filter(pk=obj.pk)
-            change_key(keys=keys, changes=form.changes(), by=by_operator(request.user))
+            change_key(keys=keys, changes=form.changes(), by=operator_actor(request.user))
             return
         said = form.cleaned_data
         key, string = create_key(
@@ -153,7 +153,7 @@ class ApiKeyAdmin(PageAdmin):
             limit_nano=said["limit_usd"],
             limit_reset=said["limit_reset"],
             expires_at=said["expires_at"],
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
         )
         obj.pk = key.pk
         obj.refresh_from_db()
@@ -174,11 +174,11 @@ class ApiKeyAdmin(PageAdmin):
         return TemplateResponse(request, "admin/accounts/apikey/made.html", context)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        delete_keys(keys=ApiKey.objects.filter(pk=obj.pk), by=by_operator(request.user))
+        delete_keys(keys=ApiKey.objects.filter(pk=obj.pk), by=operator_actor(request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         keys = ApiKey.objects.filter(pk__in=list(queryset.values_list("pk", flat=True)))
-        delete_keys(keys=keys, by=by_operator(request.user))
+        delete_keys(keys=keys, by=operator_actor(request.user))
 
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
@@ -199,7 +199,7 @@ class ApiKeyAdmin(PageAdmin):
         verb = "Disabled" if disabled else "Enabled"
         moving = list(keys.filter(Q(deleted_at__isnull=True) & ~Q(disabled=disabled)))
         chosen = ApiKey.objects.filter(pk__in=[key.pk for key in moving])
-        count = set_disabled(keys=chosen, disabled=disabled, by=by_operator(request.user))
+        count = set_disabled(keys=chosen, disabled=disabled, by=operator_actor(request.user))
         for key in moving:
             self.log_change(request, key, f"{verb}.")
         messages.success(request, f"{verb} {count} key{'' if count == 1 else 's'}.")

@@ -8,7 +8,7 @@ from django import forms
 from accounts.admin.fields import UsdField
 from accounts.models import Account, ApiKey, Membership, Workspace
 from gateway.admin import Form
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 _LIMIT_HELP = "Empty for no limit; 0 blocks every paid call."
 
@@ -42,7 +42,7 @@ class NewKeyForm(Form):
         account = said["account"]
         if said["workspace"] is None and said.get("kind") != ApiKey.Kind.MANAGEMENT:
             said["workspace"] = Workspace.objects.filter(account=account, is_default=True).first()
-        _check_fits(self, account, said.get("kind"))
+        _check_owner(self, account, said.get("kind"))
         return said
 
 
@@ -68,22 +68,22 @@ class KeyForm(Form):
         limit_nano = self.instance.limit_nano
         # Someone who may only look gets the page without the field.
         if limit_nano is not None and "limit_usd" in self.fields:
-            self.fields["limit_usd"].initial = usd_text(limit_nano)
+            self.fields["limit_usd"].initial = format_usd(limit_nano)
         if self.instance.intern_id is not None and "workspace" in self.fields:
             self.fields["workspace"].disabled = True
             self.fields["workspace"].help_text = "An intern's key stays where the intern works."
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or self.cleaned_data
-        _check_fits(self, self.instance.account, self.instance.kind)
+        _check_owner(self, self.instance.account, self.instance.kind)
         return said
 
     def changes(self) -> dict[str, Any]:
         """What was changed, as the key's row has it."""
-        return dict(_as_stored(name, self.cleaned_data[name]) for name in self.changed_data)
+        return dict(_to_column(name, self.cleaned_data[name]) for name in self.changed_data)
 
 
-def _as_stored(name: str, value: Any) -> tuple[str, Any]:
+def _to_column(name: str, value: Any) -> tuple[str, Any]:
     match name:
         case "workspace" | "creator":
             return f"{name}_id", value.pk if value else None
@@ -93,7 +93,7 @@ def _as_stored(name: str, value: Any) -> tuple[str, Any]:
             return name, value
 
 
-def _check_fits(form: Form, account: Account, kind: str | None) -> None:
+def _check_owner(form: Form, account: Account, kind: str | None) -> None:
     """Workspace and creator must be the account's own, and a management key has no workspace."""
     workspace, creator = (form.cleaned_data.get(name) for name in ("workspace", "creator"))
     if kind == ApiKey.Kind.MANAGEMENT:

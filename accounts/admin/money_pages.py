@@ -11,9 +11,9 @@ from django.urls import URLPattern, path, reverse
 
 from accounts.admin.credits import CreditsForm, Movement, RefundForm, StatementForm, TransferForm
 from accounts.models import Account
-from accounts.services.statements.statement_file import FORMS, make_statement
+from accounts.services.statements.statement_file import FORMATS, write_statement
 from accounts.views.statement_download import download
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 if TYPE_CHECKING:
     from gateway.admin import PageAdmin as _Page
@@ -21,7 +21,7 @@ else:
     _Page = object
 
 
-class _Words(NamedTuple):
+class _PageTexts(NamedTuple):
     """A page's title, what the object's log says afterwards, and what the operator is told."""
 
     title: str
@@ -29,9 +29,9 @@ class _Words(NamedTuple):
     told: str
 
 
-_ADDING = _Words("Add credits", "Added credits", "Added {} to {}.")
-_REFUNDING = _Words("Refund credits", "Refunded credits", "Refunded {} of {}.")
-_TRANSFERRING = _Words("Transfer credits", "Transferred credits", "Moved {} away from {}.")
+_ADDING = _PageTexts("Add credits", "Added credits", "Added {} to {}.")
+_REFUNDING = _PageTexts("Refund credits", "Refunded credits", "Refunded {} of {}.")
+_TRANSFERRING = _PageTexts("Transfer credits", "Transferred credits", "Moved {} away from {}.")
 
 
 class MoneyPages(_Page):
@@ -60,17 +60,17 @@ class MoneyPages(_Page):
 
     def credits_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
         account = self._account(request, account_id)
-        form = CreditsForm(_sent(request))
+        form = CreditsForm(_read_post(request))
         return self._moving(request, account, form, _ADDING)
 
     def refund_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
         account = self._account(request, account_id)
-        form = RefundForm(_sent(request))
+        form = RefundForm(_read_post(request))
         return self._moving(request, account, form, _REFUNDING)
 
     def transfer_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
         account = self._account(request, account_id)
-        form = TransferForm(_sent(request), account=account)
+        form = TransferForm(_read_post(request), account=account)
         return self._moving(request, account, form, _TRANSFERRING)
 
     def statement_view(self, request: HttpRequest, account_id: Any) -> HttpResponseBase:
@@ -80,8 +80,8 @@ class MoneyPages(_Page):
         account = get_object_or_404(Account, pk=account_id)
         form = StatementForm(request.GET if "format" in request.GET else None)
         if form.is_valid():
-            written_as = FORMS[form.cleaned_data["format"]]
-            return download(make_statement(account.pk, form.period, written_as))
+            written_as = FORMATS[form.cleaned_data["format"]]
+            return download(write_statement(account.pk, form.period, written_as))
         return self._page(request, account, form, "Statement", method="get")
 
     def _account(self, request: HttpRequest, account_id: Any) -> Account:
@@ -90,12 +90,12 @@ class MoneyPages(_Page):
         return get_object_or_404(Account, pk=account_id)
 
     def _moving(
-        self, request: HttpRequest, account: Account, form: Movement, words: _Words
+        self, request: HttpRequest, account: Account, form: Movement, words: _PageTexts
     ) -> HttpResponseBase:
         new = form.book(account=account, user=request.user) if form.is_valid() else None
         if new is None:
             return self._page(request, account, form, words.title, method="post")
-        said = f"{usd_text(form.cleaned_data['amount'])} USD"
+        said = f"{format_usd(form.cleaned_data['amount'])} USD"
         if new:
             self.log_change(request, account, f"{words.logged}: {said}.")
             messages.success(request, words.told.format(said, account))
@@ -111,12 +111,12 @@ class MoneyPages(_Page):
             "title": title,
             "opts": self.opts,
             "account": account,
-            "balance": usd_text(account.balance_nano),
+            "balance": format_usd(account.balance_nano),
             "form": form,
             "method": method,
         }
         return TemplateResponse(request, "admin/accounts/account/credits.html", context)
 
 
-def _sent(request: HttpRequest) -> Any:
+def _read_post(request: HttpRequest) -> Any:
     return request.POST if request.method == "POST" else None

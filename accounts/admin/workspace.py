@@ -9,12 +9,12 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
-from accounts.admin.fields import NumbersField, checkboxes
-from accounts.admin.glance import usage_shown
+from accounts.admin.fields import NumbersField, build_checkboxes
+from accounts.admin.glance import render_usage
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports.known_models import is_known_model
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
     SLUG_CHARS_MAX,
@@ -22,7 +22,7 @@ from accounts.services.workspaces import (
     change_workspace,
     create_workspace,
     delete_workspace,
-    own_keys,
+    resolve_own_keys,
 )
 from gateway.admin import Form, PageAdmin, changed_fields
 from gateway.http.errors import GatewayError, SchemaInvalid
@@ -50,7 +50,7 @@ class WorkspaceForm(Form):
     )
     disabled_server_tools = forms.MultipleChoiceField(
         choices=[(name, name) for name in SERVER_TOOLS],
-        widget=checkboxes(),
+        widget=build_checkboxes(),
         required=False,
     )
     io_logging_sampling_rate = forms.FloatField(
@@ -83,20 +83,20 @@ class WorkspaceForm(Form):
         return self.cleaned_data["disabled_server_tools"] or None
 
     def clean_default_text_model(self) -> str:
-        return _known(self.cleaned_data["default_text_model"])
+        return _check_model(self.cleaned_data["default_text_model"])
 
     def clean_default_image_model(self) -> str:
-        return _known(self.cleaned_data["default_image_model"])
+        return _check_model(self.cleaned_data["default_image_model"])
 
     def clean_io_logging_api_key_ids(self) -> list[int] | None:
         numbers: list[int] | None = self.cleaned_data["io_logging_api_key_ids"]
         try:
-            return own_keys(self.instance, numbers) if numbers else numbers
+            return resolve_own_keys(self.instance, numbers) if numbers else numbers
         except SchemaInvalid:
             raise forms.ValidationError("One of these is no key of this workspace.") from None
 
 
-def _known(name: str) -> str:
+def _check_model(name: str) -> str:
     if name and not is_known_model(name):
         raise forms.ValidationError("No model has this name.")
     return name
@@ -121,7 +121,7 @@ class WorkspaceAdmin(PageAdmin):
 
     @admin.display(description="used")
     def lately(self, workspace: Workspace) -> SafeString:
-        return usage_shown(workspace.account_id, "workspace", workspace.pk)
+        return render_usage(workspace.account_id, "workspace", workspace.pk)
 
     def get_inlines(self, request: HttpRequest, obj: Workspace | None) -> Any:
         return (BudgetInline,) if obj else ()
@@ -133,7 +133,7 @@ class WorkspaceAdmin(PageAdmin):
         return ("account", *_SHOWN) if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        by = by_operator(request.user)
+        by = operator_actor(request.user)
         if not change:
             said = {name: getattr(obj, name) for name in SETTINGS}
             made = create_workspace(account_id=obj.account_id, creator=None, by=by, settings=said)
@@ -158,7 +158,7 @@ class WorkspaceAdmin(PageAdmin):
                 delete_workspace(
                     account_id=workspace.account_id,
                     reference=str(workspace.pk),
-                    by=by_operator(request.user),
+                    by=operator_actor(request.user),
                 )
             except GatewayError as error:
                 messages.error(request, f"{workspace}: {error.text}")

@@ -3,7 +3,7 @@
 import django.db.models.deletion
 from django.db import migrations, models
 
-from gateway.database.migrations_support import without_pattern_index
+from gateway.database.migrations_support import drop_pattern_index
 
 
 class Migration(migrations.Migration):
@@ -43,5 +43,5 @@ class Migration(migrations.Migration):
             name='workspace',
             field=models.ForeignKey(db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='accounts.workspace'),
         ),
-        migrations.RunPython(without_pattern_index('accounts_hold'), migrations.RunPython.noop),
+        migrations.RunPython(drop_pattern_index('accounts_hold'), migrations.RunPython.noop),
     ]

@@ -17,14 +17,14 @@ from accounts.models import (
     SpendCounter,
 )
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
-from accounts.services.spend_scopes import scope_of
-from accounts.services.statements.past_spending import PastSpending, django_reader
-from accounts.spending import NO_COUNTER, guardrail_scope_id
-from accounts.windows import window_starts
+from accounts.services.spend_scopes import build_scope
+from accounts.services.statements.past_spending import PastSpending, build_django_reader
+from accounts.spending import NO_COUNTER, format_guardrail_scope_id
+from accounts.windows import find_window_starts
 
 
 @dataclass(frozen=True, slots=True)
-class Audit:
+class AuditReport:
     """`mismatches` are sentences, one per wrong total; `off_budgets` the accounts of those that are
     a budget's."""
 
@@ -36,15 +36,15 @@ class Audit:
     off_budgets: frozenset[UUID] = frozenset()
 
 
-def audit(*, now: datetime) -> Audit:
+def compare_books(*, now: datetime) -> AuditReport:
     """Read the books at one moment and compare."""
     with transaction.atomic():
-        _freeze()
-        off = _off_budgets(now)
+        _begin_snapshot()
+        off = _check_budgets(now)
         of_budgets = [sentence for sentences in off.values() for sentence in sentences]
-        mismatches = [*_accounts(), *_held(), *_spent_by_keys(), *of_budgets]
+        mismatches = [*_check_accounts(), *_check_holds(), *_check_keys(), *of_budgets]
         holds = Hold.objects.aggregate(n=Count("pk"), held=Sum("amount_nano"))
-        return Audit(
+        return AuditReport(
             accounts=Account.objects.count(),
             mismatches=mismatches,
             open_holds=holds["n"],
@@ -59,20 +59,20 @@ def recount_budgets(account_id: UUID, *, now: datetime) -> None:
     with transaction.atomic():
         # As the ledger writer does: nobody touches them meanwhile.
         Account.objects.select_for_update(no_key=True).get(pk=account_id)
-        past = PastSpending(django_reader(), account_id)
-        for row in _limited_budgets(now).filter(account_id=account_id):
-            row.spent_nano, row.byok_spent_nano = past.of(scope_of(row), row.window_start)
+        past = PastSpending(build_django_reader(), account_id)
+        for row in _select_budget_counters(now).filter(account_id=account_id):
+            row.spent_nano, row.byok_spent_nano = past.read(build_scope(row), row.window_start)
             row.save(update_fields=["spent_nano", "byok_spent_nano"])
 
 
-def _freeze() -> None:
+def _begin_snapshot() -> None:
     """One snapshot for all reads; SQLite's immediate transaction has one already."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
-def _accounts() -> list[str]:
+def _check_accounts() -> list[str]:
     sums = {
         row["account_id"]: (row["credits"] or 0, row["usage"] or 0)
         for row in LedgerEntry.objects.values("account_id").annotate(
@@ -94,7 +94,7 @@ def _accounts() -> list[str]:
     return found
 
 
-def _held() -> list[str]:
+def _check_holds() -> list[str]:
     """What a counter holds is the sum of the holds that name it."""
     held: dict[str, list[int]] = {}
     for hold in Hold.objects.only("counter_ids", "amount_nano", "byok_nano").iterator():
@@ -115,7 +115,7 @@ def _held() -> list[str]:
     return found
 
 
-def _spent_by_keys() -> list[str]:
+def _check_keys() -> list[str]:
     """Each charge counts in one counter of every window, so that over all starts of a window a
     key's counters sum up to its entries."""
     entries = LedgerEntry.objects.filter(kind__in=USAGE_KINDS, api_key__isnull=False)
@@ -136,37 +136,37 @@ def _spent_by_keys() -> list[str]:
     for key in sorted({*spent, *(key for key, _ in told)}):
         for window in SpendCounter.Window.values:
             says, counted = told.get((key, window), (0, 0)), spent.get(key, (0, 0))
-            found += _differences(f"key {key}: {window}", says, counted)
+            found += _describe_differences(f"key {key}: {window}", says, counted)
     return found
 
 
-def _off_budgets(now: datetime) -> dict[UUID, list[str]]:
+def _check_budgets(now: datetime) -> dict[UUID, list[str]]:
     """What is wrong, by account: a budget's counter says what the books say of the same scope."""
     pasts: dict[UUID, PastSpending] = {}
     found: dict[UUID, list[str]] = {}
-    in_force = _InForce()
-    for row in filter(in_force.has, _limited_budgets(now)):
+    in_force = _GuardrailsInForce()
+    for row in filter(in_force.has, _select_budget_counters(now)):
         assert row.account_id is not None
-        past = pasts.setdefault(row.account_id, PastSpending(django_reader(), row.account_id))
+        past = pasts.setdefault(row.account_id, PastSpending(build_django_reader(), row.account_id))
         says = row.spent_nano, row.byok_spent_nano
-        counted = past.of(scope_of(row), row.window_start)
-        wrong = _differences(f"account {row.account_id}: budget {row}:", says, counted)
+        counted = past.read(build_scope(row), row.window_start)
+        wrong = _describe_differences(f"account {row.account_id}: budget {row}:", says, counted)
         if wrong:
             found.setdefault(row.account_id, []).extend(wrong)
     return found
 
 
-def _limited_budgets(now: datetime) -> QuerySet[SpendCounter]:
+def _select_budget_counters(now: datetime) -> QuerySet[SpendCounter]:
     """The counters of budgets in the windows of now. Older ones may be from before a budget was
     taken away and set again."""
     current = Q()
-    for window, start in window_starts(now).items():
+    for window, start in find_window_starts(now).items():
         current |= Q(window=window, window_start=start)
     budgets = SpendCounter.objects.exclude(scope=SpendCounter.Scope.KEY)
     return budgets.filter(current, limit_nano__isnull=False).order_by("account_id", "pk")
 
 
-class _InForce:
+class _GuardrailsInForce:
     """Which guardrails hold whom at this moment. Of one that holds somebody no more, because it,
     its workspace or the membership is gone, a limited counter may be left, on which nothing is
     counted any longer: for who comes under it again the ledger writer makes it anew first."""
@@ -178,8 +178,10 @@ class _InForce:
         self._living = {pk.hex for pk in living.values_list("pk", flat=True)}
         keys = GuardrailKey.objects.values_list("guardrail_id", "api_key_id")
         members = GuardrailMember.objects.values_list("guardrail_id", "membership__user_id")
-        self._held = {guardrail_scope_id(guardrail, key=key) for guardrail, key in keys}
-        self._held |= {guardrail_scope_id(guardrail, user=user) for guardrail, user in members}
+        self._held = {format_guardrail_scope_id(guardrail, key=key) for guardrail, key in keys}
+        self._held |= {
+            format_guardrail_scope_id(guardrail, user=user) for guardrail, user in members
+        }
 
     def has(self, counter: SpendCounter) -> bool:
         guardrail = counter.scope_id.partition(":")[0]
@@ -189,7 +191,7 @@ class _InForce:
         return held and guardrail in self._living
 
 
-def _differences(whose: str, says: tuple[int, int], counted: tuple[int, int]) -> list[str]:
+def _describe_differences(whose: str, says: tuple[int, int], counted: tuple[int, int]) -> list[str]:
     return [
         f"{whose} {name} says {told}, entries say {sums}"
         for name, told, sums in zip(("spent", "BYOK spent"), says, counted, strict=True)

@@ -12,11 +12,11 @@ from uuid import UUID, uuid4
 from django.db import IntegrityError, transaction
 from django.db.models import BigIntegerField, Count, Max, Q, Value
 
-from accounts.byok import masked, sealed_key
+from accounts.byok import mask_key, seal_key
 from accounts.models import ApiKey, ByokCredential, Membership, Workspace
 from accounts.ports.known_providers import KeyTrial, try_key
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
@@ -32,16 +32,16 @@ CREDENTIALS_MAX: Final = 500
 _HASHES: Final = "allowed_api_key_hashes"
 
 
-class ChangedMeanwhile(GatewayError):
+class CredentialChanged(GatewayError):
     status, error_type = 409, "invalid_request"
     message = "Resource conflict. Please try again later."
 
 
-class TooMany(InvalidRequest):
+class TooManyCredentials(InvalidRequest):
     message = f"An account can have at most {CREDENTIALS_MAX} credentials"
 
 
-class KeyRefused(SchemaInvalid):
+class ProviderKeyRefused(SchemaInvalid):
     """The provider itself says that the key is none of its."""
 
     def __init__(self, trial: KeyTrial) -> None:
@@ -49,16 +49,16 @@ class KeyRefused(SchemaInvalid):
         super().__init__([Issue("key", text)])
 
 
-class Shown(NamedTuple):
+class CredentialDetails(NamedTuple):
     """A credential, and the hashes of the keys that it is for; None for all keys."""
 
     row: ByokCredential
     key_hashes: list[str] | None
 
 
-def page_of_credentials(
+def list_credentials(
     *, account_id: UUID, workspace_id: UUID | None, provider: str | None, page: Page
-) -> tuple[list[Shown], int]:
+) -> tuple[list[CredentialDetails], int]:
     """One page of what serves a workspace, the default one unless named, newest first, and how
     many there are. Raises `NoSuchWorkspace`."""
     place = Q(workspace__is_default=True) if workspace_id is None else Q(workspace=workspace_id)
@@ -69,7 +69,7 @@ def page_of_credentials(
     found = list(rows.order_by("-created_at", "pk")[page.rows])
     if not found and workspace_id is not None:
         _check_workspace(account_id, workspace_id)
-    return _shown(found), rows.count()
+    return _load_many_details(found), rows.count()
 
 
 def find_credential(account_id: UUID, credential_id: UUID) -> ByokCredential:
@@ -80,16 +80,18 @@ def find_credential(account_id: UUID, credential_id: UUID) -> ByokCredential:
     return row
 
 
-def shown(row: ByokCredential) -> Shown:
-    return _shown([row])[0]
+def load_details(row: ByokCredential) -> CredentialDetails:
+    return _load_many_details([row])[0]
 
 
-def tried(provider: str, key: str) -> KeyTrial:
-    """What the provider makes of the key. Raises `KeyRefused`; where it does not say, the key is
-    as good as any."""
+def check_with_provider(provider: str, key: str) -> KeyTrial:
+    """Ask the provider about the key. A key on which it gives no verdict counts as good.
+
+    Raises `ProviderKeyRefused`.
+    """
     trial = try_key(provider, key)
     if trial.verdict == "refused":
-        raise KeyRefused(trial)
+        raise ProviderKeyRefused(trial)
     return trial
 
 
@@ -103,37 +105,37 @@ def create_credential(
     by: Actor,
     every_workspace: bool = False,
     **said: Any,
-) -> Shown:
+) -> CredentialDetails:
     """A new credential, last in its section. `key` is cleaned, `said` holds columns and the hashes
     of keys as the API names them. Without a workspace it is the default one's.
 
     Raises `SchemaInvalid` for a workspace or keys of others and for an only one that is a fallback,
-    and `TooMany`.
+    and `TooManyCredentials`.
     """
     new_id = uuid4()
     with transaction.atomic():
-        workspace = _locked_workspace(account_id, workspace_id)
+        workspace = _lock_workspace(account_id, workspace_id)
         hashes = said.pop(_HASHES, None)
         users = said.get("allowed_user_ids") or ()
-        keys = _own(account_id, hashes or (), users)
+        keys = _find_owned(account_id, hashes or (), users)
         _check_users(keys, users)
         row = ByokCredential(
             id=new_id,
             account_id=account_id,
             workspace_id=None if every_workspace else workspace.pk,
             provider=provider,
-            **_key_columns(new_id, key, trial),
+            **_build_key_columns(new_id, key, trial),
             **said,
         )
         if hashes is not None:
-            row.allowed_key_ids = _numbers(keys, hashes)
+            row.allowed_key_ids = _resolve_key_ids(keys, hashes)
         _check_section(row)
-        row.sort_order, living = next_place(row)
+        row.sort_order, living = find_next_place(row)
         if living >= CREDENTIALS_MAX:
-            raise TooMany
+            raise TooManyCredentials
         row.save(force_insert=True)
-        _record(by, "created", row, None, facts_of(row, FACTS))
-    return Shown(row, hashes)
+        _record(by, "created", row, None, read_fields(row, FACTS))
+    return CredentialDetails(row, hashes)
 
 
 def change_credential(
@@ -143,55 +145,55 @@ def change_credential(
     by: Actor,
     key: str | None = None,
     trial: KeyTrial | None = None,
-) -> Shown:
+) -> CredentialDetails:
     """The credential with these fields set, and its key rotated in place where there is a new one.
 
-    `row` is as it was when the caller looked: raises `ChangedMeanwhile` where it is not so any
+    `row` is as it was when the caller looked: raises `CredentialChanged` where it is not so any
     more, and `SchemaInvalid` as `create_credential` does.
     """
-    before, wanted = facts_of(row, FACTS), dict(changes)
+    before, wanted = read_fields(row, FACTS), dict(changes)
     hashes = wanted.pop(_HASHES, None)
     with transaction.atomic():
         users = wanted.get("allowed_user_ids") or ()
-        keys = _own(row.account_id, hashes or (), users, numbers=row.allowed_key_ids or ())
+        keys = _find_owned(row.account_id, hashes or (), users, numbers=row.allowed_key_ids or ())
         _check_users(keys, users, row.allowed_user_ids or ())
         if _HASHES in changes:
-            wanted["allowed_key_ids"] = None if hashes is None else _numbers(keys, hashes)
+            wanted["allowed_key_ids"] = None if hashes is None else _resolve_key_ids(keys, hashes)
         moved = {name: value for name, value in wanted.items() if getattr(row, name) != value}
         if key is not None and trial is not None:
-            moved |= _key_columns(row.pk, key, trial)
+            moved |= _build_key_columns(row.pk, key, trial)
         for name, value in moved.items():
             setattr(row, name, value)
         _check_section(row)
         if "is_fallback" in moved:
-            moved["sort_order"] = row.sort_order = next_place(row)[0]
+            moved["sort_order"] = row.sort_order = find_next_place(row)[0]
         if moved:
             _write(row, moved)
-            _record(by, "rotated" if key else "updated", row, before, facts_of(row, FACTS))
-    return Shown(row, _hashes(keys, row))
+            _record(by, "rotated" if key else "updated", row, before, read_fields(row, FACTS))
+    return CredentialDetails(row, _find_hashes(keys, row))
 
 
 def delete_credential(*, row: ByokCredential, by: Actor) -> None:
     """Delete it as its users see it: the row stays without the key. Raises `NotFound` where
     somebody else was faster."""
-    before = facts_of(row, FACTS)
+    before = read_fields(row, FACTS)
     with transaction.atomic():
-        if not _wiped(ByokCredential.objects.filter(pk=row.pk)):
+        if not _wipe(ByokCredential.objects.filter(pk=row.pk)):
             raise NotFound
         _record(by, "deleted", row, before, None)
 
 
 def wipe_credentials_of(workspace_id: UUID) -> int:
     """Delete a workspace's own credentials; how many there were. In the caller's transaction."""
-    return _wiped(ByokCredential.objects.filter(workspace=workspace_id))
+    return _wipe(ByokCredential.objects.filter(workspace=workspace_id))
 
 
 def move_credential(*, row: ByokCredential, places: int, by: Actor) -> None:
     """Move it down its section by that many places, up for less than nothing, as far as there are
     some; the others close up. Raises `NotFound` where it is not there any more."""
     with transaction.atomic():
-        _locked_workspace(row.account_id, None)
-        order = list(_section(row).order_by("sort_order"))
+        _lock_workspace(row.account_id, None)
+        order = list(_select_section(row).order_by("sort_order"))
         at = next((at for at, each in enumerate(order) if each.pk == row.pk), None)
         if at is None:
             raise NotFound
@@ -206,7 +208,7 @@ def _check_section(row: ByokCredential) -> None:
         raise SchemaInvalid([Issue("is_byok_only", text)])
 
 
-def next_place(row: ByokCredential) -> tuple[int, int]:
+def find_next_place(row: ByokCredential) -> tuple[int, int]:
     """The place behind the last of the row's section, and how many the account has in all."""
     mine = Q(workspace=row.workspace_id, is_fallback=row.is_fallback)
     if row.workspace_id is None:
@@ -227,13 +229,13 @@ def _renumber(order: Sequence[ByokCredential], by: Actor) -> None:
     for place, each in moving:
         ByokCredential.objects.filter(pk=each.pk).update(sort_order=behind + place)
     for place, each in moving:
-        before = facts_of(each, FACTS)
+        before = read_fields(each, FACTS)
         each.sort_order = place
         _write(each, {"sort_order": place})
-        _record(by, "updated", each, before, facts_of(each, FACTS))
+        _record(by, "updated", each, before, read_fields(each, FACTS))
 
 
-def _section(row: ByokCredential) -> Any:
+def _select_section(row: ByokCredential) -> Any:
     """The living credentials that are ordered among themselves with this one."""
     return ByokCredential.objects.living().filter(
         account=row.account_id, workspace=row.workspace_id, is_fallback=row.is_fallback
@@ -241,7 +243,7 @@ def _section(row: ByokCredential) -> Any:
 
 
 def _write(row: ByokCredential, moved: Mapping[str, Any]) -> None:
-    """Raises `ChangedMeanwhile` where the row is not as it was read."""
+    """Raises `CredentialChanged` where the row is not as it was read."""
     row.updated_at = datetime.now(UTC)
     seen = ByokCredential.objects.living().filter(pk=row.pk, version=row.version)
     row.version += 1
@@ -250,20 +252,20 @@ def _write(row: ByokCredential, moved: Mapping[str, Any]) -> None:
             written = seen.update(**moved, version=row.version, updated_at=row.updated_at)
     except IntegrityError as error:
         # The place at the end of the section went to another one.
-        raise ChangedMeanwhile from error
+        raise CredentialChanged from error
     if not written:
-        raise ChangedMeanwhile
+        raise CredentialChanged
 
 
-def _wiped(rows: Any) -> int:
+def _wipe(rows: Any) -> int:
     moved: int = rows.living().update(sealed="", deleted_at=datetime.now(UTC))
     return moved
 
 
-def _key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> dict[str, Any]:
+def _build_key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> dict[str, Any]:
     return {
-        "sealed": sealed_key(credential_id, key),
-        "label": masked(key),
+        "sealed": seal_key(credential_id, key),
+        "label": mask_key(key),
         "key_said": trial.said[:200],
     }
 
@@ -271,7 +273,7 @@ def _key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> dict[str, An
 # --- What is the account's own --------------------------------------------------------------------
 
 
-def _locked_workspace(account_id: UUID, workspace_id: UUID | None) -> Workspace:
+def _lock_workspace(account_id: UUID, workspace_id: UUID | None) -> Workspace:
     """The account's workspace of that id, its default one for none. Its row and the account's are
     locked, so that nobody else numbers credentials meanwhile."""
     chosen = {"pk": workspace_id} if workspace_id else {"is_default": True}
@@ -291,7 +293,7 @@ def _check_workspace(account_id: UUID, workspace_id: UUID) -> None:
         raise NoSuchWorkspace
 
 
-def _own(
+def _find_owned(
     account_id: UUID,
     hashes: Iterable[str],
     users: Iterable[str],
@@ -324,7 +326,7 @@ def _check_users(
         raise SchemaInvalid([Issue(f"allowed_user_ids.{at}", text) for at in unknown])
 
 
-def _numbers(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
+def _resolve_key_ids(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
     """The numbers of the keys named, each once. Raises `SchemaInvalid`."""
     unknown = [at for at, each in enumerate(hashes) if each not in keys]
     if unknown:
@@ -333,13 +335,13 @@ def _numbers(keys: Mapping[str, int], hashes: Sequence[str]) -> list[int]:
     return list(dict.fromkeys(keys[each] for each in hashes))
 
 
-def _shown(rows: Sequence[ByokCredential]) -> list[Shown]:
+def _load_many_details(rows: Sequence[ByokCredential]) -> list[CredentialDetails]:
     numbers = {number for row in rows for number in row.allowed_key_ids or ()}
-    keys = _own(rows[0].account_id, (), (), numbers=numbers) if numbers else {}
-    return [Shown(row, _hashes(keys, row)) for row in rows]
+    keys = _find_owned(rows[0].account_id, (), (), numbers=numbers) if numbers else {}
+    return [CredentialDetails(row, _find_hashes(keys, row)) for row in rows]
 
 
-def _hashes(keys: Mapping[str, int], row: ByokCredential) -> list[str] | None:
+def _find_hashes(keys: Mapping[str, int], row: ByokCredential) -> list[str] | None:
     """The hashes that its keys have by now."""
     if row.allowed_key_ids is None:
         return None

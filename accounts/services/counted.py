@@ -11,10 +11,14 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from accounts.models import ApiKey
-from accounts.services.key_limits import Usage
-from accounts.services.statements.past_spending import Reader, django_reader, usage_of_workspace
-from accounts.spending import WINDOW_WORDS, SpendScope, holder_of
-from accounts.windows import window_starts
+from accounts.services.key_limits import KeyUsage
+from accounts.services.statements.past_spending import (
+    SqlReader,
+    build_django_reader,
+    build_usage_condition,
+)
+from accounts.spending import WINDOW_WORDS, SpendScope, parse_holder
+from accounts.windows import find_window_starts
 
 _AT = '"window" = %s AND window_start = %s'
 _OF_KEYS = f"accounts_spendcounter WHERE scope = 'key' AND {_AT}"
@@ -29,13 +33,13 @@ class _Sql(NamedTuple):
     values: Sequence[Any]
 
 
-class _Asker:
+class _QueryBuilder:
     """Writes the pieces for one account at one moment."""
 
-    def __init__(self, reader: Reader, account_id: UUID, at: datetime) -> None:
+    def __init__(self, reader: SqlReader, account_id: UUID, at: datetime) -> None:
         self._reader = reader
         self._account_id = account_id
-        self._starts = window_starts(at)
+        self._starts = find_window_starts(at)
 
     def usage(self, key_id: int) -> _Sql:
         """A row for each window that the key has a counter of: what it spent."""
@@ -67,7 +71,7 @@ class _Asker:
     def _on_counter(self, scope: SpendScope) -> _Sql:
         """The counter's word, where the ledger writer has met it as it is."""
         return _Sql(
-            f"SELECT {_counting(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Likewise.
+            f"SELECT {_sum_expression(scope, 'spent_nano', 'byok_spent_nano')} FROM"  # noqa: S608 - Likewise.
             f" accounts_spendcounter WHERE scope = %s AND scope_id = %s AND {_AT}"
             " AND limit_nano IS NOT NULL",
             [scope.scope, scope.scope_id, *self._at(scope.window)],
@@ -94,7 +98,7 @@ class _Asker:
         entries, keys = self._entries(scope, UUID(scope.workspace)), self._keys(scope)
         anywhere = (
             f"SELECT 1 FROM {_OF_KEYS} AND (spent_nano <> 0 OR byok_spent_nano <> 0)"  # noqa: S608 - Likewise.
-            f" AND scope_id IN ({_named(keys.text)})"
+            f" AND scope_id IN ({_as_scope_ids(keys.text)})"
         )
         return _Sql(
             f"{entries.text} AND api_key_id IN ({keys.text}) AND EXISTS ({anywhere})",
@@ -102,22 +106,22 @@ class _Asker:
         )
 
     def _of_holder(self, scope: SpendScope) -> _Sql:
-        keys, amount = self._keys(scope), _counting(scope, "spent_nano", "byok_spent_nano")
+        keys, amount = self._keys(scope), _sum_expression(scope, "spent_nano", "byok_spent_nano")
         return _Sql(
-            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_named(keys.text)})",  # noqa: S608 - Likewise.
+            f"SELECT SUM({amount}) FROM {_OF_KEYS} AND scope_id IN ({_as_scope_ids(keys.text)})",  # noqa: S608 - Likewise.
             [*self._at(scope.window), *keys.values],
         )
 
     def _entries(self, scope: SpendScope, workspace: UUID) -> _Sql:
-        condition, values = usage_of_workspace(
+        condition, values = build_usage_condition(
             self._reader, self._account_id, workspace, scope.window, self._start(scope)
         )
-        amount = _counting(scope, "amount_nano", "byok_nano")
+        amount = _sum_expression(scope, "amount_nano", "byok_nano")
         return _Sql(f"SELECT SUM({amount}) FROM accounts_ledgerentry WHERE {condition}", values)  # noqa: S608 - Likewise.
 
     def _keys(self, scope: SpendScope) -> _Sql:
         """The numbers of the holder's keys."""
-        kind, number = holder_of(scope.scope_id)
+        kind, number = parse_holder(scope.scope_id)
         column = "id" if kind == "k" else "creator_id"
         return _Sql(
             f"SELECT id FROM accounts_apikey WHERE {column} = %s AND account_id = %s",  # noqa: S608 - Likewise.
@@ -131,54 +135,54 @@ class _Asker:
         return self._starts[scope.window]
 
 
-def _counting(scope: SpendScope, spent: str, byok: str) -> str:
+def _sum_expression(scope: SpendScope, spent: str, byok: str) -> str:
     """What counts, of two columns, as whoever is held to the budget knows it: the counter's own
     word may be older."""
     return f"{spent} + {byok}" if scope.counts_byok else spent
 
 
-def _named(keys: str) -> str:
+def _as_scope_ids(keys: str) -> str:
     """Keys as counters name them."""
     return keys.replace("SELECT id", "SELECT CAST(id AS varchar(64))", 1)
 
 
-def spent_in(
+def read_spending(
     account_id: UUID, scopes: Sequence[SpendScope], *, at: datetime
 ) -> dict[SpendScope, int]:
     """What counts against each budget of the account in its window of `at`, in nano-USD, without
     what is held."""
-    counted = spent_by([(account_id, scope) for scope in scopes], at=at)
+    counted = read_spending_of_many([(account_id, scope) for scope in scopes], at=at)
     return dict(zip(scopes, counted, strict=True))
 
 
-def spent_by(budgets: Sequence[tuple[UUID, SpendScope]], *, at: datetime) -> list[int]:
+def read_spending_of_many(budgets: Sequence[tuple[UUID, SpendScope]], *, at: datetime) -> list[int]:
     """The same for budgets of several accounts, each beside its account, in one statement."""
-    reader = django_reader()
+    reader = build_django_reader()
     pieces = [
-        _Asker(reader, account_id, at).counted(str(n), scope)
+        _QueryBuilder(reader, account_id, at).counted(str(n), scope)
         for n, (account_id, scope) in enumerate(budgets)
     ]
-    counted = {row[0]: int(row[1]) for row in _rows(reader, pieces)}
+    counted = {row[0]: int(row[1]) for row in _fetch_rows(reader, pieces)}
     return [counted[str(n)] for n in range(len(budgets))]
 
 
-def spending_of(
+def read_key_spending(
     key: ApiKey, scopes: Sequence[SpendScope], *, at: datetime
-) -> tuple[Usage, dict[SpendScope, int]]:
-    """What the key spent by `at`, and `spent_in` of budgets of its account."""
-    reader = django_reader()
-    asker = _Asker(reader, key.account_id, at)
+) -> tuple[KeyUsage, dict[SpendScope, int]]:
+    """What the key spent by `at`, and `read_spending` of budgets of its account."""
+    reader = build_django_reader()
+    asker = _QueryBuilder(reader, key.account_id, at)
     asked = [asker.counted(str(n), scope) for n, scope in enumerate(scopes)]
-    told = {row[0]: row[1:] for row in _rows(reader, [asker.usage(key.pk), *asked])}
-    windows = {window: told.get(window, (0, 0)) for window in window_starts(at)}
-    usage = Usage(
+    told = {row[0]: row[1:] for row in _fetch_rows(reader, [asker.usage(key.pk), *asked])}
+    windows = {window: told.get(window, (0, 0)) for window in find_window_starts(at)}
+    usage = KeyUsage(
         {window: int(spent) for window, (spent, _) in windows.items()},
         {window: int(byok) for window, (_, byok) in windows.items()},
     )
     return usage, {scope: int(told[str(n)][0]) for n, scope in enumerate(scopes)}
 
 
-def _rows(reader: Reader, pieces: Sequence[_Sql]) -> Sequence[Sequence[Any]]:
+def _fetch_rows(reader: SqlReader, pieces: Sequence[_Sql]) -> Sequence[Sequence[Any]]:
     if not pieces:
         return ()
     values = [value for piece in pieces for value in piece.values]

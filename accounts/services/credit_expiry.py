@@ -21,7 +21,7 @@ _INFLOWS: Final = ("purchase", "grant", "transfer_in")
 _BATCH: Final = 500
 
 
-def expire_credits(*, now: datetime, days: int) -> int:
+def expire_old_credits(*, now: datetime, days: int) -> int:
     """Book what is left of credits older than `days`. Returns how many accounts it was booked for.
 
     Each account's is a transaction of its own, told apart by the moment: nothing counts twice.
@@ -29,20 +29,20 @@ def expire_credits(*, now: datetime, days: int) -> int:
     assert days > 0
     before = now - timedelta(days=days)
     booked, last = 0, None
-    while accounts := _with_leftovers(before, last):
-        booked += sum(_expire(account_id, before) for account_id in accounts)
+    while accounts := _list_accounts_to_expire(before, last):
+        booked += sum(_expire_account(account_id, before) for account_id in accounts)
         last = accounts[-1]
     return booked
 
 
-def _with_leftovers(before: datetime, after: UUID | None) -> list[UUID]:
+def _list_accounts_to_expire(before: datetime, after: UUID | None) -> list[UUID]:
     """A batch of accounts that have something to expire, in primary-key order."""
     accounts = Account.objects.filter(total_credits_nano__gt=F("total_usage_nano"))
     if after is not None:
         accounts = accounts.filter(pk__gt=after)
     left_nano = F("total_credits_nano") - F("total_usage_nano") - F("held_nano")
     found = (
-        accounts.annotate(young_nano=_young(before, OuterRef("pk")))
+        accounts.annotate(young_nano=_sum_inflows(before, OuterRef("pk")))
         .filter(young_nano__lt=left_nano)
         .order_by("pk")
         .values_list("pk", flat=True)
@@ -50,21 +50,23 @@ def _with_leftovers(before: datetime, after: UUID | None) -> list[UUID]:
     return list(found[:_BATCH])
 
 
-def _young(before: datetime, account: OuterRef) -> Coalesce:
-    came_in = _inflows(before).filter(account=account).order_by().values("account")
+def _sum_inflows(before: datetime, account: OuterRef) -> Coalesce:
+    came_in = _select_inflows(before).filter(account=account).order_by().values("account")
     total = came_in.annotate(total=Sum("amount_nano")).values("total")
     return Coalesce(Subquery(total, output_field=BigIntegerField()), Value(0))
 
 
-def _inflows(before: datetime) -> QuerySet[LedgerEntry]:
+def _select_inflows(before: datetime) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.filter(kind__in=_INFLOWS, created_at__gt=before)
 
 
-def _expire(account_id: UUID, before: datetime) -> bool:
+def _expire_account(account_id: UUID, before: datetime) -> bool:
     with transaction.atomic():
         # The ledger writer and every door for credits take this row first as well.
         account = Account.objects.select_for_update(no_key=True).get(pk=account_id)
-        young = _inflows(before).filter(account=account_id).aggregate(total=Sum("amount_nano"))
+        young = (
+            _select_inflows(before).filter(account=account_id).aggregate(total=Sum("amount_nano"))
+        )
         old_nano = account.balance_nano - account.held_nano - int(young["total"] or 0)
         if old_nano <= 0:
             return False

@@ -1,7 +1,7 @@
 """Every movement of credits: what comes in, what goes back, what moves between accounts.
 
 A movement is told with a source and a reference of it, and counts once, however often it is told;
-told again with another account, kind or amount it raises `AnotherMovement`. With `by` it leaves an
+told again with another account, kind or amount it raises `MovementConflict`. With `by` it leaves an
 audit record.
 """
 
@@ -16,7 +16,7 @@ from django.db.models import F
 
 from accounts.models import Account, LedgerEntry, PurchaseFee
 from accounts.services.records import Actor, record_change
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 # What the gateway itself books under. A payment told from outside must not take the place of a
 # charge, so it names none of these.
@@ -27,15 +27,15 @@ _Kind = LedgerEntry.Kind
 _RAISES: Final = frozenset((_Kind.PURCHASE, _Kind.GRANT, _Kind.TRANSFER_IN))
 
 
-class AnotherMovement(Exception):
+class MovementConflict(Exception):
     """Source and reference name a movement of another account, kind or amount."""
 
 
-class NotThatMuch(Exception):
+class InsufficientBalance(Exception):
     """More would be taken than is left."""
 
 
-def fee_nano(paid_nano: int) -> int:
+def calculate_fee_nano(paid_nano: int) -> int:
     """What is kept of a payment: the share `CREDIT_FEE_RATE`, rounded half-even."""
     share = Decimal(repr(settings.CREDIT_FEE_RATE)) * paid_nano
     return int(share.quantize(Decimal(1), ROUND_HALF_EVEN))
@@ -52,18 +52,18 @@ def take_payment(
 ) -> tuple[LedgerEntry, bool]:
     """Record a purchase of what was paid less the fee: the entry, and whether it is new."""
     assert paid_nano > 0
-    kept_nano = fee_nano(paid_nano)
+    kept_nano = calculate_fee_nano(paid_nano)
     with transaction.atomic():
-        entry, new = _found_or_made(
+        entry, new = _get_or_create_entry(
             account.pk, _Kind.PURCHASE, paid_nano - kept_nano, source, source_ref, note
         )
         if new:
             if kept_nano:
                 PurchaseFee.objects.create(entry=entry, paid_nano=paid_nano, fee_nano=kept_nano)
-            _apply(entry, by, paid_nano=paid_nano, fee_nano=kept_nano)
+            _apply_entry(entry, by, paid_nano=paid_nano, fee_nano=kept_nano)
         # The rate may have changed since it was first told.
-        elif not _is(entry, account.pk, _Kind.PURCHASE) or _paid_nano(entry) != paid_nano:
-            raise AnotherMovement
+        elif not _matches(entry, account.pk, _Kind.PURCHASE) or _read_paid_nano(entry) != paid_nano:
+            raise MovementConflict
     return entry, new
 
 
@@ -81,7 +81,7 @@ def add_credits(
     assert amount_nano > 0
     assert kind in _RAISES
     with transaction.atomic():
-        return _booked(account.pk, kind, amount_nano, source, source_ref, note, by)
+        return _book(account.pk, kind, amount_nano, source, source_ref, note, by)
 
 
 def take_credits(
@@ -97,17 +97,17 @@ def take_credits(
 ) -> tuple[LedgerEntry, bool]:
     """Record credits that go away: the entry (its amount is negative), and whether it is new.
 
-    Raises `NotThatMuch` where the balance less what is held is smaller; a chargeback of money that
-    is spent already may go `below_zero`.
+    Raises `InsufficientBalance` where the balance less what is held is smaller. A chargeback may
+    take money that was already spent: it goes `below_zero`.
     """
     assert amount_nano > 0
     assert kind not in _RAISES
     with transaction.atomic():
-        row = _locked(account.pk)
+        row = _lock_account(account.pk)
         known = LedgerEntry.objects.filter(source=source, source_ref=source_ref).exists()
         if not known and not below_zero and amount_nano > row.balance_nano - row.held_nano:
-            raise NotThatMuch
-        return _booked(account.pk, kind, -amount_nano, source, source_ref, note, by)
+            raise InsufficientBalance
+        return _book(account.pk, kind, -amount_nano, source, source_ref, note, by)
 
 
 def transfer_credits(
@@ -119,12 +119,12 @@ def transfer_credits(
     note: str = "",
     by: Actor | None = None,
 ) -> bool:
-    """Move credits to another account; whether it is new. Raises `NotThatMuch`."""
+    """Move credits to another account; whether it is new. Raises `InsufficientBalance`."""
     assert giver.pk != taker.pk
     with transaction.atomic():
         # In this order wherever more than one account is locked.
         for account_id in sorted((giver.pk, taker.pk)):
-            _locked(account_id)
+            _lock_account(account_id)
         _, new = take_credits(
             account=giver,
             amount_nano=amount_nano,
@@ -146,11 +146,11 @@ def transfer_credits(
     return new
 
 
-def _locked(account_id: UUID) -> Account:
+def _lock_account(account_id: UUID) -> Account:
     return Account.objects.select_for_update(no_key=True).get(pk=account_id)
 
 
-def _booked(
+def _book(
     account_id: UUID,
     kind: LedgerEntry.Kind,
     signed_nano: int,
@@ -159,15 +159,15 @@ def _booked(
     note: str,
     by: Actor | None,
 ) -> tuple[LedgerEntry, bool]:
-    entry, new = _found_or_made(account_id, kind, signed_nano, source, source_ref, note)
+    entry, new = _get_or_create_entry(account_id, kind, signed_nano, source, source_ref, note)
     if new:
-        _apply(entry, by)
-    elif not _is(entry, account_id, kind) or entry.amount_nano != signed_nano:
-        raise AnotherMovement
+        _apply_entry(entry, by)
+    elif not _matches(entry, account_id, kind) or entry.amount_nano != signed_nano:
+        raise MovementConflict
     return entry, new
 
 
-def _found_or_made(
+def _get_or_create_entry(
     account_id: UUID, kind: str, signed_nano: int, source: str, source_ref: str, note: str
 ) -> tuple[LedgerEntry, bool]:
     return LedgerEntry.objects.get_or_create(
@@ -183,25 +183,27 @@ def _found_or_made(
     )
 
 
-def _is(entry: LedgerEntry, account_id: UUID, kind: str) -> bool:
+def _matches(entry: LedgerEntry, account_id: UUID, kind: str) -> bool:
     return entry.account_id == account_id and entry.kind == kind
 
 
-def _paid_nano(entry: LedgerEntry) -> int:
+def _read_paid_nano(entry: LedgerEntry) -> int:
     fee = PurchaseFee.objects.filter(entry=entry).first()
     return entry.amount_nano if fee is None else fee.paid_nano
 
 
-def _apply(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
+def _apply_entry(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
     """Move the account's total by a new entry, and say who did it."""
     Account.objects.filter(pk=entry.account_id).update(
         total_credits_nano=F("total_credits_nano") + entry.amount_nano
     )
     if by is None:
         return
-    told = {"kind": str(entry.kind), "amount_usd": usd_text(entry.amount_nano)}
+    told = {"kind": str(entry.kind), "amount_usd": format_usd(entry.amount_nano)}
     told |= {"source": entry.source, "source_ref": entry.source_ref, "note": entry.note}
-    told |= {name.replace("_nano", "_usd"): usd_text(nano) for name, nano in facts.items() if nano}
+    told |= {
+        name.replace("_nano", "_usd"): format_usd(nano) for name, nano in facts.items() if nano
+    }
     record_change(
         by=by,
         action="booked",

@@ -10,8 +10,8 @@ from django.db.models import QuerySet, Subquery
 
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership
 from accounts.models.guardrail import living_assignments
-from accounts.services.guardrail_budgets import end_budget_of
-from accounts.services.guardrails import DEFAULT_IDS_VERSION, default_workspace_of, find_guardrail
+from accounts.services.guardrail_budgets import end_holder_budgets
+from accounts.services.guardrails import DEFAULT_IDS_VERSION, find_default_workspace, find_guardrail
 from accounts.services.records import Actor, record_change
 from accounts.services.spend_scopes import outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
@@ -22,14 +22,14 @@ from gateway.http.validation import Issue
 _Holders = Sequence[tuple[ApiKey | Membership, dict[str, int]]]
 
 
-class DefaultAppliesByItself(InvalidRequest):
+class DefaultGuardrailUnassignable(InvalidRequest):
     message = "A workspace's default guardrail cannot be assigned: it governs all of its traffic"
 
 
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def page_of_keys(
+def list_assigned_keys(
     *, account_id: UUID, guardrail_id: UUID | None, page: Page
 ) -> tuple[list[GuardrailKey], int]:
     """One page of a guardrail's keys, of all guardrails where none is named, newest first; and how
@@ -37,22 +37,24 @@ def page_of_keys(
     rows = living_assignments(GuardrailKey.objects.all()).filter(
         api_key__account=account_id, api_key__deleted_at__isnull=True
     )
-    found = _of(rows, account_id, guardrail_id)
+    found = _filter_by_guardrail(rows, account_id, guardrail_id)
     page_rows = found.select_related("api_key", "assigned_by").order_by("-created_at", "pk")
     return list(page_rows[page.rows]), found.count()
 
 
-def page_of_members(
+def list_assigned_members(
     *, account_id: UUID, guardrail_id: UUID | None, page: Page
 ) -> tuple[list[GuardrailMember], int]:
     """The same of members."""
     rows = living_assignments(GuardrailMember.objects.all()).filter(membership__account=account_id)
-    found = _of(rows, account_id, guardrail_id)
+    found = _filter_by_guardrail(rows, account_id, guardrail_id)
     page_rows = found.select_related("membership__user", "assigned_by")
     return list(page_rows.order_by("-created_at", "pk")[page.rows]), found.count()
 
 
-def _of(rows: QuerySet[Any], account_id: UUID, guardrail_id: UUID | None) -> QuerySet[Any]:
+def _filter_by_guardrail(
+    rows: QuerySet[Any], account_id: UUID, guardrail_id: UUID | None
+) -> QuerySet[Any]:
     if guardrail_id is None:
         return rows
     return rows.filter(guardrail=find_guardrail(account_id, guardrail_id))
@@ -70,17 +72,17 @@ def assign_keys(
     key_hashes: Sequence[str],
 ) -> int:
     """How many keys the guardrail governs from now on, each instead of the one before; `assigner`
-    is a user's number. Raises `NotFound`, `DefaultAppliesByItself`, and `SchemaInvalid` for a
+    is a user's number. Raises `NotFound`, `DefaultGuardrailUnassignable`, and `SchemaInvalid` for a
     hash of no key."""
     with transaction.atomic():
         outdate_limits(account_id)
-        with _refusing_defaults(account_id, guardrail_id):
-            guardrail, keys = _with_keys(account_id, guardrail_id, key_hashes)
-        _end_others(guardrail, [(key, {"key": key.pk}) for key in keys])
+        with _refuse_default_guardrail(account_id, guardrail_id):
+            guardrail, keys = _load_with_keys(account_id, guardrail_id, key_hashes)
+        _end_other_budgets(guardrail, [(key, {"key": key.pk}) for key in keys])
         rows = [
             GuardrailKey(guardrail=guardrail, api_key=key, assigned_by_id=assigner) for key in keys
         ]
-        _put(GuardrailKey, rows, "api_key")
+        _upsert(GuardrailKey, rows, "api_key")
         _record(by, "keys assigned", account_id, guardrail, None, {"key_hashes": list(key_hashes)})
     return len(keys)
 
@@ -92,8 +94,8 @@ def unassign_keys(
     `SchemaInvalid` for a hash of no key."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail, keys = _with_keys(account_id, guardrail_id, key_hashes)
-        _end(guardrail, [(key, {"key": key.pk}) for key in keys])
+        guardrail, keys = _load_with_keys(account_id, guardrail_id, key_hashes)
+        _end_budgets(guardrail, [(key, {"key": key.pk}) for key in keys])
         rows = GuardrailKey.objects.filter(guardrail=guardrail, api_key__in=keys)
         removed = rows.delete()[0]
         if removed:
@@ -103,15 +105,15 @@ def unassign_keys(
     return removed
 
 
-def _with_keys(
+def _load_with_keys(
     account_id: UUID, guardrail_id: UUID, hashes: Sequence[str]
 ) -> tuple[Guardrail, list[ApiKey]]:
     """The account's guardrail and its inference keys of these hashes, in one query. Raises as
-    `_guardrail_beside` does, and `SchemaInvalid`."""
+    `_read_annotated_guardrail` does, and `SchemaInvalid`."""
     rows = ApiKey.objects.inference(account_id).filter(hash__in=hashes)
     rows = rows.select_related("guardrail_assignment__guardrail")
-    keys = list(rows.annotate(**_beside(account_id, guardrail_id)))
-    guardrail = _guardrail_beside(keys, account_id, guardrail_id)
+    keys = list(rows.annotate(**_annotate_guardrail(account_id, guardrail_id)))
+    guardrail = _read_annotated_guardrail(keys, account_id, guardrail_id)
     known = {key.hash for key in keys}
     _refuse_unknown("key_hashes", hashes, known, "Invalid input: no key of this account")
     return guardrail, keys
@@ -131,14 +133,14 @@ def assign_members(
     """The same as `assign_keys`, of members by their users' public ids."""
     with transaction.atomic():
         outdate_limits(account_id)
-        with _refusing_defaults(account_id, guardrail_id):
-            guardrail, members = _with_members(account_id, guardrail_id, user_ids)
-        _end_others(guardrail, [(each, {"user": each.user_id}) for each in members])
+        with _refuse_default_guardrail(account_id, guardrail_id):
+            guardrail, members = _load_with_members(account_id, guardrail_id, user_ids)
+        _end_other_budgets(guardrail, [(each, {"user": each.user_id}) for each in members])
         rows = [
             GuardrailMember(guardrail=guardrail, membership=each, assigned_by_id=assigner)
             for each in members
         ]
-        _put(GuardrailMember, rows, "membership")
+        _upsert(GuardrailMember, rows, "membership")
         _record(by, "members assigned", account_id, guardrail, None, {"user_ids": list(user_ids)})
     return len(members)
 
@@ -149,8 +151,8 @@ def unassign_members(
     """The same as `unassign_keys`, of members."""
     with transaction.atomic():
         outdate_limits(account_id)
-        guardrail, members = _with_members(account_id, guardrail_id, user_ids)
-        _end(guardrail, [(each, {"user": each.user_id}) for each in members])
+        guardrail, members = _load_with_members(account_id, guardrail_id, user_ids)
+        _end_budgets(guardrail, [(each, {"user": each.user_id}) for each in members])
         rows = GuardrailMember.objects.filter(guardrail=guardrail, membership__in=members)
         removed = rows.delete()[0]
         if removed:
@@ -160,14 +162,14 @@ def unassign_members(
     return removed
 
 
-def _with_members(
+def _load_with_members(
     account_id: UUID, guardrail_id: UUID, user_ids: Sequence[str]
 ) -> tuple[Guardrail, list[Membership]]:
     """The same of memberships, by their users' public ids."""
     rows = Membership.objects.filter(account_id=account_id, user__public_id__in=user_ids)
     rows = rows.select_related("user", "guardrail_assignment__guardrail")
-    members = list(rows.annotate(**_beside(account_id, guardrail_id)))
-    guardrail = _guardrail_beside(members, account_id, guardrail_id)
+    members = list(rows.annotate(**_annotate_guardrail(account_id, guardrail_id)))
+    guardrail = _read_annotated_guardrail(members, account_id, guardrail_id)
     known = {row.user.public_id for row in members}
     text = "Invalid input: no member of this account"
     _refuse_unknown("member_user_ids", user_ids, known, text)
@@ -185,62 +187,66 @@ def _refuse_unknown(field: str, named: Sequence[str], known: Iterable[str], text
 
 
 # What is asked of a guardrail beside each of its holders-to-be.
-_ASKED = ("revision", "limit_nano")
+_ANNOTATED = ("revision", "limit_nano")
 
 
-def _beside(account_id: UUID, guardrail_id: UUID) -> dict[str, Subquery]:
+def _annotate_guardrail(account_id: UUID, guardrail_id: UUID) -> dict[str, Subquery]:
     rows = Guardrail.objects.filter(pk=guardrail_id, workspace__account=account_id)
-    return {f"beside_{name}": Subquery(rows.values(name)) for name in _ASKED}
+    return {f"beside_{name}": Subquery(rows.values(name)) for name in _ANNOTATED}
 
 
-def _guardrail_beside(holders: Sequence[Any], account_id: UUID, guardrail_id: UUID) -> Guardrail:
+def _read_annotated_guardrail(
+    holders: Sequence[Any], account_id: UUID, guardrail_id: UUID
+) -> Guardrail:
     """The guardrail as read with them, read by itself where it was not. Raises `NotFound`."""
     if holders and holders[0].beside_revision is not None:
-        told = {name: getattr(holders[0], f"beside_{name}") for name in _ASKED}
+        told = {name: getattr(holders[0], f"beside_{name}") for name in _ANNOTATED}
         return Guardrail(pk=guardrail_id, **told)
     found: Guardrail = find_guardrail(account_id, guardrail_id)
     return found
 
 
 @contextmanager
-def _refusing_defaults(account_id: UUID, guardrail_id: UUID) -> Iterator[None]:
+def _refuse_default_guardrail(account_id: UUID, guardrail_id: UUID) -> Iterator[None]:
     """A default guardrail is told for what it is, before anything else that is wrong, and also
     where it is not configured."""
     try:
         yield
     except (NotFound, SchemaInvalid):
-        if default_workspace_of(account_id, guardrail_id) is None:
+        if find_default_workspace(account_id, guardrail_id) is None:
             raise
-        raise DefaultAppliesByItself from None
+        raise DefaultGuardrailUnassignable from None
     if guardrail_id.version == DEFAULT_IDS_VERSION:
-        raise DefaultAppliesByItself
+        raise DefaultGuardrailUnassignable
 
 
-def _end_others(guardrail: Guardrail, holders: _Holders) -> None:
+def _end_other_budgets(guardrail: Guardrail, holders: _Holders) -> None:
     """Of holders that leave another guardrail for this one, the other one's budget ends."""
-    before = [(_guardrail_of(row), holder) for row, holder in holders]
-    end_budget_of(
+    before = [(_find_assigned_guardrail(row), holder) for row, holder in holders]
+    end_holder_budgets(
         (other.pk, holder)
         for other, holder in before
         if other is not None and other.pk != guardrail.pk and other.limit_nano is not None
     )
 
 
-def _end(guardrail: Guardrail, holders: _Holders) -> None:
+def _end_budgets(guardrail: Guardrail, holders: _Holders) -> None:
     """The guardrail's budget ends for those of the holders that it governs."""
     if guardrail.limit_nano is not None:
-        end_budget_of(
-            (guardrail.pk, holder) for row, holder in holders if _guardrail_of(row) == guardrail
+        end_holder_budgets(
+            (guardrail.pk, holder)
+            for row, holder in holders
+            if _find_assigned_guardrail(row) == guardrail
         )
 
 
-def _guardrail_of(row: ApiKey | Membership) -> Guardrail | None:
+def _find_assigned_guardrail(row: ApiKey | Membership) -> Guardrail | None:
     """The guardrail that a key or a member is under."""
     assignment = getattr(row, "guardrail_assignment", None)
     return None if assignment is None else assignment.guardrail
 
 
-def _put(model: Any, rows: Sequence[Any], holder: str) -> None:
+def _upsert(model: Any, rows: Sequence[Any], holder: str) -> None:
     """One row for each holder: a new one, or the one that it has turned to this guardrail."""
     model.objects.bulk_create(
         rows,

@@ -11,28 +11,28 @@ from uuid import UUID
 from django.db.models import Q
 
 from accounts.models import SpendCounter
-from accounts.spending import guardrail_scope_id
+from accounts.spending import format_guardrail_scope_id
 
 
-def end_budget(guardrail_id: UUID) -> None:
+def end_guardrail_budget(guardrail_id: UUID) -> None:
     """Nobody is held to the guardrail's budget as it was."""
-    _end(Q(scope_id__startswith=f"{guardrail_id.hex}:"))
+    _clear_limits(Q(scope_id__startswith=f"{guardrail_id.hex}:"))
 
 
-def end_budget_of(pairs: Iterable[tuple[UUID, dict[str, int]]]) -> None:
+def end_holder_budgets(pairs: Iterable[tuple[UUID, dict[str, int]]]) -> None:
     """These holders are not held any more to the budgets of these guardrails."""
-    ids = [guardrail_scope_id(guardrail, **holder) for guardrail, holder in pairs]
+    ids = [format_guardrail_scope_id(guardrail, **holder) for guardrail, holder in pairs]
     if ids:
-        _end(Q(scope_id__in=ids))
+        _clear_limits(Q(scope_id__in=ids))
 
 
-def end_budgets_of_member(account_id: UUID, user: int | None) -> None:
+def end_member_budgets(account_id: UUID, user: int | None) -> None:
     """No guardrail's budget any more for all that a user's keys spend in the account, until the
     ledger writer meets it again."""
     if user is not None:
-        _end(Q(account=account_id, scope_id__endswith=f":u:{user}"))
+        _clear_limits(Q(account=account_id, scope_id__endswith=f":u:{user}"))
 
 
-def _end(whose: Q) -> None:
+def _clear_limits(whose: Q) -> None:
     counters = SpendCounter.objects.filter(whose, scope="guardrail", limit_nano__isnull=False)
     counters.update(limit_nano=None)

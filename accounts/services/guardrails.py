@@ -10,9 +10,9 @@ from django.db.models import Manager, Q
 
 from accounts.models import Guardrail, Workspace
 from accounts.models.guardrail import default_name
-from accounts.services.guardrail_budgets import end_budget
+from accounts.services.guardrail_budgets import end_guardrail_budget
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.records import Actor, read_fields, record_change
 from accounts.services.spend_scopes import outdate_limits
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
@@ -39,11 +39,11 @@ class LimitWithoutInterval(SchemaInvalid):
         super().__init__([Issue(missing, text)])
 
 
-class DefaultNameStays(InvalidRequest):
+class DefaultNameImmutable(InvalidRequest):
     message = "The name of a workspace's default guardrail cannot be changed"
 
 
-def page_of_guardrails(
+def list_guardrails(
     *, account_id: UUID, workspace_id: UUID | None, page: Page
 ) -> tuple[list[Guardrail], int]:
     """One page of a workspace's guardrails, of the default one where none is named, newest first;
@@ -58,13 +58,13 @@ def page_of_guardrails(
 
 def find_guardrail(account_id: UUID, guardrail_id: UUID) -> Any:
     """The account's guardrail of that id. Raises `NotFound`."""
-    found = _of_account(Guardrail.objects, account_id, guardrail_id)
+    found = _find_in_account(Guardrail.objects, account_id, guardrail_id)
     if found is None:
         raise NotFound
     return found
 
 
-def _of_account(rows: Manager[Guardrail], account_id: UUID, guardrail_id: UUID) -> Any:
+def _find_in_account(rows: Manager[Guardrail], account_id: UUID, guardrail_id: UUID) -> Any:
     found = rows.filter(pk=guardrail_id, workspace__account=account_id)
     return found.select_related("workspace").first()
 
@@ -82,7 +82,7 @@ def create_guardrail(
         guardrail = Guardrail(workspace=workspace, **settings)
         _check_budget(guardrail)
         guardrail.save(force_insert=True)
-        _record(by, "created", guardrail, None, facts_of(guardrail, SETTINGS))
+        _record(by, "created", guardrail, None, read_fields(guardrail, SETTINGS))
     return guardrail
 
 
@@ -90,36 +90,36 @@ def change_guardrail(
     *, account_id: UUID, guardrail_id: UUID, by: Actor, changes: Mapping[str, Any]
 ) -> Any:
     """The guardrail with its settings changed; the default one of a workspace is made by its first
-    change. Raises `NotFound`, `DefaultNameStays`, `LimitWithoutInterval`, and `Conflict` where
+    change. Raises `NotFound`, `DefaultNameImmutable`, `LimitWithoutInterval`, and `Conflict` where
     somebody else changed it meanwhile.
     """
     with transaction.atomic():
         if not changes.keys().isdisjoint(_BUDGET):
             outdate_limits(account_id)
-        guardrail = _to_change(account_id, guardrail_id)
+        guardrail = _load_for_change(account_id, guardrail_id)
         if guardrail.is_default and changes.get("name", guardrail.name) != guardrail.name:
-            raise DefaultNameStays
+            raise DefaultNameImmutable
         if guardrail._state.adding:
-            return _configure(guardrail, by, changes)
-        return change_found(guardrail, by=by, changes=changes)
+            return _create_default(guardrail, by, changes)
+        return update_guardrail(guardrail, by=by, changes=changes)
 
 
-def change_found(guardrail: Any, *, by: Actor, changes: Mapping[str, Any]) -> Any:
+def update_guardrail(guardrail: Any, *, by: Actor, changes: Mapping[str, Any]) -> Any:
     """The same for one as it was read: it is only written where nobody has changed it since. Its
     account's limits are outdated where its budget changes."""
     with transaction.atomic():
-        before = facts_of(guardrail, SETTINGS)
+        before = read_fields(guardrail, SETTINGS)
         for name, value in changes.items():
             setattr(guardrail, name, value)
         _check_budget(guardrail)
         guardrail.updated_at = datetime.now(UTC)
-        _tell_ledger(guardrail, before)
+        _end_moved_budget(guardrail, before)
         rows = Guardrail.objects.filter(pk=guardrail.pk, revision=guardrail.revision)
         guardrail.revision += 1
-        written = facts_of(guardrail, (*changes, "updated_at", "revision"))
+        written = read_fields(guardrail, (*changes, "updated_at", "revision"))
         if not rows.update(**written):
             raise Conflict
-        _record(by, "updated", guardrail, before, facts_of(guardrail, SETTINGS))
+        _record(by, "updated", guardrail, before, read_fields(guardrail, SETTINGS))
     return cast(Guardrail, guardrail)
 
 
@@ -130,15 +130,15 @@ def delete_guardrail(*, account_id: UUID, guardrail_id: UUID, by: Actor) -> None
         outdate_limits(account_id)
         guardrail = find_guardrail(account_id, guardrail_id)
         if guardrail.limit_nano is not None:
-            end_budget(guardrail.pk)
+            end_guardrail_budget(guardrail.pk)
         # The row stays out of sight, and so do its assignments: one statement however many.
         rows = Guardrail.objects.filter(pk=guardrail.pk)
         if not rows.update(deleted_at=datetime.now(UTC), revision=guardrail.revision + 1):
             raise NotFound
-        _record(by, "deleted", guardrail, facts_of(guardrail, SETTINGS), None)
+        _record(by, "deleted", guardrail, read_fields(guardrail, SETTINGS), None)
 
 
-def default_workspace_of(account_id: UUID, guardrail_id: UUID) -> Any:
+def find_default_workspace(account_id: UUID, guardrail_id: UUID) -> Any:
     """The workspace whose default guardrail has this id, whether there is one or not; None where
     there is no such workspace."""
     if guardrail_id.version != DEFAULT_IDS_VERSION:
@@ -147,24 +147,24 @@ def default_workspace_of(account_id: UUID, guardrail_id: UUID) -> Any:
     return next((each for each in workspaces if each.default_guardrail_id == guardrail_id), None)
 
 
-def _to_change(account_id: UUID, guardrail_id: UUID) -> Any:
+def _load_for_change(account_id: UUID, guardrail_id: UUID) -> Any:
     """The guardrail, or the default one of a workspace as it is before its first change."""
-    found = _of_account(Guardrail.everything, account_id, guardrail_id)
+    found = _find_in_account(Guardrail.everything, account_id, guardrail_id)
     if found is None:
-        workspace = default_workspace_of(account_id, guardrail_id)
+        workspace = find_default_workspace(account_id, guardrail_id)
         if workspace is None:
             raise NotFound
-        return _unconfigured(workspace)
+        return _build_default(workspace)
     if found.workspace.deleted_at is not None:
         raise NotFound
     if found.deleted_at is None:
         return found
     if not found.is_default:
         raise NotFound
-    return _unconfigured(found.workspace, revision=found.revision + 1)
+    return _build_default(found.workspace, revision=found.revision + 1)
 
 
-def _unconfigured(workspace: Workspace, *, revision: int = 0) -> Guardrail:
+def _build_default(workspace: Workspace, *, revision: int = 0) -> Guardrail:
     """A default guardrail that says nothing; a revision means that it was reset."""
     return Guardrail(
         pk=workspace.default_guardrail_id,
@@ -176,23 +176,23 @@ def _unconfigured(workspace: Workspace, *, revision: int = 0) -> Guardrail:
     )
 
 
-def _configure(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
+def _create_default(guardrail: Any, by: Actor, changes: Mapping[str, Any]) -> Any:
     """Make the default guardrail of a workspace, or bring back the row of one that was reset."""
     for name, value in changes.items():
         setattr(guardrail, name, value)
     _check_budget(guardrail)
-    if not _written(guardrail):
+    if not _save_default(guardrail):
         # Of two first changes at a time, the second finds what the first one made.
         raise Conflict
     guardrail._state.adding = False
-    _record(by, "created", guardrail, None, facts_of(guardrail, SETTINGS))
+    _record(by, "created", guardrail, None, read_fields(guardrail, SETTINGS))
     return cast(Guardrail, guardrail)
 
 
-def _written(guardrail: Guardrail) -> bool:
+def _save_default(guardrail: Guardrail) -> bool:
     if guardrail.revision:
         rows = Guardrail.everything.filter(pk=guardrail.pk, revision=guardrail.revision - 1)
-        again = facts_of(guardrail, (*SETTINGS, "created_at", "revision"))
+        again = read_fields(guardrail, (*SETTINGS, "created_at", "revision"))
         return bool(rows.update(**again, updated_at=None, deleted_at=None))
     try:
         with transaction.atomic():
@@ -209,10 +209,10 @@ def _check_budget(guardrail: Guardrail) -> None:
         raise LimitWithoutInterval("reset_interval")
 
 
-def _tell_ledger(guardrail: Any, before: Mapping[str, Any]) -> None:
+def _end_moved_budget(guardrail: Any, before: Mapping[str, Any]) -> None:
     """A budget that moves to another window ends on the one that it had."""
     if before["reset_interval"] not in (None, guardrail.reset_interval):
-        end_budget(guardrail.pk)
+        end_guardrail_budget(guardrail.pk)
 
 
 def _record(

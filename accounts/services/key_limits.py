@@ -8,8 +8,8 @@ from django.db.models import Q
 
 from accounts.models import ApiKey, SpendCounter
 from accounts.services.spend_scopes import outdate_limits
-from accounts.services.statements.past_spending import django_reader
-from accounts.windows import LIMITED_WINDOW, window_starts
+from accounts.services.statements.past_spending import build_django_reader
+from accounts.windows import LIMITED_WINDOW, find_window_starts
 
 # Requests count in the windows they began in, and one that began yesterday may still be raised.
 _WINDOWS_OPEN = timedelta(days=1)
@@ -17,7 +17,7 @@ _KEY = SpendCounter.Scope.KEY.value
 _PLACE = '("window" = %s AND window_start = %s)'
 
 
-class Usage(NamedTuple):
+class KeyUsage(NamedTuple):
     """What a key spent in each window, and what its own credentials were charged: nano-USD by
     `total`, `day`, `week` and `month`."""
 
@@ -30,7 +30,7 @@ class Usage(NamedTuple):
         return self.spent[window] + (self.byok[window] if key.include_byok_in_limit else 0)
 
 
-def limit_counters(*, key: ApiKey, at: datetime, moved: bool) -> Usage:
+def set_counter_limits(*, key: ApiKey, at: datetime, moved: bool) -> KeyUsage:
     """Put the key's limit on the counters of its window, and on no other; what the key spent by
     then. `moved` says that it stands on another window than before, or on one at all.
 
@@ -39,19 +39,19 @@ def limit_counters(*, key: ApiKey, at: datetime, moved: bool) -> Usage:
     account's row is locked by now, as the ledger writer does, so that no hold is being placed
     against these counters meanwhile.
     """
-    rows = _limited(key, at)
+    rows = _update_counters(key, at)
     if moved and rows:
         outdate_limits(key.account_id)
-    starts = window_starts(at)
+    starts = find_window_starts(at)
     now = [row for row in rows if str(starts[row.window]) == row.start]
     nothing = dict.fromkeys(starts, 0)
-    return Usage(
+    return KeyUsage(
         nothing | {row.window: row.spent_nano for row in now},
         nothing | {row.window: row.byok_nano for row in now},
     )
 
 
-class _Row(NamedTuple):
+class _CounterRow(NamedTuple):
     """A counter as it was left."""
 
     window: str
@@ -60,10 +60,10 @@ class _Row(NamedTuple):
     byok_nano: int
 
 
-def _limited(key: ApiKey, at: datetime) -> list[_Row]:
+def _update_counters(key: ApiKey, at: datetime) -> list[_CounterRow]:
     """One statement that writes the limit and reads what is told of the key."""
-    reader = django_reader()
-    places = {*window_starts(at).items(), *window_starts(at - _WINDOWS_OPEN).items()}
+    reader = build_django_reader()
+    places = {*find_window_starts(at).items(), *find_window_starts(at - _WINDOWS_OPEN).items()}
     starts = [each for name, start in places for each in (name, reader.day(start))]
     rows = reader.rows(
         "UPDATE accounts_spendcounter SET counts_byok = %s,"  # noqa: S608 - Only placeholders are joined in.
@@ -76,41 +76,41 @@ def _limited(key: ApiKey, at: datetime) -> list[_Row]:
             *(reader.uuid(key.account_id), key.limit_nano, str(key.pk), *starts),
         ],
     )
-    return [_Row(row[0], str(row[1]), *row[2:]) for row in rows]
+    return [_CounterRow(row[0], str(row[1]), *row[2:]) for row in rows]
 
 
-def no_usage(at: datetime) -> Usage:
-    nothing = dict.fromkeys(window_starts(at), 0)
-    return Usage(nothing, nothing)
+def build_zero_usage(at: datetime) -> KeyUsage:
+    nothing = dict.fromkeys(find_window_starts(at), 0)
+    return KeyUsage(nothing, nothing)
 
 
-def usage_of(*, key: ApiKey, at: datetime) -> Usage:
+def read_usage(*, key: ApiKey, at: datetime) -> KeyUsage:
     """What the key spent in each window that contains `at`."""
-    return usages_of(keys=[key], at=at)[key.pk]
+    return read_usages(keys=[key], at=at)[key.pk]
 
 
-def usages_of(*, keys: Collection[ApiKey], at: datetime) -> dict[int, Usage]:
+def read_usages(*, keys: Collection[ApiKey], at: datetime) -> dict[int, KeyUsage]:
     """`usage_of` many keys by their numbers, in one query."""
-    rows = list(SpendCounter.objects.filter(_counters_of(keys, at)))
+    rows = list(SpendCounter.objects.filter(_match_counters(keys, at)))
     of_key: dict[str, list[SpendCounter]] = {}
     for row in rows:
         of_key.setdefault(row.scope_id, []).append(row)
-    nothing = dict.fromkeys(window_starts(at), 0)
-    return {key.pk: _usage(of_key.get(str(key.pk), ()), nothing) for key in keys}
+    nothing = dict.fromkeys(find_window_starts(at), 0)
+    return {key.pk: _build_usage(of_key.get(str(key.pk), ()), nothing) for key in keys}
 
 
-def _usage(rows: Iterable[SpendCounter], nothing: Mapping[str, int]) -> Usage:
+def _build_usage(rows: Iterable[SpendCounter], nothing: Mapping[str, int]) -> KeyUsage:
     """What a key's counters say, one of each window at most."""
     mine = list(rows)
-    return Usage(
+    return KeyUsage(
         {**nothing, **{row.window: row.spent_nano for row in mine}},
         {**nothing, **{row.window: row.byok_spent_nano for row in mine}},
     )
 
 
-def _counters_of(keys: Iterable[ApiKey], at: datetime) -> Q:
+def _match_counters(keys: Iterable[ApiKey], at: datetime) -> Q:
     """Their counters in the windows of `at`."""
     windows = Q()
-    for window, start in window_starts(at).items():
+    for window, start in find_window_starts(at).items():
         windows |= Q(window=window, window_start=start)
     return windows & Q(scope=_KEY, scope_id__in=[str(key.pk) for key in keys])

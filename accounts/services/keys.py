@@ -12,15 +12,15 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists
 
-from accounts.keystring import hash_of, label_of, new_key
+from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.audit import recount_budgets
-from accounts.services.guardrail_budgets import end_budgets_of_member
-from accounts.services.key_limits import Usage, limit_counters
-from accounts.services.records import SYSTEM, Actor, facts_of, record_change
+from accounts.services.guardrail_budgets import end_member_budgets
+from accounts.services.key_limits import KeyUsage, set_counter_limits
+from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import outdate_limits
-from accounts.windows import limited_window
+from accounts.windows import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
 from gateway.http.validation import Issue
 
@@ -39,7 +39,7 @@ class NoSuchWorkspace(SchemaInvalid):
         super().__init__([Issue("workspace_id", "Invalid input: no workspace of this account")])
 
 
-class InternKeyStays(Conflict):
+class InternKeyImmovable(Conflict):
     """An intern works in its own workspace; its key goes nowhere else."""
 
     message = "This key belongs to an intern and stays in its workspace"
@@ -59,7 +59,7 @@ def create_key(
     by: Actor = SYSTEM,
 ) -> tuple[ApiKey, str]:
     """A new key and its string, which is shown this once. Without a workspace it manages."""
-    string = new_key(settings.API_KEY_PREFIX)
+    string = generate_key(settings.API_KEY_PREFIX)
     kind = ApiKey.Kind.INFERENCE if workspace else ApiKey.Kind.MANAGEMENT
     with transaction.atomic():
         key = ApiKey.objects.create(
@@ -68,8 +68,8 @@ def create_key(
             creator=creator,
             kind=kind,
             name=name,
-            hash=hash_of(string),
-            label=label_of(string, settings.API_KEY_PREFIX),
+            hash=hash_key(string),
+            label=label_key(string, settings.API_KEY_PREFIX),
             limit_nano=limit_nano,
             limit_reset=limit_reset,
             include_byok_in_limit=include_byok_in_limit,
@@ -88,21 +88,21 @@ def change_key(
     at: datetime | None = None,
 ) -> ApiKey:
     """The one key of `keys` with these fields set; a changed limit holds at once, for what is
-    counted already. Raises `ApiKey.DoesNotExist`, `NoSuchWorkspace` and `InternKeyStays`."""
-    return changed_key(keys=keys, changes=changes, by=by, at=at)[0]
+    counted already. Raises `ApiKey.DoesNotExist`, `NoSuchWorkspace` and `InternKeyImmovable`."""
+    return change_key_with_usage(keys=keys, changes=changes, by=by, at=at)[0]
 
 
-def changed_key(
+def change_key_with_usage(
     *,
     keys: ApiKeyQuerySet,
     changes: Mapping[str, Any],
     by: Actor = SYSTEM,
     at: datetime | None = None,
-) -> tuple[ApiKey, Usage | None]:
+) -> tuple[ApiKey, KeyUsage | None]:
     """`change_key`, and what the key spent where its limit was changed (else None)."""
     with transaction.atomic():
         key = keys.living().locked().get()
-        return key, _apply(key, changes, by, at or datetime.now(UTC))[1]
+        return key, _change_one(key, changes, by, at or datetime.now(UTC))[1]
 
 
 def rotate_key(
@@ -115,18 +115,18 @@ def rotate_key(
     """
     assert 0 <= grace_s <= GRACE_S_MAX
     at = at or datetime.now(UTC)
-    string, until = new_key(settings.API_KEY_PREFIX), at + timedelta(seconds=grace_s)
+    string, until = generate_key(settings.API_KEY_PREFIX), at + timedelta(seconds=grace_s)
     with transaction.atomic():
         key = keys.living().locked().get()
         FormerHash.objects.create(hash=key.hash, api_key=key, valid_until=until)
-        fresh = {"hash": hash_of(string), "label": label_of(string, settings.API_KEY_PREFIX)}
-        _apply(key, fresh, by, at, action="rotated")
+        fresh = {"hash": hash_key(string), "label": label_key(string, settings.API_KEY_PREFIX)}
+        _change_one(key, fresh, by, at, action="rotated")
     return key, string
 
 
 def set_disabled(*, keys: ApiKeyQuerySet, disabled: bool, by: Actor = SYSTEM) -> int:
     """Disable or enable keys; every process follows within a second. Returns how many moved."""
-    return _apply_to_all(keys, {"disabled": disabled}, by, "updated")
+    return _change_all(keys, {"disabled": disabled}, by, "updated")
 
 
 def delete_keys(*, keys: ApiKeyQuerySet, by: Actor = SYSTEM) -> int:
@@ -134,7 +134,7 @@ def delete_keys(*, keys: ApiKeyQuerySet, by: Actor = SYSTEM) -> int:
 
     Every process follows within a second. Returns how many moved.
     """
-    return _apply_to_all(keys, {"deleted_at": datetime.now(UTC)}, by, "deleted")
+    return _change_all(keys, {"deleted_at": datetime.now(UTC)}, by, "deleted")
 
 
 def set_limit(
@@ -173,28 +173,28 @@ def record_uses(uses: Mapping[int, datetime]) -> set[int]:
     return set(known)
 
 
-def _apply_to_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:
+def _change_all(keys: ApiKeyQuerySet, changes: Mapping[str, Any], by: Actor, action: str) -> int:
     now = datetime.now(UTC)
     with transaction.atomic():
         found = list(keys.living().locked())
-        return sum(_apply(key, changes, by, now, action=action)[0] for key in found)
+        return sum(_change_one(key, changes, by, now, action=action)[0] for key in found)
 
 
-def _apply(
+def _change_one(
     key: ApiKey, changes: Mapping[str, Any], by: Actor, at: datetime, *, action: str = "updated"
-) -> tuple[bool, Usage | None]:
+) -> tuple[bool, KeyUsage | None]:
     """Set and save what differs, with its record. Whether anything did, and what the key spent
     where its limit was changed. The key is locked."""
-    before = facts_of(key, _FACTS)
+    before = read_fields(key, _FACTS)
     moved = [name for name, value in changes.items() if before[name] != value]
     if not moved:
         return False, None
-    usage, stood_on = None, limited_window(key)
+    usage, stood_on = None, find_limited_window(key)
     fields = {name: changes[name] for name in moved} | {"updated_at": at}
     row = ApiKey.objects.filter(pk=key.pk)
     if "workspace_id" in moved:
         if key.intern_id is not None:
-            raise InternKeyStays
+            raise InternKeyImmovable
         target = Workspace.objects.filter(pk=changes["workspace_id"], account=key.account_id)
         row = row.filter(Exists(target))
     if not row.update(**fields):
@@ -202,13 +202,13 @@ def _apply(
     for name, value in fields.items():
         setattr(key, name, value)
     if _LIMITS.intersection(moved):
-        usage = limit_counters(key=key, at=at, moved=limited_window(key) != stood_on)
+        usage = set_counter_limits(key=key, at=at, moved=find_limited_window(key) != stood_on)
     if "creator_id" in moved:
         # What the key spent is another member's from here on, whose budgets are others.
         outdate_limits(key.account_id)
         recount_budgets(key.account_id, now=at)
         # What the key holds as well: the ledger writer makes that member's counters anew.
-        end_budgets_of_member(key.account_id, key.creator_id)
+        end_member_budgets(key.account_id, key.creator_id)
     _record(key, by, action, before, at)
     return True, usage
 
@@ -223,6 +223,6 @@ def _record(
         object_id=key.pk,
         account_id=key.account_id,
         before=before,
-        after=facts_of(key, _FACTS),
+        after=read_fields(key, _FACTS),
         at=at,
     )

@@ -9,9 +9,9 @@
         )
 
 What is made has `before=None`, what is gone `after=None`. Where both are given only the fields that
-differ are kept, and nothing is written where none does. The actor is `by_key(caller)` in an API
-view, `by_operator(request.user)` in the admin and `by_command("name")` in a command. Facts are
-public fields: never a key's string, a credential or anything sealed.
+differ are kept, and nothing is written where none does. The actor is `key_actor(caller)` in an API
+view, `operator_actor(request.user)` in the admin and `command_actor("name")` in a command. Recorded
+fields are public: never a key's string, a credential or anything sealed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,24 +37,24 @@ class Actor:
     command: str = ""
 
 
-def by_operator(user: Any) -> Actor:
+def operator_actor(user: Any) -> Actor:
     """`request.user` of an admin page, which only lets in people who are logged in."""
     return Actor(operator_id=user.pk)
 
 
-def by_key(caller: Caller) -> Actor:
+def key_actor(caller: Caller) -> Actor:
     return Actor(management_key_id=caller.key_id)
 
 
-def by_command(name: str) -> Actor:
+def command_actor(name: str) -> Actor:
     return Actor(command=name)
 
 
 # Whoever has a shell on the gateway.
-SYSTEM = by_command("shell")
+SYSTEM = command_actor("shell")
 
 
-def facts_of(row: models.Model, fields: Iterable[str]) -> dict[str, Any]:
+def read_fields(row: models.Model, fields: Iterable[str]) -> dict[str, Any]:
     """These attributes of a row, by name."""
     return {name: getattr(row, name) for name in fields}
 

@@ -26,18 +26,18 @@ from gateway.sealing import UnsealError, seal, unseal
 
 log = logging.getLogger("gateway")
 ANSWER_BYTES_MAX: Final = 262_144
-ANSWER_KEPT: Final = timedelta(hours=1)
-ROW_KEPT: Final = timedelta(hours=24)
+ANSWER_RETENTION: Final = timedelta(hours=1)
+ROW_RETENTION: Final = timedelta(hours=24)
 # A management request is over long before: a database that says nothing is given up.
 _MANAGEMENT_LEASE_S: Final = 60.0
 # From a charge to the row that says so it is milliseconds, with a database that answers.
-_TOLD_WITHIN: Final = timedelta(seconds=60)
+_FINISH_DELAY_MAX: Final = timedelta(seconds=60)
 _BATCH: Final = 500
 _BATCHES_MAX: Final = 200
 PURPOSE: Final = "idempotency"
 
 
-class Wanted(NamedTuple):
+class RequestIdentity(NamedTuple):
     """What is asked for: who, where, under which key, with which body. `generation_id` is what an
     inference request is going to be charged under."""
 
@@ -61,7 +61,7 @@ class Claim(NamedTuple):
     generation_id: str | None
 
 
-class Kept(NamedTuple):
+class StoredAnswer(NamedTuple):
     """What was answered the first time."""
 
     status: int
@@ -69,7 +69,7 @@ class Kept(NamedTuple):
     generation_id: str | None
 
 
-class KeyReused(Conflict):
+class IdempotencyKeyReused(Conflict):
     """The key came with another body before."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class KeyReused(Conflict):
         )
 
 
-class UnderWay(Conflict):
+class RequestInProgress(Conflict):
     """The first request with this key has not been answered yet."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class UnderWay(Conflict):
         )
 
 
-class AnswerNotKept(Conflict):
+class AnswerNotStored(Conflict):
     """It was carried out; what was answered is not there to be told again."""
 
     def __init__(self, row: RepeatableRequest) -> None:
@@ -105,10 +105,10 @@ class AnswerNotKept(Conflict):
         super().__init__(f"{said}: {which}" if which else said, metadata=metadata, headers=headers)
 
 
-def claim(wanted: Wanted, *, now: datetime | None = None) -> Claim | Kept:
+def claim_request(wanted: RequestIdentity, *, now: datetime | None = None) -> Claim | StoredAnswer:
     """The right to carry a request out, or what it was answered before.
 
-    Raises `KeyReused`, `UnderWay` and `AnswerNotKept`.
+    Raises `IdempotencyKeyReused`, `RequestInProgress` and `AnswerNotStored`.
     """
     now = now or datetime.now(UTC)
     mine = Claim(wanted.row_id, uuid.uuid4(), wanted.generation_id)
@@ -121,30 +121,30 @@ def claim(wanted: Wanted, *, now: datetime | None = None) -> Claim | Kept:
         return mine
     if row is None:
         # It was refused this very moment.
-        raise UnderWay
-    return _after(row, wanted, mine, now)
+        raise RequestInProgress
+    return _handle_existing(row, wanted, mine, now)
 
 
-def finish(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
+def finish_request(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
     """The request was carried out. `body` is None where it is not to be kept."""
     now = datetime.now(UTC)
     kept = body is not None and len(body) <= ANSWER_BYTES_MAX
     sealed = seal(_text(body), purpose=PURPOSE, row=str(claim.row_id)) if kept else None
-    _owned(claim).update(
+    _select_owned(claim).update(
         finished_at=now,
         status=status,
         sealed_answer=sealed,
-        answer_until=now + ANSWER_KEPT if kept else None,
+        answer_until=now + ANSWER_RETENTION if kept else None,
         made=made[:64],
     )
 
 
-def forget(claim: Claim) -> None:
+def forget_request(claim: Claim) -> None:
     """The request was refused, and nothing came of it."""
-    _owned(claim).delete()
+    _select_owned(claim).delete()
 
 
-def forget_old(*, now: datetime) -> int:
+def delete_expired_requests(*, now: datetime) -> int:
     """Drop answers and rows whose time is over, a batch at a time. Returns how many."""
     rows = RepeatableRequest.objects
     done = 0
@@ -164,19 +164,19 @@ def _text(body: bytes | None) -> str:
     return (body or b"").decode()
 
 
-def _owned(claim: Claim) -> QuerySet[RepeatableRequest]:
+def _select_owned(claim: Claim) -> QuerySet[RepeatableRequest]:
     return RepeatableRequest.objects.filter(
         pk=claim.row_id, lease_id=claim.lease_id, finished_at__isnull=True
     )
 
 
-def _lease_until(wanted: Wanted, now: datetime) -> datetime:
+def _find_lease_end(wanted: RequestIdentity, now: datetime) -> datetime:
     """No request lives longer than a hold: its deadline is shorter (system check E001)."""
     lease_s = settings.HOLD_LEASE_SECONDS if wanted.generation_id else _MANAGEMENT_LEASE_S
     return now + timedelta(seconds=lease_s)
 
 
-def _insert(wanted: Wanted, mine: Claim, now: datetime) -> None:
+def _insert(wanted: RequestIdentity, mine: Claim, now: datetime) -> None:
     RepeatableRequest.objects.create(
         id=mine.row_id,
         account_id=wanted.caller.account_id,
@@ -184,54 +184,58 @@ def _insert(wanted: Wanted, mine: Claim, now: datetime) -> None:
         path=wanted.path[:200],
         body_hash=wanted.body_hash,
         lease_id=mine.lease_id,
-        lease_until=_lease_until(wanted, now),
+        lease_until=_find_lease_end(wanted, now),
         generation_id=mine.generation_id,
         created_at=now,
-        expires_at=now + ROW_KEPT,
+        expires_at=now + ROW_RETENTION,
     )
 
 
-def _after(row: RepeatableRequest, wanted: Wanted, mine: Claim, now: datetime) -> Claim | Kept:
+def _handle_existing(
+    row: RepeatableRequest, wanted: RequestIdentity, mine: Claim, now: datetime
+) -> Claim | StoredAnswer:
     """What follows from a request that was there before."""
     if row.expires_at <= now and row.lease_until <= now:
-        return _begun_anew(row, wanted, mine, now)
+        return _take_over(row, wanted, mine, now)
     if row.body_hash != wanted.body_hash:
-        raise KeyReused
+        raise IdempotencyKeyReused
     if row.finished_at is not None:
-        return _told_again(row, now)
+        return _load_answer(row, now)
     if row.lease_until > now:
-        raise AnswerNotKept(row) if _was_left(row, now) else UnderWay()
-    return _begun_anew(row, wanted, mine, now)
+        raise AnswerNotStored(row) if _was_abandoned(row, now) else RequestInProgress()
+    return _take_over(row, wanted, mine, now)
 
 
-def _was_left(row: RepeatableRequest, now: datetime) -> bool:
+def _was_abandoned(row: RepeatableRequest, now: datetime) -> bool:
     """Whether it was charged some time ago: whoever carried it out did not live to say so."""
     if row.generation_id is None:
         return False
     charges = LedgerEntry.objects.filter(generation_id=row.generation_id, kind="usage")
-    return charges.filter(created_at__lt=now - _TOLD_WITHIN).exists()
+    return charges.filter(created_at__lt=now - _FINISH_DELAY_MAX).exists()
 
 
-def _told_again(row: RepeatableRequest, now: datetime) -> Kept:
+def _load_answer(row: RepeatableRequest, now: datetime) -> StoredAnswer:
     if row.sealed_answer is None or row.answer_until is None or row.answer_until <= now:
-        raise AnswerNotKept(row)
+        raise AnswerNotStored(row)
     try:
         body = unseal(row.sealed_answer, purpose=PURPOSE, row=str(row.pk))
     except UnsealError:
         log.warning("An answer kept under another VAULT_MASTER_KEY cannot be told again")
-        raise AnswerNotKept(row) from None
+        raise AnswerNotStored(row) from None
     assert row.status is not None
-    return Kept(row.status, body.encode(), row.generation_id)
+    return StoredAnswer(row.status, body.encode(), row.generation_id)
 
 
-def _begun_anew(row: RepeatableRequest, wanted: Wanted, mine: Claim, now: datetime) -> Claim:
+def _take_over(
+    row: RepeatableRequest, wanted: RequestIdentity, mine: Claim, now: datetime
+) -> Claim:
     """Take over what a dead process left, or what is long over."""
     with transaction.atomic():
         if row.finished_at is None and row.generation_id:
-            _close(row, wanted)
+            _close_generation(row, wanted)
         moved = RepeatableRequest.objects.filter(pk=row.pk, lease_id=row.lease_id).update(
             lease_id=mine.lease_id,
-            lease_until=_lease_until(wanted, now),
+            lease_until=_find_lease_end(wanted, now),
             body_hash=wanted.body_hash,
             generation_id=mine.generation_id,
             made="",
@@ -240,21 +244,21 @@ def _begun_anew(row: RepeatableRequest, wanted: Wanted, mine: Claim, now: dateti
             answer_until=None,
             finished_at=None,
             created_at=now,
-            expires_at=now + ROW_KEPT,
+            expires_at=now + ROW_RETENTION,
         )
         if not moved:
-            raise UnderWay
+            raise RequestInProgress
     return mine
 
 
-def _close(row: RepeatableRequest, wanted: Wanted) -> None:
+def _close_generation(row: RepeatableRequest, wanted: RequestIdentity) -> None:
     """See to it that nothing is ever charged under the old generation."""
     if Hold.objects.filter(pk=row.generation_id).exists():
         # It is freed within a minute; until then its process may still be there.
-        raise UnderWay
+        raise RequestInProgress
     charged = LedgerEntry.objects.filter(generation_id=row.generation_id, kind="usage")
     if charged.exists():
-        raise AnswerNotKept(row)
+        raise AnswerNotStored(row)
     try:
         with transaction.atomic():
             LedgerEntry.objects.create(
@@ -270,4 +274,4 @@ def _close(row: RepeatableRequest, wanted: Wanted) -> None:
                 created_at=datetime.now(UTC),
             )
     except IntegrityError:
-        raise AnswerNotKept(row) from None
+        raise AnswerNotStored(row) from None

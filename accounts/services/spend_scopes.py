@@ -11,7 +11,7 @@ from accounts.models import Account, SpendCounter
 from accounts.spending import ScopeKind, SpendScope, WindowName
 
 
-def close_scopes(account_id: UUID, scopes: Collection[SpendScope]) -> None:
+def end_budgets(account_id: UUID, scopes: Collection[SpendScope]) -> None:
     """No limit any more on what these scopes spend (their `limit_nano` says nothing here).
 
     Call it in the transaction of the change, and before other rows are locked than the account's:
@@ -24,7 +24,7 @@ def close_scopes(account_id: UUID, scopes: Collection[SpendScope]) -> None:
         counters.update(limit_nano=None)
 
 
-def scope_of(counter: SpendCounter) -> SpendScope:
+def build_scope(counter: SpendCounter) -> SpendScope:
     """The budget that a limited counter belongs to, as it is now."""
     assert counter.limit_nano is not None
     confined = counter.workspace_id if counter.scope == SpendCounter.Scope.GUARDRAIL else None

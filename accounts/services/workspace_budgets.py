@@ -12,13 +12,13 @@ from django.db.models import Exists, OuterRef
 
 from accounts.models import Hold, Workspace, WorkspaceBudget
 from accounts.services.records import Actor, record_change
-from accounts.services.spend_scopes import close_scopes, outdate_limits
-from accounts.services.statements.past_spending import django_reader, usage_of_workspace
-from accounts.services.workspaces import named
-from accounts.spending import WINDOW_OF_WORD, SpendScope, workspace_scopes
-from accounts.windows import window_starts
+from accounts.services.spend_scopes import end_budgets, outdate_limits
+from accounts.services.statements.past_spending import build_django_reader, build_usage_condition
+from accounts.services.workspaces import match_reference
+from accounts.spending import WINDOW_OF_WORD, SpendScope, build_workspace_scopes
+from accounts.windows import find_window_starts
 from gateway.http.errors import InvalidRequest, NotFound
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 
 # Broadest first, as they are listed and looked at.
 INTERVALS: Final = tuple(WINDOW_OF_WORD)
@@ -33,19 +33,19 @@ _SET: Final = """
 """
 
 
-class NotDecreasing(InvalidRequest):
+class LimitsNotDecreasing(InvalidRequest):
     """Of two budgets the one of the wider interval is not the larger one."""
 
     def __init__(self, wide: WorkspaceBudget, narrow: WorkspaceBudget) -> None:
         super().__init__(
             "Budget limits must strictly decrease: "
-            f"{wide.interval} (${usd_text(wide.limit_nano)}) must exceed "
-            f"{narrow.interval} (${usd_text(narrow.limit_nano)})"
+            f"{wide.interval} (${format_usd(wide.limit_nano)}) must exceed "
+            f"{narrow.interval} (${format_usd(narrow.limit_nano)})"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class WorkspaceBudgets:
     """A workspace (without its other settings) and its budgets, the broadest first. `is_in_use`
     tells whether requests of the account are under way."""
 
@@ -57,9 +57,9 @@ class Budgets:
         return next((row for row in self.rows if row.interval == interval), None)
 
 
-def find_budgets(account_id: UUID, reference: str) -> Budgets:
+def find_budgets(account_id: UUID, reference: str) -> WorkspaceBudgets:
     """Those of the account's workspace of that id or slug, in one query. Raises `NotFound`."""
-    wanted = named(reference)
+    wanted = match_reference(reference)
     if wanted is None:
         raise NotFound
     in_use = Hold.objects.filter(account=OuterRef("account"))
@@ -77,10 +77,12 @@ def find_budgets(account_id: UUID, reference: str) -> Budgets:
         raise NotFound
     # Its id counts where a slug reads like one.
     chosen = min(rows, key=lambda row: str(row["pk"]) != reference.lower())["pk"]
-    return _budgets([row for row in rows if row["pk"] == chosen])
+    return _build_budgets([row for row in rows if row["pk"] == chosen])
 
 
-def find_budget(account_id: UUID, reference: str, interval: str) -> tuple[Budgets, WorkspaceBudget]:
+def find_budget(
+    account_id: UUID, reference: str, interval: str
+) -> tuple[WorkspaceBudgets, WorkspaceBudget]:
     """One of them. Raises `NotFound` also where there is none of that interval."""
     found = find_budgets(account_id, reference)
     row = found.of(interval)
@@ -98,20 +100,20 @@ def set_budget(
     include_byok: bool | None,
     by: Actor,
     at: datetime | None = None,
-) -> tuple[Budgets, WorkspaceBudget]:
+) -> tuple[WorkspaceBudgets, WorkspaceBudget]:
     """Set one budget, and for all of the workspace whether BYOK counts (None: as it is).
 
     It holds from the commit on, for what was spent already and for requests under way. Raises
-    `NotFound` and `NotDecreasing`.
+    `NotFound` and `LimitsNotDecreasing`.
     """
     with transaction.atomic():
         outdate_limits(account_id)
         at = at or datetime.now(UTC)
         before = find_budgets(account_id, reference)
         workspace = before.workspace
-        told = _facts(workspace, before.of(interval))
-        after = with_limit(before, interval, limit_nano)
-        refuse_wrong_order(after)
+        told = _read_facts(workspace, before.of(interval))
+        after = apply_limit(before, interval, limit_nano)
+        check_decreasing(after)
         row = after.of(interval)
         assert row is not None
         row.created_at, row.updated_at = row.created_at or at, at
@@ -120,24 +122,24 @@ def set_budget(
         if flips:
             workspace.include_byok_in_budgets = bool(include_byok)
             workspace.save(update_fields=["include_byok_in_budgets"])
-        _limit(after, interval, at, flips=flips)
-        _record(by, "set", row, told, _facts(workspace, row), at)
+        _set_limit(after, interval, at, flips=flips)
+        _record(by, "set", row, told, _read_facts(workspace, row), at)
     return after, row
 
 
-def with_limit(budgets: Budgets, interval: str, limit_nano: int) -> Budgets:
+def apply_limit(budgets: WorkspaceBudgets, interval: str, limit_nano: int) -> WorkspaceBudgets:
     """As they would be with this one set; nothing is saved."""
     row = budgets.of(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
     row.limit_nano = limit_nano
     others = [each for each in budgets.rows if each.interval != interval]
-    return Budgets(budgets.workspace, _in_order([*others, row]), budgets.is_in_use)
+    return WorkspaceBudgets(budgets.workspace, _sort_budgets([*others, row]), budgets.is_in_use)
 
 
-def refuse_wrong_order(budgets: Budgets) -> None:
-    """Raise `NotDecreasing` unless limits decrease as their intervals narrow."""
+def check_decreasing(budgets: WorkspaceBudgets) -> None:
+    """Raise `LimitsNotDecreasing` unless limits decrease as their intervals narrow."""
     for wide, narrow in pairwise(budgets.rows):
         if wide.limit_nano <= narrow.limit_nano:
-            raise NotDecreasing(wide, narrow)
+            raise LimitsNotDecreasing(wide, narrow)
 
 
 def delete_budget(
@@ -150,15 +152,15 @@ def delete_budget(
         if row is None:
             return False
         workspace = row.workspace
-        close_scopes(account_id, workspace_scopes(workspace, [row]))
+        end_budgets(account_id, build_workspace_scopes(workspace, [row]))
         # Locked by now; whoever was faster has written the record.
         if not WorkspaceBudget.objects.filter(pk=row.pk).delete()[0]:
             return False
-        _record(by, "deleted", row, _facts(workspace, row), None, at)
+        _record(by, "deleted", row, _read_facts(workspace, row), None, at)
     return True
 
 
-def _budgets(rows: list[dict[str, Any]]) -> Budgets:
+def _build_budgets(rows: list[dict[str, Any]]) -> WorkspaceBudgets:
     first = rows[0]
     workspace = Workspace(
         pk=first["pk"],
@@ -167,11 +169,11 @@ def _budgets(rows: list[dict[str, Any]]) -> Budgets:
         include_byok_in_budgets=first["include_byok_in_budgets"],
     )
     workspace._state.adding = False
-    budgets = [_row(workspace, row) for row in rows if row["budgets__id"] is not None]
-    return Budgets(workspace, _in_order(budgets), first["is_in_use"])
+    budgets = [_build_row(workspace, row) for row in rows if row["budgets__id"] is not None]
+    return WorkspaceBudgets(workspace, _sort_budgets(budgets), first["is_in_use"])
 
 
-def _row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget:
+def _build_row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget:
     row = WorkspaceBudget(
         pk=said["budgets__id"],
         workspace=workspace,
@@ -184,29 +186,29 @@ def _row(workspace: Workspace, said: Mapping[str, Any]) -> WorkspaceBudget:
     return row
 
 
-def _in_order(rows: Iterable[WorkspaceBudget]) -> tuple[WorkspaceBudget, ...]:
+def _sort_budgets(rows: Iterable[WorkspaceBudget]) -> tuple[WorkspaceBudget, ...]:
     return tuple(sorted(rows, key=lambda row: INTERVALS.index(row.interval)))
 
 
-def _limit(budgets: Budgets, interval: str, at: datetime, *, flips: bool) -> None:
+def _set_limit(budgets: WorkspaceBudgets, interval: str, at: datetime, *, flips: bool) -> None:
     """Put the new limit on its counter, unless requests are under way that must hold on it too:
     then the ledger writer does, when it next meets it. So it does with all counters where BYOK
     begins to count, or ceases to."""
     if flips:
         return
     workspace = budgets.workspace
-    scopes = workspace_scopes(workspace, budgets.rows)
+    scopes = build_workspace_scopes(workspace, budgets.rows)
     scope = next(each for each in scopes if each.window == WINDOW_OF_WORD[interval])
     limit_nano = None if budgets.is_in_use else scope.limit_nano
-    _set_counter(workspace, scope, limit_nano, window_starts(at)[scope.window])
+    _set_counter(workspace, scope, limit_nano, find_window_starts(at)[scope.window])
 
 
 def _set_counter(
     workspace: Workspace, scope: SpendScope, limit_nano: int | None, start: date
 ) -> None:
     """One statement: the limit, and what the books say was spent."""
-    reader = django_reader()
-    condition, values = usage_of_workspace(
+    reader = build_django_reader()
+    condition, values = build_usage_condition(
         reader, workspace.account_id, workspace.pk, scope.window, start
     )
     place = [scope.scope_id, scope.window, reader.day(start)]
@@ -218,7 +220,7 @@ def _set_counter(
         )
 
 
-def _facts(workspace: Workspace, row: WorkspaceBudget | None) -> dict[str, Any]:
+def _read_facts(workspace: Workspace, row: WorkspaceBudget | None) -> dict[str, Any]:
     return {
         "workspace_id": workspace.pk,
         "interval": row.interval if row else None,

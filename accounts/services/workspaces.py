@@ -19,7 +19,7 @@ from accounts.models import (
     WorkspaceBudget,
 )
 from accounts.services.byok import wipe_credentials_of
-from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
@@ -44,22 +44,22 @@ class SlugTaken(InvalidRequest):
     message = "Workspace slug already exists"
 
 
-class HasActiveKeys(InvalidRequest):
+class WorkspaceHasKeys(InvalidRequest):
     message = "Workspace has active API keys. Delete the keys first."
 
 
-class HasOthers(InvalidRequest):
+class WorkspaceInUse(InvalidRequest):
     """Apps above this one keep something in it that does not go with it. `name` is its word."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Workspace has {name}. Delete the {name} first.")
 
 
-class DefaultStays(PermissionDenied):
+class DefaultWorkspaceUndeletable(PermissionDenied):
     message = "Deleting the default workspace is not supported"
 
 
-def named(reference: str) -> Q | None:
+def match_reference(reference: str) -> Q | None:
     """What a workspace's id or slug asks the table for; None where it can be neither."""
     wanted = Q()
     if _UUID.fullmatch(reference):
@@ -69,7 +69,7 @@ def named(reference: str) -> Q | None:
     return wanted or None
 
 
-def shown(account_id: UUID) -> QuerySet[Any]:
+def select_workspaces(account_id: UUID) -> QuerySet[Any]:
     """The account's workspaces, each with its `creator_public_id`.
 
     The account's first admin stands for a creator that is not known.
@@ -97,10 +97,10 @@ def find_workspace(
     Its id counts where a slug reads like one. A locked one gets no new key before the transaction
     ends.
     """
-    wanted = named(reference)
+    wanted = match_reference(reference)
     if wanted is None:
         raise NotFound
-    rows = shown(account_id).annotate(**(asked or {})).filter(wanted)
+    rows = select_workspaces(account_id).annotate(**(asked or {})).filter(wanted)
     if lock:
         # The account's row first, as whoever changes keys and the ledger writer do.
         rows = rows.select_related("account").select_for_update(of=("account", "self"), no_key=True)
@@ -110,9 +110,9 @@ def find_workspace(
     return found[0]
 
 
-def page_of_workspaces(account_id: UUID, page: Page) -> tuple[list[Any], int]:
+def list_workspaces(account_id: UUID, page: Page) -> tuple[list[Any], int]:
     """One page, newest first, and how many there are."""
-    rows = shown(account_id).order_by("-created_at", "pk")
+    rows = select_workspaces(account_id).order_by("-created_at", "pk")
     return list(rows[page.rows]), Workspace.objects.filter(account_id=account_id).count()
 
 
@@ -125,11 +125,11 @@ def create_workspace(
     """
     keys = settings.get("io_logging_api_key_ids")
     if keys:
-        raise _no_keys(enumerate(keys))
-    user = _creator(account_id, creator)
+        raise _build_key_error(enumerate(keys))
+    user = _find_creator(account_id, creator)
     workspace: Any = Workspace(account_id=account_id, created_by=user, **settings)
     workspace.creator_public_id = user.public_id if user else None
-    _written(workspace, lambda: _insert(workspace, by))
+    _write(workspace, lambda: _insert(workspace, by))
     return workspace
 
 
@@ -139,47 +139,49 @@ def change_workspace(
     """The workspace with its settings changed. Raises `NotFound`, `SlugTaken`, `SchemaInvalid`."""
     with transaction.atomic():
         workspace = find_workspace(account_id, reference, lock=True)
-        before = facts_of(workspace, SETTINGS)
+        before = read_fields(workspace, SETTINGS)
         for name, value in changes.items():
             setattr(workspace, name, value)
         if changes.get("io_logging_api_key_ids"):
-            workspace.io_logging_api_key_ids = own_keys(
+            workspace.io_logging_api_key_ids = resolve_own_keys(
                 workspace, changes["io_logging_api_key_ids"]
             )
         workspace.updated_at = datetime.now(UTC)
-        _written(workspace, lambda: workspace.save(update_fields=[*changes, "updated_at"]))
-        record_of_workspace(by, "updated", workspace, before, facts_of(workspace, SETTINGS))
+        _write(workspace, lambda: workspace.save(update_fields=[*changes, "updated_at"]))
+        record_workspace_change(by, "updated", workspace, before, read_fields(workspace, SETTINGS))
     return workspace
 
 
 def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
     """Delete it as its users see it; the row stays, because history names it.
 
-    Keys that are disabled or expired are out of sight with it, and so is whatever other apps keep
-    in it: the schedule removes them (`clear_deleted`), but secrets, such as its BYOK credentials,
-    go at once. Its members are members of nothing any more, and its budgets and guardrails are
-    those of nothing.
-    Raises `NotFound`, `DefaultStays`, `HasOthers`, `HasActiveKeys`.
+    Disabled and expired keys, and rows of other apps, are out of sight with it, and the schedule
+    removes them (`clear_deleted_workspaces`). Secrets, such as its BYOK credentials, go at once.
+    Its members, budgets and guardrails apply to nothing any more.
+
+    Raises `NotFound`, `DefaultWorkspaceUndeletable`, `WorkspaceInUse`, `WorkspaceHasKeys`.
     """
     now = datetime.now(UTC)
     with transaction.atomic():
-        workspace = find_workspace(account_id, reference, lock=True, asked=_held())
+        workspace = find_workspace(account_id, reference, lock=True, asked=_annotate_counts())
         if workspace.is_default:
-            raise DefaultStays
+            raise DefaultWorkspaceUndeletable
         # By a statement that begins under the lock: what was found may have been seen before it.
-        hindrances = _hindrances(now)
+        hindrances = _list_hindrances(now)
         living = Workspace.objects.filter(*(~each for each in hindrances.values()), pk=workspace.pk)
         if not living.update(deleted_at=now):
-            raise _hindrance(workspace.pk, hindrances)
+            raise _name_hindrance(workspace.pk, hindrances)
         # As they are under the lock; what was found may have been seen before it.
         told = {
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
             for name, each in _belongings.items()
         }
-        record_of_workspace(by, "deleted", workspace, facts_of(workspace, SETTINGS) | told, None)
+        record_workspace_change(
+            by, "deleted", workspace, read_fields(workspace, SETTINGS) | told, None
+        )
 
 
-def clear_deleted() -> int:
+def clear_deleted_workspaces() -> int:
     """Remove what is left in deleted workspaces, where nobody sees it any more: a batch of them for
     each kind, each workspace in a transaction of its own. Returns how many rows are gone."""
     deleted, gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk"), 0
@@ -191,7 +193,7 @@ def clear_deleted() -> int:
     return gone
 
 
-class Belongings(NamedTuple):
+class WorkspaceBelongings(NamedTuple):
     """What goes with a workspace: all rows of that kind, each with its `workspace`, and how those
     of one are removed, in the caller's transaction; how many there were. `at_once` is for secrets,
     others are removed by the schedule and must be out of sight by then."""
@@ -201,60 +203,62 @@ class Belongings(NamedTuple):
     at_once: bool = False
 
 
-def _unused_keys() -> QuerySet[Any]:
+def _select_unused_keys() -> QuerySet[Any]:
     return ApiKey.objects.filter(deleted_at__isnull=True)
 
 
 def _delete_keys(workspace_id: UUID) -> int:
     now = datetime.now(UTC)
-    return _unused_keys().filter(workspace=workspace_id).update(deleted_at=now, updated_at=now)
+    return (
+        _select_unused_keys().filter(workspace=workspace_id).update(deleted_at=now, updated_at=now)
+    )
 
 
-_belongings: dict[str, Belongings] = {
-    "unused_keys": Belongings(_unused_keys, _delete_keys),
-    "byok_credentials": Belongings(
+_belongings: dict[str, WorkspaceBelongings] = {
+    "unused_keys": WorkspaceBelongings(_select_unused_keys, _delete_keys),
+    "byok_credentials": WorkspaceBelongings(
         lambda: ByokCredential.objects.living(), wipe_credentials_of, at_once=True
     ),
 }
 
 
-def goes_with_workspaces(name: str, belongings: Belongings) -> None:
+def register_belongings(name: str, belongings: WorkspaceBelongings) -> None:
     """For apps above this one, at start-up. `name` is a word of its own."""
     _belongings[name] = belongings
 
 
-_keeping: dict[str, Callable[[], QuerySet[Any]]] = {}
+_hindering: dict[str, Callable[[], QuerySet[Any]]] = {}
 
 
-def keeps_workspaces(name: str, rows: Callable[[], QuerySet[Any]]) -> None:
+def register_hindrance(name: str, rows: Callable[[], QuerySet[Any]]) -> None:
     """For apps above this one, at start-up: no workspace is deleted while it has such rows."""
-    _keeping[name] = rows
+    _hindering[name] = rows
 
 
-def _hindrances(now: datetime) -> dict[str, Exists]:
+def _list_hindrances(now: datetime) -> dict[str, Exists]:
     """What keeps a workspace, by its word; keys, which some of the others have, come last."""
-    found = {name: rows() for name, rows in _keeping.items()}
+    found = {name: rows() for name, rows in _hindering.items()}
     found[_KEYS] = ApiKey.objects.usable(now)
     return {name: Exists(rows.filter(workspace=OuterRef("pk"))) for name, rows in found.items()}
 
 
-def _hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
+def _name_hindrance(workspace_id: UUID, hindrances: Mapping[str, Exists]) -> InvalidRequest:
     asked = {f"has_{name}": each for name, each in hindrances.items()}
     there: Any = Workspace.everything.filter(pk=workspace_id).annotate(**asked).get()
     first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
-    return HasActiveKeys() if first == _KEYS else HasOthers(first)
+    return WorkspaceHasKeys() if first == _KEYS else WorkspaceInUse(first)
 
 
-def _held() -> dict[str, Any]:
+def _annotate_counts() -> dict[str, Any]:
     """How many a workspace has of each kind that stays for now, by the kind's name and `_held`."""
     return {
-        f"{name}_held": Coalesce(Subquery(_count(each.rows())), 0)
+        f"{name}_held": Coalesce(Subquery(_count_rows(each.rows())), 0)
         for name, each in _belongings.items()
         if not each.at_once
     }
 
 
-def _count(rows: QuerySet[Any]) -> QuerySet[Any]:
+def _count_rows(rows: QuerySet[Any]) -> QuerySet[Any]:
     mine = rows.filter(workspace=OuterRef("pk")).order_by().values("workspace")
     counted: QuerySet[Any] = mine.annotate(number=Count("pk")).values("number")
     return counted
@@ -262,10 +266,10 @@ def _count(rows: QuerySet[Any]) -> QuerySet[Any]:
 
 def _insert(workspace: Workspace, by: Actor) -> None:
     workspace.save(force_insert=True)
-    record_of_workspace(by, "created", workspace, None, facts_of(workspace, SETTINGS))
+    record_workspace_change(by, "created", workspace, None, read_fields(workspace, SETTINGS))
 
 
-def _written(workspace: Workspace, write: Callable[[], None]) -> None:
+def _write(workspace: Workspace, write: Callable[[], None]) -> None:
     """Let the table itself say whether the slug is free."""
     try:
         with transaction.atomic():
@@ -277,7 +281,7 @@ def _written(workspace: Workspace, write: Callable[[], None]) -> None:
         raise
 
 
-def record_of_workspace(
+def record_workspace_change(
     by: Actor,
     action: str,
     workspace: Workspace,
@@ -296,7 +300,7 @@ def record_of_workspace(
     )
 
 
-def _creator(account_id: UUID, public_id: str | None) -> User | None:
+def _find_creator(account_id: UUID, public_id: str | None) -> User | None:
     """The member of that id; the account's first admin where none is named."""
     members = Membership.objects.filter(account_id=account_id)
     if public_id is None:
@@ -307,7 +311,7 @@ def _creator(account_id: UUID, public_id: str | None) -> User | None:
     return found.user if found else None
 
 
-def own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:
+def resolve_own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:
     """The numbers of keys of this workspace, named by number or by hash, each once.
 
     Raises `SchemaInvalid`.
@@ -322,10 +326,10 @@ def own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:
         known |= {number: number, key_hash: number}
     unknown = [(index, each) for index, each in enumerate(wanted) if each not in known]
     if unknown:
-        raise _no_keys(unknown)
+        raise _build_key_error(unknown)
     return list(dict.fromkeys(known[each] for each in wanted))
 
 
-def _no_keys(places: Iterable[tuple[int, object]]) -> SchemaInvalid:
+def _build_key_error(places: Iterable[tuple[int, object]]) -> SchemaInvalid:
     text = "Invalid input: no key of this workspace"
     return SchemaInvalid([Issue(f"io_logging_api_key_ids.{index}", text) for index, _ in places])

@@ -7,13 +7,13 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.caller import Caller
 from accounts.models import ByokCredential
 from accounts.services import byok
-from accounts.services.records import by_key
+from accounts.services.records import key_actor
 from accounts.views.bodies.byok_body import read_changes, read_id, read_new_credential, read_query
 from accounts.views.managed import ManagedViewSet, managed_body
 from accounts.views.openapi import byok_description as described
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.responses import json_response
-from gateway.http.times import iso
+from gateway.http.times import format_time
 
 
 class ByokViewSet(ManagedViewSet):
@@ -26,9 +26,9 @@ class ByokViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         asked = read_query(request.GET.dict())
-        rows, total = run(
+        rows, total = run_queries(
             Lane.READ,
-            lambda: byok.page_of_credentials(account_id=caller.account_id, **asked._asdict()),
+            lambda: byok.list_credentials(account_id=caller.account_id, **asked._asdict()),
         )
         return json_response({"data": list(map(_object, rows)), "total_count": total})
 
@@ -36,11 +36,11 @@ class ByokViewSet(ManagedViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         said = read_new_credential(managed_body(request))
-        trial = byok.tried(said["provider"], said["key"])
-        made = run(
+        trial = byok.check_with_provider(said["provider"], said["key"])
+        made = run_queries(
             Lane.OPERATOR,
             lambda: byok.create_credential(
-                account_id=caller.account_id, trial=trial, by=by_key(caller), **said
+                account_id=caller.account_id, trial=trial, by=key_actor(caller), **said
             ),
         )
         return json_response({"data": _object(made)}, status=201)
@@ -49,7 +49,9 @@ class ByokViewSet(ManagedViewSet):
     def retrieve(self, request: HttpRequest, credential: str) -> HttpResponseBase:
         caller = self.manager(request)
         wanted = read_id(credential)
-        found = run(Lane.READ, lambda: byok.shown(byok.find_credential(caller.account_id, wanted)))
+        found = run_queries(
+            Lane.READ, lambda: byok.load_details(byok.find_credential(caller.account_id, wanted))
+        )
         return json_response({"data": _object(found)})
 
     @described.change
@@ -57,11 +59,11 @@ class ByokViewSet(ManagedViewSet):
         caller, row = self._found(request, credential)
         changes = read_changes(managed_body(request))
         key = changes.pop("key", None)
-        trial = None if key is None else byok.tried(row.provider, key)
-        changed = run(
+        trial = None if key is None else byok.check_with_provider(row.provider, key)
+        changed = run_queries(
             Lane.OPERATOR,
             lambda: byok.change_credential(
-                row=row, changes=changes, by=by_key(caller), key=key, trial=trial
+                row=row, changes=changes, by=key_actor(caller), key=key, trial=trial
             ),
         )
         return json_response({"data": _object(changed)})
@@ -69,16 +71,18 @@ class ByokViewSet(ManagedViewSet):
     @described.deletion
     def destroy(self, request: HttpRequest, credential: str) -> HttpResponseBase:
         caller, row = self._found(request, credential)
-        run(Lane.OPERATOR, lambda: byok.delete_credential(row=row, by=by_key(caller)))
+        run_queries(Lane.OPERATOR, lambda: byok.delete_credential(row=row, by=key_actor(caller)))
         return json_response({"deleted": True})
 
     def _found(self, request: HttpRequest, credential: str) -> tuple[Caller, ByokCredential]:
         caller = self.manager(request)
         wanted = read_id(credential)
-        return caller, run(Lane.READ, lambda: byok.find_credential(caller.account_id, wanted))
+        return caller, run_queries(
+            Lane.READ, lambda: byok.find_credential(caller.account_id, wanted)
+        )
 
 
-def _object(shown: byok.Shown) -> dict[str, Any]:
+def _object(shown: byok.CredentialDetails) -> dict[str, Any]:
     """Every field is present; the key is in none of them."""
     row = shown.row
     return {
@@ -98,5 +102,5 @@ def _object(shown: byok.Shown) -> dict[str, Any]:
         "allowed_models": row.allowed_models,
         "allowed_api_key_hashes": shown.key_hashes,
         "allowed_user_ids": row.allowed_user_ids,
-        "created_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
     }

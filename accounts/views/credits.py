@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.models import Account
 from accounts.views.managed import ManagedViewSet
 from accounts.views.openapi.credits_description import describe_coinbase, describe_credits
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import Gone
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
@@ -19,7 +19,7 @@ class CreditsViewSet(ManagedViewSet):
     @describe_credits
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        bought_nano, used_nano = run(Lane.READ, lambda: _totals(caller.account_id))
+        bought_nano, used_nano = run_queries(Lane.READ, lambda: _totals(caller.account_id))
         data = {"total_credits": usd(bought_nano), "total_usage": usd(used_nano)}
         return json_response({"data": data})
 

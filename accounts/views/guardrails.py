@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter
 from accounts.caller import Caller
 from accounts.services import guardrail_assignments as assignments
 from accounts.services import guardrails
-from accounts.services.records import by_key
+from accounts.services.records import key_actor
 from accounts.views.managed import (
     PAGE,
     WORKSPACE_ID,
@@ -34,8 +34,8 @@ from accounts.views.schemas.guardrail import (
     serialize_key_assignment,
     serialize_member_assignment,
 )
-from gateway.database.db import Lane, run
-from gateway.http.paging import page_of
+from gateway.database.db import Lane, run_queries
+from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 from gateway.openapi.components import (
     UUID_TEXT,
@@ -67,10 +67,10 @@ class GuardrailsViewSet(ManagedViewSet):
     )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        page, workspace_id = page_of(request.GET), read_workspace_id(request.GET)
-        rows, total = run(
+        page, workspace_id = parse_page(request.GET), read_workspace_id(request.GET)
+        rows, total = run_queries(
             Lane.READ,
-            lambda: guardrails.page_of_guardrails(
+            lambda: guardrails.list_guardrails(
                 account_id=caller.account_id, workspace_id=workspace_id, page=page
             ),
         )
@@ -88,12 +88,12 @@ class GuardrailsViewSet(ManagedViewSet):
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         workspace_id, columns = read_new_guardrail(managed_body(request))
-        row = run(
+        row = run_queries(
             Lane.OPERATOR,
             lambda: guardrails.create_guardrail(
                 account_id=caller.account_id,
                 workspace_id=workspace_id,
-                by=by_key(caller),
+                by=key_actor(caller),
                 settings=columns,
             ),
         )
@@ -109,7 +109,9 @@ class GuardrailsViewSet(ManagedViewSet):
     def retrieve(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
         guardrail_id = read_id(guardrail)
-        row = run(Lane.READ, lambda: guardrails.find_guardrail(caller.account_id, guardrail_id))
+        row = run_queries(
+            Lane.READ, lambda: guardrails.find_guardrail(caller.account_id, guardrail_id)
+        )
         return json_response({"data": serialize_guardrail(row)})
 
     @_operation(
@@ -126,12 +128,12 @@ class GuardrailsViewSet(ManagedViewSet):
         caller = self.manager(request)
         guardrail_id = read_id(guardrail)
         changes = read_guardrail_changes(managed_body(request))
-        row = run(
+        row = run_queries(
             Lane.OPERATOR,
             lambda: guardrails.change_guardrail(
                 account_id=caller.account_id,
                 guardrail_id=guardrail_id,
-                by=by_key(caller),
+                by=key_actor(caller),
                 changes=changes,
             ),
         )
@@ -147,10 +149,10 @@ class GuardrailsViewSet(ManagedViewSet):
     def destroy(self, request: HttpRequest, guardrail: str) -> HttpResponseBase:
         caller = self.manager(request)
         guardrail_id = read_id(guardrail)
-        run(
+        run_queries(
             Lane.OPERATOR,
             lambda: guardrails.delete_guardrail(
-                account_id=caller.account_id, guardrail_id=guardrail_id, by=by_key(caller)
+                account_id=caller.account_id, guardrail_id=guardrail_id, by=key_actor(caller)
             ),
         )
         return json_response({"deleted": True})
@@ -176,8 +178,8 @@ class _HoldersViewSet(ManagedViewSet):
     def page(self, request: HttpRequest, guardrail: str | None = None) -> HttpResponseBase:
         caller = self.manager(request)
         guardrail_id = None if guardrail is None else read_id(guardrail)
-        page = page_of(request.GET)
-        rows, total = run(
+        page = parse_page(request.GET)
+        rows, total = run_queries(
             Lane.READ,
             lambda: self.holders.page(
                 account_id=caller.account_id, guardrail_id=guardrail_id, page=page
@@ -201,10 +203,13 @@ class _HoldersViewSet(ManagedViewSet):
     ) -> int:
         guardrail_id = read_id(guardrail)
         names = {self.holders.parameter: self.holders.read(managed_body(request))}
-        return run(
+        return run_queries(
             Lane.OPERATOR,
             lambda: change(
-                account_id=caller.account_id, guardrail_id=guardrail_id, by=by_key(caller), **names
+                account_id=caller.account_id,
+                guardrail_id=guardrail_id,
+                by=key_actor(caller),
+                **names,
             ),
         )
 
@@ -217,7 +222,7 @@ class GuardrailKeysViewSet(_HoldersViewSet):
         lambda body: GuardrailKeyHashes.read(body).key_hashes,
         assignments.assign_keys,
         assignments.unassign_keys,
-        assignments.page_of_keys,
+        assignments.list_assigned_keys,
         serialize_key_assignment,
     )
 
@@ -274,7 +279,7 @@ class GuardrailMembersViewSet(_HoldersViewSet):
         lambda body: GuardrailMemberIds.read(body).member_user_ids,
         assignments.assign_members,
         assignments.unassign_members,
-        assignments.page_of_members,
+        assignments.list_assigned_members,
         serialize_member_assignment,
     )
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import required_caller
-from accounts.free_requests import free_requests_of
+from accounts.authentication import authenticate_counted
+from accounts.free_requests import read_free_requests
 from accounts.views.bodies.key_objects import current_key_object
 from accounts.views.openapi.key_description import describe_key
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.responses import json_response
 from gateway.http.viewset import LeanViewSet
 
@@ -18,8 +18,8 @@ class KeyViewSet(LeanViewSet):
 
     @describe_key
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
-        caller = required_caller(request)
+        caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
-        free = free_requests_of(caller)
-        data = run(Lane.READ, lambda: current_key_object(caller, free, datetime.now(UTC)))
+        free = read_free_requests(caller)
+        data = run_queries(Lane.READ, lambda: current_key_object(caller, free, datetime.now(UTC)))
         return json_response({"data": data})

@@ -7,9 +7,9 @@ from django.db.models import Subquery
 
 from accounts.caller import Caller
 from accounts.models import ApiKey, User, Workspace
-from accounts.money import nano_of
+from accounts.money import usd_to_nano
 from accounts.services.keys import NoSuchWorkspace, create_key
-from accounts.services.records import by_key
+from accounts.services.records import key_actor
 from accounts.views.bodies.key_body import KeyBody
 from gateway.http.errors import SchemaInvalid
 from gateway.http.validation import Issue
@@ -24,12 +24,12 @@ def make_key(caller: Caller, wanted: KeyBody) -> tuple[ApiKey, str]:
             name=wanted.name,
             workspace=workspace,
             creator=creator,
-            limit_nano=None if wanted.limit is None else nano_of(wanted.limit),
+            limit_nano=None if wanted.limit is None else usd_to_nano(wanted.limit),
             limit_reset=wanted.limit_reset,
             include_byok_in_limit=wanted.include_byok_in_limit,
             expires_at=wanted.expires_at,
             external_user=wanted.external.user if wanted.external else None,
-            by=by_key(caller),
+            by=key_actor(caller),
         )
 
 

@@ -11,8 +11,8 @@ from accounts.models import ApiKey, Workspace
 from accounts.services.keys import NoSuchWorkspace
 from accounts.views.managed import read_workspace_id
 from gateway.http.errors import SchemaInvalid
-from gateway.http.paging import page_of
-from gateway.http.validation import Issue, options_text
+from gateway.http.paging import parse_page
+from gateway.http.validation import Issue, describe_options
 
 PAGE_KEYS: Final = 100
 _EMPTY: Final = {"", "null"}
@@ -31,7 +31,7 @@ class KeyQuery(NamedTuple):
 def read_key_query(query: Mapping[str, str]) -> KeyQuery:
     """The checked query. Raises `SchemaInvalid`."""
     return KeyQuery(
-        page_of({"offset": query.get("offset", "")}).offset,
+        parse_page({"offset": query.get("offset", "")}).offset,
         _flag(query, "include_disabled"),
         _flag(query, "include_expired"),
         read_workspace_id(query),
@@ -64,5 +64,5 @@ def _check_workspace(account_id: uuid.UUID, workspace_id: uuid.UUID) -> None:
 def _flag(query: Mapping[str, str], name: str) -> bool:
     text = query.get(name, "").lower()
     if text not in _FLAGS:
-        raise SchemaInvalid([Issue(name, options_text(("true", "false")))])
+        raise SchemaInvalid([Issue(name, describe_options(("true", "false")))])
     return _FLAGS[text]

@@ -11,9 +11,9 @@ from django.http import HttpRequest, HttpResponseBase
 from accounts.caller import Caller
 from accounts.models import ApiKey
 from accounts.models.key import ApiKeyQuerySet
-from accounts.services.key_limits import Usage, no_usage, usage_of, usages_of
-from accounts.services.keys import changed_key, delete_keys, rotate_key
-from accounts.services.records import Actor, by_key
+from accounts.services.key_limits import KeyUsage, build_zero_usage, read_usage, read_usages
+from accounts.services.keys import change_key_with_usage, delete_keys, rotate_key
+from accounts.services.records import Actor, key_actor
 from accounts.views.bodies.key_body import read_key_body, read_key_changes, read_key_rotation
 from accounts.views.bodies.key_objects import key_object
 from accounts.views.key_creation import make_key
@@ -27,7 +27,7 @@ from accounts.views.openapi.keys_description import (
     describe_key_rotation,
     describe_one_key,
 )
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object, read_optional_object
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
@@ -53,7 +53,7 @@ class KeysViewSet(ManagedViewSet):
         wanted = read_key_body(read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES))
         key, string = _run(lambda: make_key(caller, wanted))
         # Nothing was spent with it yet.
-        answer = {"data": key_object(key, no_usage(key.created_at)), "key": string}
+        answer = {"data": key_object(key, build_zero_usage(key.created_at)), "key": string}
         return json_response(answer, status=201)
 
     @describe_one_key
@@ -69,14 +69,16 @@ class KeysViewSet(ManagedViewSet):
         changes = read_key_changes(
             read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         )
-        data = _run(lambda: _shown(*changed_key(keys=keys, changes=changes, by=by_key(caller))))
+        data = _run(
+            lambda: _shown(*change_key_with_usage(keys=keys, changes=changes, by=key_actor(caller)))
+        )
         return json_response({"data": data})
 
     @describe_key_deletion
     def destroy(self, request: HttpRequest, key_hash: str) -> HttpResponseBase:
         caller = self.manager(request)
         keys = _keys_of(caller, key_hash)
-        if not _run(lambda: delete_keys(keys=keys, by=by_key(caller))):
+        if not _run(lambda: delete_keys(keys=keys, by=key_actor(caller))):
             raise NotFound
         return json_response({"deleted": True})
 
@@ -86,13 +88,13 @@ class KeysViewSet(ManagedViewSet):
         keys = _keys_of(caller, key_hash)
         body = read_optional_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         grace_s = read_key_rotation(body).grace_seconds
-        return json_response(_run(lambda: _rotated(keys, grace_s, by_key(caller))))
+        return json_response(_run(lambda: _rotated(keys, grace_s, key_actor(caller))))
 
 
 def _run(work: Callable[[], T]) -> T:
     """Queries about one key of the caller's account, or all; a key that is not there is 404."""
     try:
-        return run(Lane.READ, work)
+        return run_queries(Lane.READ, work)
     except ApiKey.DoesNotExist:
         raise NotFound from None
 
@@ -107,12 +109,12 @@ def _keys_of(caller: Caller, key_hash: str) -> ApiKeyQuerySet:
 def _listed(caller: Caller, query: KeyQuery) -> Sequence[dict[str, Any]]:
     now = datetime.now(UTC)
     keys = listed_keys(caller.account_id, query, at=now)
-    usages = usages_of(keys=keys, at=now)
+    usages = read_usages(keys=keys, at=now)
     return [key_object(key, usages[key.pk]) for key in keys]
 
 
-def _shown(key: ApiKey, usage: Usage | None = None) -> dict[str, Any]:
-    return key_object(key, usage or usage_of(key=key, at=datetime.now(UTC)))
+def _shown(key: ApiKey, usage: KeyUsage | None = None) -> dict[str, Any]:
+    return key_object(key, usage or read_usage(key=key, at=datetime.now(UTC)))
 
 
 def _rotated(keys: ApiKeyQuerySet, grace_s: int, by: Actor) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import BaseModel
 
-from accounts.authentication import management_caller
+from accounts.authentication import authenticate_management
 from accounts.caller import Caller
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
@@ -37,8 +37,8 @@ class ManagedViewSet(LeanViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     def manager(self, request: HttpRequest) -> Caller:
-        """Whoever asks. Raises what `management_caller` raises."""
-        caller = management_caller(request)
+        """Whoever asks. Raises what `authenticate_management` raises."""
+        caller = authenticate_management(request)
         self.beside = {"user_id": caller.creator_id}
         return caller
 

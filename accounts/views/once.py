@@ -8,14 +8,14 @@ from typing import Any, Final
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import optional_caller
+from accounts.authentication import authenticate_optional
 from accounts.services import repeatable
-from accounts.services.repeatable import Claim, Kept, Wanted
-from gateway.database.db import DATABASE_GONE, Lane, run
+from accounts.services.repeatable import Claim, RequestIdentity, StoredAnswer
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.body import read_body
 from gateway.http.errors import InvalidRequest, MalformedJson
 from gateway.http.jsonio import loads
-from gateway.http.responses import log, written_response
+from gateway.http.responses import log, raw_json_response
 from gateway.http.viewset import LeanViewSet
 
 HEADER: Final = "HTTP_IDEMPOTENCY_KEY"
@@ -31,33 +31,33 @@ def key_of(request: HttpRequest) -> str:
     return key
 
 
-def begin(wanted: Wanted) -> Claim | Kept:
+def begin(wanted: RequestIdentity) -> Claim | StoredAnswer:
     """`repeatable.claim` in its lane."""
-    return run(Lane.OPERATOR, lambda: repeatable.claim(wanted))
+    return run_queries(Lane.OPERATOR, lambda: repeatable.claim_request(wanted))
 
 
-def told_again(kept: Kept) -> HttpResponseBase:
+def told_again(kept: StoredAnswer) -> HttpResponseBase:
     """The first answer, marked as a repetition."""
     headers = {"Idempotent-Replayed": "true"}
     if kept.generation_id:
         headers["X-Generation-Id"] = kept.generation_id
-    return written_response(kept.body, status=kept.status, headers=headers)
+    return raw_json_response(kept.body, status=kept.status, headers=headers)
 
 
 def finish(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
     """Remember that it was carried out. An answer that is there is told, whatever the database
     does: the row stays, and nobody repeats the request."""
-    _quietly(lambda: repeatable.finish(claim, status=status, body=body, made=made))
+    _quietly(lambda: repeatable.finish_request(claim, status=status, body=body, made=made))
 
 
 def forget(claim: Claim) -> None:
     """Let the next one begin anew."""
-    _quietly(lambda: repeatable.forget(claim))
+    _quietly(lambda: repeatable.forget_request(claim))
 
 
 def _quietly(work: Callable[[], None]) -> None:
     try:
-        run(Lane.OPERATOR, work)
+        run_queries(Lane.OPERATOR, work)
     except DATABASE_GONE as error:
         log.warning("What became of an Idempotency-Key could not be written: %s", error)
 
@@ -65,7 +65,7 @@ def _quietly(work: Callable[[], None]) -> None:
 def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: str) -> Any:
     """An action of a management viewset, once per key, path and caller. Without a caller there is
     nobody to keep its answer for."""
-    caller = optional_caller(request)
+    caller = authenticate_optional(request)
     if caller is None:
         return act(request, **path)
     view.beside = {"user_id": caller.creator_id}
@@ -74,9 +74,9 @@ def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: st
     # It is read once more, inflated as it is.
     request.META.pop("HTTP_CONTENT_ENCODING", None)
     request.META |= {"wsgi.input": BytesIO(raw), "CONTENT_LENGTH": str(len(raw))}
-    wanted = Wanted(caller, request.path_info.rstrip("/"), key, sha256(raw).hexdigest())
+    wanted = RequestIdentity(caller, request.path_info.rstrip("/"), key, sha256(raw).hexdigest())
     begun = begin(wanted)
-    if isinstance(begun, Kept):
+    if isinstance(begun, StoredAnswer):
         return told_again(begun)
     try:
         response: Any = act(request, **path)

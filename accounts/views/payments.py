@@ -11,19 +11,19 @@ from django.http import HttpRequest, HttpResponseBase
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from accounts.authentication import optional_caller
+from accounts.authentication import authenticate_optional
 from accounts.models import Account
-from accounts.money import nano_of
-from accounts.services.credits import OWN_SOURCES, AnotherMovement, take_payment
-from accounts.services.records import by_command
+from accounts.money import usd_to_nano
+from accounts.services.credits import OWN_SOURCES, MovementConflict, take_payment
+from accounts.services.records import command_actor
 from accounts.views.openapi.payments_description import describe_payment
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_body
 from gateway.http.errors import Conflict, GatewayError, SchemaInvalid, Unauthenticated, UnknownPath
-from gateway.http.large import parse
+from gateway.http.large import parse_large
 from gateway.http.responses import json_response
 from gateway.http.structure import Raw
-from gateway.http.validation import UNDEFINED, Issue, issues_of
+from gateway.http.validation import UNDEFINED, Issue, list_issues
 from gateway.http.viewset import LeanViewSet
 
 _SCHEME: Final = b"sha256="
@@ -34,7 +34,7 @@ def _usd(value: Any) -> int:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise PydanticCustomError("float_type", "Input should be a valid number")
     try:
-        nano = nano_of(Decimal(repr(value)))
+        nano = usd_to_nano(Decimal(repr(value)))
     except ValueError:
         raise PydanticCustomError(
             "usd", "Invalid input: expected at most 9 decimal places and a billion USD"
@@ -79,12 +79,12 @@ class PaymentsViewSet(LeanViewSet):
         if not secret:
             raise UnknownPath
         # None is needed; one that is there must be good.
-        optional_caller(request)
+        authenticate_optional(request)
         raw = read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         if not is_signed(raw, str(request.META.get("HTTP_X_SIGNATURE", "")), secret):
             raise Unauthenticated("Invalid signature")
-        payment = read_payment(parse(raw))
-        credited = run(Lane.OPERATOR, lambda: _credited(payment))
+        payment = read_payment(parse_large(raw))
+        credited = run_queries(Lane.OPERATOR, lambda: _credited(payment))
         return json_response({"data": {"credited": credited}})
 
     def database_gone(self) -> GatewayError:
@@ -103,7 +103,7 @@ def read_payment(body: Any) -> Payment:
     try:
         return Payment.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None
 
 
 def _credited(payment: Payment) -> bool:
@@ -117,9 +117,9 @@ def _credited(payment: Payment) -> bool:
             paid_nano=payment.amount_usd,
             source=payment.source,
             source_ref=payment.source_ref,
-            by=by_command("payments"),
+            by=command_actor("payments"),
         )
-    except AnotherMovement:
+    except MovementConflict:
         told = "source and source_ref name another payment: its account or amount differs"
         raise Conflict(told) from None
     return new

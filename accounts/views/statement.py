@@ -5,14 +5,14 @@ from datetime import UTC, date, datetime, time
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.services.statements.statement import Period
-from accounts.services.statements.statement_file import FORMS, Form, make_statement
+from accounts.services.statements.statement import StatementPeriod
+from accounts.services.statements.statement_file import FORMATS, StatementFormat, write_statement
 from accounts.views.managed import ManagedViewSet
 from accounts.views.openapi.statement_description import describe_statement
 from accounts.views.statement_download import download
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import SchemaInvalid
-from gateway.http.validation import Issue, options_text
+from gateway.http.validation import Issue, describe_options
 
 
 class StatementViewSet(ManagedViewSet):
@@ -22,11 +22,13 @@ class StatementViewSet(ManagedViewSet):
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         period, form = read_query(request.GET.dict(), now=datetime.now(UTC))
-        made = run(Lane.OPERATOR, lambda: make_statement(caller.account_id, period, form))
+        made = run_queries(Lane.OPERATOR, lambda: write_statement(caller.account_id, period, form))
         return download(made)
 
 
-def read_query(query: Mapping[str, str], *, now: datetime) -> tuple[Period, Form]:
+def read_query(
+    query: Mapping[str, str], *, now: datetime
+) -> tuple[StatementPeriod, StatementFormat]:
     """The period and the form asked for. Raises `SchemaInvalid`.
 
     Without `start` it begins with the month of now, without `end` it goes up to now.
@@ -38,11 +40,11 @@ def read_query(query: Mapping[str, str], *, now: datetime) -> tuple[Period, Form
     if not issues and end < start:
         issues.append(Issue("end", "Invalid input: expected a moment not before start"))
     form = query.get("format") or "json"
-    if form not in FORMS:
-        issues.append(Issue("format", options_text(FORMS)))
+    if form not in FORMATS:
+        issues.append(Issue("format", describe_options(FORMATS)))
     if issues:
         raise SchemaInvalid(issues)
-    return Period(start, end), FORMS[form]
+    return StatementPeriod(start, end), FORMATS[form]
 
 
 def _moment(text: str | None, usual: datetime, name: str, issues: list[Issue]) -> datetime:

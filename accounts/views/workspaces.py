@@ -3,13 +3,13 @@
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.services import workspace_members, workspaces
-from accounts.services.records import by_key
+from accounts.services.records import key_actor
 from accounts.views.bodies.workspace_body import read_changes, read_members, read_new_workspace
 from accounts.views.bodies.workspace_objects import member_object, workspace_object
 from accounts.views.managed import ManagedViewSet, managed_body
 from accounts.views.openapi import workspace_description as described
-from gateway.database.db import Lane, run
-from gateway.http.paging import page_of
+from gateway.database.db import Lane, run_queries
+from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 
 
@@ -19,20 +19,22 @@ class WorkspacesViewSet(ManagedViewSet):
     @described.listing
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        page = page_of(request.GET)
-        rows, total = run(Lane.READ, lambda: workspaces.page_of_workspaces(caller.account_id, page))
+        page = parse_page(request.GET)
+        rows, total = run_queries(
+            Lane.READ, lambda: workspaces.list_workspaces(caller.account_id, page)
+        )
         return json_response({"data": list(map(workspace_object, rows)), "total_count": total})
 
     @described.creation
     def create(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         wanted = read_new_workspace(managed_body(request))
-        row = run(
+        row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.create_workspace(
                 account_id=caller.account_id,
                 creator=caller.creator_id,
-                by=by_key(caller),
+                by=key_actor(caller),
                 settings=wanted,
             ),
         )
@@ -41,19 +43,21 @@ class WorkspacesViewSet(ManagedViewSet):
     @described.retrieval
     def retrieve(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        row = run(Lane.READ, lambda: workspaces.find_workspace(caller.account_id, workspace))
+        row = run_queries(
+            Lane.READ, lambda: workspaces.find_workspace(caller.account_id, workspace)
+        )
         return json_response({"data": workspace_object(row)})
 
     @described.change
     def partial_update(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         changes = read_changes(managed_body(request))
-        row = run(
+        row = run_queries(
             Lane.OPERATOR,
             lambda: workspaces.change_workspace(
                 account_id=caller.account_id,
                 reference=workspace,
-                by=by_key(caller),
+                by=key_actor(caller),
                 changes=changes,
             ),
         )
@@ -62,10 +66,10 @@ class WorkspacesViewSet(ManagedViewSet):
     @described.deletion
     def destroy(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        run(
+        run_queries(
             Lane.OPERATOR,
             lambda: workspaces.delete_workspace(
-                account_id=caller.account_id, reference=workspace, by=by_key(caller)
+                account_id=caller.account_id, reference=workspace, by=key_actor(caller)
             ),
         )
         return json_response({"deleted": True})
@@ -77,10 +81,10 @@ class WorkspaceMembersViewSet(ManagedViewSet):
     @described.members
     def list(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
-        page = page_of(request.GET)
-        members, total = run(
+        page = parse_page(request.GET)
+        members, total = run_queries(
             Lane.READ,
-            lambda: workspace_members.page_of_members(
+            lambda: workspace_members.list_members(
                 account_id=caller.account_id, reference=workspace, page=page
             ),
         )
@@ -90,12 +94,12 @@ class WorkspaceMembersViewSet(ManagedViewSet):
     def add(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         user_ids = read_members(managed_body(request))
-        members, added = run(
+        members, added = run_queries(
             Lane.OPERATOR,
             lambda: workspace_members.add_members(
                 account_id=caller.account_id,
                 reference=workspace,
-                by=by_key(caller),
+                by=key_actor(caller),
                 user_ids=user_ids,
             ),
         )
@@ -105,12 +109,12 @@ class WorkspaceMembersViewSet(ManagedViewSet):
     def remove(self, request: HttpRequest, workspace: str) -> HttpResponseBase:
         caller = self.manager(request)
         user_ids = read_members(managed_body(request))
-        removed = run(
+        removed = run_queries(
             Lane.OPERATOR,
             lambda: workspace_members.remove_members(
                 account_id=caller.account_id,
                 reference=workspace,
-                by=by_key(caller),
+                by=key_actor(caller),
                 user_ids=user_ids,
             ),
         )

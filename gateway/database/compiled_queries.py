@@ -22,7 +22,7 @@ _NUMBER: Final = 0x7A_5C_00_00_00_00_00_00
 
 
 @dataclass(frozen=True)
-class _Made:
+class _CompiledSql:
     """The compiler of one backend with its SQL; `slots` says which value stands where, and what
     the backend makes of it."""
 
@@ -48,7 +48,8 @@ class CompiledQuery(Generic[M]):
         self._evenly = evenly
         self._last_row: Any = None
         self._samples = {
-            name: _sample(kind, number, name) for number, (name, kind) in enumerate(kinds.items())
+            name: _build_sample(kind, number, name)
+            for number, (name, kind) in enumerate(kinds.items())
         }
 
     def __call__(self, **values: Any) -> list[M]:
@@ -74,29 +75,29 @@ class CompiledQuery(Generic[M]):
         return list(ModelIterable(view))
 
     @cached_property
-    def _made(self) -> _Made:
+    def _made(self) -> _CompiledSql:
         compiler = self._make(**self._samples).query.get_compiler(DEFAULT_DB_ALIAS)
         sql, params = compiler.as_sql()
         slots = tuple(
             (at, name, adapted)
             for at, param in enumerate(params)
             for name, sample in self._samples.items()
-            if (adapted := _adapted(param, sample)) is not None
+            if (adapted := _find_adapter(param, sample)) is not None
         )
         if unused := self._samples.keys() - {name for _, name, _ in slots}:
             raise ValueError(f"the query has no place for {', '.join(sorted(unused))}")
         # It keeps no connection of whoever happened to be first.
         compiler.connection = None
-        return _Made(compiler, sql, tuple(params), slots)
+        return _CompiledSql(compiler, sql, tuple(params), slots)
 
 
-def _sample(kind: type, number: int, name: str) -> Any:
+def _build_sample(kind: type, number: int, name: str) -> Any:
     if kind is UUID:
         return UUID(int=_NUMBER << 64 | number)
     return _NUMBER + number if kind is int else f"\x01{name}\x01"
 
 
-def _adapted(param: Any, sample: Any) -> Callable[[Any], Any] | None:
+def _find_adapter(param: Any, sample: Any) -> Callable[[Any], Any] | None:
     """How a value gets where its sample stands; None where that is not here. SQLite has no UUIDs
     of its own."""
     if isinstance(sample, UUID) and param == sample.hex:

@@ -12,14 +12,14 @@ from gateway.home import home, private_folder
 _SQLITE_PRAGMAS = "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
 
 
-def database(*, pool_size: int, pool_timeout_s: float) -> dict[str, Any]:
+def read_database_settings(*, pool_size: int, pool_timeout_s: float) -> dict[str, Any]:
     """The `default` entry of DATABASES; SQLite in the home folder when DATABASE_URL is unset."""
     parts = env.url("DATABASE_URL", ("postgres", "postgresql", "sqlite"))
     if parts is None:
-        return _sqlite(str(private_folder(home()) / "gateway.sqlite3"))
+        return _build_sqlite_settings(str(private_folder(home()) / "gateway.sqlite3"))
     if parts.scheme == "sqlite":
         path = env.unquoted(parts.path)
-        return _sqlite(path[1:] if path.startswith("//") else path)
+        return _build_sqlite_settings(path[1:] if path.startswith("//") else path)
     if not parts.path.strip("/"):
         raise SettingError("DATABASE_URL", "names no database")
     options: dict[str, Any] = dict(parse_qsl(parts.query))
@@ -45,7 +45,7 @@ def database(*, pool_size: int, pool_timeout_s: float) -> dict[str, Any]:
     }
 
 
-def _sqlite(path: str) -> dict[str, Any]:
+def _build_sqlite_settings(path: str) -> dict[str, Any]:
     if not path.startswith("/"):
         raise SettingError("DATABASE_URL", "a sqlite URL needs an absolute path: sqlite:////...")
     return {
@@ -59,7 +59,7 @@ def _sqlite(path: str) -> dict[str, Any]:
     }
 
 
-def redis_url() -> str:
+def read_redis_url() -> str:
     """The hint store's address, or empty when there is none."""
     env.url("REDIS_URL", ("redis", "rediss", "unix"))
     return env.text("REDIS_URL")

@@ -55,9 +55,9 @@ def _threads(lane: Lane) -> Any:
     return ThreadPool(2 if lane is Lane.OPERATOR else 1)
 
 
-def _in_lane(lane: Lane, work: Callable[[], T]) -> T:
+def _run_in_lane(lane: Lane, work: Callable[[], T]) -> T:
     """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
-    result, error = _threads(lane).apply(_captured, (work,))
+    result, error = _threads(lane).apply(_capture, (work,))
     if error is not None:
         raise error
     return cast(T, result)
@@ -67,13 +67,13 @@ def _in_lane(lane: Lane, work: Callable[[], T]) -> T:
 _inside = threading.local()
 
 
-def _is_inside() -> bool:
+def _is_in_lane() -> bool:
     """Whether this is a lane's own thread, which has no loop to hold up and would wait for itself
     if it queued up again."""
     return getattr(_inside, "lane", False)
 
 
-def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+def _capture(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     _inside.lane = True
     try:
         return work(), None
@@ -83,7 +83,7 @@ def _captured(work: Callable[[], T]) -> tuple[T | None, BaseException | None]:
         _inside.lane = False
 
 
-def run(lane: Lane, work: Callable[[], T]) -> T:
+def run_queries(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` (queries, no upstream waits) in its lane and return what it returns.
 
     Raises `OperationalError` also where a PostgreSQL server says nothing for too long: it may be
@@ -92,15 +92,15 @@ def run(lane: Lane, work: Callable[[], T]) -> T:
     if not under_gevent():
         return work()
     if _is_sqlite():
-        return work() if _is_inside() else _in_lane(lane, work)
+        return work() if _is_in_lane() else _run_in_lane(lane, work)
     try:
-        return _in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
+        return _run_in_time(settings.DATABASE_TIMEOUT + _BEYOND_S[lane], work)
     finally:
         if not connection.in_atomic_block:
             connection.close()
 
 
-def _in_time(limit_s: float, work: Callable[[], T]) -> T:
+def _run_in_time(limit_s: float, work: Callable[[], T]) -> T:
     """A connection that was in use when the time ran out is closed once it is given back."""
     with Timeout(limit_s) as limit:
         try:
@@ -111,8 +111,8 @@ def _in_time(limit_s: float, work: Callable[[], T]) -> T:
             raise OperationalError("The database did not answer in time") from None
 
 
-def native(lane: Lane, work: Callable[[], T]) -> T:
+def run_native(lane: Lane, work: Callable[[], T]) -> T:
     """Run `work` on a connection of its own: in its lane's thread where it would hold the loop."""
-    if under_gevent() and _is_sqlite() and not _is_inside():
-        return _in_lane(lane, work)
+    if under_gevent() and _is_sqlite() and not _is_in_lane():
+        return _run_in_lane(lane, work)
     return work()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def without_pattern_index(table: str) -> Callable[[Any, Any], None]:
+def drop_pattern_index(table: str) -> Callable[[Any, Any], None]:
     """For `RunPython`: drop the second index that Django gives a text key on PostgreSQL.
 
     It serves `LIKE` on the key, which nothing asks, and costs every row written.

@@ -7,7 +7,7 @@ from django.db import connection, transaction
 
 
 @contextmanager
-def one_moment() -> Iterator[None]:
+def read_snapshot() -> Iterator[None]:
     """All reads within see the database as it was at the first of them; no writer waits for it.
 
     Inside a transaction it is that transaction's own view.

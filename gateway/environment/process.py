@@ -1,7 +1,7 @@
 """Where the gateway keeps its files, listens, stores and logs."""
 
 from gateway import env
-from gateway.database.databases import database, redis_url
+from gateway.database.databases import read_database_settings, read_redis_url
 from gateway.env import Section
 from gateway.home import home, keep_private, secret
 
@@ -125,7 +125,9 @@ stores.declare(
     "url",
     "SQLite in `GATEWAY_HOME`",
 )
-DATABASES = {"default": database(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)}
+DATABASES = {
+    "default": read_database_settings(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 stores.declare(
     "REDIS_URL",
@@ -133,7 +135,7 @@ stores.declare(
     "url",
     "that of `make run`",
 )
-REDIS_URL = redis_url()
+REDIS_URL = read_redis_url()
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)
 
 

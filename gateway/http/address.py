@@ -13,7 +13,7 @@ Network = IPv4Network | IPv6Network
 _IPV6_PREFIX = 64
 
 
-def client_of(request: HttpRequest) -> str:
+def find_client(request: HttpRequest) -> str:
     """The address that failures are counted for: an IPv4 address or an IPv6 network.
 
     Behind `TRUSTED_PROXIES` it is the last address in `X-Forwarded-For` that is none of theirs.
@@ -21,25 +21,25 @@ def client_of(request: HttpRequest) -> str:
     peer, forwarded = request.META.get("REMOTE_ADDR", ""), ""
     if settings.TRUSTED_PROXIES:
         forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "")
-    return client_behind(peer, forwarded, settings.TRUSTED_PROXIES)
+    return resolve_client(peer, forwarded, settings.TRUSTED_PROXIES)
 
 
-def client_behind(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
+def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
     """The client of a connection from `peer` that was told `forwarded`."""
-    client = _address(peer)
+    client = _parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         # What stands before the first stranger is that stranger's word.
         if client is None or not any(client in network for network in proxies):
             break
-        before = _address(hop)
+        before = _parse_address(hop)
         if before is None:
             break
         client = before
-    return _counted(client) if client is not None else "unknown"
+    return _format_client(client) if client is not None else "unknown"
 
 
 @lru_cache(maxsize=1024)
-def _address(text: str) -> Address | None:
+def _parse_address(text: str) -> Address | None:
     """None for what is no address; one of IPv4 that is dressed as IPv6 is itself."""
     try:
         address = ip_address(text.strip().removeprefix("[").partition("]")[0])
@@ -50,7 +50,7 @@ def _address(text: str) -> Address | None:
     return address
 
 
-def _counted(address: Address) -> str:
+def _format_client(address: Address) -> str:
     if isinstance(address, IPv4Address):
         return str(address)
     return str(IPv6Network((int(address), _IPV6_PREFIX), strict=False))

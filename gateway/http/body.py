@@ -10,13 +10,13 @@ from gunicorn.http.errors import ParseException
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import InvalidRequest, PayloadTooLarge
-from gateway.http.inflation import Inflater, inflater_for
-from gateway.http.large import Share, parse
+from gateway.http.inflation import Inflater, build_inflater
+from gateway.http.large import BodyShare, parse_large
 from gateway.http.structure import Raw
-from gateway.http.vendor_names import use_own_names
+from gateway.http.vendor_names import replace_vendor_names
 from gateway.live_settings import settings
 
-Hear: TypeAlias = Callable[[Raw], object]
+PieceListener: TypeAlias = Callable[[Raw], object]
 
 # Up to this size a body is read at once and counts for nothing.
 _SMALL_BYTES = 65_536
@@ -35,7 +35,7 @@ class _Input(Protocol):
     def read(self, size: int) -> bytes: ...
 
 
-def read_body(request: HttpRequest, *, bytes_max: int, hear: Hear | None = None) -> Raw:
+def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | None = None) -> Raw:
     """The body, chunked or counted, inflated, within `ROUTER_BODY_TIMEOUT`; `bytes_max` holds for
     what comes and for what it inflates to. `hear` is told each piece of what is returned.
 
@@ -43,15 +43,15 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: Hear | None = None)
     reading where it can, `UnsupportedEncoding`, and `Unavailable` where large bodies take too much
     memory together.
     """
-    inflater = inflater_for(request.META.get("HTTP_CONTENT_ENCODING", ""))
+    inflater = build_inflater(request.META.get("HTTP_CONTENT_ENCODING", ""))
     declared = request.META.get("CONTENT_LENGTH") or ""
     length = int(declared) if declared.isdigit() else None
     if length is not None and length > bytes_max:
         raise PayloadTooLarge
     try:
-        if length is not None and _is_here(request, length):
+        if length is not None and _has_arrived(request, length):
             return _read(request, length, bytes_max, inflater, hear)
-        with _within(settings.ROUTER_BODY_TIMEOUT):
+        with _limit_time(settings.ROUTER_BODY_TIMEOUT):
             return _read(request, length, bytes_max, inflater, hear)
     except TimeoutError as error:
         raise BodyTooSlow from error
@@ -59,13 +59,13 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: Hear | None = None)
         raise InvalidRequest("The request body is malformed") from error
 
 
-def _is_here(request: HttpRequest, length: int) -> bool:
+def _has_arrived(request: HttpRequest, length: int) -> bool:
     """Whether the body came together with its head, as nearly all do: then nothing takes long."""
     reader = getattr(request.META["wsgi.input"], "reader", None)
     return length <= getattr(getattr(reader, "unreader", None), "buffered_bytes", -1)
 
 
-def _within(limit_s: float) -> AbstractContextManager[object]:
+def _limit_time(limit_s: float) -> AbstractContextManager[object]:
     """Ends the block with `TimeoutError` when it waits past the limit, which takes gevent.
 
     A timeout of the socket's own would begin anew with each byte of a trickle.
@@ -78,7 +78,7 @@ def _read(
     length: int | None,
     bytes_max: int,
     inflater: Inflater | None,
-    hear: Hear | None,
+    hear: PieceListener | None,
 ) -> Raw:
     if length == 0:
         return b""
@@ -89,7 +89,7 @@ def _read(
         if hear is not None:
             hear(body)
     else:
-        body, came = _in_pieces(stream, length, bytes_max, request, inflater, hear)
+        body, came = _read_pieces(stream, length, bytes_max, request, inflater, hear)
     if length is not None and came != length:
         raise InvalidRequest("The request body ended early")
     if inflater is not None and came:
@@ -97,20 +97,20 @@ def _read(
     return body
 
 
-def _in_pieces(
+def _read_pieces(
     stream: _Input,
     length: int | None,
     bytes_max: int,
     request: HttpRequest,
     inflater: Inflater | None,
-    hear: Hear | None,
+    hear: PieceListener | None,
 ) -> tuple[bytearray, int]:
     """What comes until the end, inflated, and how much came. Both are counted as they come: a slow
     sender takes no more than it sent, and a bomb no more than the cap."""
     # Joining pieces at the end would copy 32 MiB in one go.
     body = bytearray()
     came = 0
-    share: Share | None = None
+    share: BodyShare | None = None
     until = bytes_max + 1 if length is None else length
     while piece := stream.read(min(_PIECE_BYTES, until - came)):
         came += len(piece)
@@ -123,7 +123,7 @@ def _in_pieces(
             if share is not None:
                 share.grow(len(each))
             elif len(body) > _SMALL_BYTES:
-                share = Share(request)
+                share = BodyShare(request)
                 share.grow(len(body))
             if hear is not None:
                 hear(each)
@@ -131,20 +131,20 @@ def _in_pieces(
 
 
 def read_object(
-    request: HttpRequest, *, bytes_max: int, hear: Hear | None = None
+    request: HttpRequest, *, bytes_max: int, hear: PieceListener | None = None
 ) -> dict[str, Any]:
     """`read_body` as a JSON object. Raises `MalformedJson` as well."""
-    return _object(read_body(request, bytes_max=bytes_max, hear=hear))
+    return _parse_object(read_body(request, bytes_max=bytes_max, hear=hear))
 
 
 def read_optional_object(request: HttpRequest, *, bytes_max: int) -> dict[str, Any]:
     """`read_object` where everything in the body has a default: no body at all is an empty one."""
     raw = read_body(request, bytes_max=bytes_max)
-    return _object(raw) if raw else {}
+    return _parse_object(raw) if raw else {}
 
 
-def _object(raw: Raw) -> dict[str, Any]:
-    value = parse(raw)
+def _parse_object(raw: Raw) -> dict[str, Any]:
+    value = parse_large(raw)
     if not isinstance(value, dict):
         raise InvalidRequest("Invalid input: expected object")
-    return use_own_names(value, raw)
+    return replace_vendor_names(value, raw)

@@ -37,7 +37,7 @@ def is_covered(path: str) -> bool:
     return _PATHS.match(path) is not None
 
 
-def with_headers(origin: str, start_response: Callable[..., Any]) -> Callable[..., Any]:
+def add_headers(origin: str, start_response: Callable[..., Any]) -> Callable[..., Any]:
     """`start_response` that also says whether a page of `origin` may read the answer."""
     allowed = settings.CORS_ALLOW_ORIGINS
     if "*" in allowed:
@@ -54,7 +54,7 @@ def with_headers(origin: str, start_response: Callable[..., Any]) -> Callable[..
     return start
 
 
-def preflight_answer(environ: dict[str, Any]) -> HttpResponse | None:
+def answer_preflight(environ: dict[str, Any]) -> HttpResponse | None:
     """The answer to a browser that asks before it sends; None for any other request."""
     if environ["REQUEST_METHOD"] != "OPTIONS":
         return None

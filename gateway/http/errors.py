@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gateway.http.validation import Issue, message_of
+from gateway.http.validation import Issue, join_issues
 
 
 class GatewayError(Exception):
@@ -52,7 +52,7 @@ class SchemaInvalid(InvalidRequest):
     def __init__(self, issues: Sequence[Issue], *, error_type: str = "invalid_request") -> None:
         listed = [{"path": issue.path, "message": issue.message} for issue in issues[:5]]
         metadata = {"error_type": error_type, "issues": listed}
-        super().__init__(message_of(list(issues)), metadata=metadata)
+        super().__init__(join_issues(list(issues)), metadata=metadata)
 
 
 class Unauthenticated(GatewayError):

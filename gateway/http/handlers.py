@@ -23,28 +23,28 @@ _PAGE = """<!doctype html>
 """
 
 
-def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+def handle_bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     return error_response(InvalidRequest())
 
 
-def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+def handle_forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return error_response(PermissionDenied())
 
 
-def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def handle_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     return error_response(UnknownPath())
 
 
-def server_failed(request: HttpRequest) -> HttpResponse:
+def handle_server_error(request: HttpRequest) -> HttpResponse:
     """Django calls it while it handles what was raised."""
     error = sys.exception()
     if not isinstance(error, DATABASE_GONE):
         return error_response(GatewayError())
     log.warning("%s %s: database: %s", request.method, request.path_info, error)
-    return _page(DatabaseGone()) if is_page(request) else error_response(DatabaseGone())
+    return _render_page(DatabaseGone()) if is_page(request) else error_response(DatabaseGone())
 
 
-def _page(error: GatewayError) -> HttpResponse:
+def _render_page(error: GatewayError) -> HttpResponse:
     """A refusal for a person's browser."""
     text = _PAGE.format(text=escape(error.text))
     response = HttpResponse(text, status=error.status, headers=error.headers)

@@ -29,13 +29,13 @@ class Inflater:
         left = bytes(piece)
         while left:
             if self._has_ended and not self._is_gzip:
-                raise _malformed()
+                raise _build_error()
             # A gzip file may be several, one behind the other.
             stream = self._stream = self._stream or self._begin(left)
             try:
                 inflated = stream.decompress(left, _PIECE_BYTES)
             except zlib.error as error:
-                raise _malformed() from error
+                raise _build_error() from error
             if inflated:
                 yield inflated
                 yield_control()
@@ -47,7 +47,7 @@ class Inflater:
     def end(self) -> None:
         """Raises `InvalidRequest` where the body broke off."""
         if not self._has_ended:
-            raise _malformed()
+            raise _build_error()
 
     def _begin(self, beginning: bytes) -> "zlib._Decompress":
         if self._is_gzip:
@@ -57,7 +57,7 @@ class Inflater:
         return zlib.decompressobj(zlib.MAX_WBITS if has_header else _RAW)
 
 
-def inflater_for(encoding: str) -> Inflater | None:
+def build_inflater(encoding: str) -> Inflater | None:
     """For a `Content-Encoding`; None for a body sent as it is. Raises `UnsupportedEncoding`."""
     name = encoding.strip().lower()
     if name in ("", "identity"):
@@ -67,5 +67,5 @@ def inflater_for(encoding: str) -> Inflater | None:
     return Inflater(gzip=name != "deflate")
 
 
-def _malformed() -> InvalidRequest:
+def _build_error() -> InvalidRequest:
     return InvalidRequest("The compressed request body is malformed")

@@ -12,14 +12,14 @@ import orjson
 import pydantic_core
 
 from gateway.http.errors import JsonTooDeep, MalformedJson
-from gateway.http.structure import Between, Raw, has_digits_in_a_row, is_deeper_than, nothing
+from gateway.http.structure import Between, Raw, do_nothing, has_digits_in_a_row, is_deeper_than
 
 DEPTH_MAX = 128
 # The fewest digits of an integer past 64 bits.
 _LONG_DIGITS = 19
 
 
-def loads(raw: Raw, between: Between = nothing) -> Any:
+def loads(raw: Raw, between: Between = do_nothing) -> Any:
     """Parse one JSON document; `between` is called between two steps where it is a long one.
 
     Raises `MalformedJson` for bad syntax, NaN and Infinity, bytes that are not UTF-8, a BOM, a lone
@@ -77,7 +77,7 @@ def _long_integers_as_text(value: Any) -> Any:
 
 # The same few prices are told again and again.
 @lru_cache(maxsize=4096)
-def usd_text(amount_nano: int) -> str:
+def format_usd(amount_nano: int) -> str:
     """Nano-USD as a plain decimal: at most 9 places, never an exponent."""
     sign = "-" if amount_nano < 0 else ""
     whole, fraction = divmod(abs(amount_nano), 1_000_000_000)
@@ -88,4 +88,4 @@ def usd_text(amount_nano: int) -> str:
 
 def usd(amount_nano: int) -> orjson.Fragment:
     """Nano-USD as a JSON number that is exact in text."""
-    return orjson.Fragment(usd_text(amount_nano))
+    return orjson.Fragment(format_usd(amount_nano))

@@ -16,7 +16,7 @@ from gateway.database.db import under_gevent
 from gateway.eventloop import yield_control
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from gateway.http.jsonio import loads
-from gateway.http.structure import Between, Raw, is_fuller_than, nothing
+from gateway.http.structure import Between, Raw, do_nothing, is_fuller_than
 from gateway.live_settings import settings
 
 # Fewer bytes are parsed in a few milliseconds.
@@ -47,7 +47,7 @@ class BodyMemory:
 memory = BodyMemory()
 
 
-class Share:
+class BodyShare:
     """What one request's body takes of the memory, given back when its response is closed."""
 
     def __init__(self, request: HttpRequest) -> None:
@@ -67,25 +67,25 @@ class Share:
         self._close()
 
 
-def parse(raw: Raw) -> Any:
+def parse_large(raw: Raw) -> Any:
     """`jsonio.loads`; a large body that is too full raises `PayloadTooLarge` instead."""
     if len(raw) <= ONE_AT_A_TIME_BYTES:
         return loads(raw)
     if not under_gevent():
-        return _parsed(raw, nothing)
+        return _parse_bounded(raw, do_nothing)
     with _turn:
-        return _parsed(raw, yield_control)
+        return _parse_bounded(raw, yield_control)
 
 
-def _parsed(raw: Raw, between: Between) -> Any:
+def _parse_bounded(raw: Raw, between: Between) -> Any:
     if is_fuller_than(MARKS_MAX, raw, between):
         raise PayloadTooLarge("Request payload too large: too many JSON values")
-    with no_collections():
+    with pause_collector():
         return loads(raw, between)
 
 
 @contextmanager
-def no_collections() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Keep the garbage collector from looking at the new values over and over while they come."""
     collects = gc.isenabled()
     gc.disable()

@@ -20,11 +20,11 @@ _TESTS: Final = "rest_framework.test"
 def load_rest_framework() -> None:
     """Import it before anybody else does. What is loaded already stays; what is left out here can
     still be imported by those who use it. Needs Django to be set up."""
-    with _standing_in(dict.fromkeys(_FOR_OTHERS)):
+    with _replace_modules(dict.fromkeys(_FOR_OTHERS)):
         import_module("rest_framework.compat")
     late = ModuleType(_TESTS)
     late.__dict__["APIRequestFactory"] = _request_factory
-    with _standing_in({_TESTS: late}):
+    with _replace_modules({_TESTS: late}):
         import_module("drf_spectacular.plumbing")
 
 
@@ -34,7 +34,7 @@ def _request_factory(*args: Any, **options: Any) -> Any:
 
 
 @contextmanager
-def _standing_in(modules: dict[str, ModuleType | None]) -> Iterator[None]:
+def _replace_modules(modules: dict[str, ModuleType | None]) -> Iterator[None]:
     """Have these in the place of modules that nobody has imported; None: there is no such one."""
     absent = {name: module for name, module in modules.items() if name not in sys.modules}
     # Python itself takes None here for a module that cannot be found; the stubs do not.

@@ -15,7 +15,7 @@ def is_page(request: HttpRequest) -> bool:
     return request.path_info.startswith(PAGES)
 
 
-class ApiDoor:
+class ApiPaths:
     """Every API path answers the same with and without a trailing slash, and never redirects."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

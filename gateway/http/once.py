@@ -10,12 +10,12 @@ CarryOut = Callable[..., Any]
 _carry_out: list[CarryOut] = []
 
 
-def carry_out_once_by(carry_out: CarryOut) -> None:
+def register_carrier(carry_out: CarryOut) -> None:
     """Have `carry_out(view, act, request, **path)` answer such requests. The last one counts."""
     _carry_out[:] = [carry_out]
 
 
-def carrier() -> CarryOut:
+def find_carrier() -> CarryOut:
     """What was said."""
     assert _carry_out, "nobody has said how something is carried out once"
     return _carry_out[0]

@@ -21,7 +21,7 @@ from django.middleware.security import SecurityMiddleware
 from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.middleware import is_page
 
 Next = Callable[[HttpRequest], HttpResponseBase]
@@ -42,7 +42,7 @@ _POLICY: Final = (
 )
 
 
-class Security(_PagesOnly, SecurityMiddleware):
+class PageSecurity(_PagesOnly, SecurityMiddleware):
     """Security headers and the redirect to HTTPS."""
 
     def process_response(self, request: HttpRequest, response: HttpResponse) -> HttpResponse:
@@ -50,11 +50,11 @@ class Security(_PagesOnly, SecurityMiddleware):
         return super().process_response(request, response)
 
 
-class Sessions(_PagesOnly, SessionMiddleware):
+class PageSessions(_PagesOnly, SessionMiddleware):
     """The operator's session."""
 
 
-class Csrf(_PagesOnly, CsrfViewMiddleware):
+class PageCsrf(_PagesOnly, CsrfViewMiddleware):
     """Forms carry a token."""
 
     def process_view(self, request: HttpRequest, *args: Any) -> Any:
@@ -62,19 +62,19 @@ class Csrf(_PagesOnly, CsrfViewMiddleware):
         return super().process_view(request, *args) if is_page(request) else None
 
 
-class Authentication(_PagesOnly, AuthenticationMiddleware):
+class PageAuthentication(_PagesOnly, AuthenticationMiddleware):
     """The operator behind the session."""
 
 
-class Messages(_PagesOnly, MessageMiddleware):
+class PageMessages(_PagesOnly, MessageMiddleware):
     """What an action has to say on the next page."""
 
 
-class FrameOptions(_PagesOnly, XFrameOptionsMiddleware):
+class PageFrameOptions(_PagesOnly, XFrameOptionsMiddleware):
     """No page of ours inside somebody's frame."""
 
 
-class OperatorThread:
+class PageThread:
     """Runs a whole page where its queries cannot hold the event loop (`gateway.database.db`)."""
 
     def __init__(self, get_response: Next) -> None:
@@ -87,7 +87,7 @@ class OperatorThread:
                 request.body  # noqa: B018 - Reading it keeps it for the thread.
             except UnreadablePostError:
                 return HttpResponseBadRequest()
-            return run(Lane.OPERATOR, lambda: self.get_response(request))
+            return run_queries(Lane.OPERATOR, lambda: self.get_response(request))
         return self.get_response(request)
 
 

@@ -26,21 +26,21 @@ class Page(NamedTuple):
         return slice(self.offset, self.offset + self.limit)
 
 
-def page_of(
+def parse_page(
     query: Mapping[str, str], *, limit_default: int = LIMIT_DEFAULT, offset_max: int = OFFSET_MAX
 ) -> Page:
     """The page a query asks for; an empty offset, or `null`, is 0. Raises `SchemaInvalid`."""
     offset, limit = query.get("offset", ""), query.get("limit", str(limit_default))
     issues = [
-        *_issues("offset", "0" if offset in {"", "null"} else offset, 0, offset_max),
-        *_issues("limit", limit, 1, LIMIT_MAX),
+        *_check_integer("offset", "0" if offset in {"", "null"} else offset, 0, offset_max),
+        *_check_integer("limit", limit, 1, LIMIT_MAX),
     ]
     if issues:
         raise SchemaInvalid(issues)
     return Page(0 if offset in {"", "null"} else int(offset), int(limit))
 
 
-def _issues(name: str, text: str, least: int, most: int) -> list[Issue]:
+def _check_integer(name: str, text: str, least: int, most: int) -> list[Issue]:
     if not _INTEGER.fullmatch(text):
         return [Issue(name, "Invalid input: expected int, received string")]
     number = int(text)

@@ -18,7 +18,7 @@ class HeadTooSlow(Exception):
     """A request head was begun and not finished in time."""
 
 
-def refusal(error: BaseException) -> tuple[int, str]:
+def describe_failure(error: BaseException) -> tuple[int, str]:
     """Status and message for what could not be read as a request."""
     if isinstance(error, HeadTooSlow):
         return 408, "The request head took too long"
@@ -33,7 +33,7 @@ def refusal(error: BaseException) -> tuple[int, str]:
     return 500, "Internal Server Error"
 
 
-def refusal_bytes(status: int, message: str) -> bytes:
+def write_failure(status: int, message: str) -> bytes:
     """A whole HTTP response that ends the connection."""
     error_type = _ERROR_TYPES.get(status, "invalid_request")
     body = dumps(

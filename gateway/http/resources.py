@@ -20,8 +20,8 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.times import iso
-from gateway.http.validation import UNDEFINED, issues_of
+from gateway.http.times import format_time
+from gateway.http.validation import UNDEFINED, list_issues
 
 
 class Body(BaseModel):
@@ -49,7 +49,7 @@ class Body(BaseModel):
         try:
             return cls.model_validate(body)
         except ValidationError as error:
-            raise SchemaInvalid(issues_of(error)) from None
+            raise SchemaInvalid(list_issues(error)) from None
 
     def given_fields(self) -> dict[str, Any]:
         """The fields that the body names, with the defaults of nested objects."""
@@ -96,4 +96,4 @@ class ResourceObject(BaseModel):
 def _as_json(value: Any) -> Any:
     if isinstance(value, UUID):
         return str(value)
-    return iso(value) if isinstance(value, datetime) else value
+    return format_time(value) if isinstance(value, datetime) else value

@@ -19,17 +19,17 @@ def json_response(
     value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     """`value` as compact JSON."""
-    return written_response(dumps(value), status=status, headers=headers)
+    return raw_json_response(dumps(value), status=status, headers=headers)
 
 
-def written_response(
+def raw_json_response(
     content: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
 ) -> HttpResponse:
     """JSON that is written already. Raises `BadHeaderError` for a header with a line break."""
-    return _Written(content, status, headers or {})
+    return _RawJsonResponse(content, status, headers or {})
 
 
-class _Written(HttpResponse):
+class _RawJsonResponse(HttpResponse):
     """What Django's own constructor makes of it (`test_responses.py` compares the two), without
     looking at every header three times: they are the gateway's own, and in ASCII."""
 
@@ -56,10 +56,10 @@ def error_body(error: GatewayError, **beside: Any) -> dict[str, Any]:
 
 
 def error_response(error: GatewayError, **beside: Any) -> HttpResponse:
-    return refused(error, error_body(error, **beside), status=error.status)
+    return build_error_response(error, error_body(error, **beside), status=error.status)
 
 
-def refused(error: GatewayError, body: dict[str, Any], *, status: int) -> HttpResponse:
+def build_error_response(error: GatewayError, body: dict[str, Any], *, status: int) -> HttpResponse:
     """The answer to what failed, in the words of `body`."""
     response = json_response(body, status=status, headers=error.headers)
     # Django would log each 5xx as an error of ours; most are an upstream's, and told on the record.
@@ -94,7 +94,7 @@ class EventStream(HttpResponseBase):
     def __iter__(self) -> Iterator[bytes]:
         return iter(self._events)
 
-    def afterwards(self, end: Callable[[], None]) -> None:
+    def call_at_end(self, end: Callable[[], None]) -> None:
         """Have `end` called after the others."""
         self._on_close = (*self._on_close, end)
 

@@ -19,16 +19,16 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _ZEROS = bytes(ord("0") if byte in b"0123456789" else 0 for byte in range(256))
 
 
-def nothing() -> None:
+def do_nothing() -> None:
     """For texts that are short, or looked at where nobody waits."""
 
 
-def is_deeper_than(levels_max: int, raw: Raw, between: Between = nothing) -> bool:
+def is_deeper_than(levels_max: int, raw: Raw, between: Between = do_nothing) -> bool:
     """Whether arrays and objects nest past `levels_max` in this valid JSON."""
     if raw.count(b"[") + raw.count(b"{") <= levels_max:
         return False
     depth = 0
-    for piece in _structure(raw, between):
+    for piece in _yield_structure(raw, between):
         depths = list(accumulate(array("b", piece.translate(_STEPS, b",:")), initial=depth))
         if max(depths) > levels_max:
             return True
@@ -36,7 +36,7 @@ def is_deeper_than(levels_max: int, raw: Raw, between: Between = nothing) -> boo
     return False
 
 
-def is_fuller_than(marks_max: int, raw: Raw, between: Between = nothing) -> bool:
+def is_fuller_than(marks_max: int, raw: Raw, between: Between = do_nothing) -> bool:
     """Whether more than `marks_max` commas, colons and opening brackets stand outside strings."""
     marks = 0
     for mark in _MARKS:
@@ -45,20 +45,20 @@ def is_fuller_than(marks_max: int, raw: Raw, between: Between = nothing) -> bool
     if marks <= marks_max:
         return False
     marks = 0
-    for piece in _structure(raw, between):
+    for piece in _yield_structure(raw, between):
         marks += len(piece) - piece.count(b"]") - piece.count(b"}")
         if marks > marks_max:
             return True
     return False
 
 
-def has_digits_in_a_row(count: int, raw: Raw, between: Between = nothing) -> bool:
+def has_digits_in_a_row(count: int, raw: Raw, between: Between = do_nothing) -> bool:
     """Whether so many digits stand side by side, in strings too."""
     run = b"0" * count
-    return any(run in piece.translate(_ZEROS) for piece in _pieces(raw, count - 1, between))
+    return any(run in piece.translate(_ZEROS) for piece in _split(raw, count - 1, between))
 
 
-def _pieces(raw: Raw, overlap: int, between: Between) -> Iterator[Raw]:
+def _split(raw: Raw, overlap: int, between: Between) -> Iterator[Raw]:
     if len(raw) <= _PIECE_BYTES:
         yield raw
         return
@@ -67,10 +67,10 @@ def _pieces(raw: Raw, overlap: int, between: Between) -> Iterator[Raw]:
         between()
 
 
-def _structure(raw: Raw, between: Between) -> Iterator[Raw]:
+def _yield_structure(raw: Raw, between: Between) -> Iterator[Raw]:
     """Brackets, commas and colons outside strings, in order."""
     in_string = False
-    for piece in _whole_escapes(raw):
+    for piece in _split_at_escapes(raw):
         if b"\\" in piece:
             piece = piece.replace(rb"\\", b"").replace(rb"\"", b"")
         parts = piece.translate(None, _NOT_STRUCTURE).split(b'"')
@@ -79,7 +79,7 @@ def _structure(raw: Raw, between: Between) -> Iterator[Raw]:
         between()
 
 
-def _whole_escapes(raw: Raw) -> Iterator[Raw]:
+def _split_at_escapes(raw: Raw) -> Iterator[Raw]:
     """Pieces of the text; none ends between a backslash and what it escapes."""
     start = 0
     while start < len(raw):

@@ -41,7 +41,7 @@ class Issue:
     message: str
 
 
-def issues_of(error: ValidationError) -> list[Issue]:
+def list_issues(error: ValidationError) -> list[Issue]:
     """The first five failures in field order, worded as the API promises.
 
     A body with thousands of failures gets one issue at the root that counts them.
@@ -50,16 +50,16 @@ def issues_of(error: ValidationError) -> list[Issue]:
     if count > FAILURES_LISTED_MAX:
         return [Issue("", f"Invalid request parameters ({count} failures)")]
     details = error.errors(include_url=False)
-    return [_issue(detail) for detail in details[:ISSUES_MAX]]
+    return [_build_issue(detail) for detail in details[:ISSUES_MAX]]
 
 
-def message_of(issues: Iterable[Issue]) -> str:
+def join_issues(issues: Iterable[Issue]) -> str:
     """`path: text` of at most five issues, joined with `; `; the body root has no prefix."""
     shown = list(issues)[:ISSUES_MAX]
     return "; ".join(f"{i.path}: {i.message}" if i.path else i.message for i in shown)
 
 
-def received(value: object) -> str:
+def name_json_type(value: object) -> str:
     """The JSON type of a value, by the name the failure texts use."""
     if value is UNDEFINED:
         return "undefined"
@@ -68,20 +68,20 @@ def received(value: object) -> str:
     return _JSON_TYPES.get(type(value), type(value).__name__)
 
 
-def dotted(location: Iterable[int | str]) -> str:
+def format_path(location: Iterable[int | str]) -> str:
     """`("messages", 0, "role")` as `messages.0.role`, without union branches.
 
     A segment can be a key the caller invented, so a very long one is cut.
     """
-    return ".".join(shortened(str(part)) for part in location if not _hidden(part))
+    return ".".join(shorten(str(part)) for part in location if not _is_hidden(part))
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """A caller's own words, cut to what a message can carry."""
     return text if len(text) <= SEGMENT_CHARS_MAX else text[:SEGMENT_CHARS_MAX] + "…"
 
 
-def options_text(options: Iterable[str]) -> str:
+def describe_options(options: Iterable[str]) -> str:
     return "Invalid option: expected one of " + "|".join(f'"{option}"' for option in options)
 
 
@@ -130,48 +130,50 @@ _FORMATS: Final = {"uuid": "Invalid UUID", "url": "Invalid URL", "datetime": "In
 _CONTAINERS: Final = {"Dictionary": ("object", "keys")}
 
 
-def _issue(detail: ErrorDetails) -> Issue:
+def _build_issue(detail: ErrorDetails) -> Issue:
     location = detail["loc"]
     kind = detail["type"]
     if kind == "extra_forbidden":
-        return Issue(dotted(location[:-1]), f'Unrecognized key: "{shortened(str(location[-1]))}"')
+        return Issue(
+            format_path(location[:-1]), f'Unrecognized key: "{shorten(str(location[-1]))}"'
+        )
     if kind == "unknown_discriminator" and isinstance(detail["input"], dict):
         context = detail["ctx"]
-        return Issue(dotted((*location, context["discriminator"])), context["text"])
-    return Issue(dotted(location), _text(detail))
+        return Issue(format_path((*location, context["discriminator"])), context["text"])
+    return Issue(format_path(location), _describe(detail))
 
 
-def _text(detail: ErrorDetails) -> str:
+def _describe(detail: ErrorDetails) -> str:
     kind = detail["type"]
     if kind in _EXPECTED:
-        return _wrong_type(_EXPECTED[kind], detail["input"])
+        return _describe_wrong_type(_EXPECTED[kind], detail["input"])
     if kind in _TEXTS:
         return _TEXTS[kind](detail.get("ctx", {}), detail["input"])
-    return _FORMATS.get(kind.partition("_")[0]) or _own_words(detail)
+    return _FORMATS.get(kind.partition("_")[0]) or _read_message(detail)
 
 
-def _own_words(detail: ErrorDetails) -> str:
+def _read_message(detail: ErrorDetails) -> str:
     """The sentence of a validator that raised ValueError, without pydantic's prefix."""
     return detail["msg"].removeprefix("Value error, ")
 
 
-def _wrong_type(expected: str, value: object) -> str:
-    return f"Invalid input: expected {expected}, received {received(value)}"
+def _describe_wrong_type(expected: str, value: object) -> str:
+    return f"Invalid input: expected {expected}, received {name_json_type(value)}"
 
 
-def _not_an_integer(context: dict[str, Any], value: object) -> str:
-    return _wrong_type("int" if isinstance(value, float) else "number", value)
+def _describe_non_integer(context: dict[str, Any], value: object) -> str:
+    return _describe_wrong_type("int" if isinstance(value, float) else "number", value)
 
 
-def _bound(side: str, sign: str, key: str) -> _Text:
+def _describe_bound(side: str, sign: str, key: str) -> _Text:
     def text(context: dict[str, Any], value: object) -> str:
-        return f"{side}: expected number to be {sign}{_number(context[key])}"
+        return f"{side}: expected number to be {sign}{_format_number(context[key])}"
 
     return text
 
 
-def _size(side: str, sign: str, key: str) -> _Text:
-    of_string = _length(side, sign, key)
+def _describe_size(side: str, sign: str, key: str) -> _Text:
+    of_string = _describe_length(side, sign, key)
 
     def text(context: dict[str, Any], value: object) -> str:
         if isinstance(value, str):
@@ -183,47 +185,47 @@ def _size(side: str, sign: str, key: str) -> _Text:
     return text
 
 
-def _length(side: str, sign: str, key: str) -> _Text:
+def _describe_length(side: str, sign: str, key: str) -> _Text:
     def text(context: dict[str, Any], value: object) -> str:
         return f"{side}: expected string to have {sign}{context[key]} characters"
 
     return text
 
 
-def _literal(context: dict[str, Any], value: object) -> str:
+def _describe_literal(context: dict[str, Any], value: object) -> str:
     # Pydantic lists the options as Python reprs: 'a', 'b' or 'c'.
     options = re.findall(r"'([^']*)'", context["expected"])
     if len(options) == 1:
         return f'Invalid input: expected "{options[0]}"'
-    return options_text(options)
+    return describe_options(options)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 _TEXTS: Final[dict[str, _Text]] = {
-    "int_type": _not_an_integer,
-    "int_from_float": _not_an_integer,
+    "int_type": _describe_non_integer,
+    "int_from_float": _describe_non_integer,
     "missing": lambda context, value: "Invalid input: received undefined",
-    "literal_error": _literal,
-    "enum": _literal,
-    "greater_than": _bound("Too small", ">", "gt"),
-    "greater_than_equal": _bound("Too small", ">=", "ge"),
-    "less_than": _bound("Too big", "<", "lt"),
-    "less_than_equal": _bound("Too big", "<=", "le"),
-    "string_too_short": _length("Too small", ">=", "min_length"),
-    "string_too_long": _length("Too big", "<=", "max_length"),
-    "too_short": _size("Too small", ">=", "min_length"),
-    "too_long": _size("Too big", "<=", "max_length"),
+    "literal_error": _describe_literal,
+    "enum": _describe_literal,
+    "greater_than": _describe_bound("Too small", ">", "gt"),
+    "greater_than_equal": _describe_bound("Too small", ">=", "ge"),
+    "less_than": _describe_bound("Too big", "<", "lt"),
+    "less_than_equal": _describe_bound("Too big", "<=", "le"),
+    "string_too_short": _describe_length("Too small", ">=", "min_length"),
+    "string_too_long": _describe_length("Too big", "<=", "max_length"),
+    "too_short": _describe_size("Too small", ">=", "min_length"),
+    "too_long": _describe_size("Too big", "<=", "max_length"),
     "string_pattern_mismatch": lambda context, value: (
         f"Invalid string: must match pattern /{context['pattern']}/"
     ),
-    "unknown_discriminator": lambda context, value: _wrong_type("object", value),
-    "wrong_kind": lambda context, value: _wrong_type(context["expected"], value),
+    "unknown_discriminator": lambda context, value: _describe_wrong_type("object", value),
+    "wrong_kind": lambda context, value: _describe_wrong_type(context["expected"], value),
 }
 
 
-def _hidden(part: int | str) -> bool:
+def _is_hidden(part: int | str) -> bool:
     # "[key]" is how pydantic says that the key, not the value, of a mapping failed.
     return isinstance(part, str) and (part.startswith(HIDDEN) or part == "[key]")

@@ -36,13 +36,13 @@ _OBJECTS_AT_ONCE: Final = 10_000
 _routers: list[Callable[[str, str], bool]] = [lambda theirs, ours: True]
 
 
-def know_routers_by(check: Callable[[str, str], bool]) -> None:
+def register_router_check(check: Callable[[str, str], bool]) -> None:
     """Let `check` tell whether the vendor's name of a model stands for our name of it: the
     catalogue may hold a model of the former. The last one given counts."""
     _routers[:] = [check]
 
 
-def own_header_names(vendors: Iterable[str]) -> dict[str, str]:
+def map_header_names(vendors: Iterable[str]) -> dict[str, str]:
     """The vendors' headers as WSGI spells them, and ours for each."""
     return {
         f"HTTP_X_{vendor.upper()}_{name}": f"HTTP_X_ROUTER_{name}"
@@ -51,13 +51,13 @@ def own_header_names(vendors: Iterable[str]) -> dict[str, str]:
     }
 
 
-def use_own_headers(environ: dict[str, Any], own_names: dict[str, str]) -> None:
+def replace_vendor_headers(environ: dict[str, Any], own_names: dict[str, str]) -> None:
     """Give each header its own name as well, unless the request has that one."""
     for theirs in own_names.keys() & environ.keys():
         environ.setdefault(own_names[theirs], environ[theirs])
 
 
-def use_own_names(body: dict[str, Any], raw: bytes | bytearray) -> dict[str, Any]:
+def replace_vendor_names(body: dict[str, Any], raw: bytes | bytearray) -> dict[str, Any]:
     """The parsed body with the vendors' names of tools and models replaced, in place."""
     for vendor in settings.VENDOR_ALIASES:
         if vendor.encode() in raw:
@@ -74,16 +74,16 @@ def _replace(value: Any, vendor: str) -> None:
     elif isinstance(value, dict):
         for key, inner in value.items():
             if key in _NAMING:
-                value[key] = _own_names(inner, vendor)
+                value[key] = _replace_name(inner, vendor)
         is_of_server = str(value.get("type")).startswith(_TOOL)
         for key in _HOLDING & value.keys():
             if key != "parameters" or is_of_server:
                 _replace(value[key], vendor)
 
 
-def _own_names(value: Any, vendor: str) -> Any:
+def _replace_name(value: Any, vendor: str) -> Any:
     if isinstance(value, list):
-        return [_own_names(each, vendor) if isinstance(each, str) else each for each in value]
+        return [_replace_name(each, vendor) if isinstance(each, str) else each for each in value]
     if not isinstance(value, str) or not value.startswith(vendor):
         return value
     rest = value[len(vendor) + 1 :]

@@ -16,7 +16,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from gateway.database.db import DATABASE_GONE
 from gateway.http.errors import DatabaseGone, GatewayError, MethodNotAllowed, Unavailable
-from gateway.http.once import carrier
+from gateway.http.once import find_carrier
 from gateway.http.responses import error_response, log
 
 
@@ -67,7 +67,7 @@ class LeanViewSet(GenericViewSet[Any]):
                 raise MethodNotAllowed(headers={"Allow": self._allowed()})
             act = getattr(self, self.action_map[method])
             if method == "post" and self.once_by_key and "HTTP_IDEMPOTENCY_KEY" in request.META:
-                act = partial(carrier(), self, act)
+                act = partial(find_carrier(), self, act)
             response: HttpResponseBase = act(request, **kwargs)
         except DatabaseGone:
             return self.refusal(request, self.database_gone())

@@ -19,7 +19,7 @@ REQUESTS_MIN: Final = 16
 SHARE: Final = 256
 
 
-class Part(Protocol):
+class LeasedLimit(Protocol):
     """A limit as it is taken from; see `gateway.limits.limits.Limit`."""
 
     @property
@@ -39,7 +39,7 @@ class _Lease:
     until: float
 
 
-class Leases:
+class LimitLeases:
     """One process's own. `give_back` is handed `(scope, window's start, amount)`, the amount less
     than zero, and `later` runs what it is given after so many seconds."""
 
@@ -56,21 +56,21 @@ class Leases:
         self._leases: dict[str, _Lease] = {}
         self._will_sweep = False
 
-    def take(self, limits: Sequence[Part]) -> tuple[int, ...] | None:
+    def take(self, limits: Sequence[LeasedLimit]) -> tuple[int, ...] | None:
         """Take from what is held of all the limits: when their windows began. None where something
         has to be asked for."""
-        found = self._held(limits)
+        found = self._find_leases(limits)
         if found is None:
             return None
         for each, held in zip(limits, found, strict=True):
             held.room -= each.cost
         return tuple([held.start for held in found])
 
-    def hold(self, limits: Sequence[Part]) -> bool:
+    def has_room(self, limits: Sequence[LeasedLimit]) -> bool:
         """Whether there is room held for all of them."""
-        return self._held(limits) is not None
+        return self._find_leases(limits) is not None
 
-    def _held(self, limits: Sequence[Part]) -> list[_Lease] | None:
+    def _find_leases(self, limits: Sequence[LeasedLimit]) -> list[_Lease] | None:
         leases, now = self._leases, self._clock()
         found = []
         for each in limits:
@@ -80,7 +80,9 @@ class Leases:
             found.append(held)
         return found
 
-    def put(self, limits: Sequence[Part], starts: Sequence[int], requests: int, at_s: int) -> None:
+    def put(
+        self, limits: Sequence[LeasedLimit], starts: Sequence[int], requests: int, at_s: int
+    ) -> None:
         """Hold room for so many requests more, which the store gave at its Unix time `at_s`.
 
         Its seconds are whole ones, so in the last of a window nothing is held: it could be used in
@@ -115,14 +117,14 @@ class Leases:
         """Give back what has been held for long enough."""
         self._will_sweep = False
         now = self._clock()
-        self._drop([scope for scope, held in self._leases.items() if held.until <= now])
+        self._end([scope for scope, held in self._leases.items() if held.until <= now])
         self._sweep_later()
 
     def close(self) -> None:
         """Give back everything."""
-        self._drop(list(self._leases))
+        self._end(list(self._leases))
 
-    def _drop(self, scopes: list[str]) -> None:
+    def _end(self, scopes: list[str]) -> None:
         gone = [(scope, self._leases.pop(scope)) for scope in scopes]
         self._return([(scope, held.start, -held.room) for scope, held in gone])
 

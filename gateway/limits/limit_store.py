@@ -17,7 +17,7 @@ from gateway.limits.limit_leases import REQUESTS_MAX, REQUESTS_MIN, SHARE
 from gateway.shared_cache import SharedCache, cache_key
 
 # How long what nobody waits for may wait for company.
-TELL_S: Final = 0.01
+ADD_DELAY_S: Final = 0.01
 _TAKE, _ADD = 0, 1
 # Of an order to take: the least and the most that is asked for beside it, and its share.
 _NO_MORE: Final = (1, 0, 1)
@@ -69,7 +69,7 @@ return cjson.encode({now, answers})
 """
 
 
-class Answer(NamedTuple):
+class LimitAnswer(NamedTuple):
     """`at_s` is the store's Unix time; `refused` the number of the limit in the way, 0 for none;
     `more` how many requests more it took for; `used` what is used of each limit now."""
 
@@ -79,7 +79,7 @@ class Answer(NamedTuple):
     used: list[int]
 
 
-class _Order:
+class _LimitOrder:
     """One order on its way; `done` is an event of gevent's for who waits."""
 
     __slots__ = ("answer", "done", "text")
@@ -87,7 +87,7 @@ class _Order:
     def __init__(self, text: tuple[Any, ...], done: Any = None) -> None:
         self.text = text
         self.done = done
-        self.answer: Answer | None = None
+        self.answer: LimitAnswer | None = None
 
 
 class LimitStore:
@@ -95,10 +95,10 @@ class LimitStore:
 
     def __init__(self, store: SharedCache) -> None:
         self._hints = store
-        self._waiting: list[_Order] = []
+        self._waiting: list[_LimitOrder] = []
         self._is_sending = self._will_send = False
 
-    def take(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
+    def take(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
         """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
         loop perhaps for more requests of the same. None where the store does not answer."""
         if not self._hints.configured:
@@ -106,26 +106,26 @@ class LimitStore:
         parts = [tuple(limit) for limit in limits]
         if not under_gevent():
             # There is nobody to share with.
-            return self._sent_alone((_TAKE, parts, *_NO_MORE))
+            return self._send_alone((_TAKE, parts, *_NO_MORE))
         # Of a crowd one asks for more.
         text = (_TAKE, parts, REQUESTS_MIN, 0 if self._waiting else REQUESTS_MAX, SHARE)
-        return self._sent(text)
+        return self._take(text)
 
-    def look(self, limits: Sequence[Sequence[Any]]) -> Answer | None:
+    def look(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
         """As `take`, for limits whose cost is 0: never for more than that."""
         if not self._hints.configured:
             return None
         text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)
-        return self._sent(text) if under_gevent() else self._sent_alone(text)
+        return self._take(text) if under_gevent() else self._send_alone(text)
 
-    def _sent(self, text: tuple[Any, ...]) -> Answer | None:
+    def _take(self, text: tuple[Any, ...]) -> LimitAnswer | None:
         if not self._hints.available:
             # There is nothing to wait for.
-            return self._sent_alone(text)
-        return self._sent_with_others(text)
+            return self._send_alone(text)
+        return self._send_together(text)
 
-    def _sent_alone(self, text: tuple[Any, ...]) -> Answer | None:
-        order = _Order(text)
+    def _send_alone(self, text: tuple[Any, ...]) -> LimitAnswer | None:
+        order = _LimitOrder(text)
         self._send([order])
         return order.answer
 
@@ -133,7 +133,7 @@ class LimitStore:
         """Add to what is used, each part `(scope, window's start, amount)`. Nobody waits for it."""
         if not self._hints.configured:
             return
-        order = _Order((_ADD, list(parts)))
+        order = _LimitOrder((_ADD, list(parts)))
         if not under_gevent():
             self._send([order])
             return
@@ -142,18 +142,18 @@ class LimitStore:
             from gevent import spawn_later
 
             self._will_send = True
-            spawn_later(TELL_S, self._send_all)
+            spawn_later(ADD_DELAY_S, self._send_all)
 
     def flush(self) -> None:
         """Send what waits for company, and wait for it."""
         if self._waiting and not self._is_sending:
             self._send_all()
 
-    def _sent_with_others(self, text: tuple[Any, ...]) -> Answer | None:
+    def _send_together(self, text: tuple[Any, ...]) -> LimitAnswer | None:
         from gevent import spawn
         from gevent.event import Event
 
-        order = _Order(text, Event())
+        order = _LimitOrder(text, Event())
         self._waiting.append(order)
         if not self._is_sending:
             # In a greenlet of its own: a request may be ended while it waits, this may not.
@@ -171,37 +171,37 @@ class LimitStore:
         finally:
             self._is_sending = False
 
-    def _send(self, orders: list[_Order]) -> None:
+    def _send(self, orders: list[_LimitOrder]) -> None:
         try:
             written = dumps([order.text for order in orders])
-            raw = self._hints.run(partial(_run, written=written), None)
+            raw = self._hints.run(partial(_run_script, written=written), None)
             if raw is not None:
                 at_s, answers = loads(raw)
                 for order, answer in zip(orders, answers, strict=True):
-                    order.answer = _answer(int(at_s), answer)
+                    order.answer = _parse_answer(int(at_s), answer)
         finally:
             for order in orders:
                 if order.done is not None:
                     order.done.set()
 
 
-def _answer(at_s: int, told: Sequence[Any]) -> Answer | None:
+def _parse_answer(at_s: int, told: Sequence[Any]) -> LimitAnswer | None:
     """None for an addition, which nobody waits for."""
     if len(told) == 1:
         return None
     refused, more, *used = map(int, told)
-    return Answer(at_s, refused, more, used)
+    return LimitAnswer(at_s, refused, more, used)
 
 
-def _run(store: "redis.Redis", written: bytes) -> bytes:
+def _run_script(store: "redis.Redis", written: bytes) -> bytes:
     name = f"{cache_key('limit')}:"
     try:
-        found: Any = store.evalsha(_digest(), 1, name, written)
+        found: Any = store.evalsha(_hash_script(), 1, name, written)
     except redis.exceptions.NoScriptError:
         found = store.eval(_SCRIPT, 1, name, written)
     return bytes(found)
 
 
 @cache
-def _digest() -> str:
+def _hash_script() -> str:
     return sha1(_SCRIPT.encode(), usedforsecurity=False).hexdigest()

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from gateway.database.db import under_gevent
 from gateway.http.errors import RateLimited
-from gateway.limits.limit_leases import Leases
-from gateway.limits.limit_store import Answer, LimitStore
+from gateway.limits.limit_leases import LimitLeases
+from gateway.limits.limit_store import LimitAnswer, LimitStore
 from gateway.shared_cache import SharedCache, shared_cache
 
 MINUTE_S: Final = 60
@@ -59,35 +59,35 @@ class Exceeded(NamedTuple):
 
     @property
     def reset_s(self) -> int:
-        return window_start(self.at_s, self.limit.window_s) + self.limit.window_s
+        return find_window_start(self.at_s, self.limit.window_s) + self.limit.window_s
 
 
-class Count(NamedTuple):
+class WindowCount(NamedTuple):
     """So many in the window that began then."""
 
     start: int
     used: int
 
 
-def window_start(at_s: float, window_s: int) -> int:
+def find_window_start(at_s: float, window_s: int) -> int:
     """When the window of that moment began, in Unix seconds."""
     return math.floor(at_s) // window_s * window_s
 
 
-def used_at(count: Count | None, at_s: float, window_s: int) -> Count:
+def count_at(count: WindowCount | None, at_s: float, window_s: int) -> WindowCount:
     """The count as it stands at that moment: nothing of an earlier window is left."""
-    start = window_start(at_s, window_s)
-    return count if count is not None and count.start == start else Count(start, 0)
+    start = find_window_start(at_s, window_s)
+    return count if count is not None and count.start == start else WindowCount(start, 0)
 
 
-class Limits:
+class RateLimiter:
     """One process's way to the counters. `clock` gives Unix seconds; the store has its own."""
 
     def __init__(self, store: SharedCache, *, clock: Callable[[], float] = time.time) -> None:
         self._store = LimitStore(store)
         self._clock = clock
-        self._counts: OrderedDict[str, Count] = OrderedDict()
-        self._leases = Leases(self._store.add, later=_later)
+        self._counts: OrderedDict[str, WindowCount] = OrderedDict()
+        self._leases = LimitLeases(self._store.add, later=_spawn_later)
 
     def take(self, *limits: Limit) -> Taken | Exceeded:
         """Take from all of them, or from none where one is used up."""
@@ -95,27 +95,27 @@ class Limits:
         if starts is not None:
             return Taken(limits, starts)
         answer = self._store.take(limits)
-        return self._told(limits, answer) if answer else self._taken_here(limits)
+        return self._apply_answer(limits, answer) if answer else self._take_locally(limits)
 
-    def exceeded(self, *limits: Limit) -> Exceeded | None:
+    def find_exceeded(self, *limits: Limit) -> Exceeded | None:
         """What `take` would be refused with now. Takes nothing, not even for a moment."""
-        if self._leases.hold(limits):
+        if self._leases.has_room(limits):
             return None
         # What it costs fits as long as no more is used than would be left of the limit without it.
         asked = tuple(each._replace(most=each.most - each.cost, cost=0) for each in limits)
         answer = self._store.look(asked)
-        found = self._told(asked, answer) if answer else self._taken_here(asked)
+        found = self._apply_answer(asked, answer) if answer else self._take_locally(asked)
         if isinstance(found, Taken):
             return None
         return found._replace(limit=limits[asked.index(found.limit)])
 
-    def used(self, limit: Limit) -> int:
+    def read_used(self, limit: Limit) -> int:
         """How much of it is used in the window of this moment. What a process holds for a moment
         counts; without the store it is what this process knows."""
         answer = self._store.look([limit._replace(cost=0)])
         if answer is not None:
             return answer.used[0]
-        count = used_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
+        count = count_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
         return count.used
 
     def add(self, taken: Taken, amounts: Sequence[int]) -> None:
@@ -131,7 +131,7 @@ class Limits:
         for scope, start, amount in parts:
             count = self._counts.get(scope)
             if count is not None and count.start == start:
-                self._note(scope, Count(start, max(0, count.used + amount)))
+                self._note(scope, WindowCount(start, max(0, count.used + amount)))
 
     def correct(self, taken: Taken, amount: int) -> None:
         """Add to what is used of the last limit that was taken from; see `add`."""
@@ -149,11 +149,11 @@ class Limits:
         self._leases.close()
         self._store.flush()
 
-    def _told(self, limits: tuple[Limit, ...], answer: Answer) -> Taken | Exceeded:
+    def _apply_answer(self, limits: tuple[Limit, ...], answer: LimitAnswer) -> Taken | Exceeded:
         """What the store says, remembered for when it says nothing."""
-        starts = tuple(window_start(answer.at_s, limit.window_s) for limit in limits)
+        starts = tuple(find_window_start(answer.at_s, limit.window_s) for limit in limits)
         for limit, start, used in zip(limits, starts, answer.used, strict=True):
-            self._note(limit.scope, Count(start, used))
+            self._note(limit.scope, WindowCount(start, used))
         if answer.refused:
             at = answer.refused - 1
             return Exceeded(limits[at], answer.used[at], answer.at_s)
@@ -161,24 +161,24 @@ class Limits:
             self._leases.put(limits, starts, answer.more, answer.at_s)
         return Taken(limits, starts)
 
-    def _taken_here(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
+    def _take_locally(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
         now = self._clock()
-        counts = [used_at(self._counts.get(each.scope), now, each.window_s) for each in limits]
+        counts = [count_at(self._counts.get(each.scope), now, each.window_s) for each in limits]
         for limit, count in zip(limits, counts, strict=True):
             if count.used + limit.cost > limit.most:
                 return Exceeded(limit, count.used, now)
         for limit, count in zip(limits, counts, strict=True):
-            self._note(limit.scope, Count(count.start, count.used + limit.cost))
+            self._note(limit.scope, WindowCount(count.start, count.used + limit.cost))
         return Taken(limits, tuple(count.start for count in counts))
 
-    def _note(self, scope: str, count: Count) -> None:
+    def _note(self, scope: str, count: WindowCount) -> None:
         self._counts[scope] = count
         self._counts.move_to_end(scope)
         if len(self._counts) > _SCOPES_MAX:
             self._counts.popitem(last=False)
 
 
-def refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:
+def build_refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:
     """The 429 for it; `source` is told as `limit_source`."""
     reset_s = exceeded.reset_s
     headers = {
@@ -194,7 +194,7 @@ def refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> R
     )
 
 
-def _later(seconds: float, work: Callable[[], None]) -> None:
+def _spawn_later(seconds: float, work: Callable[[], None]) -> None:
     """Only an event loop is ever given more than it asks for."""
     if under_gevent():
         from gevent import spawn_later
@@ -203,6 +203,6 @@ def _later(seconds: float, work: Callable[[], None]) -> None:
 
 
 @cache
-def limits() -> Limits:
+def rate_limiter() -> RateLimiter:
     """This process's own."""
-    return Limits(shared_cache())
+    return RateLimiter(shared_cache())

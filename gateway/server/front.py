@@ -21,7 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
 from gateway.http import cors
-from gateway.http.vendor_names import own_header_names, use_own_headers
+from gateway.http.vendor_names import map_header_names, replace_vendor_headers
 from gateway.live_settings import settings
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class FrontDoor(WSGIHandler):
         # There is one URL map, and pages set it before each request.
         signals.request_finished.disconnect(reset_urlconf)
         self._host_part, self._host_view = _hosts[0]
-        self._own_header_names = own_header_names(settings.VENDOR_ALIASES)
+        self._own_header_names = map_header_names(settings.VENDOR_ALIASES)
 
     def __call__(
         self, environ: dict[str, Any], start_response: "StartResponse"
@@ -88,12 +88,12 @@ class FrontDoor(WSGIHandler):
         if "%2" in (uri := environ.get("RAW_URI", "")):
             environ["PATH_INFO"] = _path_with_hidden_slashes(uri)
         if (origin := environ.get("HTTP_ORIGIN")) and cors.is_covered(environ["PATH_INFO"]):
-            start_response = cors.with_headers(origin, start_response)
-            if (preflight := cors.preflight_answer(environ)) is not None:
+            start_response = cors.add_headers(origin, start_response)
+            if (preflight := cors.answer_preflight(environ)) is not None:
                 start_response("204 No Content", list(preflight.items()))
                 return preflight
         if not environ.keys().isdisjoint(self._own_header_names):
-            use_own_headers(environ, self._own_header_names)
+            replace_vendor_headers(environ, self._own_header_names)
         # Looked at in every request: a search in a short text takes 0.1 us.
         if self._host_part in environ.get("HTTP_HOST", "").lower():
             view: View | None = self._host_view

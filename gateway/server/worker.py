@@ -6,7 +6,7 @@ from django.conf import settings
 from gevent import GreenletExit
 from gunicorn import util
 
-from gateway.http.refusals import refusal, refusal_bytes
+from gateway.http.refusals import describe_failure, write_failure
 from gateway.server.connection import Connection
 from gateway.server.rolling import RollingWorker
 
@@ -52,12 +52,12 @@ class GatewayWorker(RollingWorker):
                 return
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        status, message = refusal(exc)
+        status, message = describe_failure(exc)
         if status == 500:
             self.log.error("Error handling request", exc_info=exc)
         else:
             self.log.info("Refused a connection from %s: %s", addr, message)
         try:
-            client.sendall(refusal_bytes(status, message))
+            client.sendall(write_failure(status, message))
         except OSError:
             self.log.debug("The peer was gone before the refusal")

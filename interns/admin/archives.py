@@ -8,7 +8,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin
 from interns.archives.service import NotWaiting, add_by_hand, forget_archive
 from interns.models import Intern, Status, WorkspaceArchive
@@ -74,7 +74,7 @@ class WorkspaceArchiveAdmin(PageAdmin):
                 uri=said["uri"],
                 sha256=said["sha256"],
                 size=said["bytes"],
-                by=by_operator(request.user),
+                by=operator_actor(request.user),
             )
         except NotWaiting as error:
             messages.error(request, str(error))
@@ -82,7 +82,7 @@ class WorkspaceArchiveAdmin(PageAdmin):
         obj.pk, obj.intern_name, obj.created_at = made.pk, made.intern_name, made.created_at
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        if not forget_archive(obj, by=by_operator(request.user)):
+        if not forget_archive(obj, by=operator_actor(request.user)):
             messages.error(request, "The store does not let go of it; see the log")
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:

@@ -13,8 +13,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.admin.glance import usage_shown
-from accounts.services.records import by_operator, facts_of, record_change
+from accounts.admin.glance import render_usage
+from accounts.services.records import operator_actor, read_fields, record_change
 from gateway.admin import PageAdmin, usd_column
 from gateway.sandbox.isolation import NONE
 from interns import operations, slack
@@ -149,7 +149,7 @@ class InternAdmin(PageAdmin):
     def spent(self, intern: Intern) -> str:
         if intern.api_key_id is None:
             return _NONE
-        return usage_shown(intern.workspace.account_id, "key", intern.api_key_id)
+        return render_usage(intern.workspace.account_id, "key", intern.api_key_id)
 
     @admin.display(description="runtime")
     def runtime_facts(self, intern: Intern) -> str:
@@ -211,7 +211,7 @@ class InternAdmin(PageAdmin):
 
     @admin.action(description="Detach the borrowed vault", permissions=["operate"])
     def detach_vault(self, request: HttpRequest, interns: QuerySet[Intern]) -> None:
-        by = by_operator(request.user)
+        by = operator_actor(request.user)
         self._each(request, interns, "borrows no vault", lambda pk, _: detach_vault(pk, by=by))
 
     def _each(
@@ -256,18 +256,18 @@ def _save(intern_id: UUID, changes: dict[str, Any], request: HttpRequest) -> Non
     if not changes:
         return
     with transaction.atomic():
-        before = facts_of(Intern.objects.get(pk=intern_id), _FACTS)
+        before = read_fields(Intern.objects.get(pk=intern_id), _FACTS)
         intern = change(intern_id, changes)
         if {"budget_nano", "budget_reset"} & changes.keys():
             change_budget(intern)
         record_change(
-            by=by_operator(request.user),
+            by=operator_actor(request.user),
             action="updated",
             object_type="intern",
             object_id=intern_id,
             account_id=intern.workspace.account_id,
             before=before,
-            after=facts_of(intern, _FACTS),
+            after=read_fields(intern, _FACTS),
         )
 
 

@@ -6,7 +6,7 @@ from django import forms
 
 from accounts.admin.fields import UsdField
 from gateway.admin import Form
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 from interns.keys import budget_of
 from interns.models import Intern
 from interns.views.body import MODEL_PATTERN
@@ -46,7 +46,7 @@ class InternForm(Form):
         # A manager may have changed the key since.
         budget_nano, self.initial["budget_reset"] = budget_of(self.instance)
         if budget_nano is not None and "budget_usd" in self.fields:
-            self.initial["budget_usd"] = usd_text(budget_nano)
+            self.initial["budget_usd"] = format_usd(budget_nano)
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = super().clean() or self.cleaned_data

@@ -8,7 +8,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest
 
 from accounts.admin.fields import WordsField
-from accounts.services.records import Actor, by_operator
+from accounts.services.records import Actor, operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
 from gateway.http.errors import GatewayError
 from interns.models import Vault, VaultSecret
@@ -134,7 +134,7 @@ class VaultSecretAdmin(PageAdmin):
         return str(row.vault)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        said, by = form.cleaned_data, by_operator(request.user)
+        said, by = form.cleaned_data, operator_actor(request.user)
         if change and not said["value"]:
             if "hosts" in form.changed_data:
                 rebind_secret(row=obj, hosts=said["hosts"], account_id=_account(obj), by=by)
@@ -153,11 +153,11 @@ class VaultSecretAdmin(PageAdmin):
         obj.pk = made.pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        _deleted(obj, by_operator(request.user))
+        _deleted(obj, operator_actor(request.user))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for row in queryset:
-            _deleted(row, by_operator(request.user))
+            _deleted(row, operator_actor(request.user))
 
 
 def _account(row: VaultSecret) -> Any:

@@ -17,7 +17,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import transaction
 
-from accounts.services.records import Actor, by_command, facts_of, record_change
+from accounts.services.records import Actor, command_actor, read_fields, record_change
 from gateway.home import private_folder
 from interns.archives import store
 from interns.archives.patience import TookTooLong, waited_for
@@ -91,7 +91,7 @@ def forget_expired_archives(now: datetime) -> int:
     over = WorkspaceArchive.objects.filter(expires_at__lte=now).exclude(intern_id__in=living)
     done = 0
     for row in over.order_by("expires_at")[:_BATCH]:
-        done += forget_archive(row, by=by_command("forget_archives"))
+        done += forget_archive(row, by=command_actor("forget_archives"))
     return done
 
 
@@ -197,7 +197,7 @@ def _noted(
 
 
 def _record(row: WorkspaceArchive, by: Actor, action: str) -> None:
-    facts = facts_of(row, _FACTS)
+    facts = read_fields(row, _FACTS)
     record_change(
         by=by,
         action=action,

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from gateway.http.validation import ISSUES_MAX, Issue, issues_of, received
+from gateway.http.validation import ISSUES_MAX, Issue, list_issues, name_json_type
 from interns.runtime.questions import TOOL_CALL_ID_CHARS_MAX
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
 from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, tolerant_checker
@@ -93,7 +93,7 @@ def read_chat(body: dict[str, Any], *, session_header: str = "") -> Prompt | Rep
     try:
         body, _ = _check(body)
     except ValidationError as error:
-        raise Invalid(issues_of(error)) from error
+        raise Invalid(list_issues(error)) from error
     session_id = body.get("session_id") or _session_of(session_header)
     at = len(body["messages"]) - 1
     last = body["messages"][at]
@@ -135,7 +135,7 @@ def _reply(message: dict[str, Any], at: int, session_id: str | None) -> Reply:
 
 
 def _missing(path: str, message: dict[str, Any], name: str) -> Issue:
-    said = received(message[name]) if name in message else "undefined"
+    said = name_json_type(message[name]) if name in message else "undefined"
     return Issue(path, f"Invalid input: expected string, received {said}")
 
 

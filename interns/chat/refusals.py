@@ -2,7 +2,7 @@
 
 from typing import Any, Final, NamedTuple
 
-from gateway.http.validation import Issue, message_of
+from gateway.http.validation import Issue, join_issues
 from interns.errors import InternError
 from interns.runtime.driver import ChatRefused
 
@@ -83,7 +83,7 @@ def _retry_after(reason: str) -> dict[str, str]:
 def bad_request(issues: list[Issue]) -> ChatError:
     """A body that breaks the schema."""
     listed = [{"path": issue.path, "message": issue.message} for issue in issues]
-    text = f"Invalid chat request ({message_of(issues)})."
+    text = f"Invalid chat request ({join_issues(issues)})."
     return ChatError("bad_request", text, metadata={"issues": listed})
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from django.db import IntegrityError
 from gevent import GreenletExit
 
-from gateway.database.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.responses import log
 from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
@@ -320,4 +320,4 @@ class TurnStream:
             log.warning("The end of run %s could not be written: %s", held.run_id, error)
 
     def _in_rows(self, work: Callable[[], T]) -> T:
-        return run(Lane.OPERATOR, work)
+        return run_queries(Lane.OPERATOR, work)

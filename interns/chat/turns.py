@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from gateway.database.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.responses import log
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, build_refusal, rate_limiter
 from gateway.live_settings import settings
 from gateway.outbound.exchange import AbortHandle
 from interns.chat import runs
@@ -89,7 +89,7 @@ class Asking:
         most = settings.RATE_INTERN_TURNS
         if not most:
             return None
-        found = limits().take(Limit(f"intern_turns:{self._acting}", most, MINUTE_S))
+        found = rate_limiter().take(Limit(f"intern_turns:{self._acting}", most, MINUTE_S))
         if isinstance(found, Exceeded):
             raise _too_many(found)
         return found
@@ -202,18 +202,18 @@ def _told_of_turn(refused: ChatRefused) -> ChatError:
 
 
 def _too_many(exceeded: Exceeded) -> TurnsLimited:
-    told = refusal(exceeded, source="router_intern_turns")
+    told = build_refusal(exceeded, source="router_intern_turns")
     headers = told.headers | {"Retry-After": str(RATE_RETRY_S)}
     return TurnsLimited(metadata=told.metadata, headers=headers)
 
 
 def _give_back(taken: Taken | None) -> None:
     if taken is not None:
-        limits().give_back(taken)
+        rate_limiter().give_back(taken)
 
 
 def _in_rows(work: Callable[[], T]) -> T:
-    return run(Lane.OPERATOR, work)
+    return run_queries(Lane.OPERATOR, work)
 
 
 def _quietly(work: Callable[[], object]) -> None:

@@ -11,7 +11,7 @@ from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from gateway.http.validation import UNDEFINED, Issue, issues_of
+from gateway.http.validation import UNDEFINED, Issue, list_issues
 from interns.errors import InvalidBody
 from routing.fetching.targets import URL_CHARS_MAX
 
@@ -90,7 +90,7 @@ def read_wanted(body: Mapping[str, Any]) -> Wanted:
     try:
         said = _Body.model_validate(body)
     except ValidationError as error:
-        raise InvalidBody(issues=issues_of(error)) from None
+        raise InvalidBody(issues=list_issues(error)) from None
     issues = list(_beyond(said))
     if issues:
         raise InvalidBody(issues=issues)

@@ -6,7 +6,7 @@ from typing import Final
 
 from django.conf import settings
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from interns.models import Intern
 from interns.outbound.errors import SecretNotReleased, SecretUnknown, VaultGone
 from interns.outbound.placeholders import Encode, Unfit, filled, names_in
@@ -52,7 +52,7 @@ class Release:
             text = f"More than {SECRETS_PER_HOST_MAX} secrets are bound to {target.host}"
             raise SecretNotReleased(text)
         if bound:
-            self.values |= run(Lane.READ, lambda: opened(bound))
+            self.values |= run_queries(Lane.READ, lambda: opened(bound))
         if sum(map(len, self.values.values())) > VALUES_CHARS_MAX:
             raise SecretNotReleased(f"The secrets bound to {target.host} are too long together")
 
@@ -96,7 +96,7 @@ def _named(names: Collection[str]) -> Iterator[None]:
 def _known(intern: Intern) -> tuple[dict[str, Effective], bool]:
     """What the intern has by name; nothing where the vault that it borrows is gone."""
     try:
-        found = run(Lane.READ, lambda: effective_secrets(intern))
+        found = run_queries(Lane.READ, lambda: effective_secrets(intern))
     except AttachedVaultGone:
         return {}, True
     return {each.name: each for each in found}, False

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic_core import PydanticCustomError
 
 from gateway.http.errors import SchemaInvalid
-from gateway.http.paging import Page, page_of
-from gateway.http.validation import UNDEFINED, Issue, issues_of
+from gateway.http.paging import Page, parse_page
+from gateway.http.validation import UNDEFINED, Issue, list_issues
 from interns.vault.names import NAME_CHARS_MAX, NAME_PATTERN, canonical_host, is_name
 from interns.vault.secrets import Stored
 
@@ -91,11 +91,11 @@ def read_names(body: Mapping[str, Any]) -> list[str]:
 
 def read_page(query: Mapping[str, str]) -> Page:
     """Raises `SchemaInvalid`."""
-    return page_of(query, limit_default=LISTED_MAX, offset_max=OFFSET_MAX)
+    return parse_page(query, limit_default=LISTED_MAX, offset_max=OFFSET_MAX)
 
 
 def _checked(shape: type[_B], body: Mapping[str, Any]) -> _B:
     try:
         return shape.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None

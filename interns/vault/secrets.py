@@ -10,7 +10,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Collate
 
-from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import NotFound
 from gateway.http.paging import Page
 from interns.models import Vault, VaultSecret
@@ -55,14 +55,14 @@ def put_secret(
         else:
             row.pk, row.created_at = vault.same_id, vault.same_since
             known = {"hosts": vault.same_hosts, "fingerprint": vault.same_fingerprint}
-            before = facts_of(row, _FACTS) | known
+            before = read_fields(row, _FACTS) | known
         _filled(row, stored, data_key(vault), now)
         if before is None:
             row.save(force_insert=True)
         else:
             row.save(force_update=True, update_fields=_WRITTEN)
         action = "created" if before is None else "updated"
-        _record(row, by, action, account_id, before, facts_of(row, _FACTS))
+        _record(row, by, action, account_id, before, read_fields(row, _FACTS))
     return row
 
 
@@ -73,10 +73,10 @@ def rebind_secret(*, row: VaultSecret, hosts: list[str], account_id: UUID, by: A
         found = rows.select_for_update(of=("self",)).first()
         if found is None:
             raise NotFound
-        before = facts_of(found, _FACTS)
+        before = read_fields(found, _FACTS)
         found.hosts, found.updated_at = hosts, datetime.now(UTC)
         found.save(update_fields=["hosts", "updated_at"])
-        _record(found, by, "updated", account_id, before, facts_of(found, _FACTS))
+        _record(found, by, "updated", account_id, before, read_fields(found, _FACTS))
 
 
 def delete_secret(
@@ -87,7 +87,7 @@ def delete_secret(
         row = secrets.select_for_update(of=("self",)).filter(name=name).first()
         if row is None:
             raise NotFound
-        before = facts_of(row, _FACTS)
+        before = read_fields(row, _FACTS)
         VaultSecret.objects.filter(pk=row.pk).delete()
         _record(row, by, "deleted", account_id, before, None)
 
@@ -210,7 +210,7 @@ def _record(
 
 
 def _record_copies(vault: Vault, made: Sequence[VaultSecret], by: Actor, account_id: UUID) -> None:
-    copied = {row.name: facts_of(row, ("hosts", "fingerprint")) for row in made}
+    copied = {row.name: read_fields(row, ("hosts", "fingerprint")) for row in made}
     record_change(
         by=by,
         action="copied",

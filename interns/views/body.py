@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from gateway.http.validation import Issue, issues_of
+from gateway.http.validation import Issue, list_issues
 from interns.creation import NewIntern
 from interns.errors import InvalidBody
 from interns.models.intern import (
@@ -130,4 +130,4 @@ def _read(kind: type[_B], body: Mapping[str, Any]) -> _B:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        raise InvalidBody(issues=issues_of(error)) from None
+        raise InvalidBody(issues=list_issues(error)) from None

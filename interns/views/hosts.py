@@ -13,7 +13,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from accounts.caller import Caller
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import GatewayError, UnknownPath
 from gateway.http.responses import error_response
 from gateway.outbound.errors import OutboundError
@@ -83,7 +83,7 @@ def _reads(request: HttpRequest) -> bool:
 def _visible(caller: Caller, hostname: str) -> Intern:
     """As `interns.access.visible`, by the host name."""
     rows = Intern.objects.filter(hostname=hostname, workspace=caller.workspace_id)
-    found = run(Lane.READ, rows.first)
+    found = run_queries(Lane.READ, rows.first)
     if found is None or caller.intern_id not in (None, found.pk):
         raise InternNotFound
     return found

@@ -7,7 +7,7 @@ from uuid import UUID
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.responses import json_response
 from interns import creation, operations
 from interns.access import json_body, let_in, require_editor, visible
@@ -39,7 +39,7 @@ class InternsViewSet(InternViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         workspace_id = _member_of(let_in(request))
         wanted = read_query(request.GET, workspace_id)
-        page = run(Lane.READ, lambda: page_of_interns(workspace_id, wanted))
+        page = run_queries(Lane.READ, lambda: page_of_interns(workspace_id, wanted))
         more = page.next_cursor is not None
         told: dict[str, Any] = {"data": [intern_object(each) for each in page.interns]}
         told |= {"has_more": more} | ({"next_cursor": page.next_cursor} if more else {})
@@ -65,7 +65,7 @@ class InternsViewSet(InternViewSet):
     @in_time
     def partial_update(self, request: HttpRequest, intern_id: str) -> HttpResponseBase:
         _, intern, changes = self._edited(request, intern_id, read_changes)
-        changed = run(Lane.OPERATOR, lambda: change(intern.pk, changes))
+        changed = run_queries(Lane.OPERATOR, lambda: change(intern.pk, changes))
         return json_response(intern_object(changed))
 
     @described.provisioning

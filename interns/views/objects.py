@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Vault
@@ -25,8 +25,8 @@ def intern_object(intern: Intern) -> dict[str, Any]:
         "vault_id": _vault_id(intern),
         "attached_vault_id": _text(intern.attached_vault_id),
         "workspace_id": str(intern.workspace_id),
-        "created_at": iso(intern.created_at),
-        "updated_at": iso(intern.updated_at),
+        "created_at": format_time(intern.created_at),
+        "updated_at": format_time(intern.updated_at),
     }
 
 

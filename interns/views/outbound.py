@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from gateway.http.responses import json_response
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from interns.access import json_body, let_in, visible
 from interns.errors import InternForbidden
 from interns.models import Status
@@ -61,6 +61,6 @@ def _turn(intern_id: UUID) -> Iterator[None]:
 def _count(intern_id: UUID) -> None:
     if settings.INTERN_FETCH_RPM:
         limit = Limit(f"fetch:{intern_id}", settings.INTERN_FETCH_RPM, MINUTE_S)
-        taken = limits().take(limit)
+        taken = rate_limiter().take(limit)
         if isinstance(taken, Exceeded):
-            raise TooManyFetches(headers=refusal(taken, source="router_fetch").headers)
+            raise TooManyFetches(headers=build_refusal(taken, source="router_fetch").headers)

@@ -10,13 +10,13 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from accounts.caller import Caller
-from accounts.services.records import by_key
-from gateway.database.db import Lane, run
+from accounts.services.records import key_actor
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import DatabaseGone, GatewayError, NotFound
-from gateway.http.responses import json_response, log, refused
-from gateway.http.times import iso
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.http.responses import build_error_response, json_response, log
+from gateway.http.times import format_time
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from interns.access import let_in, require_editor, visible
 from interns.errors import InternNotFound, OperationTimedOut
 from interns.models import Intern, Vault, VaultSecret
@@ -65,7 +65,7 @@ class _VaultViewSet(InternViewSet):
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         told = _TOLD.get(type(error), error.text)
         body = {"error": {"code": error.status, "message": told}}
-        return refused(error, body, status=error.status)
+        return build_error_response(error, body, status=error.status)
 
 
 class WorkspaceSecretsViewSet(_VaultViewSet):
@@ -208,7 +208,7 @@ def _private(intern: Intern) -> "QuerySet[Vault]":
 
 
 def _by(caller: Caller) -> dict[str, Any]:
-    return {"account_id": caller.account_id, "by": by_key(caller)}
+    return {"account_id": caller.account_id, "by": key_actor(caller)}
 
 
 def _body(request: HttpRequest) -> Mapping[str, Any]:
@@ -218,17 +218,17 @@ def _body(request: HttpRequest) -> Mapping[str, Any]:
 def _count(caller: Caller) -> None:
     if settings.RATE_VAULT:
         limit = Limit(f"vault:{caller.account_id}", settings.RATE_VAULT, MINUTE_S)
-        taken = limits().take(limit)
+        taken = rate_limiter().take(limit)
         if isinstance(taken, Exceeded):
-            raise refusal(taken, source=_SOURCE)
+            raise build_refusal(taken, source=_SOURCE)
 
 
 def _read(work: Callable[[], T]) -> T:
-    return run(Lane.READ, work)
+    return run_queries(Lane.READ, work)
 
 
 def _write(work: Callable[[], T]) -> T:
-    return run(Lane.OPERATOR, work)
+    return run_queries(Lane.OPERATOR, work)
 
 
 def _nothing() -> HttpResponse:
@@ -243,5 +243,5 @@ def _object(row: Any) -> dict[str, Any]:
         "name": row.name,
         "hosts": row.hosts,
         "fingerprint": row.fingerprint,
-        "created_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
     }

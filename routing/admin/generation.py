@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.histories import History, add_history
 from gateway.admin import ReadOnlyAdmin, usd_column
-from gateway.http.jsonio import dumps, usd_text
+from gateway.http.jsonio import dumps, format_usd
 from routing.admin.reversal import ReversalPage
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
@@ -148,8 +148,8 @@ class GenerationAdmin(ReversalPage, ReadOnlyAdmin):
     def charge_against_hold(self, generation: Generation) -> str:
         left_nano = generation.hold_nano - generation.charge_nano
         if left_nano < 0:
-            return f"{usd_text(-left_nano)} USD more than was held"
-        return f"{usd_text(left_nano)} USD of the hold given back"
+            return f"{format_usd(-left_nano)} USD more than was held"
+        return f"{format_usd(left_nano)} USD of the hold given back"
 
     @admin.display(description="ledger")
     def ledger_entries(self, generation: Generation) -> SafeString:

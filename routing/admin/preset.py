@@ -12,9 +12,9 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin, changed_fields
-from gateway.http.jsonio import usd_text
+from gateway.http.jsonio import format_usd
 from routing.metering.models import Generation
 from routing.presets.models import Preset, PresetVersion
 from routing.presets.services import change_preset
@@ -87,7 +87,7 @@ class PresetAdmin(PageAdmin):
         if fields := changed_fields(obj, form):
             names = [obj._meta.get_field(name).attname for name in fields]
             changes = {name: getattr(obj, name) for name in names}
-            change_preset(preset_id=obj.pk, by=by_operator(request.user), changes=changes)
+            change_preset(preset_id=obj.pk, by=operator_actor(request.user), changes=changes)
 
     @admin.display(description="version in force")
     def version_in_force(self, preset: Preset) -> int:
@@ -103,7 +103,7 @@ class PresetAdmin(PageAdmin):
             reverse("admin:routing_generation_changelist"),
             urlencode({"preset_id": str(preset.pk)}),
             sums["calls"],
-            usd_text(sums["nano"] or 0),
+            format_usd(sums["nano"] or 0),
             f"{sums['last']:%Y-%m-%d %H:%M} UTC" if sums["last"] else "not in this time",
         )
 

@@ -15,8 +15,8 @@ from django.urls import URLPattern, path, reverse
 
 from accounts.admin.fields import UsdField
 from accounts.models import LedgerEntry
-from accounts.services.records import by_operator, record_change
-from gateway.http.jsonio import usd_text
+from accounts.services.records import operator_actor, record_change
+from gateway.http.jsonio import format_usd
 from routing.metering.models import Generation
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
 
@@ -63,10 +63,10 @@ def _reversed(
 
 
 def _record(entry: LedgerEntry, user: Any) -> None:
-    told = {"kind": str(entry.kind), "amount_usd": usd_text(entry.amount_nano)}
+    told = {"kind": str(entry.kind), "amount_usd": format_usd(entry.amount_nano)}
     told |= {"generation_id": str(entry.generation_id), "note": entry.note}
     record_change(
-        by=by_operator(user),
+        by=operator_actor(user),
         action="booked",
         object_type="ledger_entry",
         object_id=entry.pk,
@@ -104,7 +104,7 @@ class ReversalPage(_Page):
             "title": "Give back its charge",
             "opts": self.opts,
             "generation": generation,
-            "charged": usd_text(generation.charge_nano),
+            "charged": format_usd(generation.charge_nano),
             "form": form,
         }
         return TemplateResponse(request, "admin/routing/generation/reverse.html", context)
@@ -112,7 +112,7 @@ class ReversalPage(_Page):
     def _told(
         self, request: HttpRequest, generation: Generation, amount_nano: int, new: bool
     ) -> HttpResponseBase:
-        said = f"{usd_text(amount_nano)} USD"
+        said = f"{format_usd(amount_nano)} USD"
         if new:
             messages.success(request, f"Gave {said} of {generation} back.")
         else:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.utils import timezone
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import Unavailable
 from routing.catalogue.assembly import assemble
@@ -49,7 +49,7 @@ def build() -> Snapshot:
     """Read and assemble the catalogue as it is now. Raises `DatabaseError`."""
     with _no_collections():
         # Not the lane of the hot path's reads: a big catalogue would hold them up.
-        rows = run(Lane.OPERATOR, read_rows)
+        rows = run_queries(Lane.OPERATOR, read_rows)
         return run_in_thread(lambda: assemble(rows))
 
 
@@ -124,7 +124,7 @@ class Catalogue:
 
     def refresh_if_changed(self) -> bool:
         """Load the catalogue anew if its version moved. Raises `DatabaseError`."""
-        version = run(Lane.READ, current_version)
+        version = run_queries(Lane.READ, current_version)
         if self._snapshot is not None and version == self._snapshot.version:
             return False
         with self._loading:
@@ -154,7 +154,9 @@ class Catalogue:
         self._thread = None
         atexit.unregister(self.stop_polling)
         try:
-            run(Lane.OPERATOR, CatalogueServing.objects.filter(process=self._process).delete)
+            run_queries(
+                Lane.OPERATOR, CatalogueServing.objects.filter(process=self._process).delete
+            )
         except (DatabaseError, InterfaceError) as error:
             log.info("catalogue report stays behind: %s", error)
 
@@ -185,7 +187,9 @@ class Catalogue:
             return
         row: dict[str, Any] = {"version": version, "seen_at": timezone.now()}
         reports = CatalogueServing.objects
-        run(Lane.OPERATOR, lambda: reports.update_or_create(process=self._process, defaults=row))
+        run_queries(
+            Lane.OPERATOR, lambda: reports.update_or_create(process=self._process, defaults=row)
+        )
         self._reported = (version, now)
 
 

@@ -30,7 +30,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from typing_extensions import is_typeddict
 
-from gateway.http.validation import HIDDEN, UNDEFINED, options_text
+from gateway.http.validation import HIDDEN, UNDEFINED, describe_options
 from routing.formats.nulls import NullRemover
 
 T = TypeVar("T")
@@ -177,7 +177,7 @@ class Tagged:
             custom_error_message="Unknown discriminator",
             custom_error_context={
                 "discriminator": self.key,
-                "text": options_text(tag.removeprefix(HIDDEN) for tag in choices),
+                "text": describe_options(tag.removeprefix(HIDDEN) for tag in choices),
             },
         )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-from accounts.patterns import Compiled
+from accounts.patterns import CompiledPattern
 from gateway.http.structure import Raw
 
 # Bytes of a text, beginning and end of a candidate in it -> whether it is one.
@@ -162,12 +162,12 @@ INJECTION: Final = "regex-prompt-injection"
 
 
 @cache
-def compiled(slug: str) -> tuple[Compiled, ...]:
+def compiled(slug: str) -> tuple[CompiledPattern, ...]:
     """The patterns of a built-in filter, made once."""
-    return tuple(Compiled(pattern) for pattern in BUILTINS[slug].patterns)
+    return tuple(CompiledPattern(pattern) for pattern in BUILTINS[slug].patterns)
 
 
 @cache
-def compiled_as_one(slug: str) -> Compiled:
+def compiled_as_one(slug: str) -> CompiledPattern:
     """What matches wherever one of them does."""
-    return Compiled("|".join(f"(?:{pattern})" for pattern in BUILTINS[slug].patterns))
+    return CompiledPattern("|".join(f"(?:{pattern})" for pattern in BUILTINS[slug].patterns))

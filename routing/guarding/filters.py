@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
-from accounts.guard_rules import PlacedFilter
+from accounts.guard_rules import GuardrailFilter
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
-from gateway.http.large import no_collections
+from gateway.http.large import pause_collector
 from gateway.http.structure import Raw
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
@@ -66,7 +66,7 @@ class _Found(Exception):
         self.rule, self.found = rule, found
 
 
-def filtered(chat: ChatRequest, filters: tuple[PlacedFilter, ...], account_id: UUID) -> Filtered:
+def filtered(chat: ChatRequest, filters: tuple[GuardrailFilter, ...], account_id: UUID) -> Filtered:
     """The request after the content filters of its guardrails. Large ones of an account take turns.
 
     Raises `PayloadTooLarge` where they would take too long, and `Unavailable` where one fails.
@@ -137,7 +137,7 @@ class _Work:
         """`done`, once it is this request's turn. The many new objects of a large one would set off
         collections, which hold up every thread."""
         self._deadline = Deadline()
-        with no_collections():
+        with pause_collector():
             return self.done()
 
     def done(self) -> Filtered:

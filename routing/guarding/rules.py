@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from accounts.guard_rules import Action, FilterEntry, PlacedFilter
-from accounts.patterns import Compiled, InvalidPattern, as_one, compile_at_once
+from accounts.guard_rules import Action, FilterEntry, GuardrailFilter
+from accounts.patterns import CompiledPattern, InvalidPattern, is_quick_to_compile, join_patterns
 from gateway.eventloop import run_in_thread
 from gateway.http.structure import Raw
 from routing.entities.identity_cache import IdentityCache
@@ -30,11 +30,11 @@ class Rule(NamedTuple):
     """A filter in force. `detect` is a plug-in in place of patterns, and `look` the pattern that
     matches wherever one of them does."""
 
-    placed: PlacedFilter
-    patterns: tuple[Compiled, ...]
+    placed: GuardrailFilter
+    patterns: tuple[CompiledPattern, ...]
     builtin: Builtin | None
     detect: Any
-    look: Compiled | None
+    look: CompiledPattern | None
 
     @property
     def action(self) -> Action:
@@ -105,16 +105,16 @@ class Rules(NamedTuple):
     detects: bool
     weight: int
     # Where none of these matches no rule has a match; empty where that cannot be told by patterns.
-    looks: tuple[Compiled, ...] = ()
+    looks: tuple[CompiledPattern, ...] = ()
     # The same as one pattern, for texts of at most so many bytes.
-    union: tuple[Compiled, ...] = ()
+    union: tuple[CompiledPattern, ...] = ()
     union_bytes_max: int = -1
 
     def of(self, by_user: bool) -> tuple[Rule, ...]:
         return self.of_users if by_user else self.of_others
 
 
-def rules_of(filters: tuple[PlacedFilter, ...]) -> Rules:
+def rules_of(filters: tuple[GuardrailFilter, ...]) -> Rules:
     """The rules of all filters together: of the same one in several guardrails the strongest action
     counts. Detectors that nobody installed are left out."""
     return _recent(filters)
@@ -127,7 +127,7 @@ def _is_light(rules: Rules) -> bool:
     return sum(found.values()) <= _LIGHT_BYTES
 
 
-def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
+def _made(placed: tuple[GuardrailFilter, ...]) -> Rules:
     others = [each for each in placed if not each.filter.user_only]
     made = _compiled([each.filter.pattern for each in placed if not each.filter.builtin])
     return _together(
@@ -136,7 +136,9 @@ def _made(placed: tuple[PlacedFilter, ...]) -> Rules:
     )
 
 
-_recent: IdentityCache[tuple[PlacedFilter, ...], Rules] = IdentityCache(_made, may_keep=_is_light)
+_recent: IdentityCache[tuple[GuardrailFilter, ...], Rules] = IdentityCache(
+    _made, may_keep=_is_light
+)
 
 
 def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
@@ -156,14 +158,14 @@ def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
     )
 
 
-def _looks(rules: tuple[Rule, ...]) -> tuple[Compiled, ...]:
+def _looks(rules: tuple[Rule, ...]) -> tuple[CompiledPattern, ...]:
     found = {id(rule.look): rule.look for rule in rules if rule.look is not None}
     return () if any(rule.look is None for rule in rules) else tuple(found.values())
 
 
-def _union(looks: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
+def _union(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
     """One, or none where there is nothing to unite or it would be too large."""
-    union = as_one(looks) if len(looks) > 1 else None
+    union = join_patterns(looks) if len(looks) > 1 else None
     if union is None:
         return ()
     try:
@@ -172,8 +174,8 @@ def _union(looks: tuple[Compiled, ...]) -> tuple[Compiled, ...]:
         return ()
 
 
-def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:
-    found: dict[tuple[str, str], PlacedFilter] = {}
+def _strongest(placed: Iterable[GuardrailFilter]) -> list[GuardrailFilter]:
+    found: dict[tuple[str, str], GuardrailFilter] = {}
     for each in placed:
         what = (each.filter.builtin, each.filter.pattern)
         known = found.get(what)
@@ -182,7 +184,7 @@ def _strongest(placed: Iterable[PlacedFilter]) -> list[PlacedFilter]:
     return list(found.values())
 
 
-def _rule(placed: PlacedFilter, made: dict[str, Compiled]) -> Rule:
+def _rule(placed: GuardrailFilter, made: dict[str, CompiledPattern]) -> Rule:
     slug = placed.filter.builtin
     if not slug:
         pattern = made[placed.filter.pattern]
@@ -208,13 +210,13 @@ def _loaded(path: str) -> Any:
     return import_string(path)
 
 
-def _compiled(wanted: list[str]) -> dict[str, Compiled]:
+def _compiled(wanted: list[str]) -> dict[str, CompiledPattern]:
     known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
     missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
-    if compile_at_once(missing):
-        made = list(map(Compiled, missing))
+    if is_quick_to_compile(missing):
+        made = list(map(CompiledPattern, missing))
     else:
-        made = run_in_thread(lambda: list(map(Compiled, missing)))
+        made = run_in_thread(lambda: list(map(CompiledPattern, missing)))
     for pattern, one in zip(missing, made, strict=True):
         patterns.put(pattern, one)
         known[pattern] = one

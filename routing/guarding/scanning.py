@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from accounts.patterns import Compiled
+from accounts.patterns import CompiledPattern
 from gateway.http.structure import Raw
 from routing.guarding.builtins import Check
 
@@ -48,7 +48,7 @@ class Deadline:
 
 
 def matches(
-    pattern: Compiled, data: Raw, deadline: Deadline, check: Check | None = None
+    pattern: CompiledPattern, data: Raw, deadline: Deadline, check: Check | None = None
 ) -> Iterator[Span]:
     """The matches of a pattern in UTF-8 text, in order and apart; empty ones are none. Raises
     `TooSlow`."""
@@ -64,7 +64,9 @@ def matches(
         at = last if end == last else max(at, _character(data, end - _OVERLAP_BYTES))
 
 
-def _within(pattern: Compiled, data: Raw, at: int, end: int, deadline: Deadline) -> Iterator[Span]:
+def _within(
+    pattern: CompiledPattern, data: Raw, at: int, end: int, deadline: Deadline
+) -> Iterator[Span]:
     while at < end:
         found = pattern.find(data, at, end)
         if found is None:
@@ -91,19 +93,19 @@ class CompiledPatterns:
     def __init__(self, bytes_max: int = _CACHE_BYTES) -> None:
         self._bytes_max = bytes_max
         self._taken_bytes = 0
-        self._known: OrderedDict[str, Compiled] = OrderedDict()
+        self._known: OrderedDict[str, CompiledPattern] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, pattern: str) -> Compiled | None:
+    def get(self, pattern: str) -> CompiledPattern | None:
         """The pattern if it has been compiled."""
         found = self._known.get(pattern)
         if found is not None:
             self._known.move_to_end(pattern)
         return found
 
-    def put(self, pattern: str, made: Compiled) -> None:
+    def put(self, pattern: str, made: CompiledPattern) -> None:
         """Keep it for the next who asks."""
         if pattern not in self._known:
             self._known[pattern] = made

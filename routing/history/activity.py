@@ -11,7 +11,7 @@ from django.conf import settings
 from accounts.models import ApiKey, Membership, Workspace
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import usd
-from gateway.http.validation import Issue, options_text
+from gateway.http.validation import Issue, describe_options
 from routing.history.analytics import fetch
 from routing.history.asking import Condition, Question
 from routing.history.deadline import deadline
@@ -55,7 +55,7 @@ def read_activity_query(query: Mapping[str, str], now: datetime) -> ActivityQuer
     workspace = _workspace(said["workspace_id"], issues)
     grouped = query.get("group_by", "")
     if grouped not in {"", "workspace"}:
-        issues.append(Issue("group_by", options_text(("workspace",))))
+        issues.append(Issue("group_by", describe_options(("workspace",))))
     if issues:
         raise SchemaInvalid(issues)
     return ActivityQuery(

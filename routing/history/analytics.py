@@ -11,7 +11,7 @@ from django.db import connection
 
 from accounts.models import ApiKey, User, Workspace
 from gateway.http.jsonio import usd
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from routing.history.asking import Question, Statement
 from routing.history.body import AnalyticsBody
 from routing.history.conditions import conditions_of
@@ -102,7 +102,7 @@ def _row(
 ) -> _Row:
     told: _Row = {}
     if asked.time_field:
-        told[asked.time_field] = iso(spelled.moment_of(row["period"]))
+        told[asked.time_field] = format_time(spelled.moment_of(row["period"]))
     for number, name in enumerate(asked.dimensions):
         value = row[f"by_{number}"]
         if name in labels:

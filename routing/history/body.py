@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from gateway.http.errors import SchemaInvalid
-from gateway.http.validation import UNDEFINED, Issue, issues_of, options_text, received
+from gateway.http.validation import UNDEFINED, Issue, describe_options, list_issues, name_json_type
 from routing.history.dialect import Granularity
 from routing.history.metrics import ARRAY, DIMENSIONS, LONG_DAYS, METRICS, SCALAR
 
@@ -44,7 +44,7 @@ def _one_of(options: Iterable[str]) -> Any:
     def check(value: Any) -> str:
         if isinstance(value, str) and value in known:
             return value
-        raise PydanticCustomError("option", "{text}", {"text": options_text(known)})
+        raise PydanticCustomError("option", "{text}", {"text": describe_options(known)})
 
     return BeforeValidator(check)
 
@@ -111,7 +111,7 @@ def read_analytics_body(body: Mapping[str, Any], now: datetime) -> AnalyticsBody
     try:
         asked = AnalyticsBody.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None
     asked.metrics = list(dict.fromkeys(asked.metrics))
     asked.dimensions = list(dict.fromkeys(asked.dimensions))
     issues = [*_range_issues(asked, now), *_filter_issues(asked), *_order_issues(asked)]
@@ -168,7 +168,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _expected(kind: str, value: Any) -> str:
-    return f"Invalid input: expected {kind}, received {received(value)}"
+    return f"Invalid input: expected {kind}, received {name_json_type(value)}"
 
 
 def _order_issues(asked: AnalyticsBody) -> list[Issue]:
@@ -179,7 +179,7 @@ def _order_issues(asked: AnalyticsBody) -> list[Issue]:
         known.append(asked.time_field)
     if asked.order_by.field in known:
         return []
-    return [Issue("order_by.field", options_text(known))]
+    return [Issue("order_by.field", describe_options(known))]
 
 
 def _classifier_issues(asked: AnalyticsBody) -> list[Issue]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from gateway.http.errors import SchemaInvalid
-from gateway.http.validation import Issue, options_text, received
+from gateway.http.validation import Issue, describe_options, name_json_type
 from routing.entities.end_users import hash_of_user
 from routing.history.asking import Condition
 from routing.history.body import Filter
@@ -47,7 +47,7 @@ def conditions_of(
 def _condition(asked: Filter, account_id: UUID, spelled: Dialect) -> Condition:
     dimension = DIMENSIONS[asked.field]
     if asked.field in _UNORDERED and asked.operator not in _EQUALITIES:
-        raise _Odd("operator", options_text(_EQUALITIES))
+        raise _Odd("operator", describe_options(_EQUALITIES))
     said = asked.value if isinstance(asked.value, list) else [asked.value]
     read = _READERS.get(asked.field, _text)
     bound = [each for value in said for each in read(value, account_id, spelled)]
@@ -80,7 +80,7 @@ def _compared(operator: str, bound: Sequence[Text], *, is_text: bool, spelled: D
 def _text(value: Any, account_id: UUID, spelled: Dialect) -> list[Text]:
     del account_id, spelled
     if not isinstance(value, str):
-        raise _Odd("value", f"Invalid input: expected string, received {received(value)}")
+        raise _Odd("value", f"Invalid input: expected string, received {name_json_type(value)}")
     return [Text("%s", (value,))]
 
 

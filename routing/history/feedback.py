@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from accounts.caller import Caller
 from gateway.http.errors import NotFound, SchemaInvalid
-from gateway.http.validation import UNDEFINED, issues_of
+from gateway.http.validation import UNDEFINED, list_issues
 from routing.history.models import GenerationFeedback
 from routing.metering.models import Generation
 
@@ -36,7 +36,7 @@ def read_feedback(body: Mapping[str, Any]) -> Feedback:
     try:
         return Feedback.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None
 
 
 def give_feedback(*, caller: Caller, said: Feedback, at: datetime) -> GenerationFeedback:

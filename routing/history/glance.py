@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from accounts.admin.glance import Scope, Used
+from accounts.admin.glance import RecentUsage, Scope
 from routing.history.analytics import fetch
 from routing.history.asking import Condition, Question
 from routing.history.dialect import dialect
@@ -15,7 +15,7 @@ _METRICS: Final = ("request_count", "tokens_total", "credits_usage")
 _COLUMNS: Final = {"workspace": "workspace_id", "key": "api_key_id"}
 
 
-def used_lately(account_id: UUID, scope: Scope, pk: object) -> dict[str, Used]:
+def used_lately(account_id: UUID, scope: Scope, pk: object) -> dict[str, RecentUsage]:
     """Today (UTC), and the 30 days that end with it."""
     now = datetime.now(UTC)
     today = day_of(now)
@@ -24,7 +24,9 @@ def used_lately(account_id: UUID, scope: Scope, pk: object) -> dict[str, Used]:
     return {title: _used(account_id, scope, pk, start, end) for title, start in starts.items()}
 
 
-def _used(account_id: UUID, scope: Scope, pk: object, start: datetime, end: datetime) -> Used:
+def _used(
+    account_id: UUID, scope: Scope, pk: object, start: datetime, end: datetime
+) -> RecentUsage:
     question = Question(
         account_id=account_id,
         start=start,
@@ -34,7 +36,7 @@ def _used(account_id: UUID, scope: Scope, pk: object, start: datetime, end: date
     )
     (row,) = fetch(question, end)
     requests, tokens, charge_nano = (int(row[name]) for name in _METRICS)
-    return Used(requests, tokens, charge_nano)
+    return RecentUsage(requests, tokens, charge_nano)
 
 
 def _conditions(scope: Scope, pk: object) -> tuple[Condition, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Final, TypeVar
 
-from gateway.database.db import DATABASE_GONE, Lane, run, under_gevent
+from gateway.database.db import DATABASE_GONE, Lane, run_queries, under_gevent
 from routing.history.contents import sealed_row, store
 from routing.history.drafts import Draft
 from routing.history.models import GenerationContent
@@ -134,7 +134,7 @@ def _captured(work: Callable[[], _T]) -> tuple[_T | None, BaseException | None]:
 
 
 def _stored(rows: Sequence[GenerationContent]) -> None:
-    run(Lane.OPERATOR, lambda: store(rows))
+    run_queries(Lane.OPERATOR, lambda: store(rows))
 
 
 def _chars_of(draft: Draft) -> int:

@@ -12,8 +12,8 @@ from datetime import UTC, date
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from accounts.spending import NO_COUNTER, holder_of
-from accounts.windows import windows_of
+from accounts.spending import NO_COUNTER, parse_holder
+from accounts.windows import list_windows
 from routing.ledger.orders import Payer
 from routing.ledger.session import Session
 
@@ -51,7 +51,7 @@ def adopt(session: Session, payer: Payer, limited: Iterable[Limited]) -> None:
         fresh = [
             hold
             for hold in holds
-            if dict(windows_of(hold.day))[counter.window] == starts[counter.window]
+            if dict(list_windows(hold.day))[counter.window] == starts[counter.window]
             and name not in hold.counters.split(",")
             and belongs(hold)
         ]
@@ -86,11 +86,11 @@ def _rule(session: Session, payer: Payer, counter: Limited) -> Callable[[_Open],
 
 
 def _keys(session: Session, payer: Payer, counter: Limited) -> set[int]:
-    if counter.scope == "key" or holder_of(counter.scope_id)[0] == "k":
+    if counter.scope == "key" or parse_holder(counter.scope_id)[0] == "k":
         return {payer.key_id}
     rows = session.execute(
         "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
-        (holder_of(counter.scope_id)[1], session.uuid(payer.account_id)),
+        (parse_holder(counter.scope_id)[1], session.uuid(payer.account_id)),
     ).fetchall()
     return {row[0] for row in rows}
 

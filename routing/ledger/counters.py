@@ -14,10 +14,10 @@ from uuid import UUID
 
 from accounts.models import SpendCounter
 from accounts.services.statements.past_spending import (
-    Charge,
+    ChargeScope,
     PastSpending,
-    Reader,
-    budget_counters_of,
+    SqlReader,
+    find_budget_counters,
 )
 from accounts.spending import NO_COUNTER, SpendScope
 from accounts.windows import LIMITED_WINDOW
@@ -116,8 +116,8 @@ class CounterIds:
 
 def budget_counters(session: Session, payer: Payer) -> Ids:
     """Those of budgets that the payer's charges belong to, as the books have them now."""
-    charge = Charge(payer.account_id, payer.workspace_id, payer.key_id, payer.windows)
-    return tuple(budget_counters_of(_reader(session), charge))
+    charge = ChargeScope(payer.account_id, payer.workspace_id, payer.key_id, payer.windows)
+    return tuple(find_budget_counters(_reader(session), charge))
 
 
 def figures(session: Session, scope: str, scope_id: str, window: str, start: date) -> Figures:
@@ -247,7 +247,7 @@ def _workspace(scope: SpendScope) -> str:
 
 def _make_of_budget(session: Session, payer: Payer, scope: SpendScope, past: PastSpending) -> None:
     start = dict(payer.windows)[scope.window]
-    spent_nano, byok_nano = past.of(scope, start)
+    spent_nano, byok_nano = past.read(scope, start)
     workspace = _workspace(scope)
     session.execute(
         'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,'
@@ -271,8 +271,8 @@ def _make_of_budget(session: Session, payer: Payer, scope: SpendScope, past: Pas
     )
 
 
-def _reader(session: Session) -> Reader:
-    return Reader(
+def _reader(session: Session) -> SqlReader:
+    return SqlReader(
         lambda sql, parameters: session.execute(sql, parameters).fetchall(), session.is_sqlite
     )
 

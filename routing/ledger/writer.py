@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-from gateway.database.db import Lane, native
+from gateway.database.db import Lane, run_native
 from gateway.eventloop import yield_control
 from gateway.http.errors import Unavailable
 from gateway.live_settings import settings
@@ -219,7 +219,7 @@ class LedgerWriter:
         while batch:
             self._batch = batch
             try:
-                outcomes = native(Lane.LEDGER, partial(self._transaction, batch))
+                outcomes = run_native(Lane.LEDGER, partial(self._transaction, batch))
             except ERRORS as error:
                 batch = self._after(error, batch)
             except BaseException:
@@ -362,7 +362,7 @@ class LedgerWriter:
         self._committing = False
         self._counters.rolled_back()
         if session is not None:
-            native(Lane.LEDGER, session.close_quietly)
+            run_native(Lane.LEDGER, session.close_quietly)
 
     # --- The sweep ------------------------------------------------------------------------------
 
@@ -377,7 +377,7 @@ class LedgerWriter:
             return
         self._next_sweep_at = time.monotonic() + settings.HOLD_SWEEP_SECONDS
         try:
-            freed = native(Lane.LEDGER, self._sweep)
+            freed = run_native(Lane.LEDGER, self._sweep)
         except ERRORS as error:
             log.warning("The sweep of expired holds failed: %s", error)
             self._close()

@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Count, Q, Sum
 
-from gateway.database.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from routing.metering.models import Generation
 
 log = logging.getLogger("routing.popularity")
@@ -157,7 +157,7 @@ class Popularity:
             # Noted before the query, so that those who come meanwhile do not ask too.
             self._read_at = now
             try:
-                self._calls = run(Lane.OPERATOR, lambda: read_calls(datetime.now(UTC)))
+                self._calls = run_queries(Lane.OPERATOR, lambda: read_calls(datetime.now(UTC)))
             except DATABASE_GONE as error:
                 log.warning("calls not read: %s", error)
         return self._calls

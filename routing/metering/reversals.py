@@ -6,8 +6,12 @@ from django.db import transaction
 from django.db.models import F, Q, Sum
 
 from accounts.models import Account, LedgerEntry, SpendCounter
-from accounts.services.statements.past_spending import Charge, budget_counters_of, django_reader
-from accounts.windows import windows_of
+from accounts.services.statements.past_spending import (
+    ChargeScope,
+    build_django_reader,
+    find_budget_counters,
+)
+from accounts.windows import list_windows
 from routing.metering.models import Generation
 
 SOURCE = "reversal"
@@ -71,7 +75,7 @@ def _lower(charge: LedgerEntry, generation: Generation, amount_nano: int) -> Non
         total_usage_nano=F("total_usage_nano") - amount_nano
     )
     # Pinned at admission, as the charge's were.
-    windows = windows_of(generation.created_at.date())
+    windows = list_windows(generation.created_at.date())
     of_key = Q()
     for window, start in windows:
         of_key |= Q(window=window, window_start=start)
@@ -83,7 +87,7 @@ def _lower(charge: LedgerEntry, generation: Generation, amount_nano: int) -> Non
         of_key, scope=SpendCounter.Scope.KEY, scope_id=str(key)
     ).update(spent_nano=less)
     assert lowered == len(windows)
-    budgets = budget_counters_of(
-        django_reader(), Charge(charge.account_id, workspace, key, windows)
+    budgets = find_budget_counters(
+        build_django_reader(), ChargeScope(charge.account_id, workspace, key, windows)
     )
     SpendCounter.objects.filter(pk__in=budgets).update(spent_nano=less)

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from gateway.database.migrations_support import without_pattern_index
+from gateway.database.migrations_support import drop_pattern_index
 
 
 class Migration(migrations.Migration):
@@ -11,6 +11,6 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.RunPython(
-            without_pattern_index('routing_generation'), migrations.RunPython.noop
+            drop_pattern_index('routing_generation'), migrations.RunPython.noop
         ),
     ]

@@ -1,6 +1,6 @@
 from django.db import migrations
 
-from gateway.database.migrations_support import without_pattern_index
+from gateway.database.migrations_support import drop_pattern_index
 
 
 def with_figures_in_the_index(apps, schema_editor):
@@ -22,7 +22,7 @@ class Migration(migrations.Migration):
     operations = [
         migrations.RunPython(with_figures_in_the_index, migrations.RunPython.noop),
         *[
-            migrations.RunPython(without_pattern_index(table), migrations.RunPython.noop)
+            migrations.RunPython(drop_pattern_index(table), migrations.RunPython.noop)
             for table in (
                 'routing_generationfact', 'routing_generationcontent', 'routing_usageline'
             )

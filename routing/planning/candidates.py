@@ -9,7 +9,7 @@ from django.conf import settings
 from accounts.caller import Caller
 from gateway.eventloop import yield_control
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, Unavailable
-from gateway.http.validation import shortened
+from gateway.http.validation import shorten
 from routing.entities.entries import EndpointEntry, ModelEntry, Snapshot
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.registry import missing as missing_plugins
@@ -56,7 +56,7 @@ class NoModels(NoEndpoint):
     def __init__(
         self, reference: str, step: str, *, available: list[str], requested: list[str]
     ) -> None:
-        text = f"No model found for {shortened(reference)}"
+        text = f"No model found for {shorten(reference)}"
         super().__init__(step, available=available, requested=requested, text=text)
 
 
@@ -136,7 +136,7 @@ def _able_without_reasoning(
 
 
 def _told(reference: str) -> str:
-    return reference if len(reference) <= CHARS_MAX else shortened(reference)
+    return reference if len(reference) <= CHARS_MAX else shorten(reference)
 
 
 def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
@@ -149,7 +149,7 @@ def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
     if any(map(_has_suffix, named)):
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
     if field is not None or named:
-        raise NotFound(f"Preset not found: {shortened(field or named[0].slug)}")
+        raise NotFound(f"Preset not found: {shorten(field or named[0].slug)}")
 
 
 def _has_suffix(preset: PresetReference) -> bool:

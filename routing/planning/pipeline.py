@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.http import HttpRequest
 
 from accounts.caller import Caller
-from accounts.windows import windows_of
+from accounts.windows import list_windows
 from gateway.http.errors import (
     GatewayError,
     InvalidRequest,
@@ -293,7 +293,7 @@ def policy_for(
         account_ignored=caller.ignored_providers,
         region=region,
         models_named=bool(chat.models),
-        guarded=caller.guard.choice if caller.guard else None,
+        guarded=caller.guard.rules if caller.guard else None,
     )
 
 
@@ -319,7 +319,7 @@ def payer_of(caller: Caller, at: datetime) -> Payer:
         caller.account_id,
         caller.workspace_id,
         caller.key_id,
-        windows_of(at.date()),
+        list_windows(at.date()),
         caller.budgets,
         caller.limits_version,
         caller.limited,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from gevent.threadpool import ThreadPool
 
 from gateway.eventloop import run_in_thread
-from gateway.http.large import no_collections
+from gateway.http.large import pause_collector
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import CHARS_PER_TOKEN
@@ -60,7 +60,7 @@ def _threads() -> ThreadPool:
 def _made(chat: ChatRequest, tokens: float) -> Compressed | None:
     """The request within so many tokens; however many messages it has, each is read a few times."""
     messages: list[dict[str, Any]] = chat.body["messages"]
-    with no_collections():
+    with pause_collector():
         sizes = sizes_of(messages)
         beside = chat.prompt_text_chars - sum(sizes)
         if fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from accounts.caller import Caller
 from gateway.http.errors import InvalidRequest, NotFound
-from gateway.http.validation import Issue, issues_of, shortened
+from gateway.http.validation import Issue, list_issues, shorten
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.chat.schema import check_chat
 from routing.formats.decisions.request import check_decisions
@@ -56,7 +56,7 @@ def applied(format: str, body: dict[str, Any], caller: Caller, read: Read) -> Ap
     if preset is None:
         # What is wrong with the request itself is told first.
         read(body)
-        raise NotFound(f"Preset not found: {shortened(named.slug)}")
+        raise NotFound(f"Preset not found: {shorten(named.slug)}")
     has_model = named.requested is not None and "model" in named.body
     if preset.laid is not None and format == "chat" and has_model:
         # Nearly every preset of chat is no more than this.
@@ -108,7 +108,7 @@ def _check(format: str, body: dict[str, Any]) -> None:
     try:
         _CHECKS[format](body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error)) from None
+        raise ChatInvalid(list_issues(error)) from None
 
 
 def _at_home(issue: Issue, before: int) -> Issue:

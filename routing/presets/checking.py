@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
-from gateway.http.validation import Issue, issues_of
+from gateway.http.validation import Issue, list_issues
 from routing.formats.chat import schema as chat_rules
 from routing.formats.chat.request import ChatInvalid, find_models_issues
 from routing.formats.chat.schema import ChatBody
@@ -59,7 +59,7 @@ def checked_body(format: str, body: Mapping[str, Any], *, models_max: int) -> di
     try:
         kept, checked = _CHECKS[format](kept)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error)) from None
+        raise ChatInvalid(list_issues(error)) from None
     issues = [*_RULES[format](kept, checked, models_max), *_nesting(kept)]
     if issues:
         raise ChatInvalid(issues)

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import DatabaseGone
 from gateway.http.jsonio import loads
 from gateway.ttl_cache import TtlCache
@@ -54,7 +54,7 @@ def forget_presets() -> None:
 
 
 def _read(name: tuple[UUID, str]) -> InForce | None:
-    return run(Lane.READ, lambda: _designated(*name))
+    return run_queries(Lane.READ, lambda: _designated(*name))
 
 
 def _designated(workspace_id: UUID, slug: str) -> InForce | None:

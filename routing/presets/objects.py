@@ -4,7 +4,7 @@ from typing import Any
 
 import orjson
 
-from gateway.http.times import iso, iso_or_none
+from gateway.http.times import format_optional_time, format_time
 from routing.presets.models import Preset, PresetVersion
 
 
@@ -16,9 +16,9 @@ def preset_object(row: Preset) -> dict[str, Any]:
         "slug": row.slug,
         "description": row.description,
         "status": row.status,
-        "status_updated_at": iso_or_none(row.status_updated_at),
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.updated_at),
+        "status_updated_at": format_optional_time(row.status_updated_at),
+        "created_at": format_time(row.created_at),
+        "updated_at": format_time(row.updated_at),
         "creator_user_id": row.creator.public_id if row.creator else "",
         "workspace_id": str(row.workspace_id),
         "designated_version_id": str(row.designated_version_id),
@@ -39,6 +39,6 @@ def version_object(row: PresetVersion) -> dict[str, Any]:
         "config": orjson.Fragment(row.config),
         "system_prompt": row.system_prompt,
         "creator_id": row.creator.public_id if row.creator else "",
-        "created_at": iso(row.created_at),
-        "updated_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
+        "updated_at": format_time(row.created_at),
     }

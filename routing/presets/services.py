@@ -10,7 +10,7 @@ from django.db import IntegrityError, OperationalError, connection, transaction
 from django.db.models import FilteredRelation, OuterRef, Q, QuerySet, Subquery
 
 from accounts.models import Membership, User, Workspace
-from accounts.services.records import Actor, facts_of, record_change
+from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import GatewayError, NotFound, PayloadTooLarge
 from gateway.http.jsonio import dumps
 from routing.presets.inforce import forget_presets
@@ -81,7 +81,7 @@ def change_preset(*, preset_id: uuid.UUID, by: Actor, changes: Mapping[str, Any]
         preset = Preset.objects.select_for_update(no_key=True).filter(pk=preset_id).first()
         if preset is None:
             raise NotFound
-        before = facts_of(preset, CHANGEABLE)
+        before = read_fields(preset, CHANGEABLE)
         for name, value in changes.items():
             setattr(preset, name, value)
         own = preset.versions.filter(pk=preset.designated_version_id)
@@ -90,7 +90,7 @@ def change_preset(*, preset_id: uuid.UUID, by: Actor, changes: Mapping[str, Any]
             preset.status_updated_at = now
         preset.updated_at = now
         preset.save(update_fields=[*changes, "status_updated_at", "updated_at"])
-        _record(by, "updated", preset, before, facts_of(preset, CHANGEABLE))
+        _record(by, "updated", preset, before, read_fields(preset, CHANGEABLE))
         transaction.on_commit(forget_presets)
     return preset
 
@@ -176,7 +176,7 @@ def _create(place: Place, found: _Found, slug: str, version: PresetVersion, by: 
     preset.save(force_insert=True)
     version.preset = preset
     version.save(force_insert=True)
-    facts = {**facts_of(preset, ("slug", "workspace_id", "designated_version_id")), "version": 1}
+    facts = {**read_fields(preset, ("slug", "workspace_id", "designated_version_id")), "version": 1}
     _record(by, "created", preset, None, facts)
     transaction.on_commit(forget_presets)
     return preset

@@ -16,7 +16,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError, transaction
 
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.shared_cache import SharedCache, shared_cache
 from routing.catalogue.models import Endpoint
 from routing.selection.measurements.endpoint_counter import EndpointCounter
@@ -119,8 +119,8 @@ class OwnHistory:
             return
         samples, now = samples_of(tallies, self._number), self._clock()
         try:
-            run(Lane.OPERATOR, lambda: add_samples(samples))
-            run(Lane.OPERATOR, lambda: forget_old(now))
+            run_queries(Lane.OPERATOR, lambda: add_samples(samples))
+            run_queries(Lane.OPERATOR, lambda: forget_old(now))
         except (DatabaseError, InterfaceError) as error:
             log.warning("A part of the endpoints' history was not written: %s", error)
 

@@ -52,7 +52,7 @@ def _rules_of(caller: Caller) -> Rules:
     return Rules(
         allowed_providers=caller.allowed_providers,
         ignored_providers=caller.ignored_providers,
-        guarded=caller.guard.choice if caller.guard else None,
+        guarded=caller.guard.rules if caller.guard else None,
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.http import HttpResponseBase
 
-from gateway.http.responses import EventStream, written_response
+from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
@@ -117,7 +117,7 @@ def _told_again(call: Call, entry: Entry) -> HttpResponseBase:
     # Items of a response are named after its generation.
     content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
     if not call.chat.stream:
-        return written_response(retold(content, ids=ids, now=call.created), headers=headers)
+        return raw_json_response(retold(content, ids=ids, now=call.created), headers=headers)
     events = retold_events(content, ids=ids, now=call.created)
     return EventStream(_parts(events), [], headers=headers)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from accounts.authentication import known_caller, optional_caller
+from accounts.authentication import authenticate, authenticate_optional
 from accounts.caller import Caller
 from gateway.http.errors import NotFound
 from gateway.http.responses import json_response
@@ -39,7 +39,9 @@ class CatalogueViewSet(LeanViewSet):
 
     def caller(self, request: HttpRequest) -> Caller | None:
         """Whoever asks, None for somebody without a credential."""
-        caller = optional_caller(request) if settings.PUBLIC_CATALOG else known_caller(request)
+        caller = (
+            authenticate_optional(request) if settings.PUBLIC_CATALOG else authenticate(request)
+        )
         return self.known(caller) if caller else None
 
     def known(self, caller: Caller) -> Caller:
@@ -64,7 +66,7 @@ class ModelViewSet(CatalogueViewSet):
 
     @describe_user_models
     def user(self, request: HttpRequest) -> HttpResponse:
-        caller = self.known(known_caller(request))
+        caller = self.known(authenticate(request))
         snapshot, rules = catalogue.current(), _rules_of(caller, region_of(request))
         models = run_in_thread(lambda: permitted(snapshot, rules))
         return _listed(request, snapshot, models, self.learned(caller))
@@ -139,7 +141,7 @@ def _rules_of(caller: Caller, region: str) -> Rules:
         allowed_providers=caller.allowed_providers,
         ignored_providers=caller.ignored_providers,
         region=None if region == MAIN else region,
-        guarded=caller.guard.choice if caller.guard else None,
+        guarded=caller.guard.rules if caller.guard else None,
     )
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 
-from gateway.http.responses import written_response
+from gateway.http.responses import raw_json_response
 from routing.formats.decisions.format import DECISIONS, SYSTEMONE
 from routing.formats.decisions.request import read_questions
 from routing.planning.refusing import refusal_of, refuse_too_many
@@ -33,7 +33,7 @@ class DecisionsViewSet(InferenceViewSet):
         refuse_too_many(call)
         # As they were sent: what is asked upstream may have been redacted.
         answer = decided_answer(call, agenda, read_questions(self.body))
-        return written_response(answer, headers={"X-Generation-Id": call.generation_id})
+        return raw_json_response(answer, headers={"X-Generation-Id": call.generation_id})
 
 
 class SystemOneViewSet(DecisionsViewSet):

@@ -4,12 +4,12 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import required_caller
-from gateway.database.db import Lane, run
+from accounts.authentication import authenticate_counted
+from gateway.database.db import Lane, run_queries
 from gateway.http.errors import NotFound, SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.responses import json_response
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
 from routing.entities.end_users import hash_of_user
@@ -22,13 +22,13 @@ class GenerationViewSet(LeanViewSet):
 
     @describe_generation
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
-        caller = required_caller(request)
+        caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
         wanted = request.GET.get("id", "")
         if not wanted:
             issue = Issue("id", "Invalid input: expected string, received undefined")
             raise SchemaInvalid([issue])
-        found = run(Lane.READ, lambda: _find(wanted, caller.account_id))
+        found = run_queries(Lane.READ, lambda: _find(wanted, caller.account_id))
         if found is None:
             raise NotFound("Generation not found")
         return json_response({"data": generation_object(found)})
@@ -49,7 +49,7 @@ def generation_object(row: Generation) -> dict[str, Any]:
         "id": row.pk,
         "request_id": None,
         "upstream_id": row.upstream_id,
-        "created_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
         "model": row.model,
         "provider_name": row.provider_name,
         "router": detail.get("router"),

@@ -4,13 +4,13 @@ from typing import Any, ClassVar
 
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import inference_caller
+from accounts.authentication import authenticate_inference
 from accounts.caller import Caller
-from accounts.regions import permitted_region
+from accounts.regions import check_region
 from accounts.views.once import HEADER
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, RateLimited
-from gateway.http.responses import EventStream, refused, written_response
+from gateway.http.responses import EventStream, build_error_response, raw_json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
 from routing.formats.caller import CallerFormat
@@ -74,9 +74,9 @@ class InferenceViewSet(LeanViewSet):
             slot.release_unless_kept()
 
     def caller_of(self, request: HttpRequest) -> Caller:
-        caller = inference_caller(request, by_api_key_header=self.takes_api_key_header)
+        caller = authenticate_inference(request, by_api_key_header=self.takes_api_key_header)
         self.beside = {"user_id": caller.creator_id}
-        permitted_region(request, caller)
+        check_region(request, caller)
         return caller
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
@@ -84,7 +84,7 @@ class InferenceViewSet(LeanViewSet):
             error, generation_id=self.generation_id, beside=self.beside
         )
         # A format may know fewer statuses than there are.
-        return refused(error, body, status=body["error"]["code"])
+        return build_error_response(error, body, status=body["error"]["code"])
 
     def _answer(self, request: HttpRequest, call: Call, slot: Any) -> HttpResponseBase:
         if call.refusal is not None:
@@ -102,7 +102,7 @@ class InferenceViewSet(LeanViewSet):
             if caching is not None:
                 caching.hear(content)
                 caching.keep()
-            return written_response(content, headers=headers)
+            return raw_json_response(content, headers=headers)
         kind = AnswerStream if call.loop is None else LoopStream
         stream = kind(call, request.META.get("gunicorn.socket"))
         stream.open()

@@ -12,9 +12,9 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
 from accounts.caller import Caller
-from accounts.services.repeatable import Claim, Kept, Wanted
+from accounts.services.repeatable import Claim, RequestIdentity, StoredAnswer
 from accounts.views.once import begin, finish, forget, key_of, told_again
-from gateway.database.db import DATABASE_GONE, Lane, run
+from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.responses import EventStream
 from routing.entities.ids import generation_id
@@ -35,8 +35,8 @@ def answered_once(
     body = read_object(request, bytes_max=bytes_max, hear=digest.update)
     path = request.path_info.rstrip("/")
     prefix = view.caller_format.id_prefix
-    begun = begin(Wanted(caller, path, key, digest.hexdigest(), generation_id(prefix)))
-    if isinstance(begun, Kept):
+    begun = begin(RequestIdentity(caller, path, key, digest.hexdigest(), generation_id(prefix)))
+    if isinstance(begun, StoredAnswer):
         return told_again(begun)
     try:
         answer = view.carried_out(request, caller, body, generation_id=begun.generation_id)
@@ -58,7 +58,7 @@ def _failed(claim: Claim, call: Call | None) -> None:
 
 def _answered(claim: Claim, call: Call, answer: Any) -> None:
     if isinstance(answer, EventStream):
-        answer.afterwards(lambda: _streamed(claim, call))
+        answer.call_at_end(lambda: _streamed(claim, call))
         return
     keeps = not call.choice.retains_nothing
     finish(claim, status=answer.status_code, body=answer.content if keeps else None)
@@ -75,7 +75,7 @@ def _streamed(claim: Claim, call: Call) -> None:
 def _came_to_nothing(call: Call) -> bool:
     """Whether it never reached an upstream, or failed there. In doubt it did not."""
     try:
-        statuses = run(Lane.READ, lambda: _recorded(call.generation_id))
+        statuses = run_queries(Lane.READ, lambda: _recorded(call.generation_id))
     except DATABASE_GONE:
         return False
     return statuses != [200] if statuses else not call.settled

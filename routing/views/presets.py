@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Final
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import required_caller
+from accounts.authentication import authenticate_counted
 from accounts.caller import Caller
-from accounts.limit_words import unknown_limit
-from accounts.services.records import by_key
-from gateway.database.db import Lane, run
+from accounts.limit_words import describe_unknown_limit
+from accounts.services.records import key_actor
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, PermissionDenied, SchemaInvalid
-from gateway.http.paging import page_of
+from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue
 from gateway.http.viewset import LeanViewSet
@@ -35,7 +35,7 @@ _MODEL_LISTS: Final = frozenset({"models"})
 
 class _Presets(LeanViewSet):
     def caller_of(self, request: HttpRequest) -> Caller:
-        caller = required_caller(request)
+        caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
         return caller
 
@@ -46,8 +46,8 @@ class PresetsViewSet(_Presets):
     @described.listing
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.caller_of(request)
-        place, page = place_of(caller, request.GET, lists=True), page_of(request.GET)
-        rows, total = run(Lane.READ, lambda: reading.page_of_presets(place, page))
+        place, page = place_of(caller, request.GET, lists=True), parse_page(request.GET)
+        rows, total = run_queries(Lane.READ, lambda: reading.page_of_presets(place, page))
         return json_response({"data": list(map(preset_object, rows)), "total_count": total})
 
     @described.retrieval
@@ -55,7 +55,7 @@ class PresetsViewSet(_Presets):
         caller = self.caller_of(request)
         _check_slug(slug)
         place = place_of(caller, request.GET)
-        row = run(Lane.READ, lambda: reading.find_preset(place, slug))
+        row = run_queries(Lane.READ, lambda: reading.find_preset(place, slug))
         return json_response({"data": whole_object(row)})
 
 
@@ -73,8 +73,8 @@ class PresetVersionsViewSet(_WithoutUnavailable):
     def list(self, request: HttpRequest, slug: str) -> HttpResponseBase:
         caller = self.caller_of(request)
         _check_slug(slug)
-        place, page = place_of(caller, request.GET), page_of(request.GET)
-        rows, total = run(Lane.READ, lambda: reading.page_of_versions(place, slug, page))
+        place, page = place_of(caller, request.GET), parse_page(request.GET)
+        rows, total = run_queries(Lane.READ, lambda: reading.page_of_versions(place, slug, page))
         return json_response({"data": list(map(version_object, rows)), "total_count": total})
 
     @described.version
@@ -82,7 +82,7 @@ class PresetVersionsViewSet(_WithoutUnavailable):
         caller = self.caller_of(request)
         _check_slug(slug)
         number, place = _number(version), place_of(caller, request.GET)
-        row = run(Lane.READ, lambda: reading.find_version(place, slug, number))
+        row = run_queries(Lane.READ, lambda: reading.find_version(place, slug, number))
         return json_response({"data": version_object(row)})
 
 
@@ -98,17 +98,17 @@ class _Making(_WithoutUnavailable):
         _check_slug(slug)
         place = place_of(caller, request.GET)
         body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
-        if text := unknown_limit(body, _MODEL_LISTS):
+        if text := describe_unknown_limit(body, _MODEL_LISTS):
             raise SchemaInvalid([Issue("", text)])
         content = self._content(body)
-        row = run(
+        row = run_queries(
             Lane.OPERATOR,
             lambda: save_version(
                 place=place,
                 slug=slug,
                 content=content,
                 creator=caller.creator_id,
-                by=by_key(caller),
+                by=key_actor(caller),
             ),
         )
         return json_response({"data": whole_object(row)})

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from accounts.models import ApiKey, Hold, LedgerEntry, SpendCounter
-from accounts.windows import window_starts
+from accounts.windows import find_window_starts
 from tests.support.management import Manager, manager
 
 KEYS = "/keys"
@@ -39,7 +39,7 @@ def at(made: Any, tail: str = "") -> str:
 
 def spend(key: ApiKey, nano: int, at: datetime | None = None, **limits: int) -> None:
     """Counted for the key in the windows of that moment, which `limits` limit by their names."""
-    for window, start in window_starts(at or datetime.now(UTC)).items():
+    for window, start in find_window_starts(at or datetime.now(UTC)).items():
         row, _ = SpendCounter.objects.get_or_create(
             scope="key", scope_id=str(key.pk), window=window, window_start=start
         )

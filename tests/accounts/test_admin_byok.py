@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client
 
-from accounts.byok import opened, usable_credentials
+from accounts.byok import load_credentials, unseal_key
 from accounts.models import (
     Account,
     ApiKey,
@@ -102,8 +102,8 @@ def test_key_and_settings_change(admin_client: Client, account: Account, key: Ap
     row = ByokCredential.objects.get()
     # One without a workspace serves all of them.
     assert row.workspace is None
-    (entry,) = usable_credentials(key)
-    assert opened(entry) == KEY
+    (entry,) = load_credentials(key)
+    assert unseal_key(entry) == KEY
     off = {"disabled": "on", "allowed_models": "", "allowed_keys": f"{key.pk}"}
 
     response = change(admin_client, row, name="renamed", key="sk-new-0123456789wxyz", **off)

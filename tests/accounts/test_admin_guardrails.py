@@ -22,8 +22,8 @@ from accounts.ports import known_catalogue
 from accounts.services.accounts import admit_member, open_account, open_workspace
 from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key
-from accounts.services.records import by_command
-from accounts.windows import window_starts
+from accounts.services.records import command_actor
+from accounts.windows import find_window_starts
 from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -184,7 +184,7 @@ def test_what_holders_spent_is_seen(
         scope="guardrail",
         scope_id=f"{guardrail.pk.hex}:k:{key.pk}",
         window="day",
-        window_start=window_starts(datetime.now(UTC))["day"],
+        window_start=find_window_starts(datetime.now(UTC))["day"],
         spent_nano=1_250_000_000,
     )
 
@@ -199,7 +199,7 @@ def test_a_default_guardrail_keeps_its_name(admin_client: Client, workspace: Wor
     change_guardrail(
         account_id=workspace.account_id,
         guardrail_id=workspace.default_guardrail_id,
-        by=by_command("test"),
+        by=command_actor("test"),
         changes={"description": "d"},
     )
 
@@ -226,8 +226,8 @@ def test_the_account_s_own_policy(admin_client: Client, account: Account, key: A
     caller = read_caller(key.hash)
     assert caller is not None
     assert caller.guard is not None
-    assert caller.guard.choice.allowed_models == frozenset({"acme/small-01"})
-    assert caller.guard.choice.denies_collection
+    assert caller.guard.rules.allowed_models == frozenset({"acme/small-01"})
+    assert caller.guard.rules.denies_collection
     assert caller.ignored_providers == ("beta",)
     assert not caller.regional_inference
     account.refresh_from_db()

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from accounts.keystring import hash_of
+from accounts.keystring import hash_key
 from accounts.models import (
     Account,
     ApiKey,
@@ -50,7 +50,7 @@ def test_a_new_key_is_shown_once_and_kept_nowhere(admin_client: Client, account:
 
     (string,) = re.findall(r"sk-rt-v1-[0-9a-f]{64}", response.text)
     made = ApiKey.objects.get()
-    assert made.hash == hash_of(string)
+    assert made.hash == hash_key(string)
     assert (made.limit_nano, made.limit_reset) == (1_250_000_000, "daily")
     assert "no-store" in response["Cache-Control"]
     for path in (page(ApiKey), page(ApiKey, "change", made.pk), page(ApiKey, "history", made.pk)):

@@ -13,7 +13,7 @@ from accounts.models import ApiKey, AuditRecord, User
 from accounts.models.record import AppendOnly
 from accounts.services.accounts import admit_member, open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled
-from accounts.services.records import by_command, record_change
+from accounts.services.records import command_actor, record_change
 from tests.accounts.office import KEYS, Office, at, open_office
 from tests.support.bed import Bed
 from tests.support.operations import page
@@ -104,10 +104,10 @@ def test_changes_by_commands_name_the_command_and_only_what_moved_is_kept() -> N
     account = open_account(name="acme")
     key, _ = create_key(account=account, name="k", workspace=account.workspaces.get())
     assert last().command == "shell"
-    rotate_key(keys=ApiKey.objects.filter(pk=key.pk), by=by_command("nightly"))
+    rotate_key(keys=ApiKey.objects.filter(pk=key.pk), by=command_actor("nightly"))
     assert last().command == "nightly"
 
-    common: dict[str, Any] = {"by": by_command("test"), "action": "updated", "object_id": 1}
+    common: dict[str, Any] = {"by": command_actor("test"), "action": "updated", "object_id": 1}
     common |= {"object_type": "thing", "account_id": account.pk}
     with transaction.atomic():
         same = record_change(**common, before={"a": 1}, after={"a": 1})

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.limit_words import unknown_limit
+from accounts.limit_words import describe_unknown_limit
 from accounts.ports import known_models
-from accounts.services.workspaces import SETTINGS, named
+from accounts.services.workspaces import SETTINGS, match_reference
 from accounts.views.bodies.budget_body import read_budget
 from accounts.views.bodies.byok_body import read_changes as read_byok_changes
 from accounts.views.bodies.byok_body import read_new_credential
@@ -193,7 +193,7 @@ def test_members_are_named_by_one_to_a_hundred_ids() -> None:
 
 @given(st.text(max_size=60))
 def test_any_path_segment_asks_the_table_something_it_can_answer(reference: str) -> None:
-    wanted = named(reference)
+    wanted = match_reference(reference)
     if wanted is not None:
         assert reference.isascii()
         assert "\0" not in reference
@@ -257,5 +257,5 @@ def test_null_limits_nothing_and_other_fields_are_ignored() -> None:
 
 @given(st.dictionaries(st.text(), st.integers()), st.sets(st.text()))
 def test_what_is_known_is_no_unknown_limit(body: dict[str, int], known: set[str]) -> None:
-    assert unknown_limit(body, known | body.keys()) is None
-    assert unknown_limit({"rpm": 1, **body}, known | body.keys() | {"rpm"}) is None
+    assert describe_unknown_limit(body, known | body.keys()) is None
+    assert describe_unknown_limit({"rpm": 1, **body}, known | body.keys() | {"rpm"}) is None

@@ -195,7 +195,7 @@ def test_a_place_that_is_taken_is_a_conflict(
 ) -> None:
     brought(mine)
     path = f"/byok/{brought(mine, is_fallback=True)['id']}"
-    monkeypatch.setattr(byok, "next_place", lambda row: (0, 1))
+    monkeypatch.setattr(byok, "find_next_place", lambda row: (0, 1))
 
     mine.refused(409, "PATCH", path, {"is_fallback": False})
 

@@ -4,7 +4,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from accounts.byok import opened, usable_credentials
+from accounts.byok import load_credentials, unseal_key
 from accounts.models import ApiKey, AuditRecord, ByokCredential
 from accounts.ports.known_providers import KeyTrial
 from accounts.services.keys import create_key, rotate_key
@@ -42,7 +42,7 @@ def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
     record = AuditRecord.objects.latest("pk")
     assert (record.action, record.object_id) == ("rotated", made["id"])
     (entry,) = caller_of(key_of(mine)).byok
-    assert opened(entry) == "gsk_another-key-9876"
+    assert unseal_key(entry) == "gsk_another-key-9876"
     assert within == [False] * 4
 
 
@@ -59,8 +59,8 @@ def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:
         assert canary not in kept
     assert all(kept.count(each) == 1 for each in sealed)
     assert "sealed" not in repr([r.after for r in AuditRecord.objects.all()])
-    (*_, entry) = usable_credentials(key_of(mine))
-    assert opened(entry) == '{"private_key":"canary-of-a-cloud-key","id":1}'
+    (*_, entry) = load_credentials(key_of(mine))
+    assert unseal_key(entry) == '{"private_key":"canary-of-a-cloud-key","id":1}'
     assert entry.sealed not in repr(entry)
 
 

@@ -17,17 +17,17 @@ from accounts import tasks
 from accounts.models import Account, AuditRecord, LedgerEntry, PurchaseFee
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.accounts import open_account
-from accounts.services.credit_expiry import expire_credits
+from accounts.services.credit_expiry import expire_old_credits
 from accounts.services.credits import (
-    AnotherMovement,
-    NotThatMuch,
+    InsufficientBalance,
+    MovementConflict,
     add_credits,
-    fee_nano,
+    calculate_fee_nano,
     take_credits,
     take_payment,
     transfer_credits,
 )
-from accounts.services.records import by_command
+from accounts.services.records import command_actor
 from tests.support.callers import at_a_time
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -46,7 +46,7 @@ def paid(account: Account, usd: float = 100, ref: str = "p1", **more: Any) -> Le
 
 def test_a_payment_counts_once_and_its_fee_is_kept(account: Account, settings: Settings) -> None:
     settings.CREDIT_FEE_RATE = 0.055
-    entry = paid(account, by=by_command("test"))
+    entry = paid(account, by=command_actor("test"))
     settings.CREDIT_FEE_RATE = 0.1
     again, new = take_payment(account=account, paid_nano=100 * USD, source="s", source_ref="p1")
 
@@ -65,11 +65,11 @@ def test_a_reference_names_one_movement(account: Account) -> None:
     paid(account)
     grant: dict[str, Any] = {"account": account, "amount_nano": 100 * USD, "kind": "grant"}
 
-    with pytest.raises(AnotherMovement):
+    with pytest.raises(MovementConflict):
         paid(account, 101)
-    with pytest.raises(AnotherMovement):
+    with pytest.raises(MovementConflict):
         paid(other, 100)
-    with pytest.raises(AnotherMovement):
+    with pytest.raises(MovementConflict):
         add_credits(**grant, source="s", source_ref="p1")
     assert (credits_of(account), credits_of(other)) == (100 * USD, 0)
     assert LedgerEntry.objects.count() == 1
@@ -81,7 +81,7 @@ def test_something_is_left_of_every_payment(paid_nano: int, rate: float) -> None
     from django.test import override_settings
 
     with override_settings(CREDIT_FEE_RATE=rate):
-        kept = fee_nano(paid_nano)
+        kept = calculate_fee_nano(paid_nano)
     assert 0 <= kept < paid_nano
     assert abs(kept * 1000 - paid_nano * round(rate * 1000)) <= 500
 
@@ -91,7 +91,7 @@ def test_a_refund_takes_what_is_left_and_a_chargeback_may_go_below_zero(account:
     Account.objects.update(total_usage_nano=3 * USD, held_nano=2 * USD)
     refund: dict[str, Any] = {"account": account, "source": "s"}
 
-    with pytest.raises(NotThatMuch):
+    with pytest.raises(InsufficientBalance):
         take_credits(**refund, amount_nano=5 * USD + 1, source_ref="r1")
     entry, new = take_credits(**refund, amount_nano=5 * USD, source_ref="r2")
     _, again = take_credits(**refund, amount_nano=5 * USD, source_ref="r2")
@@ -109,7 +109,7 @@ def test_a_transfer_is_two_entries_or_none(account: Account) -> None:
     ref = str(uuid.uuid4())
     move: dict[str, Any] = {"giver": account, "taker": other, "source_ref": ref}
 
-    with pytest.raises(NotThatMuch):
+    with pytest.raises(InsufficientBalance):
         transfer_credits(**move, amount_nano=11 * USD)
     assert transfer_credits(**move, amount_nano=4 * USD, note="moved")
     assert not transfer_credits(**move, amount_nano=4 * USD)
@@ -140,7 +140,7 @@ def expired(account: Account) -> int:
 
 
 def expire(days: int = DAYS, now: datetime = NOW) -> int:
-    return expire_credits(now=now, days=days)
+    return expire_old_credits(now=now, days=days)
 
 
 def left_of_old_lots(lots: list[tuple[int, bool]], spent: int) -> int:

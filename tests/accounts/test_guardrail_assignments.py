@@ -171,9 +171,9 @@ def test_all_that_governs_a_key_comes_with_it(
 
     assert [each.scope for each in caller.guardrails] == ["account", "workspace", "member", "key"]
     assert caller.guard is not None
-    assert caller.guard.choice.allowed_providers == frozenset({"c"})
-    assert caller.guard.choice.denies_collection
-    assert "other" in caller.guard.choice.zdr
+    assert caller.guard.rules.allowed_providers == frozenset({"c"})
+    assert caller.guard.rules.denies_collection
+    assert "other" in caller.guard.rules.zdr
     user, number, usd = f"u:{mine.admin.pk}", f"k:{key.pk}", 10**9
     budgets = [(b.scope_id.partition(":")[2], b.window, b.limit_nano) for b in caller.budgets]
     assert budgets == [

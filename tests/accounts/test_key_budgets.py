@@ -23,8 +23,8 @@ from accounts.services.guardrail_assignments import assign_keys, assign_members
 from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
-from accounts.spending import SpendScope, guardrail_scope_id
-from accounts.windows import window_end, window_starts
+from accounts.spending import SpendScope, format_guardrail_scope_id
+from accounts.windows import find_window_end, find_window_starts
 from tests.accounts.office import charge, hold, spend
 from tests.support.management import Manager
 from tests.support.operations import page
@@ -174,7 +174,7 @@ def test_the_counter_stands_with_its_limit_from_the_change_on(mine: Manager) -> 
     workspace = default_workspace_id(mine.account.pk)
 
     assert (row.scope, row.scope_id, row.window) == ("workspace", workspace.hex, "week")
-    assert row.window_start == window_starts(datetime.now(UTC))["week"]
+    assert row.window_start == find_window_starts(datetime.now(UTC))["week"]
     assert (row.limit_nano, row.spent_nano, row.counts_byok) == (3 * USD, 0, False)
     assert (row.account_id, row.workspace_id) == (mine.account.pk, workspace)
     mine.ok("DELETE", f"{PATH}/weekly")
@@ -238,9 +238,9 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
     spend(key, 6 * USD)
     SpendCounter.objects.create(
         scope="guardrail",
-        scope_id=guardrail_scope_id(default, user=mine.admin.pk),
+        scope_id=format_guardrail_scope_id(default, user=mine.admin.pk),
         window="day",
-        window_start=window_starts(now)["day"],
+        window_start=find_window_starts(now)["day"],
         spent_nano=3 * USD,
         limit_nano=USD,
     )
@@ -264,7 +264,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
     ids = [row["budget_id"] for row in data["budgets"]]
     assert ids == [None] * 4 + [row["id"] for row in listed] + [None]
 
-    tomorrow = window_end("day", window_starts(now)["day"])
+    tomorrow = find_window_end("day", find_window_starts(now)["day"])
     assert data["budgets"][0]["resets_at"] == f"{tomorrow}T00:00:00.000Z"
     assert data["budgets"][4]["resets_at"] is None
     assert data["effective_budget"] == data["budgets"][0]

@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 
 from accounts.caller import Caller
 from accounts.keycache import KeyCache
-from accounts.keystring import hash_of, label_of, looks_real, new_key
+from accounts.keystring import generate_key, hash_key, is_well_formed, label_key
 
 PREFIX = "sk-rt-v1-"
 
 
 def test_a_key_is_prefix_56_random_digits_and_8_of_the_checksum() -> None:
-    key = new_key(PREFIX)
+    key = generate_key(PREFIX)
     assert re.fullmatch(r"sk-rt-v1-[0-9a-f]{64}", key)
     assert int(key[-8:], 16) == crc32(key[:-8].encode())
-    assert looks_real(key, PREFIX)
-    assert label_of(PREFIX + "abc" + "d" * 58 + "890", PREFIX) == "sk-rt-v1-abc...890"
+    assert is_well_formed(key, PREFIX)
+    assert label_key(PREFIX + "abc" + "d" * 58 + "890", PREFIX) == "sk-rt-v1-abc...890"
 
 
 def test_keys_do_not_repeat_and_are_hashed_as_a_whole() -> None:
-    keys = [new_key(PREFIX) for _ in range(1000)]
+    keys = [generate_key(PREFIX) for _ in range(1000)]
     assert len(set(keys)) == 1000
-    assert hash_of(keys[0]) == hashlib.sha256(keys[0].encode("ascii")).hexdigest()
+    assert hash_key(keys[0]) == hashlib.sha256(keys[0].encode("ascii")).hexdigest()
 
 
 def mangled(key: str, chance: random.Random) -> str:
@@ -54,15 +54,15 @@ def mangled(key: str, chance: random.Random) -> str:
 
 
 def test_a_thousand_typos_and_odd_strings_are_all_told_from_real_keys() -> None:
-    chance, key = random.Random(1), new_key(PREFIX)
+    chance, key = random.Random(1), generate_key(PREFIX)
     odd = ["", PREFIX, "Bearer", "sk-", "é" * 73, PREFIX + "é" * 64, PREFIX + "\x00" * 64]
     odd += [mangled(key, chance) for _ in range(1000)]
-    assert not any(looks_real(text, PREFIX) for text in [*odd, "0" * 10**6])
+    assert not any(is_well_formed(text, PREFIX) for text in [*odd, "0" * 10**6])
 
 
 @given(st.text())
 def test_whatever_is_sent_is_looked_at_without_an_error(text: str) -> None:
-    assert not looks_real(PREFIX + text, PREFIX) or len(text) == 64
+    assert not is_well_formed(PREFIX + text, PREFIX) or len(text) == 64
 
 
 WAIT_S = 10

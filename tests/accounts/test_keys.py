@@ -9,13 +9,13 @@ from django.test import Client
 
 from accounts.authentication import forget_keys
 from accounts.caller import read_caller
-from accounts.free_requests import free_requests_of
-from accounts.keystring import hash_of
+from accounts.free_requests import read_free_requests
+from accounts.keystring import hash_key
 from accounts.models import Account, ApiKey, FormerHash, SpendCounter
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key, rotate_key, set_disabled, set_limit
 from accounts.views.bodies.key_objects import current_key_object as key_object
-from accounts.windows import LIMITED_WINDOW, window_starts
+from accounts.windows import LIMITED_WINDOW, find_window_starts
 from tests.accounts.dump import database_text
 from tests.accounts.office import KEYS, Office, at, open_office, spend
 
@@ -54,7 +54,7 @@ def test_a_key_opens_until_it_expires_and_is_not_remembered_past_it(account: Acc
     # What the cache keeps carries the key's own expiry.
     caller = read_caller(usable.hash)
     assert caller is not None
-    assert (caller.usable(now), caller.usable(now + hour)) == (True, False)
+    assert (caller.is_usable(now), caller.is_usable(now + hour)) == (True, False)
 
 
 HEADERS: list[tuple[str | None, str]] = [
@@ -86,7 +86,7 @@ RESETS: list[tuple[str | None, int]] = [(None, 15), ("monthly", 7), ("weekly", 3
 def shown(key: ApiKey) -> dict[str, Any]:
     caller = read_caller(key.hash)
     assert caller is not None
-    told = key_object(caller, free_requests_of(caller), NOW)
+    told = key_object(caller, read_free_requests(caller), NOW)
     data: dict[str, Any] = orjson.loads(orjson.dumps(told))
     return data
 
@@ -121,7 +121,7 @@ def test_a_changed_reset_moves_the_limit_to_its_window_of_now(account: Account) 
         set_limit(key=key, limit_nano=3 * USD, limit_reset=reset)
         limited = mine.filter(limit_nano__isnull=False).get()
         assert (limited.window, limited.limit_nano) == (window, 3 * USD)
-        assert limited.window_start == window_starts(now)[window]
+        assert limited.window_start == find_window_starts(now)[window]
 
     set_limit(key=key, limit_nano=None, limit_reset=None)
     assert not mine.filter(limit_nano__isnull=False).exists()
@@ -140,7 +140,7 @@ def rotated(office: Office, made: Any, **body: Any) -> Any:
 
 
 def works_until(string: str) -> datetime | None:
-    caller = read_caller(hash_of(string))
+    caller = read_caller(hash_key(string))
     assert caller is not None
     return caller.expires_at
 
@@ -153,7 +153,7 @@ def test_a_rotated_key_is_the_same_key_with_another_string(office: Office) -> No
     new = rotated(office, made)
 
     moved: dict[str, Any] = {
-        "hash": hash_of(new["key"]),
+        "hash": hash_key(new["key"]),
         "label": f"{new['key'][:12]}...{new['key'][-3:]}",
     }
     moved |= {"updated_at": new["data"]["updated_at"], "limit_remaining": 3}

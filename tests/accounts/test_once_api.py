@@ -109,7 +109,7 @@ def test_a_bug_is_forgotten_and_an_answer_told_though_it_cannot_be_kept(
         response = send(mine, "/workspaces", TEAM)
     assert response.status_code == 500
     assert response.json()["user_id"] == mine.admin.public_id
-    monkeypatch.setattr("accounts.services.repeatable.finish", gone)
+    monkeypatch.setattr("accounts.services.repeatable.finish_request", gone)
     assert send(mine, "/workspaces", TEAM).status_code == 201
     assert reason(send(mine, "/workspaces", TEAM)) == "idempotency_key_in_use"
 

@@ -22,14 +22,14 @@ from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.accounts import open_account
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
-from accounts.services.statements.statement import Period
+from accounts.services.statements.statement import StatementPeriod
 from accounts.services.statements.statement_file import (
-    FORMS,
-    CsvForm,
+    FORMATS,
+    CsvFormat,
     StatementFile,
-    harmless,
-    make_statement,
-    plain_usd,
+    escape_formula,
+    format_usd,
+    write_statement,
 )
 from accounts.views.statement import read_query
 from gateway.http.errors import SchemaInvalid
@@ -38,7 +38,7 @@ from tests.support.management import QUERIES_MAX, Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
-JULY = Period(DAY + timedelta(days=3), DAY + timedelta(days=9))
+JULY = StatementPeriod(DAY + timedelta(days=3), DAY + timedelta(days=9))
 LOWERING = {"refund", "expiry", "transfer_out", "usage_reversal"}
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 
@@ -101,13 +101,13 @@ def content(made: StatementFile) -> bytes:
     return whole
 
 
-def as_json(account: Account, period: Period = JULY) -> Any:
-    text = content(make_statement(account.pk, period, FORMS["json"]))
+def as_json(account: Account, period: StatementPeriod = JULY) -> Any:
+    text = content(write_statement(account.pk, period, FORMATS["json"]))
     return json.loads(text, parse_float=Decimal, parse_int=int)["data"]
 
 
-def as_csv(account: Account, period: Period = JULY) -> list[dict[str, str]]:
-    text = content(make_statement(account.pk, period, FORMS["csv"])).decode()
+def as_csv(account: Account, period: StatementPeriod = JULY) -> list[dict[str, str]]:
+    text = content(write_statement(account.pk, period, FORMATS["csv"])).decode()
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
@@ -117,7 +117,7 @@ def keys_of(account: Account) -> list[ApiKey]:
     return [create_key(account=account, name=name, workspace=workspace)[0] for name in names]
 
 
-def inside(entries: list[Entry], period: Period = JULY) -> list[Entry]:
+def inside(entries: list[Entry], period: StatementPeriod = JULY) -> list[Entry]:
     return [e for e in entries if period.start <= DAY + timedelta(hours=e.hour) < period.end]
 
 
@@ -179,19 +179,19 @@ def _check_csv(rows: list[dict[str, str]], entries: list[Entry]) -> None:
 
 @given(text=WORDS)
 def test_a_cell_of_words_is_no_formula(text: str) -> None:
-    cell = harmless(text)
+    cell = escape_formula(text)
     assert cell.lstrip("'") == text.lstrip("'") or cell == f"'{text}"
     assert not cell.lstrip().startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
 def test_formulas_lead_with_an_apostrophe() -> None:
     for text in ("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "=1"):
-        assert harmless(text) == f"'{text}"
+        assert escape_formula(text) == f"'{text}"
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_amounts_have_nine_places_and_mean_the_same(amount: int) -> None:
-    text = plain_usd(amount)
+    text = format_usd(amount)
     assert nano(text) == amount
     assert len(text.split(".")[1]) == 9
 
@@ -201,7 +201,7 @@ def test_usage_is_summed_per_day_workspace_and_key(account: Account) -> None:
     assert (said["lines"], said["closing_balance_nano"]) == ([], 0)
     totals = ["total_credits", "total_usage", "total_change"]
     assert [row["line"] for row in rows] == ["opening_balance", *totals, "closing_balance"]
-    assert tuple(rows[0]) == CsvForm.COLUMNS
+    assert tuple(rows[0]) == CsvFormat.COLUMNS
     keys = keys_of(account)
     write(
         account,

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.models import ApiKey
-from accounts.money import dollars, nano_of, usd_argument
-from accounts.windows import LIMITED_WINDOW, limited_window, window_end, window_starts
+from accounts.money import format_dollars, parse_usd_argument, usd_to_nano
+from accounts.windows import (
+    LIMITED_WINDOW,
+    find_limited_window,
+    find_window_end,
+    find_window_starts,
+)
 
 WINDOWS = [
     # A moment, its day, week and month: a Monday; the Sunday before it; the turn of a year inside
@@ -27,20 +32,20 @@ def test_windows_are_days_iso_weeks_and_months_of_utc(
     moment: str, day: str, week: str, month: str
 ) -> None:
     at = datetime.fromisoformat(moment).replace(tzinfo=UTC)
-    starts = window_starts(at)
+    starts = find_window_starts(at)
     told = {window: str(start) for window, start in starts.items()}
     assert told == {"total": "1970-01-01", "day": day, "week": week, "month": month}
 
-    following = [window_starts(at + timedelta(days=step)) for step in range(32)]
+    following = [find_window_starts(at + timedelta(days=step)) for step in range(32)]
     for window in ("day", "week", "month"):
         later = [found[window] for found in following if found[window] > starts[window]]
-        assert window_end(window, starts[window]) == min(later)
-    assert window_end("total", starts["total"]) is None
+        assert find_window_end(window, starts[window]) == min(later)
+    assert find_window_end("total", starts["total"]) is None
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
 def test_every_week_begins_on_monday_and_every_month_on_its_first(at: datetime) -> None:
-    starts = window_starts(at)
+    starts = find_window_starts(at)
     assert starts["week"].isoweekday() == 1
     assert (at.date() - starts["week"]).days in range(7)
     assert starts["month"] == at.date().replace(day=1)
@@ -48,24 +53,24 @@ def test_every_week_begins_on_monday_and_every_month_on_its_first(at: datetime) 
 
 def test_each_reset_limits_a_window_of_its_own() -> None:
     assert LIMITED_WINDOW == {None: "total", "daily": "day", "weekly": "week", "monthly": "month"}
-    assert limited_window(ApiKey(limit_reset="daily")) == "", "a key without a limit"
-    assert limited_window(ApiKey(limit_nano=0, limit_reset="weekly")) == "week"
+    assert find_limited_window(ApiKey(limit_reset="daily")) == "", "a key without a limit"
+    assert find_limited_window(ApiKey(limit_nano=0, limit_reset="weekly")) == "week"
 
 
 def test_limits_are_told_in_dollars_and_cents_at_least() -> None:
     told = {0: "$0.00", 500 * 10**9: "$500.00", 10**8: "$0.10", 1_234_567_890: "$1.23456789"}
-    assert {nano: dollars(nano) for nano in told} == told
+    assert {nano: format_dollars(nano) for nano in told} == told
 
 
 @pytest.mark.parametrize("usd", ["NaN", "sNaN", "Infinity", "1e30", "0.0000000001"])
 def test_odd_decimals_are_no_amounts(usd: str) -> None:
     with pytest.raises(ValueError, match="at most 9 decimal places"):
-        nano_of(Decimal(usd))
+        usd_to_nano(Decimal(usd))
 
 
 def test_amounts_are_whole_nano_dollars() -> None:
     read = {"5": 5 * 10**9, "0.25": 250_000_000, "0.000000001": 1, "1e3": 10**12, "0": 0}
-    assert {text: usd_argument(text) for text in read} == read
+    assert {text: parse_usd_argument(text) for text in read} == read
 
 
 ODD = [
@@ -78,9 +83,9 @@ ODD = [
 @pytest.mark.parametrize("text", ODD)
 def test_odd_amounts_are_refused_and_never_rounded(text: str) -> None:
     with pytest.raises(ArgumentTypeError):
-        usd_argument(text)
+        parse_usd_argument(text)
 
 
 @given(st.integers(-(10**18), 10**18))
 def test_nano_dollars_survive_being_written_as_usd(nano: int) -> None:
-    assert nano_of(Decimal(nano).scaleb(-9)) == nano
+    assert usd_to_nano(Decimal(nano).scaleb(-9)) == nano

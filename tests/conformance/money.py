@@ -28,15 +28,15 @@ def book_usage(
 
 def book_spending(api_key: str, *, amount_nano: int) -> None:
     """What a key spent today in one call, as the ledger writer would have booked it."""
-    from accounts.keystring import hash_of
+    from accounts.keystring import hash_key
     from accounts.models import ApiKey, SpendCounter
-    from accounts.windows import LIMITED_WINDOW, window_starts
+    from accounts.windows import LIMITED_WINDOW, find_window_starts
 
-    key, now = ApiKey.objects.get(hash=hash_of(api_key)), datetime.now(UTC)
+    key, now = ApiKey.objects.get(hash=hash_key(api_key)), datetime.now(UTC)
     entry: dict[str, Any] = {"workspace_id": key.workspace_id, "api_key": key}
     entry |= {"day": now.date(), "created_at": now}
     book_usage(key.account_id, amount_nano=amount_nano, **entry)
-    for window, start in window_starts(now).items():
+    for window, start in find_window_starts(now).items():
         place: dict[str, Any] = {"window": window, "window_start": start}
         limit_nano = key.limit_nano if window == LIMITED_WINDOW[key.limit_reset] else None
         row, _ = SpendCounter.objects.get_or_create(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import requests
 
-from gateway.limits.limits import DAY_S, window_start
+from gateway.limits.limits import DAY_S, find_window_start
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.conformance.guarded import default_id, made, manage, told
 from tests.conformance.money import book_spending
@@ -222,4 +222,4 @@ def test_the_free_calls_of_a_day(own_wide_desk: Desk) -> None:
 
     reset_ms = within_one(DAY_S, work)
     assert reset_ms % (DAY_S * 1000) == 0
-    assert window_start(reset_ms / 1000 - 1, DAY_S) == reset_ms // 1000 - DAY_S
+    assert find_window_start(reset_ms / 1000 - 1, DAY_S) == reset_ms // 1000 - DAY_S

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from django.db.migrations.loader import MigrationLoader
 
-from accounts.keystring import new_key
+from accounts.keystring import generate_key
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
@@ -315,7 +315,7 @@ def test_without_its_database_it_waits_unready_and_serves_once_it_is_there(
     server = start_gateway.build(database_url=stores.url_of(absent))
     server.start(until_ready=False)
     # Nobody has it, but its checksum holds, so that it is looked up.
-    key = new_key("sk-rt-v1-")
+    key = generate_key("sk-rt-v1-")
 
     unready = server.get("/readyz")
     refused = server.chat(key=key, model="x", messages=HELLO)

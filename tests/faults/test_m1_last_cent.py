@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db.models import F
 
 from accounts.models import Account, Hold, LedgerEntry, SpendCounter
-from accounts.services.audit import audit
+from accounts.services.audit import compare_books
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.tasks import audit_books
@@ -180,17 +180,17 @@ def test_one_nano_changed_by_hand_is_found_and_named(payer: Payer) -> None:
         same = rows.model.objects.filter(pk=rows.get().pk)
         same.delete() if change is None else same.update(**change)
 
-        found = audit(now=datetime.now(UTC)).mismatches
+        found = compare_books(now=datetime.now(UTC)).mismatches
         assert found, what
         assert all(any(name in sentence for name in names) for sentence in found), what
         rows.model.objects.create(**as_it_was) if change is None else same.update(**as_it_was)
-    assert audit(now=datetime.now(UTC)).mismatches == []
+    assert compare_books(now=datetime.now(UTC)).mismatches == []
 
 
 def test_a_counter_that_was_deleted_under_a_hold_is_missed(payer: Payer) -> None:
     SpendCounter.objects.filter(scope_id=str(payer.key_id), window="day").delete()
 
-    found = audit(now=datetime.now(UTC)).mismatches
+    found = compare_books(now=datetime.now(UTC)).mismatches
 
     assert len(found) == 2
     assert any("is gone" in sentence for sentence in found)
@@ -214,14 +214,14 @@ def test_a_budget_s_counter_that_is_off_is_named_and_put_right(payer: Payer, col
     with running_writer() as writer:
         # Requests are under way, so it is put on by the next one.
         assert carry_out(writer, hold_order(renewed(payer), 0)) is True
-    assert audit(now=datetime.now(UTC)).mismatches == []
+    assert compare_books(now=datetime.now(UTC)).mismatches == []
     budget = SpendCounter.objects.filter(scope="workspace")
     before = list(budget.values())
     assert budget.update(**{column: F(column) + 1}) == 1
 
     assert audit_books() == 1
 
-    found = audit(now=datetime.now(UTC)).mismatches
+    found = compare_books(now=datetime.now(UTC)).mismatches
     assert found == []
     assert list(budget.values()) == before
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounts.keystring import hash_of
+from accounts.keystring import hash_key
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import HELLO, Desk
 from tests.faults import bench
@@ -234,7 +234,7 @@ def test_a_fallback_of_a_key_that_was_deleted_meanwhile_is_a_401(
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(desk.server.chat, key=key, **body)
         desk.upstream.wait_gate("deleted")
-        path, manager = f"/api/v1/keys/{hash_of(key)}", desk.account.management_key
+        path, manager = f"/api/v1/keys/{hash_key(key)}", desk.account.management_key
         assert desk.server.request("DELETE", path, key=manager).status_code == 200
         set_budget(desk, USD)
         desk.upstream.open_gate("deleted")

@@ -14,9 +14,9 @@ from django.db import connection, transaction
 from accounts.models import Account, ApiKey, SpendCounter, User
 from accounts.services.keys import set_limit
 from accounts.services.records import SYSTEM
-from accounts.services.spend_scopes import close_scopes, outdate_limits
+from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspace_budgets import set_budget
-from accounts.spending import SpendScope, guardrail_scope_id
+from accounts.spending import SpendScope, format_guardrail_scope_id
 from routing.ledger.orders import OUTDATED, Payer, Refusal, TopUpOrder
 from routing.ledger.session import Session
 from routing.ledger.writer import LedgerWriter
@@ -65,7 +65,7 @@ def guardrail(payer: Payer, limit_nano: int) -> SpendScope:
     """One that limits whoever made the account's keys for each day, from now on."""
     user = User.objects.create_user(username=f"user-{uuid.uuid4()}")
     ApiKey.objects.filter(account=payer.account_id).update(creator=user)
-    scope_id = guardrail_scope_id(uuid.uuid4(), user=user.pk)
+    scope_id = format_guardrail_scope_id(uuid.uuid4(), user=user.pk)
     with transaction.atomic():
         outdate_limits(payer.account_id)
     return SpendScope("guardrail", scope_id, "day", limit_nano, counts_byok=False)
@@ -246,8 +246,8 @@ def test_a_request_under_way_holds_on_as_many_limits_as_are_set(
 
     for _ in range(45):
         with transaction.atomic():
-            close_scopes(payer.account_id, scopes)
-        scope_id = guardrail_scope_id(uuid.uuid4(), key=payer.key_id)
+            end_budgets(payer.account_id, scopes)
+        scope_id = format_guardrail_scope_id(uuid.uuid4(), key=payer.key_id)
         scopes = [SpendScope("guardrail", scope_id, "day", USD, counts_byok=False)]
         charge(renewed(payer)._replace(budgets=tuple(scopes)), 1)
 

@@ -14,7 +14,7 @@ import pytest
 import redis
 import requests
 
-from accounts.keystring import hash_of
+from accounts.keystring import hash_key
 from routing.simulator.testing import SimulatedUpstream
 from tests.accounts.dump import database_text
 from tests.support.access_table import TABLE, Row
@@ -125,11 +125,11 @@ def _from_environment(name: str) -> Callable[[Desk], str]:
 
 
 SECRETS: dict[str, Secret] = {
-    "an inference key": Secret(lambda desk: desk.account.api_key, hash_of),
-    "a management key": Secret(lambda desk: desk.account.management_key, hash_of),
-    "a key made over the API": Secret(_key_over_the_api, hash_of),
-    "a rotated key": Secret(_rotated_key, hash_of),
-    "a key that was rotated away": Secret(_former_key, hash_of),
+    "an inference key": Secret(lambda desk: desk.account.api_key, hash_key),
+    "a management key": Secret(lambda desk: desk.account.management_key, hash_key),
+    "a key made over the API": Secret(_key_over_the_api, hash_key),
+    "a rotated key": Secret(_rotated_key, hash_key),
+    "a key that was rotated away": Secret(_former_key, hash_key),
     "a provider's credential": Secret(_provider_credential, lambda _: "v1:"),
     "a credential of the caller's own": Secret(_byok_key, lambda _: "v1:", "api/v1/byok"),
     "a secret of a workspace's": Secret(_vault_secret, lambda _: "v1:", "api/v1/vault/secrets"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gateway.http import structure
 from gateway.http.errors import JsonTooDeep, MalformedJson
-from gateway.http.jsonio import DEPTH_MAX, dumps, loads, usd, usd_text
+from gateway.http.jsonio import DEPTH_MAX, dumps, format_usd, loads, usd
 from gateway.http.structure import has_digits_in_a_row, is_deeper_than, is_fuller_than
 
 READ: list[tuple[bytes, Any]] = [
@@ -173,13 +173,13 @@ def test_usd_is_written_plainly() -> None:
         (-1, "-0.000000001"),
         (-1_500_000_000, "-1.5"),
     ):
-        assert usd_text(nano) == text
+        assert format_usd(nano) == text
         assert dumps({"cost": usd(nano)}) == f'{{"cost":{text}}}'.encode()
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_usd_is_exact_has_nine_places_at_most_and_never_an_exponent(nano: int) -> None:
-    text = usd_text(nano)
+    text = format_usd(nano)
     assert re.fullmatch(r"-?(0|[1-9]\d*)(\.\d{0,8}[1-9])?", text)
     assert Decimal(text) * 10**9 == nano
     assert orjson.loads(dumps([usd(nano)])) == [float(text)]
@@ -235,4 +235,4 @@ def test_digits_in_a_row_are_found_across_pieces(raw: bytes, piece_bytes: int, c
 def test_a_long_run_of_backslashes_costs_no_more_than_its_length() -> None:
     raw = b'["' + b"\\\\" * 1_000_000 + b'",' + b"[" * 200
     assert is_deeper_than(128, raw)
-    assert len(list(itertools.islice(structure._whole_escapes(raw), 100))) < 50
+    assert len(list(itertools.islice(structure._split_at_escapes(raw), 100))) < 50

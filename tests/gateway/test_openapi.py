@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts.caller import read_caller
-from accounts.free_requests import free_requests_of
+from accounts.free_requests import read_free_requests
 from accounts.models import ApiKey
 from accounts.services.keys import create_key
 from accounts.views.bodies.key_objects import current_key_object as key_object
@@ -181,7 +181,7 @@ def test_records_keys_and_credits_fit_their_description(document: dict[str, Any]
     key = ApiKey.objects.get()
     caller = read_caller(key.hash)
     assert caller is not None
-    shown = key_object(caller, free_requests_of(caller), datetime.now(UTC))
+    shown = key_object(caller, read_free_requests(caller), datetime.now(UTC))
     _, manager = create_key(account=key.account, name="m", workspace=None)
     header = {"authorization": f"Bearer {manager}"}
 

@@ -165,7 +165,7 @@ def test_a_silent_database_is_a_fault_that_can_be_retried(
         raise DatabaseGone
 
     made = farm.new()
-    monkeypatch.setattr(access, "known_caller", silent)
+    monkeypatch.setattr(access, "authenticate", silent)
     for asked in (*READS, *WRITES):
         said = farm.refused(500, "internal_error", *to(asked, made["id"]))
         assert said["metadata"]["retryable"] is True

@@ -11,7 +11,7 @@ from django.test import Client
 from accounts.models import Account, ApiKey, AuditRecord, LedgerEntry, SpendCounter
 from accounts.services.accounts import open_account
 from accounts.services.keys import create_key
-from accounts.windows import window_starts
+from accounts.windows import find_window_starts
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
 from tests.support.operations import fill, generation, operator, page
@@ -138,7 +138,7 @@ def charged(db: None) -> Generation:
     source = {"generation_id": "gen-1", "source": "generation", "source_ref": "gen-1"}
     LedgerEntry.objects.create(**owner, **source, kind="usage", amount_nano=10, created_at=now)
     Account.objects.update(total_usage_nano=10)
-    for window, start in window_starts(now).items():
+    for window, start in find_window_starts(now).items():
         where: dict[str, Any] = {"window": window, "window_start": start}
         SpendCounter.objects.update_or_create(
             scope="key", scope_id=str(key.pk), **where, defaults={"spent_nano": 10}

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from accounts.services.audit import audit
+from accounts.services.audit import compare_books
 from gateway.commands import JsonCommand
 from gateway.http.jsonio import usd
 
@@ -15,7 +15,7 @@ class Command(JsonCommand):
     )
 
     def run(self, **options: Any) -> tuple[dict[str, Any], int]:
-        found = audit(now=datetime.now(UTC))
+        found = compare_books(now=datetime.now(UTC))
         result = {
             "accounts": found.accounts,
             "mismatches": found.mismatches,

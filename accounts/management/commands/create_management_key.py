@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from accounts.models import Account
 from accounts.services.keys import create_key
-from accounts.services.records import by_command
+from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Refused
 
 
@@ -25,6 +25,6 @@ class Command(JsonCommand):
             account=account,
             name=options["name"],
             workspace=None,
-            by=by_command("create_management_key"),
+            by=command_actor("create_management_key"),
         )
         return {"key": string, "key_hash": key.hash}, 0

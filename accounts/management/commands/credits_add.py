@@ -5,9 +5,9 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from accounts.models import Account
-from accounts.money import usd_argument
-from accounts.services.credits import AnotherMovement, take_payment
-from accounts.services.records import by_command
+from accounts.money import parse_usd_argument
+from accounts.services.credits import MovementConflict, take_payment
+from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import usd
 
@@ -20,7 +20,9 @@ class Command(JsonCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--account", required=True, help="name of the account")
-        parser.add_argument("--usd", required=True, type=usd_argument, help="USD, e.g. 5 or 0.25")
+        parser.add_argument(
+            "--usd", required=True, type=parse_usd_argument, help="USD, e.g. 5 or 0.25"
+        )
         parser.add_argument("--ref", required=True, help="what names this payment")
         parser.add_argument("--note", default="", help="why; kept on the entry")
 
@@ -37,9 +39,9 @@ class Command(JsonCommand):
                 source="credits_add",
                 source_ref=options["ref"],
                 note=options["note"],
-                by=by_command("credits_add"),
+                by=command_actor("credits_add"),
             )
-        except AnotherMovement:
+        except MovementConflict:
             raise Refused(f"--ref {options['ref']!r} names another payment") from None
         account.refresh_from_db()
         result = {

@@ -6,7 +6,7 @@ from django.core.management.base import CommandParser
 
 from accounts.models import LedgerEntry
 from gateway.commands import JsonCommand
-from gateway.http.times import iso
+from gateway.http.times import format_time
 
 
 class Command(JsonCommand):
@@ -31,6 +31,6 @@ def _entry(row: LedgerEntry) -> dict[str, Any]:
         "generation_id": row.generation_id,
         "source": row.source,
         "source_ref": row.source_ref,
-        "created_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
         "note": row.note,
     }

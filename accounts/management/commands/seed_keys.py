@@ -5,15 +5,15 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from accounts.models import Account, ApiKey, Membership, Workspace
-from accounts.money import usd_argument
+from accounts.money import parse_usd_argument
 from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.credits import AnotherMovement, add_credits
+from accounts.services.credits import MovementConflict, add_credits
 from accounts.services.keys import create_key, rotate_key
-from accounts.services.records import by_command
+from accounts.services.records import command_actor
 from gateway.commands import JsonCommand, Misused, Refused
 from gateway.http.jsonio import usd
 
-_BY = by_command("seed_keys")
+_BY = command_actor("seed_keys")
 MANAGEMENT_KEY_NAME = "seeded management key"
 
 
@@ -28,7 +28,9 @@ class Command(JsonCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--account", required=True, help="name of the account")
         parser.add_argument("--workspace", required=True, help="slug of the workspace")
-        parser.add_argument("--credits", type=usd_argument, default=0, help="USD, e.g. 5 or 0.25")
+        parser.add_argument(
+            "--credits", type=parse_usd_argument, default=0, help="USD, e.g. 5 or 0.25"
+        )
         parser.add_argument("--name", default="seeded key", help="name of the inference key")
         parser.add_argument("--rotate", action="store_true", help="give existing keys new strings")
 
@@ -68,7 +70,7 @@ class Command(JsonCommand):
             add_credits(
                 account=account, amount_nano=amount_nano, source="seed", source_ref=str(account.pk)
             )
-        except AnotherMovement:
+        except MovementConflict:
             raise Refused(
                 "The account was seeded with other credits; credits_add adds more of them"
             ) from None

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import connection
 
-from accounts.spending import SpendScope, holder_of
-from accounts.windows import ALL_TIME, window_end
+from accounts.spending import SpendScope, parse_holder
+from accounts.windows import ALL_TIME, find_window_end
 
 Spent = tuple[int, int]
 _NOTHING: Spent = (0, 0)
@@ -21,7 +21,7 @@ _USAGE = "kind IN ('usage', 'byok_fee', 'usage_reversal')"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SqlReader:
     """`rows(sql, parameters)` fetches all rows."""
 
     rows: Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
@@ -40,7 +40,7 @@ class Reader:
         return self.moment(datetime(value.year, value.month, value.day, tzinfo=UTC))
 
 
-def django_reader() -> Reader:
+def build_django_reader() -> SqlReader:
     """Reads on Django's connection, in its transaction."""
 
     def rows(sql: str, parameters: Sequence[Any]) -> Sequence[Sequence[Any]]:
@@ -49,10 +49,10 @@ def django_reader() -> Reader:
             found: Sequence[Sequence[Any]] = cursor.fetchall()
             return found
 
-    return Reader(rows, connection.vendor == "sqlite")
+    return SqlReader(rows, connection.vendor == "sqlite")
 
 
-class Charge(NamedTuple):
+class ChargeScope(NamedTuple):
     """Whose a charge is, and the windows that it counts in."""
 
     account_id: UUID
@@ -61,7 +61,7 @@ class Charge(NamedTuple):
     windows: tuple[tuple[str, date], ...]
 
 
-def budget_counters_of(reader: Reader, charge: Charge) -> list[int]:
+def find_budget_counters(reader: SqlReader, charge: ChargeScope) -> list[int]:
     """The ids of the budgets' counters that there are and that a charge belongs to."""
     pairs = " OR ".join(['("window" = %s AND window_start = %s)'] * len(charge.windows))
     starts = [each for name, start in charge.windows for each in (name, reader.day(start))]
@@ -75,7 +75,7 @@ def budget_counters_of(reader: Reader, charge: Charge) -> list[int]:
         return []
     creators = reader.rows("SELECT creator_id FROM accounts_apikey WHERE id = %s", [charge.key_id])
     holders = {("k", charge.key_id), *(("u", row[0]) for row in creators)}
-    return [row[0] for row in rows if ":" not in row[1] or holder_of(row[1]) in holders]
+    return [row[0] for row in rows if ":" not in row[1] or parse_holder(row[1]) in holders]
 
 
 class PastSpending:
@@ -84,24 +84,24 @@ class PastSpending:
     Each sum over entries is read once, however many scopes ask for it.
     """
 
-    def __init__(self, reader: Reader, account_id: UUID) -> None:
+    def __init__(self, reader: SqlReader, account_id: UUID) -> None:
         self._reader = reader
         self._account_id = account_id
         self._of_workspaces: dict[tuple[str, str, date], dict[int, Spent]] = {}
 
-    def of(self, scope: SpendScope, start: date) -> Spent:
+    def read(self, scope: SpendScope, start: date) -> Spent:
         """In the window of the scope that begins on `start`."""
         if scope.scope == "workspace":
-            return _sum(self._by_key(scope.scope_id, scope.window, start).values())
-        keys = self._keys(scope.scope_id)
-        anywhere = self._on_counters(keys, scope.window, start)
+            return _add_up(self._read_by_key(scope.scope_id, scope.window, start).values())
+        keys = self._list_keys(scope.scope_id)
+        anywhere = self._sum_counters(keys, scope.window, start)
         if anywhere == _NOTHING or not scope.workspace:
             return anywhere
-        by_key = self._by_key(scope.workspace, scope.window, start)
-        return _sum(by_key.get(key, _NOTHING) for key in keys)
+        by_key = self._read_by_key(scope.workspace, scope.window, start)
+        return _add_up(by_key.get(key, _NOTHING) for key in keys)
 
-    def _keys(self, scope_id: str) -> list[int]:
-        kind, number = holder_of(scope_id)
+    def _list_keys(self, scope_id: str) -> list[int]:
+        kind, number = parse_holder(scope_id)
         if kind == "k":
             return [number]
         rows = self._reader.rows(
@@ -110,25 +110,25 @@ class PastSpending:
         )
         return [row[0] for row in rows]
 
-    def _on_counters(self, keys: Sequence[int], window: str, start: date) -> Spent:
+    def _sum_counters(self, keys: Sequence[int], window: str, start: date) -> Spent:
         """A key's own counters count all that it spends."""
         if not keys:
             return _NOTHING
         rows = self._reader.rows(
             "SELECT spent_nano, byok_spent_nano FROM accounts_spendcounter WHERE scope = 'key'"  # noqa: S608 - Only placeholders are joined in.
-            f' AND "window" = %s AND window_start = %s AND scope_id IN ({_marks(keys)})',
+            f' AND "window" = %s AND window_start = %s AND scope_id IN ({_placeholders(keys)})',
             [window, self._reader.day(start), *map(str, keys)],
         )
-        return _sum((row[0], row[1]) for row in rows)
+        return _add_up((row[0], row[1]) for row in rows)
 
-    def _by_key(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
+    def _read_by_key(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
         place = workspace, window, start
         if place not in self._of_workspaces:
-            self._of_workspaces[place] = self._from_entries(workspace, window, start)
+            self._of_workspaces[place] = self._sum_entries(workspace, window, start)
         return self._of_workspaces[place]
 
-    def _from_entries(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
-        condition, values = usage_of_workspace(
+    def _sum_entries(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
+        condition, values = build_usage_condition(
             self._reader, self._account_id, UUID(workspace), window, start
         )
         rows = self._reader.rows(
@@ -139,14 +139,14 @@ class PastSpending:
         return {row[0]: (int(row[1]), int(row[2])) for row in rows}
 
 
-def usage_of_workspace(
-    reader: Reader, account_id: UUID, workspace_id: UUID, window: str, start: date
+def build_usage_condition(
+    reader: SqlReader, account_id: UUID, workspace_id: UUID, window: str, start: date
 ) -> tuple[str, list[Any]]:
     """Which entries count in a workspace's window, as a condition and its parameters: those whose
     request began in it. Older entries do not say that day."""
     condition = f"account_id = %s AND workspace_id = %s AND {_USAGE}"
     values = [reader.uuid(account_id), reader.uuid(workspace_id)]
-    end = window_end(window, start)
+    end = find_window_end(window, start)
     if end is None:
         assert start == ALL_TIME
         return condition, values
@@ -161,11 +161,11 @@ def usage_of_workspace(
 _WRITTEN = "(created_at AT TIME ZONE 'UTC')::date"
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _placeholders(values: Sequence[Any]) -> str:
     return ", ".join(["%s"] * len(values))
 
 
-def _sum(amounts: Iterable[Spent]) -> Spent:
+def _add_up(amounts: Iterable[Spent]) -> Spent:
     nano, byok_nano = 0, 0
     for amount, byok in amounts:
         nano, byok_nano = nano + amount, byok_nano + byok

@@ -22,14 +22,14 @@ _SUMMED_KINDS: Final = tuple(kind for kind in USAGE_KINDS if kind not in SINGLE_
 _ROWS_AT_A_TIME: Final = 500
 
 
-class Period(NamedTuple):
+class StatementPeriod(NamedTuple):
     """From `start` until before `end`, both in UTC."""
 
     start: datetime
     end: datetime
 
 
-class Line(NamedTuple):
+class StatementLine(NamedTuple):
     """One entry (`at` says when), or the sum of a day's usage of one kind, workspace and key."""
 
     day: date
@@ -48,7 +48,7 @@ class Line(NamedTuple):
 
 
 @dataclass
-class Sums:
+class StatementTotals:
     """What the lines told so far come to, in nano-USD by their effect on the balance."""
 
     lines: int = 0
@@ -56,7 +56,7 @@ class Sums:
     credits_nano: int = 0
     usage_nano: int = 0
 
-    def add(self, line: Line) -> None:
+    def add(self, line: StatementLine) -> None:
         self.lines += 1
         self.entries += line.entries
         if line.kind in CREDIT_KINDS:
@@ -69,14 +69,14 @@ class Sums:
         return self.credits_nano + self.usage_nano
 
 
-def balance_nano(account_id: UUID, end: datetime) -> int:
+def read_balance_nano(account_id: UUID, end: datetime) -> int:
     """The balance just before `end`: today's without what came later."""
     later = LedgerEntry.objects.filter(account=OuterRef("pk"), created_at__gte=end)
     row = (
         Account.objects.filter(pk=account_id)
         .annotate(
-            later_credits_nano=_total(later, CREDIT_KINDS),
-            later_usage_nano=_total(later, USAGE_KINDS),
+            later_credits_nano=_sum_amounts(later, CREDIT_KINDS),
+            later_usage_nano=_sum_amounts(later, USAGE_KINDS),
         )
         .get()
     )
@@ -84,21 +84,23 @@ def balance_nano(account_id: UUID, end: datetime) -> int:
     return row.balance_nano - later_nano
 
 
-def statement_lines(account_id: UUID, period: Period) -> Iterator[Line]:
+def read_statement_lines(account_id: UUID, period: StatementPeriod) -> Iterator[StatementLine]:
     """The lines of a period in order of time; a day's single entries stand before its sums."""
     entries = LedgerEntry.objects.filter(
         account=account_id, created_at__gte=period.start, created_at__lt=period.end
     )
-    return heapq.merge(_singles(entries), _sums(account_id, entries), key=lambda line: line.day)
+    return heapq.merge(
+        _read_singles(entries), _read_sums(account_id, entries), key=lambda line: line.day
+    )
 
 
-def _total(entries: Any, kinds: tuple[str, ...]) -> Coalesce:
+def _sum_amounts(entries: Any, kinds: tuple[str, ...]) -> Coalesce:
     wanted = entries.filter(kind__in=kinds).order_by().values("account")
     total = wanted.annotate(total=Sum("amount_nano")).values("total")
     return Coalesce(Subquery(total, output_field=BigIntegerField()), 0)
 
 
-def _singles(entries: Any) -> Iterator[Line]:
+def _read_singles(entries: Any) -> Iterator[StatementLine]:
     rows = (
         entries.filter(kind__in=SINGLE_KINDS)
         .order_by("created_at", "pk")
@@ -108,10 +110,10 @@ def _singles(entries: Any) -> Iterator[Line]:
         )
     )
     for at, kind, amount_nano, *rest in rows.iterator(chunk_size=_ROWS_AT_A_TIME):
-        yield Line(at.date(), at, kind, 1, _effect_nano(kind, amount_nano), *rest)
+        yield StatementLine(at.date(), at, kind, 1, _sign_amount(kind, amount_nano), *rest)
 
 
-def _sums(account_id: UUID, entries: Any) -> Iterator[Line]:
+def _read_sums(account_id: UUID, entries: Any) -> Iterator[StatementLine]:
     rows = (
         entries.filter(kind__in=_SUMMED_KINDS)
         .values("workspace_id", "api_key_id", "kind", utc_day=_UtcDay("created_at"))
@@ -123,19 +125,19 @@ def _sums(account_id: UUID, entries: Any) -> Iterator[Line]:
     for day, kind, count, total_nano, workspace_id, key_id in rows.iterator(
         chunk_size=_ROWS_AT_A_TIME
     ):
-        names = names or _names(account_id)
+        names = names or _read_names(account_id)
         key_hash, key = names[1].get(key_id, (None, None))
-        yield Line(
-            *(day, None, kind, count, _effect_nano(kind, int(total_nano))),
+        yield StatementLine(
+            *(day, None, kind, count, _sign_amount(kind, int(total_nano))),
             *(workspace_id, names[0].get(workspace_id), key_hash, key),
         )
 
 
-def _effect_nano(kind: str, amount_nano: int) -> int:
+def _sign_amount(kind: str, amount_nano: int) -> int:
     return amount_nano if kind in CREDIT_KINDS else -amount_nano
 
 
-def _names(account_id: UUID) -> tuple[dict[Any, Any], dict[Any, Any]]:
+def _read_names(account_id: UUID) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Names of workspaces, hashes and names of keys: of deleted ones as well."""
     workspaces = Workspace.everything.filter(account=account_id).values_list("pk", "name")
     keys = ApiKey.objects.filter(Q(account=account_id)).values_list("pk", "hash", "name")

@@ -15,12 +15,18 @@ from uuid import UUID
 from django.conf import settings
 from django.db import connection
 
-from accounts.services.statements.statement import Line, Period, Sums, balance_nano, statement_lines
-from gateway.database.snapshots import one_moment
+from accounts.services.statements.statement import (
+    StatementLine,
+    StatementPeriod,
+    StatementTotals,
+    read_balance_nano,
+    read_statement_lines,
+)
+from gateway.database.snapshots import read_snapshot
 from gateway.eventloop import yield_control
 from gateway.home import private_folder
 from gateway.http.jsonio import dumps, usd
-from gateway.http.times import iso, iso_or_none
+from gateway.http.times import format_optional_time, format_time
 
 IN_MEMORY_BYTES: Final = 1_048_576
 _PIECE_BYTES: Final = 65_536
@@ -31,37 +37,37 @@ _FORMULA_STARTS: Final = tuple("=+-@\t\r\n=+-@")
 
 
 @dataclass(frozen=True)
-class Facts:
+class StatementFrame:
     """What stands around the lines."""
 
     account_id: UUID
-    period: Period
+    period: StatementPeriod
     made_at: datetime
     opening_nano: int
-    sums: Sums
+    sums: StatementTotals
 
     @property
     def closing_nano(self) -> int:
         return self.opening_nano + self.sums.moved_nano
 
 
-class Form(Protocol):
+class StatementFormat(Protocol):
     """How a statement is written. The head comes before the lines and is made after them."""
 
     content_type: str
     ending: str
 
-    def head(self, facts: Facts) -> bytes: ...
-    def line(self, line: Line, *, first: bool) -> bytes: ...
-    def tail(self, facts: Facts) -> bytes: ...
+    def head(self, facts: StatementFrame) -> bytes: ...
+    def line(self, line: StatementLine, *, first: bool) -> bytes: ...
+    def tail(self, facts: StatementFrame) -> bytes: ...
 
 
 @dataclass
 class StatementFile:
     """Iterate it once, or close it."""
 
-    form: Form
-    period: Period
+    form: StatementFormat
+    period: StatementPeriod
     head: bytes
     lines: IO[bytes]
     tail: bytes
@@ -85,55 +91,57 @@ class StatementFile:
             yield self.tail
 
 
-def make_statement(account_id: UUID, period: Period, form: Form) -> StatementFile:
+def write_statement(
+    account_id: UUID, period: StatementPeriod, form: StatementFormat
+) -> StatementFile:
     """Read and write the statement of a period; runs in a lane (`gateway.database.db`)."""
     folder = private_folder(settings.GATEWAY_HOME)
     spool = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES, dir=str(folder))  # noqa: SIM115 - It is closed when it was sent.
-    sums = Sums()
+    sums = StatementTotals()
     try:
-        with one_moment():
+        with read_snapshot():
             made_at = datetime.now(UTC)
-            closing_nano = balance_nano(account_id, period.end)
-            for line in statement_lines(account_id, period):
+            closing_nano = read_balance_nano(account_id, period.end)
+            for line in read_statement_lines(account_id, period):
                 spool.write(form.line(line, first=not sums.lines))
                 sums.add(line)
-                _give_way(sums.lines)
+                _yield_control(sums.lines)
     except BaseException:
         spool.close()
         raise
-    facts = Facts(account_id, period, made_at, closing_nano - sums.moved_nano, sums)
+    facts = StatementFrame(account_id, period, made_at, closing_nano - sums.moved_nano, sums)
     return StatementFile(form, period, form.head(facts), spool, form.tail(facts))
 
 
-def _give_way(lines: int) -> None:
+def _yield_control(lines: int) -> None:
     # SQLite is read in a thread of its own, which holds nobody up.
     if lines % _LINES_A_TURN == 0 and connection.vendor == "postgresql":
         yield_control()
 
 
-class JsonForm:
+class JsonFormat:
     """Amounts as numbers, and as whole nano-USD beside them."""
 
     content_type = "application/json"
     ending = "json"
 
-    def head(self, facts: Facts) -> bytes:
+    def head(self, facts: StatementFrame) -> bytes:
         said = {
             "account_id": str(facts.account_id),
-            "start": iso(facts.period.start),
-            "end": iso(facts.period.end),
-            "made_at": iso(facts.made_at),
-            **_money("opening_balance", facts.opening_nano),
+            "start": format_time(facts.period.start),
+            "end": format_time(facts.period.end),
+            "made_at": format_time(facts.made_at),
+            **_serialize_money("opening_balance", facts.opening_nano),
         }
         return b'{"data":' + dumps(said)[:-1] + b',"lines":['
 
-    def line(self, line: Line, *, first: bool) -> bytes:
+    def line(self, line: StatementLine, *, first: bool) -> bytes:
         said = {
             "date": line.day.isoformat(),
-            "at": iso_or_none(line.at),
+            "at": format_optional_time(line.at),
             "kind": line.kind,
             "entries": line.entries,
-            **_money("amount", line.amount_nano),
+            **_serialize_money("amount", line.amount_nano),
             "workspace_id": str(line.workspace_id) if line.workspace_id else None,
             "workspace": line.workspace,
             "key_hash": line.key_hash,
@@ -145,24 +153,24 @@ class JsonForm:
         }
         return (b"" if first else b",") + dumps(said)
 
-    def tail(self, facts: Facts) -> bytes:
+    def tail(self, facts: StatementFrame) -> bytes:
         sums = facts.sums
         totals = {
             "lines": sums.lines,
             "entries": sums.entries,
-            **_money("credits", sums.credits_nano),
-            **_money("usage", sums.usage_nano),
-            **_money("change", sums.moved_nano),
+            **_serialize_money("credits", sums.credits_nano),
+            **_serialize_money("usage", sums.usage_nano),
+            **_serialize_money("change", sums.moved_nano),
         }
-        said = {"totals": totals, **_money("closing_balance", facts.closing_nano)}
+        said = {"totals": totals, **_serialize_money("closing_balance", facts.closing_nano)}
         return b"]," + dumps(said)[1:] + b"}"
 
 
-def _money(name: str, nano: int) -> dict[str, Any]:
+def _serialize_money(name: str, nano: int) -> dict[str, Any]:
     return {name: usd(nano), f"{name}_nano": nano}
 
 
-class CsvForm:
+class CsvFormat:
     """One table: the opening balance, the lines, three totals and the closing balance."""
 
     content_type = "text/csv; charset=utf-8"
@@ -172,28 +180,28 @@ class CsvForm:
         *("key_hash", "key", "source", "source_ref", "generation_id", "note"),
     )
 
-    def head(self, facts: Facts) -> bytes:
+    def head(self, facts: StatementFrame) -> bytes:
         start = facts.period.start
         opening = self._balance("opening_balance", start, facts.opening_nano)
-        return _row(self.COLUMNS) + opening
+        return _write_row(self.COLUMNS) + opening
 
-    def line(self, line: Line, *, first: bool) -> bytes:
+    def line(self, line: StatementLine, *, first: bool) -> bytes:
         del first
-        return _row(
+        return _write_row(
             (
                 "entry" if line.at else "sum",
                 line.day.isoformat(),
-                iso(line.at) if line.at else "",
+                format_time(line.at) if line.at else "",
                 line.kind,
                 str(line.entries),
-                plain_usd(line.amount_nano),
+                format_usd(line.amount_nano),
                 str(line.workspace_id or ""),
-                *map(harmless, (line.workspace, line.key_hash, line.key)),
-                *map(harmless, (line.source, line.source_ref, line.generation_id, line.note)),
+                *map(escape_formula, (line.workspace, line.key_hash, line.key)),
+                *map(escape_formula, (line.source, line.source_ref, line.generation_id, line.note)),
             )
         )
 
-    def tail(self, facts: Facts) -> bytes:
+    def tail(self, facts: StatementFrame) -> bytes:
         sums, end = facts.sums, facts.period.end
         return b"".join(
             (
@@ -205,26 +213,28 @@ class CsvForm:
         )
 
     def _balance(self, name: str, at: datetime, nano: int) -> bytes:
-        return _row(self._padded(name, at.date().isoformat(), iso(at), "", "", plain_usd(nano)))
+        return _write_row(
+            self._padded(name, at.date().isoformat(), format_time(at), "", "", format_usd(nano))
+        )
 
     def _total(self, name: str, nano: int, *, entries: str = "") -> bytes:
-        return _row(self._padded(name, "", "", "", entries, plain_usd(nano)))
+        return _write_row(self._padded(name, "", "", "", entries, format_usd(nano)))
 
     def _padded(self, *cells: str) -> tuple[str, ...]:
         return cells + ("",) * (len(self.COLUMNS) - len(cells))
 
 
-FORMS: Final[dict[str, Form]] = {"json": JsonForm(), "csv": CsvForm()}
+FORMATS: Final[dict[str, StatementFormat]] = {"json": JsonFormat(), "csv": CsvFormat()}
 
 
-def plain_usd(nano: int) -> str:
+def format_usd(nano: int) -> str:
     """All nine decimal places, so that a column of amounts lines up."""
     sign = "-" if nano < 0 else ""
     whole, fraction = divmod(abs(nano), 1_000_000_000)
     return f"{sign}{whole}.{fraction:09d}"
 
 
-def harmless(text: str | None) -> str:
+def escape_formula(text: str | None) -> str:
     """A cell of words that no spreadsheet takes for a formula: an apostrophe leads such a one."""
     text = text or ""
     starts = text.startswith(_FORMULA_STARTS) or text.lstrip().startswith(_FORMULA_STARTS)
@@ -241,6 +251,6 @@ class _Echo:
 _csv = csv.writer(_Echo())
 
 
-def _row(cells: tuple[str, ...]) -> bytes:
+def _write_row(cells: tuple[str, ...]) -> bytes:
     written: Any = _csv.writerow(cells)
     return str(written).encode()

@@ -6,11 +6,11 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from accounts.limit_words import ManagedBody
-from accounts.money import nano_of
+from accounts.money import usd_to_nano
 from accounts.services.workspace_budgets import INTERVALS
 from accounts.views.schemas.fields import PositiveUsd
 from gateway.http.errors import SchemaInvalid
-from gateway.http.validation import UNDEFINED, Issue, issues_of
+from gateway.http.validation import UNDEFINED, Issue, list_issues
 
 _Limit = PositiveUsd
 
@@ -27,8 +27,8 @@ def read_budget(body: Mapping[str, Any]) -> tuple[int, bool | None]:
     try:
         said = _Budget.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
-    return nano_of(said.limit_usd), said.include_byok_in_budgets
+        raise SchemaInvalid(list_issues(error)) from None
+    return usd_to_nano(said.limit_usd), said.include_byok_in_budgets
 
 
 def read_interval(word: str) -> str:

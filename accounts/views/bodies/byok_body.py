@@ -8,12 +8,12 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from accounts.byok import KEY_CHARS_MAX, NoKey, cleaned_key
+from accounts.byok import KEY_CHARS_MAX, InvalidProviderKey, clean_key
 from accounts.limit_words import ManagedBody
 from accounts.ports.known_providers import is_known_provider
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.paging import Page, page_of
-from gateway.http.validation import UNDEFINED, Issue, issues_of, shortened
+from gateway.http.paging import Page, parse_page
+from gateway.http.validation import UNDEFINED, Issue, list_issues, shorten
 
 LISTED_MAX: Final = 100
 NAME_CHARS_MAX: Final = 255
@@ -25,8 +25,8 @@ _B = TypeVar("_B", bound=BaseModel)
 
 def _key(text: str) -> str:
     try:
-        return cleaned_key(text)
-    except NoKey:
+        return clean_key(text)
+    except InvalidProviderKey:
         raise PydanticCustomError(
             "no_key", "Invalid input: expected visible ASCII characters or a JSON object"
         ) from None
@@ -112,7 +112,7 @@ def read_new_credential(body: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a new credential by name; its key is cleaned. Raises `SchemaInvalid`."""
     said = _checked(_New, body).model_dump()
     if not is_known_provider(said["provider"]):
-        text = f"Invalid input: {shortened(said['provider'])} is no provider of the catalogue"
+        text = f"Invalid input: {shorten(said['provider'])} is no provider of the catalogue"
         raise SchemaInvalid([Issue("provider", text)])
     return said
 
@@ -131,7 +131,7 @@ def read_query(query: Mapping[str, str]) -> Query:
     if "\0" in provider:
         raise SchemaInvalid([Issue("provider", "Invalid input: expected visible characters")])
     return Query(
-        page_of(query),
+        parse_page(query),
         None if workspace in _EMPTY else _uuid(workspace, "workspace_id"),
         None if provider in _EMPTY else provider,
     )
@@ -153,4 +153,4 @@ def _checked(shape: type[_B], body: Mapping[str, Any]) -> _B:
     try:
         return shape.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None

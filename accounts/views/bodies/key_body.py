@@ -8,11 +8,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_core import PydanticCustomError
 
 from accounts.limit_words import ManagedBody
-from accounts.money import nano_of
+from accounts.money import usd_to_nano
 from accounts.services.keys import GRACE_S_MAX
 from accounts.views.schemas.fields import Usd
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.validation import UNDEFINED, issues_of
+from gateway.http.validation import UNDEFINED, list_issues
 
 EXTERNAL_USER_CHARS_MAX: Final = 256
 _ZULU = "Z"
@@ -35,7 +35,7 @@ def _instant(value: Any) -> datetime:
 
 def _as_stored(name: str, value: Any) -> tuple[str, Any]:
     if name == "limit":
-        return "limit_nano", None if value is None else nano_of(value)
+        return "limit_nano", None if value is None else usd_to_nano(value)
     return name, value
 
 
@@ -119,4 +119,4 @@ def _checked(model: type[_Body], body: dict[str, Any]) -> _Body:
     try:
         return model.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None

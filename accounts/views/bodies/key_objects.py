@@ -8,13 +8,13 @@ from django.db.models import Exists, OuterRef, Subquery
 from accounts.caller import Caller
 from accounts.free_requests import FreeRequests
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
-from accounts.regions import allowed_regions
-from accounts.services.key_budgets import Standing, standing_of
-from accounts.services.key_limits import Usage
+from accounts.regions import list_allowed_regions
+from accounts.services.key_budgets import BudgetStanding, read_budget_standings
+from accounts.services.key_limits import KeyUsage
 from accounts.spending import WINDOW_WORDS
 from accounts.windows import LIMITED_WINDOW
 from gateway.http.jsonio import usd
-from gateway.http.times import iso, iso_or_none
+from gateway.http.times import format_optional_time, format_time
 
 _RATE_LIMIT = {
     "requests": -1,
@@ -37,7 +37,7 @@ def current_key_object(caller: Caller, free: FreeRequests, at: datetime) -> dict
     rows: Any = ApiKey.objects.select_related("creator").annotate(has_bought=Exists(bought), **ids)
     key = rows.get(pk=caller.key_id)
     budget_ids = {word: getattr(key, f"budget_{word}") for word in INTERVALS}
-    usage, standings = standing_of(key, caller.budgets, budget_ids, at=at)
+    usage, standings = read_budget_standings(key, caller.budgets, budget_ids, at=at)
     tightest = min(standings, key=lambda each: each.left_nano, default=None)
     return {
         **_spending(key, usage),
@@ -46,18 +46,18 @@ def current_key_object(caller: Caller, free: FreeRequests, at: datetime) -> dict
         "is_management_key": key.is_management,
         "is_provisioning_key": key.is_management,
         "creator_user_id": key.creator.public_id if key.creator else None,
-        "expires_at": iso_or_none(key.expires_at),
+        "expires_at": format_optional_time(key.expires_at),
         "rate_limit": _RATE_LIMIT,
         "workspace_id": str(key.workspace_id) if key.workspace_id else None,
         "organization_id": str(key.account_id),
         "budgets": [_budget(each) for each in standings],
         "effective_budget": _budget(tightest) if tightest else None,
-        "allowed_data_regions": allowed_regions(caller),
+        "allowed_data_regions": list_allowed_regions(caller),
         "free_model_daily_requests": free._asdict(),
     }
 
 
-def _budget(standing: Standing) -> dict[str, Any]:
+def _budget(standing: BudgetStanding) -> dict[str, Any]:
     """A budget of GET /key."""
     interval = LIMITED_RESET[standing.window]
     return {
@@ -66,14 +66,14 @@ def _budget(standing: Standing) -> dict[str, Any]:
         "spend_usd": usd(standing.spent_nano),
         "remaining_usd": usd(standing.left_nano),
         "reset_interval": interval,
-        "resets_at": iso_or_none(standing.resets_at),
+        "resets_at": format_optional_time(standing.resets_at),
         "include_byok": standing.counts_byok,
         "guardrail_id": str(standing.guardrail_id) if standing.guardrail_id else None,
         "budget_id": str(standing.budget_id) if standing.budget_id else None,
     }
 
 
-def key_object(key: ApiKey, usage: Usage) -> dict[str, Any]:
+def key_object(key: ApiKey, usage: KeyUsage) -> dict[str, Any]:
     """A key of /keys and what it spent in each window; its string is in none of its fields."""
     return {
         "hash": key.hash,
@@ -81,17 +81,17 @@ def key_object(key: ApiKey, usage: Usage) -> dict[str, Any]:
         "label": key.label,
         "disabled": key.disabled,
         **_spending(key, usage),
-        "created_at": iso(key.created_at),
-        "updated_at": iso_or_none(key.updated_at),
-        "expires_at": iso_or_none(key.expires_at),
-        "last_used_at": iso_or_none(key.last_used_at),
+        "created_at": format_time(key.created_at),
+        "updated_at": format_optional_time(key.updated_at),
+        "expires_at": format_optional_time(key.expires_at),
+        "last_used_at": format_optional_time(key.last_used_at),
         "external_user": key.external_user,
         "creator_user_id": key.creator.public_id if key.creator else None,
         "workspace_id": str(key.workspace_id) if key.workspace_id else None,
     }
 
 
-def _spending(key: ApiKey, usage: Usage) -> dict[str, Any]:
+def _spending(key: ApiKey, usage: KeyUsage) -> dict[str, Any]:
     """Limit, what is left of it, and what each UTC window saw."""
     limit_nano, left = key.limit_nano, None
     if limit_nano is not None:

@@ -12,7 +12,7 @@ from accounts.models.account import SAMPLING_RATE_MIN, ServerTool
 from accounts.ports.known_models import is_known_model
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from gateway.http.errors import InvalidRequest, SchemaInvalid
-from gateway.http.validation import UNDEFINED, Issue, issues_of, shortened
+from gateway.http.validation import UNDEFINED, Issue, list_issues, shorten
 
 _B = TypeVar("_B", bound=BaseModel)
 # A list of keys is looked up in one query.
@@ -101,14 +101,14 @@ def _checked(shape: type[_B], body: Mapping[str, Any]) -> _B:
     try:
         return shape.model_validate(body)
     except ValidationError as error:
-        raise SchemaInvalid(issues_of(error)) from None
+        raise SchemaInvalid(list_issues(error)) from None
 
 
 def _columns(said: dict[str, Any]) -> dict[str, Any]:
     """Models must be known by now, and are kept as "" where there is none."""
     named = {name: said[name] for name in _MODEL_FIELDS if name in said}
     unknown = [
-        Issue(name, f"{shortened(model)} is not a valid model ID")
+        Issue(name, f"{shorten(model)} is not a valid model ID")
         for name, model in named.items()
         if model is not None and not _known(model)
     ]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from accounts.services.workspace_members import Member
-from gateway.http.times import iso, iso_or_none
+from accounts.services.workspace_members import WorkspaceMember
+from gateway.http.times import format_optional_time, format_time
 
 
 def workspace_object(row: Any) -> dict[str, Any]:
@@ -24,19 +24,19 @@ def workspace_object(row: Any) -> dict[str, Any]:
         "is_data_discount_logging_enabled": row.is_data_discount_logging_enabled,
         "is_observability_broadcast_enabled": row.is_observability_broadcast_enabled,
         "is_observability_io_logging_enabled": row.is_observability_io_logging_enabled,
-        "created_at": iso(row.created_at),
+        "created_at": format_time(row.created_at),
         "created_by": row.creator_public_id,
-        "updated_at": iso_or_none(row.updated_at),
+        "updated_at": format_optional_time(row.updated_at),
     }
 
 
-def member_object(member: Member) -> dict[str, Any]:
+def member_object(member: WorkspaceMember) -> dict[str, Any]:
     return {
         "id": str(member.id),
         "workspace_id": str(member.workspace_id),
         "user_id": member.user_id,
         "role": member.role,
-        "created_at": iso(member.created_at),
+        "created_at": format_time(member.created_at),
     }
 
 

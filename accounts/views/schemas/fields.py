@@ -7,7 +7,7 @@ from uuid import UUID
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from accounts.money import nano_of
+from accounts.money import usd_to_nano
 
 
 def _number(value: Any) -> Any:
@@ -19,7 +19,7 @@ def _number(value: Any) -> Any:
 
 def _whole_nano(value: Decimal) -> Decimal:
     try:
-        nano_of(value)
+        usd_to_nano(value)
     except ValueError:
         raise PydanticCustomError(
             "usd", "Invalid input: expected at most 9 decimal places and a billion USD"
@@ -29,7 +29,7 @@ def _whole_nano(value: Decimal) -> Decimal:
 
 def nano_or_none(usd: Decimal | None) -> int | None:
     """An amount of USD in nano-USD."""
-    return None if usd is None else nano_of(usd)
+    return None if usd is None else usd_to_nano(usd)
 
 
 def each_once(names: list[str] | None) -> list[str] | None:

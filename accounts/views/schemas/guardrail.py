@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from accounts.guard_rules import ZDR_GROUPS
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
-from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check, compile_at_once
+from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check_pattern, is_quick_to_compile
 from accounts.ports.known_catalogue import canonical_models, canonical_providers
 from accounts.views.schemas.fields import (
     Id,
@@ -25,7 +25,7 @@ from gateway.eventloop import run_in_thread
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import usd
 from gateway.http.resources import ResourceObject
-from gateway.http.validation import Issue, shortened
+from gateway.http.validation import Issue, shorten
 
 # What a redaction leaves in the text; callers read it as the built-in's label.
 BUILTIN_LABELS: Final = {
@@ -273,7 +273,7 @@ def read_filters(field: str, filters: Any) -> Any:
 def check_patterns(filters: list[dict[str, Any]] | None) -> None:
     """Raises `InvalidRegexPattern`."""
     patterns = [each["pattern"] for each in filters or ()]
-    if compile_at_once(patterns):
+    if is_quick_to_compile(patterns):
         issues = _pattern_issues(patterns)
     else:
         issues = run_in_thread(lambda: _pattern_issues(patterns))
@@ -285,7 +285,7 @@ def _pattern_issues(patterns: list[str]) -> list[Issue]:
     issues = []
     for index, pattern in enumerate(patterns):
         try:
-            check(pattern)
+            check_pattern(pattern)
         except InvalidPattern as error:
             path = f"content_filters.{index}.pattern"
             issues.append(Issue(path, f"Invalid regular expression: {error}"))
@@ -315,7 +315,7 @@ def _canonical_lists(fields: dict[str, Any]) -> dict[str, list[str]]:
         if names := fields.get(field):
             known = canonical_models(names)
             issues += [
-                Issue(f"{field}.{index}", f"{shortened(name)} is not a valid model ID")
+                Issue(f"{field}.{index}", f"{shorten(name)} is not a valid model ID")
                 for index, name in enumerate(names)
                 if name not in known
             ]

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from interns.leases import waits_long
 from interns.machine import progress
 from interns.models import Intern, Status
@@ -48,7 +48,7 @@ def _told(intern: Intern) -> dict[str, Any]:
         "workspace": intern.workspace.slug,
         "name": intern.name,
         "status": str(intern.status),
-        "status_since": iso(intern.status_since),
+        "status_since": format_time(intern.status_since),
         "seconds_in_status": int((now - intern.status_since).total_seconds()),
         "status_reason": intern.status_reason,
         "progress": progress(intern.progress_step, waits=waits_long(intern, now)),

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, cast
 from pydantic import ValidationError
 
 from gateway.http.jsonio import dumps
-from gateway.http.validation import ISSUES_MAX, Issue, issues_of, message_of
+from gateway.http.validation import ISSUES_MAX, Issue, join_issues, list_issues
 from routing.formats.chat.facts import PromptFacts, read_prompt
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, ChatBody, check_chat, find_chat_issues
 from routing.formats.open_tools import move_tool_settings
@@ -70,7 +70,7 @@ class ChatInvalid(Exception):
     """The body breaks the schema; `error_type` is the vocabulary word for the 400."""
 
     def __init__(self, issues: list[Issue], error_type: ErrorType = "invalid_request") -> None:
-        super().__init__(message_of(issues))
+        super().__init__(join_issues(issues))
         self.issues = issues
         self.error_type = error_type
 
@@ -190,7 +190,7 @@ def _check_body(
     try:
         body, checked = check_chat(body)
     except ValidationError as error:
-        issues = issues_of(error) + _find_prompt_issues(body) + find_header_issues(session_header)
+        issues = list_issues(error) + _find_prompt_issues(body) + find_header_issues(session_header)
         raise ChatInvalid(issues) from None
     issues = find_models_issues(body, models_max) + find_chat_issues(body)
     issues += find_header_issues(session_header)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from gateway.http.validation import Issue, shortened
+from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl, Message
 from routing.formats.fields import (
     INT64_MAX,
@@ -318,7 +318,7 @@ def _choice_issues(choice: Any, tools: Any) -> Iterator[Issue]:
     elif isinstance(choice, dict) and choice["type"] == "function":
         name = choice["function"]["name"]
         if not any(_is_function(tool, name) for tool in tools):
-            text = f'Invalid input: no function named "{shortened(name)}" in tools'
+            text = f'Invalid input: no function named "{shorten(name)}" in tools'
             yield Issue("tool_choice.function.name", text)
     elif isinstance(choice, dict):
         kind = canonical_tool(choice["type"])
@@ -333,7 +333,7 @@ def _function_call_issues(body: dict[str, Any]) -> Iterator[Issue]:
     elif isinstance(choice, dict):
         name = choice["name"]
         if not any(each["name"] == name for each in body.get("functions", ())):
-            text = f'Invalid input: no function named "{shortened(name)}" in functions'
+            text = f'Invalid input: no function named "{shorten(name)}" in functions'
             yield Issue("function_call.name", text)
 
 

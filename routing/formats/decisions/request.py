@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 from typing_extensions import TypedDict
 
-from gateway.http.validation import issues_of
+from gateway.http.validation import list_issues
 from routing.decisions.question import YES_NO, TypedQuestion, render_text
 from routing.formats.chat.request import (
     ChatInvalid,
@@ -95,7 +95,7 @@ def parse_decisions(
     try:
         body, checked = check_decisions(body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+        raise ChatInvalid(list_issues(error) + find_header_issues(session_header)) from None
     if issues := find_header_issues(session_header):
         raise ChatInvalid(issues)
     chat: dict[str, Any] = {name: body[name] for name in _SAME_FIELDS if name in body}

@@ -4,7 +4,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from gateway.http.validation import ISSUES_MAX, issues_of
+from gateway.http.validation import ISSUES_MAX, list_issues
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
@@ -96,7 +96,7 @@ def _check_body(
     try:
         body, checked = check_messages(body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+        raise ChatInvalid(list_issues(error) + find_header_issues(session_header)) from None
     issues = find_messages_issues(checked, models_max) + find_agent_issues(body)
     issues += find_header_issues(session_header)
     if issues:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from gateway.http.validation import Issue, shortened
+from gateway.http.validation import Issue, shorten
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace, UnitShare
 from routing.formats.chat.schema import find_chat_issues as chat_issues
@@ -375,7 +375,7 @@ def _choice_issues(choice: Any, tools: list[Any]) -> Iterator[Issue]:
     if choice["type"] == "any" and not tools:
         yield Issue("tool_choice", "Invalid input: any needs at least one tool")
     elif choice["type"] == "tool" and choice["name"] not in map(_tool_name, tools):
-        text = f'Invalid input: no tool named "{shortened(choice["name"])}" in tools'
+        text = f'Invalid input: no tool named "{shorten(choice["name"])}" in tools'
         yield Issue("tool_choice.name", text)
 
 

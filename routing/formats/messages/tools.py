@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Discriminator, Tag
 from typing_extensions import TypedDict
 
-from gateway.http.validation import HIDDEN, options_text
+from gateway.http.validation import HIDDEN, describe_options
 from routing.formats.chat.messages import CacheControl
 from routing.formats.fields import REQUIRED, Count, NonEmpty, Tagged
 from routing.formats.server_tools import (
@@ -122,7 +122,7 @@ def _pick_tool_tag(tool: Any) -> str | None:
     return _ADVISOR if kind.startswith("advisor_") else _PROVIDER
 
 
-_OPTIONS: Final = options_text(
+_OPTIONS: Final = describe_options(
     (CUSTOM, "bash_20250124", "text_editor_20250124", "web_search_20250305", "advisor_20260301")
 )
 Tool = Annotated[

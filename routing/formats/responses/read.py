@@ -6,7 +6,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from gateway.http.jsonio import dumps
-from gateway.http.validation import Issue, issues_of
+from gateway.http.validation import Issue, list_issues
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
@@ -75,7 +75,7 @@ def _check_body(
     try:
         body, _ = check_responses(body)
     except ValidationError as error:
-        raise ChatInvalid(issues_of(error) + find_header_issues(session_header)) from None
+        raise ChatInvalid(list_issues(error) + find_header_issues(session_header)) from None
     issues = find_models_issues(body, models_max) + find_responses_issues(collect_tools(body))
     issues += find_header_issues(session_header)
     if issues:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
-from gateway.http.validation import ISSUES_MAX, Issue, shortened
+from gateway.http.validation import ISSUES_MAX, Issue, shorten
 from routing.formats.chat.messages import CacheControl
 from routing.formats.chat.schema import (
     SESSION_ID_CHARS_MAX,
@@ -288,7 +288,7 @@ def _inheritance_issues(tools: list[dict[str, Any]]) -> Iterator[Issue]:
         path = f"tools.{index}.parameters"
         for place, name in enumerate(inherited_names(settings)):
             if name not in functions:
-                text = f'Invalid input: no function named "{shortened(name)}" in tools'
+                text = f'Invalid input: no function named "{shorten(name)}" in tools'
                 yield Issue(f"{path}.inherited_function_names.{place}", text)
         for key in (FUNCTIONS, WAITING):
             if key in settings:
@@ -328,7 +328,7 @@ def _tool_issues(
     if kind in _NAMED_KINDS:
         name = choice.get("name")
         if name is None or (kind, name) not in offered:
-            text = f'Invalid input: no {kind} named "{shortened(str(name))}" in tools'
+            text = f'Invalid input: no {kind} named "{shorten(str(name))}" in tools'
             yield Issue(f"{path}.name", text)
     elif (kind, None) not in offered:
-        yield Issue(f"{path}.type", f"Invalid input: no {shortened(kind)} in tools")
+        yield Issue(f"{path}.type", f"Invalid input: no {shorten(kind)} in tools")

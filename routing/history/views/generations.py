@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from django.conf import settings
 from django.http import HttpRequest, HttpResponseBase
 
-from accounts.authentication import required_caller
+from accounts.authentication import authenticate_counted
 from accounts.views.managed import ManagedViewSet
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.responses import json_response
@@ -23,13 +23,13 @@ class ContentViewSet(LeanViewSet):
 
     @described.content
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
-        caller = required_caller(request)
+        caller = authenticate_counted(request)
         self.beside = {"user_id": caller.creator_id}
         wanted = request.GET.get("id", "")
         if not wanted:
             issue = Issue("id", "Invalid input: expected string, received undefined")
             raise SchemaInvalid([issue])
-        content = run(Lane.READ, lambda: read_content(caller, wanted))
+        content = run_queries(Lane.READ, lambda: read_content(caller, wanted))
         return json_response({"data": content})
 
     def database_gone(self) -> GatewayError:
@@ -45,5 +45,5 @@ class FeedbackViewSet(ManagedViewSet):
         body = read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
         said = read_feedback(body)
         now = datetime.now(UTC)
-        run(Lane.OPERATOR, lambda: give_feedback(caller=caller, said=said, at=now))
+        run_queries(Lane.OPERATOR, lambda: give_feedback(caller=caller, said=said, at=now))
         return json_response({"data": {"success": True}})

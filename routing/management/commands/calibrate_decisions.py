@@ -148,7 +148,7 @@ def _caller(key_hash: str) -> Caller:
     caller = read_caller(key_hash)
     if caller is None:
         raise Refused("There is no key with that hash")
-    if caller.management or caller.creator_left or not caller.usable(datetime.now(UTC)):
+    if caller.management or caller.creator_left or not caller.is_usable(datetime.now(UTC)):
         raise Refused("That key cannot be used for inference")
     return caller
 

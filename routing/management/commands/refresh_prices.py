@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from gateway.commands import JsonCommand
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from routing.catalogue.load import wait_until_served
 from routing.catalogue.refreshing import refresh_prices
 
@@ -31,7 +31,7 @@ class Command(JsonCommand):
         found = refresh_prices(check=options["check"])
         result: dict[str, Any] = {
             "version": found.version,
-            "effective_at": iso(datetime.now(UTC))
+            "effective_at": format_time(datetime.now(UTC))
             if found.drift and not options["check"]
             else None,
             "drift": [asdict(each) for each in found.drift],

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from accounts.models import Account
-from accounts.money import usd_argument
+from accounts.money import parse_usd_argument
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import usd
 from routing.metering.reversals import MoreThanCharged, NotCharged, reverse_usage
@@ -16,7 +16,9 @@ class Command(JsonCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--generation", required=True, help="id of the generation")
-        parser.add_argument("--usd", required=True, type=usd_argument, help="USD, e.g. 5 or 0.25")
+        parser.add_argument(
+            "--usd", required=True, type=parse_usd_argument, help="USD, e.g. 5 or 0.25"
+        )
         parser.add_argument("--ref", required=True, help="what names this reversal")
         parser.add_argument("--note", default="", help="why; kept on the entry")
 

@@ -17,7 +17,7 @@ from django.utils.dateparse import parse_datetime
 from accounts.models import Account
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import dumps, usd
-from gateway.http.times import iso
+from gateway.http.times import format_time
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.management.chat_argument import chat_of, json_object
@@ -55,7 +55,7 @@ class Command(JsonCommand):
             partial(changed, wishes=wishes, named=wanted),
             random=dice.random,
         )
-        period = {"since": iso(options["since"]), "until": iso(until)}
+        period = {"since": format_time(options["since"]), "until": format_time(until)}
         return {**period, "policy": wanted, **_told(found)}, 0
 
     def lines(self, result: dict[str, Any]) -> Iterable[str]:

@@ -7,9 +7,9 @@ what is admitted in a minute never exceeds the limit, and corrected once their n
 from functools import lru_cache
 from typing import Final
 
-from accounts.free_requests import FREE_DAY, daily_limit, is_low
+from accounts.free_requests import FREE_DAY, daily_limit, has_low_quota
 from gateway.http.errors import GatewayError
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, limits, refusal
+from gateway.limits.limits import MINUTE_S, Exceeded, Limit, build_refusal, rate_limiter
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.metering.estimate import Room, output_tokens_bound, prompt_tokens_bound
@@ -33,7 +33,7 @@ def too_many(call: Call) -> GatewayError | None:
     wanted = _limits_of(call)
     if not wanted:
         return None
-    taken = limits().take(*wanted)
+    taken = rate_limiter().take(*wanted)
     if isinstance(taken, Exceeded):
         return _refusal(call, taken)
     call.taken = taken
@@ -43,7 +43,7 @@ def too_many(call: Call) -> GatewayError | None:
 def would_be_too_many(call: Call) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
     wanted = _limits_of(call)
-    exceeded = limits().exceeded(*wanted) if wanted else None
+    exceeded = rate_limiter().find_exceeded(*wanted) if wanted else None
     return None if exceeded is None else _refusal(call, exceeded)
 
 
@@ -53,14 +53,14 @@ def settle(call: Call, usage: Usage) -> None:
     if taken is None or not taken.limits[-1].scope.startswith(_TOKENS):
         return
     used = usage.prompt_tokens + usage.completion_tokens
-    limits().correct(taken, used - taken.limits[-1].cost)
+    rate_limiter().correct(taken, used - taken.limits[-1].cost)
 
 
 def give_back(call: Call) -> None:
     """Nothing was sent: the request does not count."""
     taken, call.taken = call.taken, None
     if taken is not None:
-        limits().give_back(taken)
+        rate_limiter().give_back(taken)
 
 
 def _limits_of(call: Call) -> list[Limit]:
@@ -136,7 +136,7 @@ def _tokens_at(call: Call, endpoint: EndpointEntry) -> int:
 
 def _refusal(call: Call, exceeded: Exceeded) -> GatewayError:
     kind = _kind(exceeded.limit)
-    return refusal(exceeded, source=_SOURCES[kind], message=_texts(call, exceeded)[kind])
+    return build_refusal(exceeded, source=_SOURCES[kind], message=_texts(call, exceeded)[kind])
 
 
 def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
@@ -151,7 +151,7 @@ def _texts(call: Call, exceeded: Exceeded) -> dict[str, str]:
 
 
 def _daily_text(call: Call) -> str:
-    if not is_low(call.caller):
+    if not has_low_quota(call.caller):
         return "Rate limit exceeded: free-models-per-day-high-balance"
     credits = settings.ROUTER_FREE_CREDIT_THRESHOLD
     more = settings.ROUTER_FREE_RPD_HIGH or "unlimited"

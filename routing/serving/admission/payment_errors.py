@@ -7,7 +7,7 @@ from uuid import UUID
 from django.conf import settings
 from django.urls import reverse
 
-from accounts.money import dollars
+from accounts.money import format_dollars
 from accounts.spending import WINDOW_WORDS, SpendScope
 from gateway.http.errors import PaymentRequired, PermissionDenied
 from routing.ledger.orders import Refusal
@@ -56,7 +56,7 @@ def budget_exceeded(scope: SpendScope) -> PermissionDenied:
     """Somebody set this budget: only they can do something about it."""
     return PermissionDenied(
         f"{scope.scope.capitalize()} {WINDOW_WORDS[scope.window]} budget of "
-        f"{dollars(scope.limit_nano)} exceeded. Contact your org admin.",
+        f"{format_dollars(scope.limit_nano)} exceeded. Contact your org admin.",
         metadata={"remedy_hint": "Ask who manages the budget to raise it, or wait for its reset."},
     )
 
@@ -127,7 +127,7 @@ def _budget_words(call: Call, scope: SpendScope) -> tuple[str, str]:
     path = f"PATCH /api/v1/guardrails/{owner}"
     if scope.scope == "workspace":
         path = f"PUT /api/v1/workspaces/{owner}/budgets/{window}"
-    name = f"the {window} budget of {dollars(scope.limit_nano)} of {scope.scope} {owner}"
+    name = f"the {window} budget of {format_dollars(scope.limit_nano)} of {scope.scope} {owner}"
     return name, _managed_remedy(call, path)
 
 

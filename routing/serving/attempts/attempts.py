@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from accounts.authentication import renewed
+from accounts.authentication import reload_caller
 from accounts.byok import ByokEntry
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.live_settings import settings
@@ -304,7 +304,7 @@ class Attempts:
         """
         call = self._call
         for _ in range(_LOOKS_MAX):
-            caller = renewed(call.caller)
+            caller = reload_caller(call.caller)
             if caller.workspace_id != call.root.payer.workspace_id:
                 raise Unavailable
             call.caller = caller

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Final
 
-from accounts.byok import ByokEntry, opened
+from accounts.byok import ByokEntry, unseal_key
 from gateway.live_settings import settings
 from gateway.sealing import UnsealError
 from routing.entities.entries import EndpointEntry, ModelEntry
@@ -156,7 +156,7 @@ def entry_at(turn: Candidate, entries: Sequence[ByokEntry]) -> ByokEntry | None:
 def key_of(entry: ByokEntry) -> str | None:
     """The key itself, for one request; None where it cannot be sent."""
     try:
-        key = opened(entry)
+        key = unseal_key(entry)
     except UnsealError as error:
         log.warning("BYOK credential %s at %s: %s", entry.id, entry.provider, error)
         return None

@@ -11,7 +11,7 @@ from typing import Final
 from django.db import DatabaseError, InterfaceError
 
 from accounts.services.keys import record_uses
-from gateway.database.db import Lane, run
+from gateway.database.db import Lane, run_queries
 from routing.statistics.beside import Beside
 
 log = logging.getLogger("routing.key_uses")
@@ -35,7 +35,7 @@ class KeyUses:
         if not noted:
             return
         try:
-            written = run(Lane.OPERATOR, partial(self._record, noted))
+            written = run_queries(Lane.OPERATOR, partial(self._record, noted))
         except (DatabaseError, InterfaceError) as error:
             log.warning("When keys were used is written later: %s", error)
             return

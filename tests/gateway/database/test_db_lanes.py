@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.database.db import Lane, native, run, under_gevent
+from gateway.database.db import Lane, run_native, run_queries, under_gevent
 from tests.support.bed import PROJECT, Bed
 
 UNDER_GEVENT = """
@@ -50,8 +50,8 @@ print(json.dumps({
 def test_elsewhere_work_runs_in_place() -> None:
     here = threading.get_ident()
     assert not under_gevent()
-    assert run(Lane.READ, threading.get_ident) == here
-    assert native(Lane.LEDGER, threading.get_ident) == here
+    assert run_queries(Lane.READ, threading.get_ident) == here
+    assert run_native(Lane.LEDGER, threading.get_ident) == here
 
 
 @pytest.mark.both

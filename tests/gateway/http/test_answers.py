@@ -11,8 +11,8 @@ from django.test import RequestFactory
 from django.urls import resolve
 from gunicorn.http import errors as http_errors
 
-from gateway.http.refusals import HeadTooSlow, refusal, refusal_bytes
-from gateway.http.responses import written_response
+from gateway.http.refusals import HeadTooSlow, describe_failure, write_failure
+from gateway.http.responses import raw_json_response
 from gateway.http.viewset import LeanViewSet
 from gateway.server.front import FrontDoor
 
@@ -26,7 +26,7 @@ def parts(response: HttpResponse) -> dict[str, object]:
 
 @pytest.mark.parametrize("headers", [None, {"X-Generation-Id": "gen-1", "Retry-After": "2"}])
 def test_it_is_what_django_would_have_made(headers: dict[str, str] | None) -> None:
-    ours = written_response(b'{"a":1}', status=201, headers=headers)
+    ours = raw_json_response(b'{"a":1}', status=201, headers=headers)
 
     theirs = HttpResponse(b'{"a":1}', status=201, content_type="application/json", headers=headers)
     theirs["Content-Length"] = "7"
@@ -38,7 +38,7 @@ def test_it_is_what_django_would_have_made(headers: dict[str, str] | None) -> No
 
 def test_no_header_breaks_into_two() -> None:
     with pytest.raises(BadHeaderError, match="X-Bad"):
-        written_response(b"{}", headers={"X-Bad": "1\r\nSet-Cookie: a=b"})
+        raw_json_response(b"{}", headers={"X-Bad": "1\r\nSet-Cookie: a=b"})
 
 
 MALFORMED = (400, "Malformed HTTP request")
@@ -60,10 +60,10 @@ REFUSALS: list[tuple[BaseException, tuple[int, str]]] = [
 def test_a_refusal_of_gunicorn_s_is_a_whole_json_response_that_ends_the_connection(
     error: BaseException, told: tuple[int, str]
 ) -> None:
-    status, message = refusal(error)
+    status, message = describe_failure(error)
     assert (status, message) == told
 
-    head, body = refusal_bytes(status, message).split(b"\r\n\r\n", 1)
+    head, body = write_failure(status, message).split(b"\r\n\r\n", 1)
 
     first, *lines = head.decode().split("\r\n")
     assert first.startswith(f"HTTP/1.1 {status} ")

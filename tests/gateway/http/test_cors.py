@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import requests
 
-from gateway.http.cors import is_covered, with_headers
+from gateway.http.cors import add_headers, is_covered
 from tests.support.server import GatewayServer
 
 PAGE = {"Origin": "https://app.example"}
@@ -43,7 +43,7 @@ def test_it_can_be_narrowed(settings: Any) -> None:
 
     def said(origin: str) -> dict[str, str]:
         heard: list[tuple[str, str]] = []
-        with_headers(origin, lambda status, headers: heard.extend(headers))("200 OK", [])
+        add_headers(origin, lambda status, headers: heard.extend(headers))("200 OK", [])
         return dict(heard)
 
     assert said("https://app.example")["Access-Control-Allow-Origin"] == "https://app.example"

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from gateway.http.address import client_behind, client_of
+from gateway.http.address import find_client, resolve_client
 from gateway.http.errors import SchemaInvalid
-from gateway.http.paging import LIMIT_MAX, OFFSET_MAX, Page, page_of
+from gateway.http.paging import LIMIT_MAX, OFFSET_MAX, Page, parse_page
 
 PROXIES = tuple(map(ip_network, ("127.0.0.1", "10.0.0.0/8", "fd00::/8")))
 
@@ -34,24 +34,24 @@ PROXIES = tuple(map(ip_network, ("127.0.0.1", "10.0.0.0/8", "fd00::/8")))
     ],
 )
 def test_the_last_address_that_is_no_proxy(peer: str, forwarded: str, client: str) -> None:
-    assert client_behind(peer, forwarded, PROXIES) == client
+    assert resolve_client(peer, forwarded, PROXIES) == client
 
 
 @given(st.text(max_size=60))
 def test_without_proxies_nothing_that_is_written_matters(forwarded: str) -> None:
-    assert client_behind("203.0.113.9", forwarded, ()) == "203.0.113.9"
+    assert resolve_client("203.0.113.9", forwarded, ()) == "203.0.113.9"
 
 
 @given(st.text(max_size=60))
 def test_behind_a_proxy_nothing_before_its_own_word_matters(written: str) -> None:
-    assert client_behind("127.0.0.1", f"{written}, 203.0.113.9", PROXIES) == "203.0.113.9"
+    assert resolve_client("127.0.0.1", f"{written}, 203.0.113.9", PROXIES) == "203.0.113.9"
 
 
 def test_the_header_counts_where_a_proxy_is_trusted(settings: Settings) -> None:
     request = RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR="192.0.2.1")
-    assert client_of(request) == "10.0.0.1"
+    assert find_client(request) == "10.0.0.1"
     settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/8"),)
-    assert client_of(request) == "192.0.2.1"
+    assert find_client(request) == "192.0.2.1"
 
 
 PAGES: list[tuple[dict[str, str], Page]] = [
@@ -77,17 +77,17 @@ ODD: list[tuple[dict[str, str], str]] = [
 
 def test_a_page_is_read_and_what_is_out_of_range_is_refused() -> None:
     for query, page in PAGES:
-        assert page_of(query) == page
+        assert parse_page(query) == page
     for query, text in ODD:
         with pytest.raises(SchemaInvalid) as refusal:
-            page_of(query)
+            parse_page(query)
         assert refusal.value.text == text
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_any_words_make_a_page_in_bounds_or_none(offset: str, limit: str) -> None:
     try:
-        page = page_of({"offset": offset, "limit": limit})
+        page = parse_page({"offset": offset, "limit": limit})
     except SchemaInvalid:
         return
     assert 0 <= page.offset <= OFFSET_MAX

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.http import vendor_names
-from gateway.http.vendor_names import own_header_names, use_own_headers, use_own_names
+from gateway.http.vendor_names import map_header_names, replace_vendor_headers, replace_vendor_names
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +16,7 @@ def _every_name_is_a_routers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def named(body: dict[str, Any]) -> dict[str, Any]:
-    return use_own_names(deepcopy(body), json.dumps(body).encode())
+    return replace_vendor_names(deepcopy(body), json.dumps(body).encode())
 
 
 BELOW = {"model": "openrouter/auto", "tools": [{"type": "openrouter:datetime"}]}
@@ -71,7 +71,7 @@ def test_what_callers_wrote_is_theirs(body: dict[str, Any]) -> None:
 
 
 def test_headers_have_our_names_too() -> None:
-    names = own_header_names(["openrouter"])
+    names = map_header_names(["openrouter"])
     for given, ours in (
         ({"HTTP_X_OPENROUTER_TITLE": "App"}, {"HTTP_X_ROUTER_TITLE": "App"}),
         (
@@ -80,11 +80,11 @@ def test_headers_have_our_names_too() -> None:
         ),
     ):
         environ = dict(given)
-        use_own_headers(environ, names)
+        replace_vendor_headers(environ, names)
         assert environ == environ | ours
 
 
 def test_it_can_be_turned_off(settings: Any) -> None:
     settings.VENDOR_ALIASES = ()
     assert named({"model": "openrouter/auto"}) == {"model": "openrouter/auto"}
-    assert own_header_names(()) == {}
+    assert map_header_names(()) == {}

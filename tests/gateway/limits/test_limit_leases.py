@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.limits import limit_store
-from gateway.limits.limit_leases import LEASE_S, REQUESTS_MAX, REQUESTS_MIN, SHARE, Leases
-from gateway.limits.limits import DAY_S, Limit, Limits, Taken
+from gateway.limits.limit_leases import LEASE_S, REQUESTS_MAX, REQUESTS_MIN, SHARE, LimitLeases
+from gateway.limits.limits import DAY_S, Limit, RateLimiter, Taken
 from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
@@ -30,7 +30,7 @@ class Machine(RuleBasedStateMachine):
         self.now = 0.0
         self.put = self.taken = self.back = 0
         self.due: list[tuple[float, Callable[[], None]]] = []
-        self.leases = Leases(self.give_back, later=self.later, clock=lambda: self.now)
+        self.leases = LimitLeases(self.give_back, later=self.later, clock=lambda: self.now)
 
     def give_back(self, parts: list[tuple[str, int, int]]) -> None:
         assert all(amount < 0 for _, _, amount in parts)
@@ -58,7 +58,7 @@ class Machine(RuleBasedStateMachine):
     )
     def take(self, scopes: list[str], cost: int) -> None:
         limits = [Limit(scope, LARGE, DAY_S, cost) for scope in scopes]
-        held = self.leases.hold(limits)
+        held = self.leases.has_room(limits)
         taken = self.leases.take(limits)
         assert held is (taken is not None)
         if taken is not None:
@@ -92,7 +92,7 @@ TestLeases = Machine.TestCase
 def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_window() -> None:
     back: list[tuple[str, int, int]] = []
     now, due = [0.0], list[Callable[[], None]]()
-    leases = Leases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
+    leases = LimitLeases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
     limit = Limit("s", LARGE, DAY_S, 3)
     leases.put([limit], [_START], 10, _START)
     assert leases.take([limit]) == (_START,)
@@ -114,14 +114,14 @@ def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_wind
 @pytest.fixture
 def process(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[], tuple[Limits, SharedCache]]]:
+) -> Iterator[Callable[[], tuple[RateLimiter, SharedCache]]]:
     """Processes on an event loop, or that behave so; nothing is given back before they end."""
     monkeypatch.setattr(limit_store, "under_gevent", lambda: True)
     opened: list[SharedCache] = []
 
-    def one() -> tuple[Limits, SharedCache]:
+    def one() -> tuple[RateLimiter, SharedCache]:
         opened.append(SharedCache(valkey.url, timeout_s=2))
-        return Limits(opened[-1]), opened[-1]
+        return RateLimiter(opened[-1]), opened[-1]
 
     yield one
     for each in opened:
@@ -129,7 +129,7 @@ def process(
 
 
 def test_a_busy_key_pays_for_few_round_trips(
-    process: Callable[[], tuple[Limits, SharedCache]],
+    process: Callable[[], tuple[RateLimiter, SharedCache]],
 ) -> None:
     def work() -> int:
         limits, hints = process()
@@ -142,11 +142,11 @@ def test_a_busy_key_pays_for_few_round_trips(
 
 
 def test_never_more_than_the_limit_and_all_of_it(
-    process: Callable[[], tuple[Limits, SharedCache]],
+    process: Callable[[], tuple[RateLimiter, SharedCache]],
 ) -> None:
     most = SHARE * REQUESTS_MIN + 40
 
-    def let_through(each: Limits, limit: Limit) -> int:
+    def let_through(each: RateLimiter, limit: Limit) -> int:
         return sum(isinstance(each.take(limit), Taken) for _ in range(most))
 
     def work() -> None:
@@ -162,7 +162,7 @@ def test_never_more_than_the_limit_and_all_of_it(
 
 
 def test_corrections_stay_with_what_is_held(
-    process: Callable[[], tuple[Limits, SharedCache]],
+    process: Callable[[], tuple[RateLimiter, SharedCache]],
 ) -> None:
     def work() -> None:
         limits, hints = process()

@@ -7,7 +7,7 @@ import gevent
 import pytest
 
 from gateway.limits import limit_store
-from gateway.limits.limit_store import Answer, LimitStore
+from gateway.limits.limit_store import LimitAnswer, LimitStore
 from gateway.limits.limits import DAY_S
 from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
@@ -29,7 +29,7 @@ def one(scope: str, most: int = 5) -> list[tuple[str, int, int, int]]:
     return [(scope, most, DAY_S, 1)]
 
 
-def let_through(answers: list[Answer | None]) -> int:
+def let_through(answers: list[LimitAnswer | None]) -> int:
     return sum(answer is not None and not answer.refused for answer in answers)
 
 
@@ -60,7 +60,7 @@ def test_who_leaves_keeps_nobody_waiting(hints: SharedCache) -> None:
     gevent.joinall(asked, timeout=10)
 
     assert let_through([asked[1].value, asked[3].value]) == 2
-    assert isinstance(store.take(one(scope, 10)), Answer)
+    assert isinstance(store.take(one(scope, 10)), LimitAnswer)
 
 
 def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:

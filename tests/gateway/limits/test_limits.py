@@ -15,14 +15,14 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 from gateway.limits.limits import (
     DAY_S,
     MINUTE_S,
-    Count,
     Exceeded,
     Limit,
-    Limits,
+    RateLimiter,
     Taken,
-    refusal,
-    used_at,
-    window_start,
+    WindowCount,
+    build_refusal,
+    count_at,
+    find_window_start,
 )
 from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
@@ -37,14 +37,14 @@ NOWHERE = SharedCache("", timeout_s=0.1)
 def test_a_count_holds_for_its_window_alone_which_began_last(
     then_s: float, now_s: float, window_s: int, used: int
 ) -> None:
-    start = window_start(now_s, window_s)
+    start = find_window_start(now_s, window_s)
     assert start <= now_s < start + window_s
     assert start % window_s == 0
 
-    seen = used_at(Count(window_start(then_s, window_s), used), now_s, window_s)
+    seen = count_at(WindowCount(find_window_start(then_s, window_s), used), now_s, window_s)
 
     same = then_s // window_s == now_s // window_s
-    assert seen == Count(start, used if same else 0)
+    assert seen == WindowCount(start, used if same else 0)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000.0
-        self.limits = Limits(NOWHERE, clock=lambda: self.now)
+        self.limits = RateLimiter(NOWHERE, clock=lambda: self.now)
         self.model = Model()
 
     @rule(seconds=st.floats(0, 100_000))
@@ -88,8 +88,8 @@ class Machine(RuleBasedStateMachine):
         limits = [Limit(scope, 5, sizes[scope], cost) for scope in scopes]
         for each in limits:
             place = each.scope, int(self.now // each.window_s)
-            assert self.limits.used(each) == self.model.used.get(place, 0)
-        foreseen = self.limits.exceeded(*limits)
+            assert self.limits.read_used(each) == self.model.used.get(place, 0)
+        foreseen = self.limits.find_exceeded(*limits)
         found = self.limits.take(*limits)
         assert foreseen == (found if isinstance(found, Exceeded) else None)
         assert isinstance(found, Taken) is self.model.take(limits, self.now)
@@ -117,7 +117,7 @@ TestCountingHere = Machine.TestCase
 def test_a_refusal_says_when_to_come_back_and_never_at_once() -> None:
     exceeded = Exceeded(Limit("x", 50, DAY_S), used=50, at_s=DAY_S * 20_000 + 10.5)
 
-    error = refusal(exceeded, source="router_free_tier_daily", message="Too many")
+    error = build_refusal(exceeded, source="router_free_tier_daily", message="Too many")
 
     reset = str(DAY_S * 20_001 * 1000)
     shown = {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": reset}
@@ -126,7 +126,7 @@ def test_a_refusal_says_when_to_come_back_and_never_at_once() -> None:
     told = {"code": 429, "message": "Too many", "metadata": metadata | {"headers": shown}}
     assert error.body() == told
     nearly = Exceeded(Limit("x", 1, MINUTE_S), used=1, at_s=MINUTE_S * 7 - 0.001)
-    assert refusal(nearly, source="s").headers["Retry-After"] == "1"
+    assert build_refusal(nearly, source="s").headers["Retry-After"] == "1"
 
 
 # --- In a store -----------------------------------------------------------------------------------
@@ -135,24 +135,26 @@ _names = count()
 
 
 @pytest.fixture
-def counters(valkey: ValkeyServer) -> Iterator[Callable[[], Limits]]:
+def counters(valkey: ValkeyServer) -> Iterator[Callable[[], RateLimiter]]:
     """Processes that share a store."""
     opened: list[SharedCache] = []
 
-    def one() -> Limits:
+    def one() -> RateLimiter:
         opened.append(SharedCache(valkey.url, timeout_s=2))
-        return Limits(opened[-1])
+        return RateLimiter(opened[-1])
 
     yield one
     for each in opened:
         each.close()
 
 
-def taken(limits: Limits, most: int, scope: str, *, cost: int = 1, window_s: int = DAY_S) -> bool:
+def taken(
+    limits: RateLimiter, most: int, scope: str, *, cost: int = 1, window_s: int = DAY_S
+) -> bool:
     return isinstance(limits.take(Limit(scope, most, window_s, cost)), Taken)
 
 
-def test_processes_count_together(counters: Callable[[], Limits]) -> None:
+def test_processes_count_together(counters: Callable[[], RateLimiter]) -> None:
     here, there = counters(), counters()
 
     def work() -> None:
@@ -166,7 +168,7 @@ def test_processes_count_together(counters: Callable[[], Limits]) -> None:
     within_one(DAY_S, work)
 
 
-def test_a_crowd_gets_exactly_what_there_is(counters: Callable[[], Limits]) -> None:
+def test_a_crowd_gets_exactly_what_there_is(counters: Callable[[], RateLimiter]) -> None:
     processes = [counters() for _ in range(4)]
 
     def work() -> int:
@@ -177,7 +179,7 @@ def test_a_crowd_gets_exactly_what_there_is(counters: Callable[[], Limits]) -> N
     assert within_one(MINUTE_S, work) == 50
 
 
-def test_all_limits_or_none_and_looking_takes_nothing(counters: Callable[[], Limits]) -> None:
+def test_all_limits_or_none_and_looking_takes_nothing(counters: Callable[[], RateLimiter]) -> None:
     here, there = counters(), counters()
 
     def work() -> None:
@@ -197,7 +199,7 @@ def test_all_limits_or_none_and_looking_takes_nothing(counters: Callable[[], Lim
     within_one(MINUTE_S, work)
 
 
-def test_what_is_corrected_may_be_taken_again(counters: Callable[[], Limits]) -> None:
+def test_what_is_corrected_may_be_taken_again(counters: Callable[[], RateLimiter]) -> None:
     here, there = counters(), counters()
 
     def work() -> None:
@@ -214,7 +216,7 @@ def test_what_is_corrected_may_be_taken_again(counters: Callable[[], Limits]) ->
     within_one(MINUTE_S, work)
 
 
-def test_a_window_that_is_over_is_not_corrected(counters: Callable[[], Limits]) -> None:
+def test_a_window_that_is_over_is_not_corrected(counters: Callable[[], RateLimiter]) -> None:
     limits = counters()
     second = Limit(f"s{next(_names)}", 1, 1)
     first = limits.take(second)
@@ -233,7 +235,7 @@ def test_a_window_that_is_over_is_not_corrected(counters: Callable[[], Limits]) 
 
 
 def test_without_the_store_a_process_counts_on(
-    valkey: ValkeyServer, counters: Callable[[], Limits]
+    valkey: ValkeyServer, counters: Callable[[], RateLimiter]
 ) -> None:
     here, there = counters(), counters()
 
@@ -250,7 +252,7 @@ def test_without_the_store_a_process_counts_on(
 
 
 def test_counters_end_with_their_windows(
-    valkey: ValkeyServer, counters: Callable[[], Limits]
+    valkey: ValkeyServer, counters: Callable[[], RateLimiter]
 ) -> None:
     limits = counters()
     assert taken(limits, 1, "ends")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from accounts.byok import sealed_key
+from accounts.byok import seal_key
 from accounts.models import ByokCredential
 from gateway.sealing import (
     UnsealError,
@@ -45,7 +45,7 @@ def plant(team: Team) -> None:
     brought = ByokCredential(
         account=team.account, workspace=team.workspace, provider="acme", label="x"
     )
-    brought.sealed = sealed_key(brought.pk, "sk-brought")
+    brought.sealed = seal_key(brought.pk, "sk-brought")
     brought.save()
     GenerationContent.objects.create(
         generation_id="gen-1",

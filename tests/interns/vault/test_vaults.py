@@ -10,8 +10,8 @@ import pytest
 from django.db import connection
 
 from accounts.models import ApiKey
-from accounts.services.records import by_command
-from accounts.services.workspaces import clear_deleted, delete_workspace
+from accounts.services.records import command_actor
+from accounts.services.workspaces import clear_deleted_workspaces, delete_workspace
 from gateway.http.errors import PermissionDenied
 from interns.models import Vault, VaultSecret
 from interns.vault import service
@@ -73,13 +73,13 @@ def test_a_deleted_workspace_takes_its_secrets_along(team: Team) -> None:
     team.put(f"{SHARED}/token", key="elsewhere")
     team.put(f"{SHARED}/token")
     ApiKey.objects.filter(workspace=made).update(disabled=True)
-    delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=by_command("test"))
+    delete_workspace(account_id=team.account.pk, reference=str(made.pk), by=command_actor("test"))
     secrets = VaultSecret.objects.values_list("vault__workspace_id", flat=True)
     assert list(secrets) == [team.workspace.pk]
     with pytest.raises(PermissionDenied):
         service.workspace_vault(made.pk)
     # The empty vault goes with the schedule.
-    clear_deleted()
+    clear_deleted_workspaces()
     assert list(Vault.objects.values_list("workspace_id", flat=True)) == [team.workspace.pk]
 
 

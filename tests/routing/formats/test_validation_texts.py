@@ -10,10 +10,10 @@ from pydantic import AnyUrl, BaseModel, ConfigDict, Field, ValidationError
 from gateway.http.validation import (
     FAILURES_LISTED_MAX,
     Issue,
-    dotted,
-    issues_of,
-    message_of,
-    received,
+    format_path,
+    join_issues,
+    list_issues,
+    name_json_type,
 )
 
 
@@ -49,7 +49,7 @@ class Needs(BaseModel):
 def only_issue(model: type[BaseModel], value: Any) -> Issue:
     with pytest.raises(ValidationError) as caught:
         model.model_validate(value)
-    [issue] = issues_of(caught.value)
+    [issue] = list_issues(caught.value)
     return issue
 
 
@@ -100,23 +100,23 @@ def test_what_is_wrong_with_a_whole_body_has_no_path() -> None:
     assert only_issue(Needs, {}) == Issue("name", "Invalid input: received undefined")
     issue = only_issue(Sample, [1])
     assert issue == Issue("", "Invalid input: expected object, received array")
-    assert message_of([issue]) == issue.message
+    assert join_issues([issue]) == issue.message
     assert only_issue(Inner, {"name": "x", "foo": 1}) == Issue("", 'Unrecognized key: "foo"')
 
 
 def test_at_most_five_failures_are_told_in_field_order() -> None:
     with pytest.raises(ValidationError) as caught:
         Sample.model_validate({"inner": 1, "text": 1, "inners": 1, "items": 1, "slug": 1, "at": []})
-    issues = issues_of(caught.value)
+    issues = list_issues(caught.value)
     assert [issue.path for issue in issues] == ["text", "slug", "items", "inner", "inners"]
-    assert message_of(issues).count("; ") == 4
-    assert message_of([*issues, *issues]) == message_of(issues)
+    assert join_issues(issues).count("; ") == 4
+    assert join_issues([*issues, *issues]) == join_issues(issues)
     count = FAILURES_LISTED_MAX + 1
     many = only_issue(Sample, {"inners": [1] * count})
     assert many == Issue("", f"Invalid request parameters ({count} failures)")
 
 
 def test_a_key_the_caller_invented_is_cut_in_path_and_text() -> None:
-    assert dotted(("metadata", "k" * 500)) == "metadata." + "k" * 64 + "…"
+    assert format_path(("metadata", "k" * 500)) == "metadata." + "k" * 64 + "…"
     assert len(only_issue(Inner, {"name": "x", "k" * 500: 1}).message) < 100
-    assert received(UUID(int=0)) == "UUID"
+    assert name_json_type(UUID(int=0)) == "UUID"

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from accounts.guard_rules import Action, FilterEntry, PlacedFilter, Scope
+from accounts.guard_rules import Action, FilterEntry, GuardrailFilter, Scope
 from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.guarding.filters import Filtered, filtered
 
@@ -11,8 +11,10 @@ ID = uuid.UUID(int=7)
 MAIL = "ada@example.org"
 
 
-def placed(action: Action, builtin: str = "", *, scope: Scope = "key", **more: Any) -> PlacedFilter:
-    return PlacedFilter(FilterEntry(action, builtin=builtin, **more), scope, ID)
+def placed(
+    action: Action, builtin: str = "", *, scope: Scope = "key", **more: Any
+) -> GuardrailFilter:
+    return GuardrailFilter(FilterEntry(action, builtin=builtin, **more), scope, ID)
 
 
 def chat_of(*messages: dict[str, Any], **more: Any) -> ChatRequest:
@@ -23,7 +25,7 @@ def user(content: Any) -> dict[str, Any]:
     return {"role": "user", "content": content}
 
 
-def run(chat: ChatRequest, *filters: PlacedFilter) -> Filtered:
+def run(chat: ChatRequest, *filters: GuardrailFilter) -> Filtered:
     return filtered(chat, filters, ID)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.guard_rules import PlacedFilter
+from accounts.guard_rules import GuardrailFilter
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from routing.guarding import filters as filters_module
 from routing.guarding.builtins import BUILTINS
@@ -63,7 +63,7 @@ BEFORE = st.sampled_from(["", "x " * 20_000])
 def test_one_look_at_all_filters_finds_what_each_does(filters, text: str, before) -> None:
     chat = chat_of(user(before + text))
 
-    def matches(*those: PlacedFilter) -> int:
+    def matches(*those: GuardrailFilter) -> int:
         return sum(stage["data"]["matches"] for stage in run(chat, *those).stages)
 
     assert matches(*filters) == sum(map(matches, filters))
@@ -96,7 +96,7 @@ BAD: dict[str, Any] = {"pattern": "bad+"}
         (placed("block", **BAD), "bad", "[BLOCKED]"),
     ],
 )
-def test_a_block_is_told_by_its_label(one: PlacedFilter, text: str, label: str) -> None:
+def test_a_block_is_told_by_its_label(one: GuardrailFilter, text: str, label: str) -> None:
     error = refusal(run(chat_of(user(f"so {text} it is")), one))
     told = f"Request blocked by content filter: {label}"
     assert (error.status, error.error_type, error.text) == (403, "permission_denied", told)

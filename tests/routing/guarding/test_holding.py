@@ -117,11 +117,11 @@ def _chat(*messages: dict[str, Any]) -> Any:
 
 
 def _filters(action: Any, wanted: Any) -> tuple[Any, ...]:
-    from accounts.guard_rules import FilterEntry, PlacedFilter
+    from accounts.guard_rules import FilterEntry, GuardrailFilter
 
     said = [each if isinstance(each, dict) else {"builtin": each} for each in wanted]
     entries = [FilterEntry(action, **each) for each in said]
-    return tuple(PlacedFilter(entry, "key", uuid.UUID(int=7)) for entry in entries)
+    return tuple(GuardrailFilter(entry, "key", uuid.UUID(int=7)) for entry in entries)
 
 
 def held_s(ticker: Ticker, make: Callable[[], _Job], *, at_once: int) -> float:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.patterns import Compiled, as_one
+from accounts.patterns import CompiledPattern, join_patterns
 from routing.guarding import long_texts, scanning
 from routing.guarding.builtins import BUILTINS, compiled
 from routing.guarding.long_texts import append, closed, decoded, encoded, opened
@@ -27,7 +27,7 @@ def test_they_are_those_of_another_engine(text: str, pattern: str) -> None:
         for each in re.finditer(pattern, text, re.ASCII)
         if each.group()
     ]
-    assert list(matches(Compiled(pattern), data, Deadline())) == expected
+    assert list(matches(CompiledPattern(pattern), data, Deadline())) == expected
 
 
 def test_short_matches_are_found_across_windows(monkeypatch) -> None:
@@ -35,19 +35,19 @@ def test_short_matches_are_found_across_windows(monkeypatch) -> None:
     monkeypatch.setattr(scanning, "_WINDOW_BYTES_MIN", 64)
     monkeypatch.setattr(scanning, "_OVERLAP_BYTES", 16)
     text = "".join(f"é{number} secret-{number % 10}! " for number in range(200))
-    pattern = Compiled("secret-[0-9]")
+    pattern = CompiledPattern("secret-[0-9]")
     found = [text.encode()[start:end] for start, end in matches(pattern, text.encode(), Deadline())]
     assert found == [f"secret-{number % 10}".encode() for number in range(200)]
 
 
 def test_the_time_of_a_request_ends() -> None:
     with pytest.raises(TooSlow):
-        list(matches(Compiled("a"), b"a" * 10, Deadline(-1)))
+        list(matches(CompiledPattern("a"), b"a" * 10, Deadline(-1)))
 
 
 def test_compiled_patterns_take_no_more_than_they_may() -> None:
     kept = CompiledPatterns(3 << 20)
-    made = {str(number): Compiled(str(number)) for number in range(5)}
+    made = {str(number): CompiledPattern(str(number)) for number in range(5)}
 
     for name, pattern in made.items():
         kept.put(name, pattern)
@@ -66,17 +66,17 @@ OWN = st.sampled_from(
 
 @given(st.lists(OWN, min_size=2, max_size=4), TEXTS)
 def test_several_patterns_are_found_where_their_one_is(patterns: list[str], text: str) -> None:
-    data, made = text.encode(), [Compiled(pattern) for pattern in patterns]
-    union = as_one(made)
+    data, made = text.encode(), [CompiledPattern(pattern) for pattern in patterns]
+    union = join_patterns(made)
     assert (union is None) == any("Q" in pattern for pattern in patterns)
     if union is not None:
-        found = Compiled(union).find(data, 0, len(data)) is not None
+        found = CompiledPattern(union).find(data, 0, len(data)) is not None
         assert found == any(one.find(data, 0, len(data)) is not None for one in made)
 
 
 @pytest.mark.parametrize("large", [r"\Qa)|(?:b", "a" * 9_000, "(?:abc){700}"])
 def test_what_is_large_or_quotes_to_its_end_stays_apart(large: str) -> None:
-    assert as_one([Compiled("b"), Compiled(large)]) is None
+    assert join_patterns([CompiledPattern("b"), CompiledPattern(large)]) is None
 
 
 # --- Built-in filters -----------------------------------------------------------------------------

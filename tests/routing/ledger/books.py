@@ -10,10 +10,10 @@ from typing import Any
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.services.accounts import open_account
-from accounts.services.audit import audit
+from accounts.services.audit import compare_books
 from accounts.services.credits import add_credits
 from accounts.services.keys import create_key
-from accounts.windows import windows_of
+from accounts.windows import list_windows
 from routing.ledger.orders import HoldOrder, Payer, Refusal, ReleaseOrder, SettleOrder
 from routing.ledger.session import Session
 from routing.ledger.settlements import RECORD_COLUMNS
@@ -55,7 +55,7 @@ def payer_with_new_key(
 
 def payer_of(key: ApiKey, *, at: datetime | None = None) -> Payer:
     assert key.workspace_id is not None
-    windows = windows_of((at or datetime.now(UTC)).date())
+    windows = list_windows((at or datetime.now(UTC)).date())
     caller = read_caller(key.hash)
     assert caller is not None
     scopes = caller.budgets, caller.limits_version, caller.limited
@@ -202,5 +202,5 @@ def recorded(hold: HoldOrder, *names: str) -> tuple[Any, ...]:
 
 
 def assert_books_agree() -> None:
-    found = audit(now=datetime.now(UTC))
+    found = compare_books(now=datetime.now(UTC))
     assert found.mismatches == []

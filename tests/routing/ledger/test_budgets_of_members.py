@@ -13,7 +13,7 @@ from accounts.services.guardrails import change_guardrail, create_guardrail
 from accounts.services.keys import change_key
 from accounts.services.records import SYSTEM
 from accounts.services.spend_scopes import outdate_limits
-from accounts.spending import SpendScope, guardrail_scope_id
+from accounts.spending import SpendScope, format_guardrail_scope_id
 from routing.ledger.orders import Payer
 from routing.metering.reversals import reverse_usage
 from tests.routing.ledger.books import (
@@ -48,7 +48,7 @@ def give(payer: Payer, member: User) -> None:
 
 def limited(payer: Payer, user: User, cents: int) -> SpendScope:
     """A guardrail of the member's own, in the payer's account."""
-    scope_id = guardrail_scope_id(uuid.uuid4(), user=user.pk)
+    scope_id = format_guardrail_scope_id(uuid.uuid4(), user=user.pk)
     with transaction.atomic():
         outdate_limits(payer.account_id)
     return SpendScope("guardrail", scope_id, "month", cents * CENT, counts_byok=False)

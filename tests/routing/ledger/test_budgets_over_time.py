@@ -26,18 +26,18 @@ from hypothesis.stateful import (
 )
 
 from accounts.caller import read_caller
-from accounts.free_requests import free_requests_of
+from accounts.free_requests import read_free_requests
 from accounts.models import Account, ApiKey, Hold, Membership, SpendCounter
 from accounts.services.accounts import admit_member, open_account, open_workspace
-from accounts.services.audit import audit
-from accounts.services.counted import spent_in
+from accounts.services.audit import compare_books
+from accounts.services.counted import read_spending
 from accounts.services.keys import change_key, create_key
 from accounts.services.records import SYSTEM
-from accounts.services.spend_scopes import close_scopes, outdate_limits
-from accounts.services.workspace_budgets import NotDecreasing, delete_budget, set_budget
-from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, guardrail_scope_id
+from accounts.services.spend_scopes import end_budgets, outdate_limits
+from accounts.services.workspace_budgets import LimitsNotDecreasing, delete_budget, set_budget
+from accounts.spending import WINDOW_WORDS, SpendScope, WindowName, format_guardrail_scope_id
 from accounts.views.bodies.key_objects import current_key_object
-from accounts.windows import window_starts
+from accounts.windows import find_window_starts
 from routing.ledger.orders import OUTDATED, HoldOrder, Payer, Refusal, TopUpOrder
 from routing.ledger.session import Session
 from routing.ledger.sweeping import sweep_all
@@ -96,11 +96,11 @@ class Model:
     limits: dict[str, Limit] = field(default_factory=dict)
 
     def counted(self, limit: Limit, at: datetime, *, is_open: bool | None = None) -> int:
-        here = window_starts(at)[limit.window]
+        here = find_window_starts(at)[limit.window]
         return sum(
             each.nano + (each.byok if limit.byok else 0)
             for each in self.requests.values()
-            if each.key in limit.keys and window_starts(each.at)[limit.window] == here
+            if each.key in limit.keys and find_window_starts(each.at)[limit.window] == here
             if is_open in (None, each.is_open)
         )
 
@@ -168,7 +168,7 @@ class BudgetLife(RuleBasedStateMachine):
         wanted: Any = {"limit_nano": limit, "include_byok": byok, "at": self.now}
         try:
             found, _ = set_budget(**self._budget(interval), **wanted)
-        except NotDecreasing:
+        except LimitsNotDecreasing:
             return
         for row in found.rows:
             window: Any = INTERVALS[row.interval]
@@ -190,7 +190,7 @@ class BudgetLife(RuleBasedStateMachine):
         before = self.guardrails.pop(name, None)
         with transaction.atomic():
             if before is not None:
-                close_scopes(self.account.pk, [before])
+                end_budgets(self.account.pk, [before])
             if limit is not None:
                 self.guardrails[name] = self._scope(name, window, limit, byok)
                 outdate_limits(self.account.pk)
@@ -200,7 +200,7 @@ class BudgetLife(RuleBasedStateMachine):
     def _scope(self, name: str, window: WindowName, limit: int, byok: bool) -> SpendScope:
         holder = {"key": self.keys[0].pk} if name == "key" else {"user": self.user.pk}
         confined = self.here.pk.hex if name == "member here" else ""
-        scope_id = guardrail_scope_id(self.ids[name], **holder)
+        scope_id = format_guardrail_scope_id(self.ids[name], **holder)
         return SpendScope("guardrail", scope_id, window, limit, byok, confined)
 
     def _say(self, name: str, limit: Any) -> None:
@@ -312,7 +312,7 @@ class BudgetLife(RuleBasedStateMachine):
             rows = SpendCounter.objects.filter(
                 limit_nano__isnull=False,
                 window=limit.window,
-                window_start=window_starts(self.now)[limit.window],
+                window_start=find_window_starts(self.now)[limit.window],
                 **self._place(name),
             )
             for row in rows:
@@ -336,7 +336,7 @@ class BudgetLife(RuleBasedStateMachine):
         scopes = dict(self.guardrails)
         for scope in payer_of(self.keys[0], at=self.now).budgets:
             scopes[WINDOW_WORDS[scope.window]] = scope
-        told = spent_in(self.account.pk, list(scopes.values()), at=self.now)
+        told = read_spending(self.account.pk, list(scopes.values()), at=self.now)
         for name, scope in scopes.items():
             assert told[scope] == self._counted(self.model.limits[name], is_open=False), name
 
@@ -346,12 +346,12 @@ class BudgetLife(RuleBasedStateMachine):
         self.steps += 1
         if self.steps % self.audit_every == 0:
             self._check_what_a_key_says()
-            assert audit(now=self.now).mismatches == []
+            assert compare_books(now=self.now).mismatches == []
 
     def _check_what_a_key_says(self) -> None:
         caller = read_caller(self.keys[0].hash)
         assert caller is not None
-        said = current_key_object(caller, free_requests_of(caller), self.now)
+        said = current_key_object(caller, read_free_requests(caller), self.now)
         told = orjson.loads(orjson.dumps(said))
         for name, window in USAGES:
             spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
@@ -363,7 +363,7 @@ class BudgetLife(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Nothing of this life is left for the audit of the next one to read."""
         if hasattr(self, "account"):
-            assert audit(now=self.now).mismatches == []
+            assert compare_books(now=self.now).mismatches == []
         Hold.objects.all().delete()
         Account.objects.update(held_nano=0)
         SpendCounter.objects.update(held_nano=0, byok_held_nano=0)

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey
-from accounts.services.repeatable import AnswerNotKept, Claim, Wanted, claim
+from accounts.services.repeatable import AnswerNotStored, Claim, RequestIdentity, claim_request
 from routing.ledger.session import Session
 from routing.ledger.sweeping import SWEEP_BATCH, sweep_all
 from tests.routing.ledger.books import (
@@ -129,15 +129,15 @@ def test_a_request_whose_key_another_took_over_is_charged_late_or_given_up(
     def take(generation_id: str, at: datetime) -> object:
         caller = read_caller(ApiKey.objects.get(pk=payer.key_id).hash)
         assert caller is not None
-        wanted = Wanted(caller, "/api/v1/chat/completions", "k", "0" * 64, generation_id)
-        return claim(wanted, now=at)
+        wanted = RequestIdentity(caller, "/api/v1/chat/completions", "k", "0" * 64, generation_id)
+        return claim_request(wanted, now=at)
 
     first = placed(writer, payer, 30 * CENT)
     take(first.generation_id, now)
     carry_out(writer, release_order(first))
     if charged_first:
         settle(writer, first, 12 * CENT)
-        with pytest.raises(AnswerNotKept):
+        with pytest.raises(AnswerNotStored):
             take("gen-second", now + timedelta(hours=1))
         assert (open_holds(payer), entries(payer)) == ([], [12 * CENT])
     else:

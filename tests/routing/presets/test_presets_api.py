@@ -10,7 +10,7 @@ from django.test import Client
 
 from accounts.models import ApiKey, AuditRecord, Workspace
 from accounts.services.keys import create_key
-from accounts.services.records import by_operator
+from accounts.services.records import operator_actor
 from accounts.services.workspaces import delete_workspace
 from accounts.tasks import clear_deleted_workspaces
 from routing.presets.models import NeverChanged, Preset, PresetVersion
@@ -231,7 +231,7 @@ def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None
     made(mine, "gone", query=f"?workspace_id={team.pk}")
     made(mine, "stays")
 
-    delete_workspace(account_id=mine.account.pk, reference="team", by=by_operator(mine.admin))
+    delete_workspace(account_id=mine.account.pk, reference="team", by=operator_actor(mine.admin))
 
     assert slugs(mine) == ["stays"]
     mine.refused(404, "GET", f"/presets/gone?workspace_id={team.pk}")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.guard_rules import ALL_USES, NO_CHOICE, ZDR_GROUPS, GuardrailEntry, combined
+from accounts.guard_rules import ALL_USES, NO_RULES, ZDR_GROUPS, GuardrailEntry, combine_guardrails
 from routing.entities.entries import EndpointEntry
 from routing.selection import guardrail_filters as guarding
 from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, list_filters
@@ -62,8 +62,8 @@ def endpoints() -> Any:
 
 def left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
     """What of the endpoints all guardrails leave."""
-    guard = combined(guardrails)
-    policy = NO_POLICY if guard is None else apply_guardrails(NO_POLICY, guard.choice)
+    guard = combine_guardrails(guardrails)
+    policy = NO_POLICY if guard is None else apply_guardrails(NO_POLICY, guard.rules)
     for _, keep in list_filters(ASK, policy):
         given = keep(given)
     return given
@@ -142,17 +142,17 @@ def planned(choice: GuardrailChoice) -> tuple[Policy, Plan]:
     ],
 )
 def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str) -> None:
-    guard = combined([GuardrailEntry(scope="key", **entry)])
+    guard = combine_guardrails([GuardrailEntry(scope="key", **entry)])
     assert guard is not None
 
-    _, plan = planned(guard.choice)
+    _, plan = planned(guard.rules)
 
     assert (plan.failed_step, plan.order) == (step, ())
 
 
 def test_nothing_said_is_no_guard() -> None:
-    assert combined([]) is None
-    assert combined([GuardrailEntry(scope="key")]) is None
+    assert combine_guardrails([]) is None
+    assert combine_guardrails([GuardrailEntry(scope="key")]) is None
     assert build_policy(None, resolution=Resolution((), "direct")) is NO_POLICY
 
 
@@ -164,9 +164,9 @@ def traced(choice: GuardrailChoice) -> tuple[Policy, Any]:
 
 @given(entries())
 def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
-    guard = combined([entry])
+    guard = combine_guardrails([entry])
 
-    policy, trace = traced(guard.choice if guard else NO_CHOICE)
+    policy, trace = traced(guard.rules if guard else NO_RULES)
 
     assert read_replay(trace).policy == policy
 
@@ -174,7 +174,7 @@ def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
 def test_a_long_list_is_cut_in_the_trace() -> None:
     many = frozenset(f"acme/m{number}" for number in range(200))
 
-    _, trace = traced(NO_CHOICE._replace(allowed_models=many))
+    _, trace = traced(NO_RULES._replace(allowed_models=many))
 
     assert trace["cut"]
     assert len(trace["policy"]["guard_models"]) == 64

@@ -7,7 +7,7 @@ from typing import Any
 
 from accounts.byok import ByokEntry
 from accounts.caller import Caller
-from accounts.windows import window_starts
+from accounts.windows import find_window_starts
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import parse_chat
@@ -44,7 +44,7 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
     return Call(
         generation_id="gen-1-test",
         caller=caller,
-        payer=Payer(account, workspace, 1, tuple(window_starts(at).items())),
+        payer=Payer(account, workspace, 1, tuple(find_window_starts(at).items())),
         format=CHAT,
         chat=chat,
         demand=Demand(chat.text_bytes, 1, 0, 0, chat.max_output_tokens),

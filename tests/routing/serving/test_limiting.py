@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from gateway.http.errors import RateLimited, Unavailable
-from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, Limits, Taken
+from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import Payer, TopUpOrder
@@ -33,7 +33,7 @@ PAID, FREE = "acme/small", "acme/small:free"
 REQUESTS, TOKENS = Limit("key_requests:1", 7, MINUTE_S), Limit("key_tokens:1", 5000, MINUTE_S)
 
 
-class Counters(Limits):
+class Counters(RateLimiter):
     """Counts here, at a moment of its own."""
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ def test_a_call_never_counts_against_limits_of_a_workspace_it_was_not_begun_in(
     now = SimpleNamespace(workspace_id=place, budgets=(), limits_version=7, limited="day")
     ledger = SimpleNamespace(submit=asked.append, wait=lambda ticket, timeout_s: True)
     monkeypatch.setattr(attempts, "ledger", ledger)
-    monkeypatch.setattr(attempts, "renewed", lambda caller: now)
+    monkeypatch.setattr(attempts, "reload_caller", lambda caller: now)
     before: Payer = call.payer
     order = TopUpOrder("gen-1", before, 5)
 

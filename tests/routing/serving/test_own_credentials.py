@@ -228,7 +228,7 @@ def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
 
 
 def test_the_team_s_key_is_hidden_from_what_its_provider_says(clock, monkeypatch) -> None:
-    monkeypatch.setattr(own_credentials, "opened", lambda entry: "sk-mine-0123")
+    monkeypatch.setattr(own_credentials, "unseal_key", lambda entry: "sk-mine-0123")
     one = endpoint()
     failure = from_status(401, {}, b'{"error": {"message": "bad sk-mine-0123", "code": "x"}}')
     Attempts(call_to(one)).failed(attempt_at(one, own=own_entry()), failure)

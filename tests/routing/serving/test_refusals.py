@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from django.urls import resolve
 
-from accounts.money import dollars
+from accounts.money import format_dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
 from routing.ledger.orders import BudgetState, Refusal
@@ -109,7 +109,7 @@ def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None
     [(10**9, "$1.00"), (2_500_000_000, "$2.50"), (1_250_000, "$0.00125"), (1, "$0.000000001")],
 )
 def test_limits_are_told_in_dollars(nano: int, text: str) -> None:
-    assert dollars(nano) == text
+    assert format_dollars(nano) == text
 
 
 @pytest.mark.parametrize("reset", [None, "daily", "weekly", "monthly"])

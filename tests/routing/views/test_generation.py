@@ -14,7 +14,7 @@ from routing.views.generation import GenerationViewSet
 @pytest.mark.parametrize("path", ["/generation", "/generation?id="])
 def test_a_missing_id_is_an_issue_of_the_field(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     caller = SimpleNamespace(creator_id="user_1", account_id=None)
-    monkeypatch.setattr(generation, "required_caller", lambda request: caller)
+    monkeypatch.setattr(generation, "authenticate_counted", lambda request: caller)
     view: Any = GenerationViewSet.as_view({"get": "retrieve"})
 
     response = view(RequestFactory().get(path))
